@@ -1,1 +1,1 @@
-"""The benchmark suite: workloads on a source of its own, followed by Penstock and by PostgreSQL's own replication."""
+"""The benchmark suite: workloads on a source of its own, replicated by Penstock and by PostgreSQL."""

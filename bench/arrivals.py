@@ -1,4 +1,4 @@
-"""When rows become visible on the subscriber of PostgreSQL's own replication: a trigger there notifies us."""
+"""When rows become visible on PostgreSQL's own subscriber: a trigger there sends a notification."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TELL = (
 
 
 class Arrivals:
-    """Listens from the start to `close`. A notification comes with the commit that made the row visible."""
+    """Listens for notifications from `start` to `close`. A notification arrives with the commit that makes the row visible."""
 
     def __init__(self, copy: EmbeddedPostgres) -> None:
         for statement in _TELL:
@@ -31,7 +31,7 @@ class Arrivals:
         self._thread.start()
 
     def wait(self, number: int, timeout_s: float) -> float:
-        """When the row of this number came, by perf_counter. TimeoutError where it does not come in time."""
+        """The time at which the row of this number arrived, by perf_counter. TimeoutError if it did not within the timeout."""
         with self._changed:
             if not self._changed.wait_for(lambda: number in self._seen, timeout_s):
                 raise TimeoutError(f"row {number} did not arrive")

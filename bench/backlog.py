@@ -1,8 +1,8 @@
-"""The backlog mode: a log is written while nobody reads it, then each side drains it alone.
+"""The backlog mode: log is written while both sides are paused, then each side drains it alone.
 
-Both slots are there before the load, and the source's two sending processes are stopped while it is written, so both sides
-read the very same log. Then one of them is let go and timed until the last row is visible on its target; then the other. The
-order alternates. Start-up and resuming are thereby outside of what is timed.
+Both slots exist before the load, and the source's two sending processes are stopped while it is written, so both sides
+read the same log. Then one sender is released and timed until the last row is visible on its target, then the other.
+The order alternates. Start-up and resumption are therefore not part of the measured time.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _WARM_UP_PART = 10
 def rounds(
     stage: Stage, amount: int, count: int, say: Callable[[str], None], behind: Behind | None = None
 ) -> list[Document]:
-    """So many rounds, and the account of each. A small one comes before them, which is thrown away.
+    """Run `count` rounds and return the account of each. A small warm-up round comes first and is discarded.
 
-    `behind` is called after each of them, the small one too, and may add to its account.
+    `behind` is called after every round, including the warm-up, and may add to its account.
     """
     say(f"{stage.workload.name}: warming up")
     small = _round(stage, list(stage.sides.values()), max(1, amount // _WARM_UP_PART))
@@ -61,7 +61,7 @@ def _round(stage: Stage, order: list[Side], amount: int) -> Document:
         took = perf_counter() - began
         marked = stage.mark()
         log = volume(stage.source, before, marked[1])
-        # What the load has left to write to disk is nobody's cost below, nor what another side has.
+        # Flush what the load has left to write, so that this cost is not attributed to either side.
         stage.source.execute("CHECKPOINT")
         load, speed = load_average(), core_ms()
         for side in order:
@@ -98,7 +98,7 @@ def _drain(stage: Stage, side: Side, held: Held, marked: tuple[int, str], made: 
     stage.rest()
     return {
         **account(seconds, made, log, usage),
-        # What the source pays, in two: in user mode it reads and decodes, in the kernel it mostly sends.
+        # The source's cost, split in two: user mode reads and decodes, kernel mode mostly sends.
         "walsender_cpu_s": {
             "user": round(after.user - before.user, 3),
             "system": round(after.system - before.system, 3),
@@ -109,9 +109,9 @@ def _drain(stage: Stage, side: Side, held: Held, marked: tuple[int, str], made: 
 
 
 def batches(done: Sequence[Document]) -> Document:
-    """In how many batches a backlog went, the largest of them, and how long each stage worked in all.
+    """The number of batches of a backlog, the size of the largest, and the total time of each stage.
 
-    The stages overlap: what works nearly all the time is what limits the rest.
+    Stages overlap: a stage that is busy nearly all the time is the bottleneck.
     """
     stages = sorted({stage for batch in done for stage in batch["seconds"]} - {"capture_age"})
     return {
@@ -131,7 +131,7 @@ def _cpu_times(side: Side, held: Held) -> Any:
 
 
 def account(seconds: float, made: Made, log: LogVolume, usage: Usage) -> Document:
-    """The figures of one drain. A GB is 10**9 bytes; full-page images are not counted."""
+    """The figures of one drain. 1 GB is 10**9 bytes; full-page images are not counted."""
     return {
         "seconds": round(seconds, 3),
         "transactions_per_s": round(made.transactions / seconds, 1),
@@ -143,7 +143,7 @@ def account(seconds: float, made: Made, log: LogVolume, usage: Usage) -> Documen
 
 
 def ratios(sides: Document) -> Document:
-    """What Penstock is in terms of the other: how many times its rate, and what share of its CPU time."""
+    """Penstock relative to PostgreSQL: the ratio of the rates, and of the CPU times."""
     if not {PENSTOCK, NATIVE} <= set(sides):
         return {}
     ours, theirs = sides[PENSTOCK], sides[NATIVE]
@@ -154,7 +154,7 @@ def ratios(sides: Document) -> Document:
 
 
 def line(done: Document) -> str:
-    """One round for people."""
+    """One line of text for one round."""
     parts = [
         f"{name} {side['rows_per_s']:,.0f} rows/s in {side['seconds']:.1f} s" for name, side in done["sides"].items()
     ]

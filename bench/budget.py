@@ -1,4 +1,4 @@
-"""How long a measurement takes on two cores, before it is made: from paces measured once, rounded to the slow side. Pure."""
+"""Estimates how long a measurement takes on two cores, from rates measured once and rounded to the slow side. Pure."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from bench.workload import Mode, Size, Workload
 from bench.workloads import ONE_SIDED
 
 _SOURCE_S, _OURS_S, _NATIVE_S = 3.0, 13.0, 2.0
-"""To set up and take down a source, and each side of it."""
+"""Seconds to set up and remove a source, and each of its sides."""
 _VERIFY_S, _VERIFIED_ROWS_S = 3.0, 400_000.0
 _MARK_S = 0.5
-"""Of a round: what comes beside its rests."""
+"""Seconds of a round in addition to its rests."""
 _OUR_ROWS_S, _NATIVE_ROWS_S = 160_000.0, 80_000.0
 _COPIED_ROWS_S = 80_000.0
-"""Of a table that is copied three times beside a load."""
+"""Rows a second of a table that is copied three times under load."""
 _OPEN_ROWS_S = 20_000.0
-"""Of transactions that were open for long, over very many tables."""
+"""Rows a second of transactions that were open for long, over very many tables."""
 _WARM_UP_PART = 0.1
 _SMALL_PART = 0.05
 _WAYS = 18
-"""Techniques."""
+"""Number of techniques."""
 _SESSION_S = 10.0
-"""To begin and end a Spark session."""
+"""Seconds to start and stop a Spark session."""
 _LANES_WRITTEN_S, _LANES_APPLIED_S, _LANES_BEGIN_S = 8_000.0, 5_000.0, 4.0
-"""Transactions a second on the source and on the target, and to make the subscription begin anew."""
+"""Transactions a second on the source and on the target, and seconds to restart the subscription."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Units that the source writes in a second, row changes of each, and seconds that each step of the scale takes to fill."""
+    """Units that the source writes per second, row changes of each, and seconds to fill each step of the scale."""
 
     written: float
     changes: float
@@ -58,7 +58,7 @@ _PACES = {
 
 
 def seconds(workload: Workload, order: Order) -> float:
-    """About how long this run takes."""
+    """Estimated duration of a run, in seconds."""
     mode, size = order.mode_of(workload), order.size(workload)
     if mode is Mode.TECHNIQUES:
         return _WAYS * (size.seconds + 1)
@@ -108,13 +108,13 @@ def _measured(mode: Mode, pace: Pace, size: Size, order: Order) -> float:
 
 
 def plan(chosen: Sequence[tuple[Workload, Order]]) -> str:
-    """What is going to be run and how long it is thought to take, for people."""
+    """Text for the user: what will be run, and the estimated duration."""
     parts = [(f"{one.name} {order.mode_of(one).value}", seconds(one, order)) for one, order in chosen]
     listed = ", ".join(f"{name} {clock(took)}" for name, took in parts)
     return f"about {clock(sum(took for _, took in parts))} on two quiet cores: {listed}"
 
 
 def clock(took: float) -> str:
-    """Minutes and seconds."""
+    """A duration as minutes and seconds."""
     minutes, rest = divmod(round(took), 60)
     return f"{minutes}:{rest:02d}"

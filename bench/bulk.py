@@ -57,7 +57,7 @@ class Tables500(PgbenchWorkload):
     quick = Size(500, 500, rounds=1, seconds=10, rate=100)
     count: ClassVar[int] = 500
     rows: ClassVar[int] = 1000
-    # A table belongs to one client, so no transaction ever waits for another one's rows.
+    # Each table belongs to one client, so that transactions never wait for each other's rows.
     script = (
         "\\set table random(0, 124) * 4 + :client_id + 1\n\\set first random(0, 9) * 100\nBEGIN;\n"
         "INSERT INTO wide_area_:table (amount, at, note) SELECT n, now(), md5(n::text) FROM generate_series(1, 100) n;\n"
@@ -77,7 +77,7 @@ class Tables500(PgbenchWorkload):
 
 
 class HugeTransaction(Workload):
-    """More changes in one transaction than any buffer should hold."""
+    """A transaction with more changes than any buffer should hold."""
 
     name = "huge-transaction"
     description = "one transaction that inserts 10 million rows; the clock runs from its commit"
@@ -106,7 +106,7 @@ class HugeTransaction(Workload):
 
 
 class HugeAborted(HugeTransaction):
-    """The same for nothing."""
+    """The same transaction, rolled back."""
 
     name = "huge-aborted"
     description = "the same transaction, rolled back at its end: its rows are in the log, and must cost little"

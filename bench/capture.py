@@ -1,7 +1,7 @@
-"""Capture alone: a backlog is landed in segments and nothing is applied, beside `pg_recvlogical` that throws the same log away.
+"""Capture alone: a backlog is captured in segments and not applied; `pg_recvlogical` reads and discards the same log.
 
-Both sides read through a slot of their own with pgoutput and the same options. A third slot is decoded inside the source, by a
-function that sends nothing: what that costs is the part of decoding, and what it counts is what must have landed.
+Both read through slots of their own with pgoutput and the same options. A third slot is decoded inside the source by a
+function that sends nothing: its cost is that of decoding, and its count is what must have been captured.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ Document = dict[str, Any]
 READER_SLOT = "capture_alone"
 DECODING_SLOT = "decoding_alone"
 OPTIONS = {"proto_version": "4", "messages": "true"}
-"""As the log reader asks for them, which also streams open transactions."""
+"""The options of the log reader, which also streams open transactions."""
 
 _FRAME_BYTES = 30
-"""What the replication protocol puts around each record: CopyData's type and length, and the header of XLogData."""
+"""Bytes that the replication protocol adds to each record: type and length of CopyData, and the header of XLogData."""
 _LOOK_EVERY_S = 0.01
 _START_TIMEOUT_S = 60.0
 _TCP = Path("/proc/net/tcp")
@@ -50,12 +50,12 @@ FROM pg_logical_slot_get_binary_changes(%s, NULL, NULL, VARIADIC %s::text[])
 
 
 def side(name: str, source: EmbeddedPostgres) -> Side:
-    """The side of this name, as a `Stage` makes them."""
+    """The side with this name, for a `Stage`."""
     return ReaderSide(source) if name == PENSTOCK else ReceiverSide(source)
 
 
 class ReaderSide:
-    """The engine's log reader process, with an account of what it lands in place of an engine."""
+    """The engine's log reader process, with a program that counts what it captures in place of an engine."""
 
     name = PENSTOCK
     slot = f"slot_name = '{READER_SLOT}'"
@@ -73,7 +73,7 @@ class ReaderSide:
     def start(self, tables: Sequence[Table]) -> None:
         order: Document = {"source": self.connection, "slot": READER_SLOT, "folder": str(self._folder)}
         order["tables"] = [declared(table) for table in tables]
-        # It ends when its input does, so it needs no guard: our end closes with us.
+        # The child ends when its input is closed, which happens when this process ends, so no further guard is needed.
         self._process = subprocess.Popen(
             [sys.executable, "-m", "bench.isolated.capture"],
             stdin=subprocess.PIPE,
@@ -91,7 +91,7 @@ class ReaderSide:
 
     @property
     def connection(self) -> Document:
-        """Settings of a connection to the source."""
+        """The settings of a connection to the source."""
         place = {"host": self._source.host, "port": self._source.port, "database": DATABASE}
         return {**place, "user": self._source.user, "sslmode": "disable"}
 
@@ -108,16 +108,16 @@ class ReaderSide:
         return family(self._process.pid, our_role) if self._process is not None else []
 
     def landed(self) -> Document:
-        """What has landed since the start: `records`, `controls` among them, `bytes`."""
+        """Totals captured since the start: `records`, of which `controls`, and `bytes`."""
         with self._changed:
             return {name: int(self._latest.get(name, 0)) for name in ("records", "controls", "bytes")}
 
     def release(self) -> None:
-        """What has landed is not needed any more."""
+        """Allow the captured segments to be deleted."""
         self._send("release")
 
     def leave(self) -> Path:
-        """End the reader. What it landed stays until `stop`, in the folder that this returns."""
+        """End the reader. Captured segments stay until `stop`, in the folder that this returns."""
         self._end()
         return self._folder
 
@@ -172,7 +172,7 @@ class ReaderSide:
 
 
 class ReceiverSide:
-    """PostgreSQL's own `pg_recvlogical`, which writes what it gets to /dev/null."""
+    """PostgreSQL's own `pg_recvlogical`, which writes to /dev/null."""
 
     name = NATIVE
     slot = f"slot_name = '{SLOT}'"
@@ -214,7 +214,11 @@ class ReceiverSide:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _received(self, position: str) -> float:
-        """It does not say what it has: so what the source has sent, with nothing of it left in a buffer of either end."""
+        """Wait until it has received everything up to `position`; returns the time, by perf_counter.
+
+        It does not report what it received, so the source must have sent it, and the socket buffers of both ends be
+        empty.
+        """
         deadline, pause = monotonic() + DRAIN_TIMEOUT_S, threading.Event()
         sql = (
             "SELECT r.client_port FROM pg_stat_replication r JOIN pg_replication_slots s ON s.active_pid = r.pid"
@@ -235,12 +239,12 @@ class ReceiverSide:
 
 
 def create_slot(source: EmbeddedPostgres, slot: str) -> None:
-    """A slot for pgoutput that begins now."""
+    """Create a slot for pgoutput that begins at the present position."""
     source.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [slot], database=DATABASE)
 
 
 def queued_bytes(table: str, one: int, other: int) -> int:
-    """Bytes that a connection between two local ports has sent and nobody has read, in the text of `/proc/net/tcp`."""
+    """Bytes sent between two local ports that the receiver has not read, from the text of `/proc/net/tcp`."""
     ports, total = {one, other}, 0
     for line in table.splitlines()[1:]:
         words = line.split()
@@ -250,7 +254,7 @@ def queued_bytes(table: str, one: int, other: int) -> int:
 
 
 class Decoding:
-    """Reads the third slot behind each round, and compares. To be made when the stage stands and nothing is written."""
+    """Reads the third slot after each round, and compares. Create it when the stage is set up and nothing is written."""
 
     def __init__(self, stage: Stage) -> None:
         create_slot(stage.source, DECODING_SLOT)
@@ -258,7 +262,7 @@ class Decoding:
         self.wrong: list[str] = []
 
     def behind(self, stage: Stage, done: Document) -> None:
-        """Adds to a round what decoding alone costs, and how much was sent to whom."""
+        """Add to a round the cost of decoding alone, and the volume sent to each side."""
         million = done["row_changes"] / 1e6
         found = decode_inside(stage)
         done["decoding_alone"] = {**found, "cpu_s_per_million_rows": round(found["cpu_s"] / million, 3)}
@@ -283,7 +287,7 @@ class Decoding:
 
 
 def decode_inside(stage: Stage) -> Document:
-    """Decode what the third slot has, in one session of the source, and count it."""
+    """Decode and count the changes of the third slot, in one session of the source."""
     options = {**OPTIONS, "publication_names": f"{READER_SLOT},{READER_SLOT}_ins"}
     listed = [part for item in options.items() for part in item]
     with stage.connect() as connection:

@@ -1,4 +1,4 @@
-"""`bench`: measure this machine, beside PostgreSQL's own logical replication where wanted."""
+"""`bench`: measures Penstock on this machine, and PostgreSQL's own logical replication for comparison."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ _ALL = "all"
 
 
 class Against(StrEnum):
-    """What else drains the same log."""
+    """The other system that drains the same log."""
 
     NATIVE = "native"
 
 
 class TargetName(StrEnum):
-    """What our side fills."""
+    """The kind of Penstock's target."""
 
     DUCKDB = "duckdb"
     POSTGRES = "postgres"
 
 
 class ApplyName(StrEnum):
-    """How our side applies what it reads."""
+    """The apply mode of Penstock's subscription."""
 
     AUTO = "auto"
     BATCH = "batch"
@@ -54,7 +54,7 @@ class ApplyName(StrEnum):
 
 
 class ModeName(StrEnum):
-    """What is measured."""
+    """The mode of measurement."""
 
     BACKLOG = "backlog"
     SUSTAINED = "sustained"
@@ -154,7 +154,7 @@ def report(
 
 
 def _order(**said: Any) -> Order:
-    """What to run; BadParameter where the target cannot apply as it was said."""
+    """The order; BadParameter if the target does not have the apply mode."""
     from bench.errors import BenchError  # noqa: PLC0415
     from bench.suite import Order  # noqa: PLC0415
 
@@ -165,7 +165,7 @@ def _order(**said: Any) -> Order:
 
 
 def _chosen(workload: str, order: Order) -> list[tuple[Workload, Order]]:
-    """What to run; BadParameter where there is no such workload, or not in this mode."""
+    """The workloads to run; BadParameter if a name is unknown, or has not this mode."""
     from bench.errors import BenchError  # noqa: PLC0415
     from bench.workloads import ONE_SIDED, WORKLOADS, everything  # noqa: PLC0415
 
@@ -184,7 +184,7 @@ def _chosen(workload: str, order: Order) -> list[tuple[Workload, Order]]:
 
 
 def _run_each(chosen: list[tuple[Workload, Order]], folder: Path) -> tuple[list[dict[str, Any]], bool]:
-    """Run one after the other. One that fails is told and leaves a document that says so, and the next one runs."""
+    """Run the workloads in sequence. A failure is printed and stored as a document; the next workload runs."""
     from bench import budget, results, suite  # noqa: PLC0415
 
     documents: list[dict[str, Any]] = []
@@ -207,7 +207,7 @@ def _run_each(chosen: list[tuple[Workload, Order]], folder: Path) -> tuple[list[
 
 
 def _measured(workload: Workload, order: Order) -> dict[str, Any]:
-    """The document of a run, or of its failure. What is not expected to fail is a fault of the suite, and told with its place."""
+    """The document of a run, or of its failure. An unexpected failure is a defect of the suite: printed with a traceback."""
     from bench import suite  # noqa: PLC0415
 
     try:

@@ -1,4 +1,4 @@
-"""What follows the source: Penstock into a target, and PostgreSQL's own logical replication into a second cluster."""
+"""The replication systems that are measured: Penstock, and PostgreSQL's logical replication into a second cluster."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from server.processes.supervisor import ChildDied
 
 PENSTOCK, NATIVE = "penstock", "native"
 SLOT = "native"
-"""The slot of PostgreSQL's own replication; the source's other one is ours."""
+"""Slot name of PostgreSQL's subscription. The source's only other slot is Penstock's."""
 DRAIN_TIMEOUT_S = 1800.0
 
 _WAIT_TIMEOUT_MS = 10_000
 _ASK_TIMEOUT_MS = 600_000
 _LIVE_TIMEOUT_S = 600.0
 PATIENTLY_S = 0.25
-"""How often somebody asks who has time, about as the CLI does (0.2 s). Each time costs the server some milliseconds."""
+"""Polling interval of `until`, similar to the CLI's (0.2 s). Each poll costs the server some milliseconds."""
 _PATH = "/subscriptions/bench"
 
 SUBSCRIBER_SETTINGS = {
@@ -44,33 +44,40 @@ SUBSCRIBER_SETTINGS = {
 
 
 class Side(Protocol):
-    """One that follows the source, from `start` to `stop`."""
+    """A replication system that follows the source from `start` to `stop`."""
 
     name: str
     slot: str
-    """A condition on pg_replication_slots that only its slot fulfils."""
+    """SQL condition on pg_replication_slots that is true for this side's slot only."""
 
     def start(self, tables: Sequence[Table]) -> None:
-        """Returns when all tables are followed."""
+        """Start following `tables`; returns when all of them are followed."""
 
     def arm(self, number: int, position: str) -> Future[float]:
-        """Begin to wait for the row `number` of `marks`, whose commit ends at `position`: when it was seen, by perf_counter."""
+        """Start waiting for the row `number` of `marks`.
+
+        `position`: the end of its commit in the source's log. The result is the time at which the row was seen, by
+        perf_counter.
+        """
 
     def visible(self, connection: Connection, number: int) -> None:
-        """Return when that row is visible, which the connection has just committed. TimeoutError or ProblemError where it is not."""
+        """Return when row `number`, just committed on `connection`, is visible.
+
+        Raises TimeoutError or ProblemError if it does not become visible.
+        """
 
     def lag_ms(self) -> float | None:
-        """How far it is behind, in its own words; None where it does not say."""
+        """The lag that the system itself reports; None if it reports none."""
 
     def members(self) -> list[Member]:
-        """Its processes, without the source's."""
+        """The processes of this side, without those of the source."""
 
     def stop(self) -> None:
-        """End and remove everything of it. Safe at any time."""
+        """Stop the side and remove everything that it created. May be called in any state."""
 
 
 def until(done: Callable[[], bool], timeout_s: float, what: str, every_s: float = 0.1) -> None:
-    """Ask again and again; BenchError when it has not come true in time. A server that does not answer has not said no."""
+    """Poll `done` until it returns true; BenchError after `timeout_s`. A poll that gets no answer is repeated."""
     deadline, pause = monotonic() + timeout_s, threading.Event()
     while not _tried(done):
         if monotonic() > deadline:
@@ -90,7 +97,7 @@ def _tried(done: Callable[[], bool]) -> bool:
 
 
 class PenstockSide:
-    """A server and an engine of our own, with everything they keep in a temporary folder."""
+    """A Penstock server and engine, with all their files in a temporary folder."""
 
     name = PENSTOCK
     slot = f"slot_name <> '{SLOT}'"
@@ -103,8 +110,10 @@ class PenstockSide:
         apply: str = "auto",
         far_s: float = 0.0,
     ) -> None:
-        """`target`: a cluster of this side's own; a DuckDB file where there is none. `apply`: the subscription's mode of applying.
-        `far_s`: how long each byte is on its way to that cluster, and back, beyond what this machine takes."""
+        """`target`: a cluster owned by this side; None for a DuckDB file. `apply`: the apply mode of the subscription.
+
+        `far_s`: extra network delay to that cluster, in seconds per direction.
+        """
         self._source = source
         self._target = target
         self._apply = apply
@@ -133,14 +142,14 @@ class PenstockSide:
 
     @property
     def target(self) -> EmbeddedPostgres:
-        """The target's cluster, of a side that has one."""
+        """The target cluster. Only for sides with a PostgreSQL target."""
         if self._target is None:
             raise AssertionError("the side fills a cluster")
         return self._target
 
     @property
     def target_port(self) -> int:
-        """Where the side itself finds the target: behind the way to it, where that has a length."""
+        """The port at which the engine reaches the target: the delaying proxy's if there is one."""
         if not self._far_s:
             return self.target.port
         if self._way is None:
@@ -148,7 +157,7 @@ class PenstockSide:
         return self._way.port
 
     def go_on_with(self, **policies: Document) -> None:
-        """Begin anew with these fields of the subscription's policies changed. Returns when it runs."""
+        """Restart the subscription with these policy fields changed. Returns when it runs."""
         self.api.patch(_PATH, {"desired_state": "paused"})
         until(lambda: self._state() == "paused", 60, "the subscription paused")
         self.api.patch(_PATH, {**policies, "desired_state": "running"})
@@ -169,11 +178,11 @@ class PenstockSide:
         self.api.post(f"{_PATH}/freshness-waits", body, timeout_s=_WAIT_TIMEOUT_MS / 1000 + 5)
 
     def await_only(self, tables: Sequence[str]) -> None:
-        """Let `visible` wait for these tables only; for all of them where none is named."""
+        """Restrict the waits of `visible` to these tables; without names, they cover all tables."""
         self._awaited = [{"schema": "public", "name": name} for name in tables]
 
     def add_table(self, name: str) -> str:
-        """Follow one more table; returns its id when it is live."""
+        """Add a table to the subscription; returns its id when it is live."""
         table = str(self.api.post(f"{_PATH}/tables", declared(Table(name)))["id"])
         until(lambda: self.table_state(table) == "live", _LIVE_TIMEOUT_S, f"{name} became live", PATIENTLY_S)
         return table
@@ -182,7 +191,7 @@ class PenstockSide:
         return str(self.api.get(f"{_PATH}/tables/{table}")["state"])
 
     def reload_table(self, table: str) -> None:
-        """Copy it anew; returns when the new rows are in place."""
+        """Reload a table; returns when the new rows are in place."""
         reload = self.api.post(f"{_PATH}/tables/{table}/reloads", {})
         path = f"{_PATH}/reloads/{reload['id']}"
         ended = {"succeeded", "failed"}
@@ -191,7 +200,7 @@ class PenstockSide:
             raise BenchError(f"the reload failed: {found.get('reason')}")
 
     def remove_table(self, table: str) -> None:
-        """Follow it no more; its rows on the target stay."""
+        """Remove a table from the subscription; its rows on the target stay."""
         self.api.delete(f"{_PATH}/tables/{table}")
 
     def lag_ms(self) -> float | None:
@@ -204,21 +213,21 @@ class PenstockSide:
         return ours if self._target is None else [*ours, *family(self._target.pid, target_role)]
 
     def verify(self) -> bool:
-        """Whether source and target are equal, row by row at one cut."""
+        """Whether source and target are equal, compared row by row at one position."""
         return verified_equal(run_verification(self.api, "bench", {}, 1800))
 
     def query(self, sql: str) -> list[list[Any]]:
-        """The rows of one read on the target."""
+        """The rows that a read on the target returns."""
         rows: list[list[Any]] = self.api.post(f"{_PATH}/queries", {"sql": sql}, timeout_s=300)["rows"]
         return rows
 
     def last_batch(self) -> int:
-        """The number of the last batch that was applied, 0 before the first."""
+        """The number of the last applied batch; 0 before the first."""
         newest = self.api.get(f"{_PATH}/batches?page_size=1")["items"]
         return int(newest[0]["batch"]) if newest else 0
 
     def batches(self, after: int) -> list[Document]:
-        """The batches behind this one, the newest first, as the API shows them; at most 500."""
+        """The batches after number `after`, newest first, as the REST interface shows them; at most 500."""
         found = self.api.get(f"{_PATH}/batches?page_size=500")["items"]
         return [batch for batch in found if batch["batch"] > after]
 
@@ -238,7 +247,7 @@ class PenstockSide:
         shutil.rmtree(self.home, ignore_errors=True)
 
     def _answered(self, position: str) -> float:
-        """Ask until it is visible: a wait has a longest time, a backlog has none."""
+        """Repeat the wait until the position is visible: one request has a maximum time, draining a backlog has not."""
         deadline = monotonic() + DRAIN_TIMEOUT_S
         while True:
             left_ms = min(_ASK_TIMEOUT_MS, max(1, round((deadline - monotonic()) * 1000)))
@@ -270,13 +279,13 @@ class PenstockSide:
 
 
 def connection_to(cluster: EmbeddedPostgres, port: int | None = None) -> Document:
-    """The suite's database in a cluster as a connection. `port`: one that leads to the cluster's own."""
+    """The body of a connection to the suite's database in `cluster`. `port`: of a proxy in front of the cluster."""
     settings = {"host": cluster.host, "port": port or cluster.port, "database": DATABASE, "user": cluster.user}
     return {"kind": "postgres", "settings": {**settings, "sslmode": "disable"}}
 
 
 def subscription(tables: Sequence[Table], apply: str) -> Document:
-    """The suite's subscription as it is put. `auto` is not said: it is what every subscription begins with."""
+    """The body of the suite's subscription. The mode `auto` is left out because it is the default."""
     body: Document = {"source": "source", "target": "target", "desired_state": "running"}
     if apply == "relaxed":
         body["apply"] = {"mode": "batch", "visibility": "relaxed"}
@@ -286,12 +295,12 @@ def subscription(tables: Sequence[Table], apply: str) -> Document:
 
 
 def declared(table: Table) -> Document:
-    """A table as a subscription's `tables` says it."""
+    """The entry of a table in a subscription's `tables`."""
     return {"schema": table.schema, "name": table.name, **({"insert_only": True} if table.insert_only else {})}
 
 
 class NativeSide:
-    """A second cluster that subscribes to the first. Its tables are restored from a dump, so it starts from the same rows."""
+    """A second cluster that subscribes to the source. Its tables are restored from a dump, so it starts with equal rows."""
 
     name = NATIVE
     slot = f"slot_name = '{SLOT}'"
@@ -356,7 +365,7 @@ class NativeSide:
 
 
 def restore(source: EmbeddedPostgres, copy: EmbeddedPostgres) -> None:
-    """Bring the tables of the suite's database to another cluster, with their rows."""
+    """Copy the tables of the suite's database, with their rows, to another cluster."""
 
     def at(postgres: EmbeddedPostgres, program: str) -> list[str]:
         return [source.program(program), "-h", postgres.host, "-p", str(postgres.port), "-U", postgres.user]

@@ -1,4 +1,4 @@
-"""A network that is as long as one says: hands connections on to another port of this machine, every byte later by the same time."""
+"""A TCP proxy that simulates a long network: it forwards connections to a local port and delays every byte equally."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from typing import Self
 
 _CHUNK = 256 * 1024
 _CHUNKS_ON_THE_WAY = 1024
-"""Of each direction. Far more than a delay of some milliseconds holds: only a receiver that has stopped reading is felt behind it."""
+"""Buffer per direction, far more than a delay of some milliseconds fills: only a stopped receiver slows the sender."""
 _END = b""
 _RESET = struct.pack("ii", 1, 0)
-"""SO_LINGER: on, for no time."""
+"""Value of SO_LINGER: on, zero seconds. Closing then resets the connection."""
 
 
 class DelayLine:
-    """One direction of a connection: chunks come out in their order, none earlier than `delay_s` after it went in.
+    """One direction of a connection: chunks come out in order, each no earlier than `delay_s` after it went in.
 
-    What goes in does not wait for what went in before, so the delay takes nothing from the rate. One thread puts, another takes.
+    Chunks are delayed concurrently, so the delay does not reduce throughput. One thread puts, another takes.
     """
 
     def __init__(
@@ -40,11 +40,11 @@ class DelayLine:
         self._chunks: Queue[tuple[float, bytes]] = Queue(_CHUNKS_ON_THE_WAY)
 
     def put(self, chunk: bytes) -> None:
-        """Blocks only where very many chunks have not been taken."""
+        """Add a chunk. Blocks only while the buffer is full."""
         self._chunks.put((self._now() + self._delay_s, chunk))
 
     def take(self) -> bytes:
-        """The next chunk, at its time; waits for one where there is none."""
+        """The next chunk, when it is due; waits for one if there is none."""
         due, chunk = self._chunks.get()
         while (left := due - self._now()) > 0:
             self._pause(left)
@@ -52,13 +52,13 @@ class DelayLine:
 
 
 class DelayProxy:
-    """Listens on a port of its own of 127.0.0.1, from the construction to `close`.
+    """Listens on a free port of 127.0.0.1, from construction to `close`.
 
-    The end of what one side sends is the end of what the other one receives, later by the delay like all else.
+    The end of a stream is forwarded with the same delay as its data.
     """
 
     def __init__(self, host: str, port: int, delay_s: float) -> None:
-        """`delay_s`: of each direction, so that a round trip is longer by twice that."""
+        """`delay_s`: per direction, so that a round trip takes twice as much longer."""
         self._address = (host, port)
         self._delay_s = delay_s
         self._lock = threading.Lock()
@@ -78,11 +78,11 @@ class DelayProxy:
         self.close()
 
     def close(self) -> None:
-        """Close all connections, and take no more. Safe at any time."""
+        """Close all connections and the listening socket. May be called in any state."""
         with self._lock:
             self._closed = True
             left = list(self._open)
-        # A blocked accept ends by a shutdown, not by a close.
+        # A blocked accept is ended by a shutdown, not by a close.
         _shut(self._listener, socket.SHUT_RDWR)
         self._accepting.join()
         self._listener.close()
@@ -98,7 +98,7 @@ class DelayProxy:
             threading.Thread(target=self._carry, args=(near,), name="delay-carry", daemon=True).start()
 
     def _carry(self, near: socket.socket) -> None:
-        """Both directions of one connection, until both have ended."""
+        """Forward both directions of one connection until both have ended."""
         with near:
             try:
                 far = socket.create_connection(self._address)
@@ -126,8 +126,9 @@ class DelayProxy:
             while chunk := line.take():
                 sink.sendall(chunk)
         except OSError:
-            # Nobody receives. The reader is to end, and may wait for room; what comes the other way ends by itself. Who goes on
-            # sending is told by a reset: an orderly end tells nothing to a sender that waits for room.
+            # The receiver is gone. End the reader, which may be waiting for space; the other direction ends by itself.
+            # A sender that is still sending needs a reset: it would not notice an orderly close while it waits for
+            # space.
             source.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             _shut(source, socket.SHUT_RD)
             while line.take():

@@ -1,4 +1,4 @@
-"""A source with a workload's tables, and the sides that follow it."""
+"""A source with the tables of a workload, and the sides that follow it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CLUSTER_SETTINGS = {
     "max_wal_size": "'8GB'",
     "checkpoint_timeout": "'30min'",
     "wal_compression": "off",
-    # A held sender does not notice that it is answered. Without any timeout it would look for answers after each message.
+    # A paused sender does not process replies. With any timeout, it would check for replies after each message.
     "wal_sender_timeout": "'1d'",
 }
 SHOWN_SETTINGS = (
@@ -40,7 +40,7 @@ _IDLE_SENDER = ("WalSenderMain", "WalSenderWaitForWal")
 
 
 SideOf = Callable[[str, EmbeddedPostgres], Side]
-"""Makes the side of a name that follows a source."""
+"""Makes the side with this name for a source."""
 
 
 class Held:
@@ -52,7 +52,7 @@ class Held:
         process.send_signal(signal.SIGSTOP)
 
     def release(self) -> float:
-        """Let it go on. Returns when that was, by perf_counter."""
+        """Continue the process. Returns the time, by perf_counter."""
         began = perf_counter()
         if self._held:
             self._held = False
@@ -62,7 +62,7 @@ class Held:
 
 
 class Stage:
-    """Everything a measurement runs on, from `with` to its end. `say` gets a line for each step."""
+    """Source and sides of one measurement, for the duration of a `with` block. `say` receives a line for each step."""
 
     def __init__(
         self,
@@ -109,30 +109,30 @@ class Stage:
         return side if isinstance(side, PenstockSide) else None
 
     def mark(self) -> tuple[int, str]:
-        """Commit one more row that all sides follow. Returns its number and the position behind it."""
+        """Commit one more row in `marks`, which all sides follow. Returns its number and the position after its commit."""
         self._marked += 1
         self.source.execute("INSERT INTO marks (id) VALUES (%s)", [self._marked], database=DATABASE)
         return self._marked, position(self.source)
 
     def first_mark(self) -> int:
-        """The number before the first of a million that are free for a client of its own, other ones at each call."""
+        """The start of a range of a million unused row numbers for a separate client; a different range at each call."""
         self._clients += 1
         return self._clients * 1_000_000
 
     def settle(self) -> None:
-        """Return when all sides have everything, and have rested."""
+        """Return when all sides have everything, and after a rest."""
         number, end = self.mark()
         for side in self.sides.values():
             seen(side.arm(number, end))
         self.rest()
 
     def rest(self) -> None:
-        """Leave a side the time to tidy up behind what it did."""
+        """Leave a side time to clean up after its work."""
         self._never.wait(self._rest_s)
 
     @contextmanager
     def held(self) -> Iterator[dict[str, Held]]:
-        """Stop the sending process of every side; what is not released in the block is at its end."""
+        """Pause the sending processes of all sides; those not released in the block are released at its end."""
         held = {name: self._hold(side) for name, side in self.sides.items()}
         try:
             yield held
@@ -142,7 +142,7 @@ class Stage:
             self._held.clear()
 
     def sampler(self, side: Side) -> Sampler:
-        """Watches a side's processes, and the source's that sends to it."""
+        """A sampler of a side's processes, and of the source's process that sends to it."""
         sender = psutil.Process(self.sender(side))
 
         def members() -> list[Member]:
@@ -151,7 +151,7 @@ class Stage:
         return Sampler(members)
 
     def sender(self, side: Side) -> int:
-        """The source's process that sends to this side."""
+        """The process id of the source's sender to this side."""
         sql = f"SELECT active_pid FROM pg_replication_slots WHERE active AND NOT temporary AND {side.slot}"
         rows: list[tuple[int]] = []
 
@@ -163,7 +163,7 @@ class Stage:
         return rows[0][0]
 
     def sent(self, side: Side) -> Lsn:
-        """Up to where the source has sent its log to this side."""
+        """The position up to which the source has sent its log to this side."""
         sql = (
             "SELECT r.sent_lsn::text FROM pg_stat_replication r JOIN pg_replication_slots s ON s.active_pid = r.pid"
             f" WHERE NOT s.temporary AND s.{side.slot}"
@@ -172,26 +172,29 @@ class Stage:
         return Lsn.parse(str(rows[0][0])) if rows and rows[0][0] is not None else ZERO
 
     def spilled_bytes(self, side: Side) -> int:
-        """What the source has written to disk because a transaction did not fit its memory, for this side's slot."""
+        """Bytes that the source has spilled to disk for this side's slot, from transactions that did not fit its memory."""
         rows = self.source.execute(
             f"SELECT coalesce(sum(spill_bytes), 0) FROM pg_stat_replication_slots WHERE {side.slot}"
         )
         return int(rows[0][0])
 
     def streamed_transactions(self, side: Side) -> int:
-        """How many transactions the source has sent to this side before their end; it tells when it has sent more, or ended one."""
+        """The number of transactions that the source has streamed to this side before their end.
+
+        PostgreSQL updates it when it streams more of a transaction, or one ends.
+        """
         rows = self.source.execute(
             f"SELECT coalesce(sum(stream_txns), 0) FROM pg_stat_replication_slots WHERE {side.slot}"
         )
         return int(rows[0][0])
 
     def row_changes(self) -> int:
-        """Rows changed in the workload's tables so far; PostgreSQL tells it up to a second late."""
+        """Rows changed in the workload's tables so far; PostgreSQL's statistics lag by up to a second."""
         sql = "SELECT sum(n_tup_ins + n_tup_upd + n_tup_del) FROM pg_stat_user_tables WHERE relname <> 'marks'"
         return int(self.source.execute(sql, database=DATABASE)[0][0] or 0)
 
     def settings(self) -> dict[str, str]:
-        """The source's version and the settings that matter here."""
+        """The source's version and the settings that affect the measurement."""
         with self.source.connect(DATABASE) as connection:
             names = ("server_version", *SHOWN_SETTINGS)
             rows = {name: connection.execute(f"SHOW {name}".encode()).fetchone() for name in names}
@@ -211,7 +214,7 @@ class Stage:
         self.settle()
 
     def _hold(self, side: Side) -> Held:
-        """Stopped only while it waits for log: in the middle of something it could hold a lock that the load needs."""
+        """Stop a sender while it waits for log: at another moment it could hold a lock that the load needs."""
         pid = self.sender(side)
         sql = "SELECT wait_event FROM pg_stat_activity WHERE pid = %s"
         until(lambda: self.source.execute(sql, [pid])[0][0] in _IDLE_SENDER, 60, f"the sender of {side.name} was idle")
@@ -230,9 +233,9 @@ class Stage:
 
 
 def sides_into(target: str, apply: str = "auto") -> SideOf:
-    """Makes sides; ours fills a target of this kind, a cluster with the settings of the native side's where it is `postgres`.
+    """A factory of sides. Penstock's side has a target of this kind; a PostgreSQL target has the native side's settings.
 
-    `apply`: the way to apply that our subscription says.
+    `apply`: the apply mode of our subscription.
     """
 
     def side(name: str, source: EmbeddedPostgres) -> Side:
@@ -247,7 +250,7 @@ def sides_into(target: str, apply: str = "auto") -> SideOf:
 
 
 def seen(future: Future[float]) -> float:
-    """When an armed row was seen, by perf_counter. BenchError where it was not."""
+    """The time at which an armed row was seen, by perf_counter. BenchError if it was not."""
     try:
         return future.result(DRAIN_TIMEOUT_S + 60)
     except (TimeoutError, FutureTimeoutError, ProblemError, NoServerError) as error:

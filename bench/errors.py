@@ -1,7 +1,7 @@
-"""What ends a measurement."""
+"""The error that ends a measurement."""
 
 from __future__ import annotations
 
 
 class BenchError(RuntimeError):
-    """The measurement cannot go on, or would not be worth anything; the message says why."""
+    """The measurement cannot continue, or its result would be worthless; the message says why."""

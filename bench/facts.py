@@ -1,4 +1,4 @@
-"""What a result was measured on."""
+"""Facts about the machine of a measurement."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PACKAGES = ("penstock", "pyspark", "duckdb", "numba", "pyarrow")
 
 
 def machine() -> dict[str, Any]:
-    """Processor, memory, kernel, and the versions of what takes part."""
+    """Processor, memory, kernel, and the versions of the software measured."""
     return {
         "cores": os.cpu_count(),
         "cpu": cpu_model(_text("/proc/cpuinfo")),
@@ -35,14 +35,14 @@ def load_average() -> list[float]:
 
 
 def core_ms() -> float:
-    """Milliseconds of CPU time for a fixed computation: how fast a core is just now, also where other guests share it."""
+    """Milliseconds of CPU time for a fixed computation: the current speed of a core, including the effect of other guests."""
     began = time.thread_time()
     sum(number * number for number in range(_STEPS))
     return round((time.thread_time() - began) * 1000, 1)
 
 
 def cpu_model(cpuinfo: str) -> str:
-    """The processor's name in the text of `/proc/cpuinfo`; "unknown" where it has none."""
+    """The processor's name, from the text of `/proc/cpuinfo`; "unknown" if it has none."""
     for line in cpuinfo.splitlines():
         name, colon, value = line.partition(":")
         if colon and name.strip() in {"model name", "Model"}:

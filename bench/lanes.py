@@ -1,4 +1,4 @@
-"""`lanes`: source transactions kept as such on a PostgreSQL target that is far away, written over one connection and over two."""
+"""`lanes`: source transactions preserved on a remote PostgreSQL target, over one connection and over two."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from server.demo.embedded import EmbeddedPostgres, server_folder
 Document = dict[str, Any]
 
 FAR_S = 0.001
-"""How long each byte is on its way to the target, and as long back: a round trip takes 2 ms."""
+"""Network delay to the target, in seconds per direction: a round trip takes 2 ms."""
 TARGET, APPLY = "postgres", "transactional"
-"""What it always fills, and how."""
+"""The kind of target and the apply mode, which are fixed."""
 CHANGES = 4
 KEYED = ("accounts", "tellers", "branches")
 _ROWS = 10_000
-"""Of each keyed table, for each step of the scale."""
+"""Rows of each keyed table, per step of the scale."""
 _WARM_UP_PART = 10
 _LONGEST_MS = 600_000
 _SEPARATE = "round_trips"
-"""The database of the target's cluster that is written to in the usual ways."""
+"""The database of the target cluster that receives the transactions sent without Penstock."""
 _TARGET_SETTINGS = {**CLUSTER_SETTINGS, "track_commit_timestamp": "on"}
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How the subscription writes."""
+    """A lane policy and the number of lanes."""
 
     policy: str
     lanes: int
@@ -50,7 +50,7 @@ def _connections(number: int) -> str:
 
 
 def trips_name(form: Form, connections: int) -> str:
-    """What a way to send transactions is called among the figures of a round."""
+    """The key, among the figures of a round, of a form of sending over so many connections."""
     return f"{form.name}, {_connections(connections)}"
 
 
@@ -61,7 +61,10 @@ PAIRS: tuple[tuple[str, str, str], ...] = (
     ("lanes, optimistic", ONE.name, OPTIMISTIC.name),
     *((form.name, trips_name(form, 1), trips_name(form, 2)) for form in FORMS),
 )
-"""What is compared: its name, and which figures of a round are those of one connection and of two. Of the first one is the ratio."""
+"""Each comparison: its name, and the keys of the figures of one connection and of two.
+
+A round's `ratio` is that of the first comparison.
+"""
 
 _SINGLE = "SELECT count(*) - count(DISTINCT xmin::text) FROM history"
 _WHOLE = "SELECT count(*) FROM {0} AS k JOIN history AS h ON h.number = k.balance WHERE k.xmin <> h.xmin"
@@ -75,9 +78,9 @@ LEFT JOIN {0} AS k USING (id) WHERE k.balance IS DISTINCT FROM h.number"""
 
 
 class Lanes(Workload):
-    """Transactions of the shape that tpcb has, none of which shares a row with one of the thousands around it.
+    """Transactions of the shape of tpcb's, none of which shares a row with the thousands before or after it.
 
-    The transactions are numbered from 1 on in the order of their commits, over all rounds.
+    They are numbered from 1 in commit order over all rounds.
     """
 
     name = "lanes"
@@ -118,7 +121,7 @@ class Lanes(Workload):
 def measure(
     workload: Workload, size: Size, rest_s: float, say: Callable[[str], None], *, verify: bool = True
 ) -> Document:
-    """Rates of one lane and of two in each round, of the usual ways beside them, and whether the target is right at the end."""
+    """The rate of every way and form in each round, and whether the target is right at the end."""
     with Stage(workload, size.scale, [PENSTOCK], say, side_of=_side, rest_s=rest_s) as stage:
         side = stage.penstock
         if side is None:
@@ -143,7 +146,7 @@ def measure(
 
 
 def ratios(sides: Document) -> Document:
-    """Two connections in terms of one, by what is compared."""
+    """The rate of two connections divided by that of one, by name of the comparison."""
     return {
         name: round(sides[two]["transactions_per_s"] / sides[one]["transactions_per_s"], 3)
         for name, one, two in PAIRS
@@ -152,13 +155,13 @@ def ratios(sides: Document) -> Document:
 
 
 def told(done: Document) -> str:
-    """One round for people."""
+    """One line of text for one round."""
     rates = [f"{name} {side['transactions_per_s']:,.0f}/s" for name, side in done["sides"].items()]
     return f"{', '.join(rates)}; two lanes {done['ratio']:.2f} times one"
 
 
 def wrong_way(batches: Sequence[Document], way: Way) -> list[str]:
-    """What batches were written in another way than this one, in words."""
+    """Descriptions of the batches that were not written in this way."""
     return [
         f"batch {batch['batch']} was written as {batch['mode']}, over {batch['tuning'].get('lanes', 1):g} lanes, instead of"
         f" {APPLY} over {way.lanes}"
@@ -173,7 +176,7 @@ def _side(name: str, source: EmbeddedPostgres) -> Side:
 
 
 def turns(number: int) -> tuple[list[Way], list[int]]:
-    """In which order a round has the ways, and the numbers of connections of each usual one; every second round begins at the end."""
+    """The order of the ways, and of the connection counts of each form, in a round; reversed in every second round."""
     back = -1 if number % 2 else 1
     return list(WAYS[::back]), [1, 2][::back]
 
@@ -199,9 +202,10 @@ def _round(stage: Stage, side: PenstockSide, trips: _Trips, size: Size, number: 
 
 
 def _written(stage: Stage, side: PenstockSide, way: Way, amount: int) -> Document:
-    """Let a batch of exactly so many transactions come together, and time nothing but the writing of it.
+    """Collect one batch of exactly `amount` transactions, and time only its writing.
 
-    The batch is sealed by its count alone. When it is written all of it has been read and prepared, and nothing else comes.
+    The batch is sealed by its count alone. When it is written, all of it has been read and prepared, and nothing else
+    arrives.
     """
     side.go_on_with(
         apply={"mode": APPLY, "policy": way.policy, "lanes": way.lanes},
@@ -230,7 +234,7 @@ def _written(stage: Stage, side: PenstockSide, way: Way, amount: int) -> Documen
 
 
 class _Trips:
-    """The same transactions in the usual ways, into tables of their own, over the same delay."""
+    """The same transactions sent without Penstock, into tables of their own, over the same delay."""
 
     def __init__(self, side: PenstockSide, workload: Workload, size: Size) -> None:
         self._side = side
@@ -251,7 +255,7 @@ class _Trips:
         return done
 
     def wrong(self) -> list[str]:
-        """What the tables do not hold that they must, in words."""
+        """Descriptions of what is missing or wrong in the tables."""
         with self._side.target.connect(_SEPARATE) as connection:
             found = _number(connection, "SELECT count(DISTINCT number) FROM history")
             wrong = [] if found == self._written else [f"{found} of {self._written} transactions sent are there"]
@@ -270,7 +274,7 @@ class _Trips:
 
 
 def _end_wrong(stage: Stage, side: PenstockSide) -> list[str]:
-    """What is not right of the order of commits on the target, and of the position on record there, in words."""
+    """Descriptions of what is wrong in the target's commit order, and in the position recorded there."""
     before = Lsn.parse(position(stage.source))
     stage.settle()
     with side.target.connect(DATABASE) as connection:
@@ -281,9 +285,9 @@ def _end_wrong(stage: Stage, side: PenstockSide) -> list[str]:
 
 
 def order_wrong(target: Connection) -> list[str]:
-    """Whether each source transaction was one of the target, whole, and committed behind those before it, in words where not.
+    """Descriptions of source transactions that are not exactly one target transaction, or that committed out of order.
 
-    `target`: of a cluster with `track_commit_timestamp`.
+    `target`: in a cluster with `track_commit_timestamp`.
     """
     parts = sum(_number(target, _WHOLE.format(table)) for table in KEYED)
     counted = (
@@ -295,8 +299,10 @@ def order_wrong(target: Connection) -> list[str]:
 
 
 def position_wrong(recorded: Sequence[str], ends: Sequence[str], before: Lsn) -> list[str]:
-    """Whether the one position `recorded` is the one end of the last batch, with a transaction that began behind `before`, in words
-    where not."""
+    """What is wrong with the recorded positions; [] if there is exactly one, which is the one end of the last batch.
+
+    `before`: a position before the last transaction; the end has to be greater.
+    """
     if list(recorded) == list(ends) and len(ends) == 1 and Lsn.parse(ends[0]) > before:
         return []
     return [

@@ -1,7 +1,7 @@
-"""`open-transactions`: thousands of prepared transactions stay open over many tables while small ones flow on beside them.
+"""`open-transactions`: thousands of prepared transactions stay open over many tables during a load of small ones.
 
-PREPARE TRANSACTION frees its session, so a few connections can leave any number of transactions open. The source has hardly any
-memory to decode in: it streams what they wrote long before their fate is known, and all of it has to wait on our side.
+PREPARE TRANSACTION frees its session, so a few connections can leave any number of transactions open. The source has
+very little memory for decoding: it streams their changes long before they end, and Penstock has to store all of them.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from server.demo.embedded import EmbeddedPostgres
 Document = dict[str, Any]
 
 _SESSIONS = 4
-"""Connections that prepare and decide: that many transactions are under way at once, and all others open without a session."""
+"""Connections that prepare and end transactions. This many are in progress at once; all others are open without a session."""
 _TOUCHED = 5
-"""Tables that each of the open transactions writes to."""
+"""Tables that each open transaction writes to."""
 _ROWS = 5
-"""Rows that it updates, and inserts, in each of them."""
+"""Rows that each open transaction updates, and inserts, in each of them."""
 _SLOTS = 100
-"""Transactions that write to a table; each has rows of its own there, so that none ever waits for another one."""
+"""Transactions that write to one table. Each has its own rows there, so none waits for another."""
 _SMALL_FIRST = _SLOTS * _ROWS + 1
 _SMALL_ROWS = 200
 _ABORTED_EVERY = 10
@@ -41,7 +41,7 @@ _BEFORE_SHARE = 0.25
 
 
 class OpenTransactions(PgbenchWorkload):
-    """`amount` transactions over `scale` tables; `rate` small ones a second beside them, for `seconds` while all are open."""
+    """`amount` open transactions over `scale` tables, and for `seconds` a load of `rate` small ones while all are open."""
 
     name = "open-transactions"
     description = (
@@ -53,8 +53,8 @@ class OpenTransactions(PgbenchWorkload):
         "max_prepared_transactions": "10100",
         "max_locks_per_transaction": "32",
         "logical_decoding_work_mem": "'64kB'",
-        # A change of the source's catalog, such as each ANALYZE makes, is noted by its decoder in every open transaction: ten thousand
-        # notes a time, each of which it sends as a chunk of nothing. What that costs is the source's matter and not measured here.
+        # The decoder adds every catalog change, such as that of an ANALYZE, to every open transaction: ten thousand
+        # entries each time, each sent as an empty chunk. That is a cost of the source, not measured here.
         "autovacuum": "off",
     }
     full = Size(10_000, 500, rounds=1, seconds=60, rate=100)
@@ -107,14 +107,14 @@ def statements(number: int, tables: int) -> str:
 
 
 def ending(number: int) -> str:
-    """How that transaction ends."""
+    """The statement that ends the transaction."""
     fate = "ROLLBACK" if number % _ABORTED_EVERY == 0 else "COMMIT"
     return f"{fate} PREPARED 'open_{number}'"
 
 
 @dataclass(slots=True)
 class _Waits:
-    """Waits of a client of its own, and the lag, over a stretch of time."""
+    """Waits of a separate client, and the lag, over a period."""
 
     waits: Document
     lag: Document
@@ -123,7 +123,7 @@ class _Waits:
 
 
 def measure(stage: Stage, side: Side, size: Size, waits_per_s: float) -> Document:
-    """Open them all, catch up with that load, watch for `seconds`, decide them, and wait until everything can be read."""
+    """Open all transactions, catch up, observe for `seconds`, end them, and wait until every row is visible."""
     if size.amount > size.scale * _SLOTS // _TOUCHED:
         raise BenchError(f"{size.scale} tables have rows for at most {size.scale * _SLOTS // _TOUCHED} transactions")
     spilled, streamed = stage.spilled_bytes(side), stage.streamed_transactions(side)
@@ -172,7 +172,7 @@ def measure(stage: Stage, side: Side, size: Size, waits_per_s: float) -> Documen
 
 
 def _each(stage: Stage, amount: int, statement: Callable[[int], str]) -> None:
-    """One statement for each transaction, over few connections. BenchError where the source refuses one."""
+    """Run one statement for each transaction over a few connections. BenchError if the source refuses one."""
 
     def some(first: int) -> None:
         with stage.connect() as connection:
@@ -201,7 +201,7 @@ def _watch(stage: Stage, side: Side, waits_per_s: float, seconds: float) -> _Wai
 
 
 def _growth(usage: Usage, first: float, last: float) -> float:
-    """Bytes by which memory was larger at the end of a stretch of time than at its begin, each a fifth of it on average."""
+    """Growth of memory in bytes over a period: the mean of its last fifth less that of its first fifth."""
     values = [value for at, value in usage.memory if first <= at <= last]
     part = max(1, len(values) // 5)
     return sum(values[-part:]) / part - sum(values[:part]) / part if values else 0.0

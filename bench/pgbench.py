@@ -17,7 +17,7 @@ _TIMEOUT_S = 3600.0
 
 
 def command(postgres: EmbeddedPostgres, *arguments: str) -> list[str]:
-    """A call of pgbench on the database of the suite."""
+    """A pgbench command line for the suite's database."""
     head = [postgres.program("pgbench"), "-h", postgres.host, "-p", str(postgres.port), "-U", postgres.user, "-n"]
     return [*head, *arguments, DATABASE]
 
@@ -25,10 +25,11 @@ def command(postgres: EmbeddedPostgres, *arguments: str) -> list[str]:
 def run(arguments: list[str]) -> None:
     """Run pgbench to its end.
 
-    Its commits do not wait for the disk: that fills a backlog sooner and leaves no trace in the log, so both sides read the same.
+    Commits do not wait for the disk: this fills a backlog sooner and does not change the log, so both sides read the
+    same.
 
     Raises:
-        BenchError: a client of pgbench was aborted, so less than asked for was written.
+        BenchError: pgbench aborted a client, so less than ordered was written.
     """
     with tempfile.TemporaryFile() as output:
         process = spawn(
@@ -44,7 +45,7 @@ def run(arguments: list[str]) -> None:
 
 
 class PgbenchWorkload(Workload):
-    """`script` is pgbench's; "" means its own TPC-B-like one. `changes` is the number of rows each transaction changes."""
+    """`script` is a pgbench script; "" selects the built-in TPC-B-like one. `changes`: row changes per transaction."""
 
     modes: ClassVar[tuple[Mode, ...]] = (Mode.BACKLOG, Mode.SUSTAINED, Mode.LIVE)
     script: ClassVar[str]

@@ -1,4 +1,4 @@
-"""The live mode (a load is followed while it is written, the clock runs from its commit) and the idle mode."""
+"""The live mode (rows are replicated while the load writes; timed from its last commit) and the idle mode."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _WARM_UP_PART = 20
 
 
 def warm_up(stage: Stage, amount: int) -> None:
-    """A small part of what `live` writes, not measured: nobody's first batch is timed."""
+    """Write a small part of the `live` load without measuring, so that no side is timed from its first batch."""
     stage.workload.generate(stage.source, max(1, amount // _WARM_UP_PART))
     stage.settle()
 
 
 def live(stage: Stage, side: Side, amount: int) -> Document:
-    """Write `amount` while the side follows; how long after the last commit it is visible."""
+    """Write `amount` while the side follows; the result is the time from the last commit until it is visible."""
     stage.settle()
     spilled = stage.spilled_bytes(side)
     sampler = stage.sampler(side)
@@ -49,7 +49,7 @@ def live(stage: Stage, side: Side, amount: int) -> Document:
         "row_changes": made.row_changes,
         "generate_s": round(committed - began, 2),
         "commit_to_visible_s": round(visible - committed, 3),
-        # Until then the source's own sender was behind, and nobody could have had it.
+        # Before this time the source's sender had not sent the row, so no side could have had it.
         "commit_to_sent_s": round(sent - committed, 3),
         "seconds": round(visible - began, 2),
         "rows_per_s": round(made.row_changes / (visible - began), 1),
@@ -62,7 +62,7 @@ def live(stage: Stage, side: Side, amount: int) -> Document:
 
 
 def idle(stage: Stage, side: Side, seconds: float) -> Document:
-    """What a side costs while nothing happens, some time after its start."""
+    """The cost of a side while nothing is written, some time after its start."""
     stage.settle()
     threading.Event().wait(min(_QUIET_MOST_S, seconds / 4))
     sampler = stage.sampler(side)
@@ -80,7 +80,7 @@ def idle(stage: Stage, side: Side, seconds: float) -> Document:
 
 
 def growth(usage: Usage) -> float:
-    """Bytes by which memory was larger in the last fifth of the time than in the first, on average."""
+    """Growth of memory in bytes: the mean of the last fifth of the time less that of the first."""
     values = [value for _, value in usage.memory]
     part = max(1, int(len(values) * _DIGEST_SHARE))
     if not values:

@@ -1,4 +1,4 @@
-"""What processes cost: CPU time, proportional memory and bytes written, by the part that each of them plays."""
+"""The cost of processes, by role: CPU time, proportional memory and bytes written."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import Any
 import psutil
 
 SENDER = "walsender"
-"""The source's process that decodes and sends: counted with each side, as the source pays it."""
+"""Role of the source's process that decodes and sends: counted with each side, since the source pays it."""
 
 BACKGROUND = "background"
-"""What a subscribing PostgreSQL does beside applying. Its CPU time stays out of the total, in its favour."""
+"""Roles of a subscribing PostgreSQL other than apply. Their CPU time is left out of its total, in its favour."""
 
 _EVERY_S = 0.5
 _MEMORY_EVERY = 2
-"""Looks at memory are fewer: the kernel walks all pages of a process to tell it, some milliseconds for ours."""
+"""Memory is sampled less often: to report it, the kernel walks all pages of a process, some milliseconds for ours."""
 
 _APPLY = ("logical replication apply worker", "logical replication parallel apply worker")
 
@@ -31,7 +31,7 @@ Member = tuple[str, psutil.Process]
 
 
 def our_role(command: Sequence[str]) -> str:
-    """The part a process of Penstock plays, by its command line."""
+    """The role of a Penstock process, by its command line."""
     words = list(command)
     if words and Path(words[0]).name == "java":
         return "jvm"
@@ -48,18 +48,18 @@ def our_role(command: Sequence[str]) -> str:
 
 
 def native_role(command: Sequence[str]) -> str:
-    """The part a process of the subscribing PostgreSQL plays, by its title."""
+    """The role of a process of the subscribing PostgreSQL, by its title."""
     title = " ".join(command)
     return "apply" if any(name in title for name in _APPLY) else BACKGROUND
 
 
 def target_role(command: Sequence[str]) -> str:
-    """The part a process of a PostgreSQL that is the target plays, by its title: a client's session names the client's port."""
+    """The role of a process of a PostgreSQL target, by its title, which for a session contains the client's port."""
     return "target sessions" if _CLIENT.search(" ".join(command)) else BACKGROUND
 
 
 def family(pid: int, role: Callable[[Sequence[str]], str]) -> list[Member]:
-    """A process and all that descend from it, with their roles; [] where it is gone."""
+    """A process and all its descendants, with their roles; [] if it has ended."""
     try:
         parent = psutil.Process(pid)
         processes = [parent, *parent.children(recursive=True)]
@@ -76,7 +76,7 @@ def _command(process: psutil.Process) -> list[str]:
 
 
 def pss_bytes(rollup: str) -> int:
-    """Proportional set size in the text of a `smaps_rollup`; 0 where it has none."""
+    """Proportional set size in bytes, from the text of a `smaps_rollup`; 0 if it has none."""
     for line in rollup.splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024
@@ -84,7 +84,7 @@ def pss_bytes(rollup: str) -> int:
 
 
 def written_bytes(io: str) -> int:
-    """Bytes caused to be written to disk, in the text of a process's `io`; 0 where it has none."""
+    """Bytes that the process caused to be written to disk, from the text of its `io`; 0 if it has none."""
     for line in io.splitlines():
         if line.startswith("write_bytes:"):
             return int(line.split()[1])
@@ -100,7 +100,7 @@ def _read(process: psutil.Process, file: str) -> str:
 
 @dataclass(slots=True)
 class _Seen:
-    """One process, as it was at first and at last."""
+    """The first and the last sample of a process."""
 
     role: str
     cpu_first: float
@@ -111,7 +111,7 @@ class _Seen:
 
 @dataclass(slots=True)
 class Usage:
-    """What a side's processes used between start and stop. Totals of memory leave the source's sender out."""
+    """Resource use of a side's processes between start and stop. Totals of memory exclude the source's sender."""
 
     seconds: float = 0.0
     cpu_s: dict[str, float] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class Usage:
     peak_pss_total: int = 0
     written: dict[str, int] = field(default_factory=dict)
     memory: list[tuple[float, int]] = field(default_factory=list)
-    """Seconds since the start, and the sum of all at that time."""
+    """Pairs of seconds since the start and the total at that time."""
 
     def document(self) -> dict[str, Any]:
         return {
@@ -132,7 +132,7 @@ class Usage:
         }
 
     def per_million(self, row_changes: float) -> dict[str, Any]:
-        """CPU seconds for each million of row changes, by role and in total; {} where there were none."""
+        """CPU seconds per million row changes, by role and in total; {} if there were no changes."""
         million = row_changes / 1e6
         if not million:
             return {}
@@ -147,9 +147,9 @@ def _mb(value: float) -> float:
 
 
 class Sampler:
-    """Looks at all processes that `members` names, twice a second from `start` to `stop`, and once a second at their memory.
+    """Samples all processes that `members` returns, from `start` to `stop`: twice a second, their memory once a second.
 
-    A process that ends between two looks loses what it did since the first of them.
+    For a process that ends between two samples, what it used since the last one is lost.
     """
 
     def __init__(self, members: Callable[[], Iterable[Member]]) -> None:
@@ -166,7 +166,7 @@ class Sampler:
         self._thread.start()
 
     def stop(self) -> Usage:
-        """The last look, and what all of them found."""
+        """Take the last sample; returns the use of all processes."""
         self._stopping.set()
         self._thread.join()
         self._look(memory=True)
@@ -201,7 +201,7 @@ class Sampler:
         self._usage.memory.append((perf_counter() - self._began, total))
 
     def _note(self, role: str, process: psutil.Process, *, first: bool) -> None:
-        """A process that was not there at the start has done all its work since."""
+        """A process that was not there at the start counts with all that it has used."""
         try:
             times = process.cpu_times()
             key = (process.pid, process.create_time())

@@ -1,4 +1,4 @@
-"""Makes one page out of results: what could not be measured first, then a Markdown table for each mode, and plots."""
+"""Makes one page from results: first the failures, then a Markdown table and plots for each mode."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MEASURED = "measured in the same run, median of the rounds"
 
 
 def write(folder: Path, documents: Sequence[Document]) -> list[Path]:
-    """Write `report.md` and its plots into a folder; returns the files. Workloads stand in the order of the catalogue."""
+    """Write `report.md` and its plots into a folder; returns the files. Workloads are in the order of the catalogue."""
     known = list(WORKLOADS)
     documents = sorted(documents, key=lambda d: known.index(d["workload"]) if d["workload"] in known else len(known))
     files = {"report.md": markdown(documents, list(plots(documents))), **plots(documents)}
@@ -29,7 +29,7 @@ def write(folder: Path, documents: Sequence[Document]) -> list[Path]:
 
 
 def markdown(documents: Sequence[Document], plot_files: Sequence[str] = ()) -> str:
-    """The page; `plot_files` are shown behind the tables."""
+    """The page as Markdown; the images in `plot_files` follow the tables."""
     parts = ["# Benchmark", "", *_machine(documents), *_load(documents), ""]
     parts += _failures(documents)
     measured = [document for document in documents if "failed" not in document]
@@ -48,7 +48,7 @@ def markdown(documents: Sequence[Document], plot_files: Sequence[str] = ()) -> s
 
 
 def plots(documents: Sequence[Document]) -> dict[str, str]:
-    """File names and SVG texts of every plot that the results are enough for."""
+    """File names and SVG texts of all plots for which there are enough results."""
     return dict(_plots([document for document in documents if "failed" not in document]))
 
 
@@ -97,7 +97,7 @@ def _by_side(document: Document, key: str) -> dict[str, float]:
 
 
 def _machine(documents: Sequence[Document]) -> list[str]:
-    """Of the first result; a folder holds those of one machine."""
+    """The machine of the first result; all results of a folder are from one machine."""
     machine = documents[0]["machine"]
     packages = ", ".join(f"{name} {version}" for name, version in machine["packages"].items())
     lines = [
@@ -118,7 +118,7 @@ def _machine(documents: Sequence[Document]) -> list[str]:
 
 
 def _load(documents: Sequence[Document]) -> list[str]:
-    """A machine that was busy with other things shows in its load before the runs; each workload adds to that of the next."""
+    """The load average before each run, which shows other activity. Each workload adds to the average of the next one."""
     loads = [document["machine"]["load_average"][0] for document in documents]
     lines = [f"Load average over a minute before each run: {min(loads):g} to {max(loads):g}."]
     speeds = [
@@ -153,7 +153,7 @@ def _lines(rows: Sequence[Row]) -> list[str]:
 
 
 def _notes(documents: Sequence[Document]) -> list[str]:
-    """What must not be missed: copies that were not compared or not equal, waits that failed."""
+    """Warnings: copies that were not compared or not equal, waits that failed."""
     notes = []
     for document in documents:
         checks = document.get("checks") or {}

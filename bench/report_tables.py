@@ -1,4 +1,4 @@
-"""The tables of the report: which figures of which results stand in them, and in which order. Pure."""
+"""The tables of the report: which figures of which results they contain, and in which order. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bench.workload import Mode
 Document = dict[str, Any]
 Row = Sequence[Any]
 Table = tuple[str, Sequence[Document], Sequence[Row]]
-"""Title, the results in it, and rows, the head first."""
+"""Title, the results in the table, and its rows, header first."""
 Cell = Callable[[Document], Any]
 Columns = Sequence[tuple[str, Cell]]
 
@@ -30,7 +30,7 @@ _CPU, _MEMORY, _WRITTEN = "CPU seconds for a million row changes", "peak memory,
 
 
 def by_mode(documents: Sequence[Document]) -> Iterator[Table]:
-    """One table for each mode that was run."""
+    """One table for each measured mode."""
     for mode, title, columns in _TABLES:
         chosen = [document for document in documents if document["mode"] == mode.value]
         if chosen:
@@ -38,7 +38,7 @@ def by_mode(documents: Sequence[Document]) -> Iterator[Table]:
 
 
 def of_techniques(documents: Sequence[Document]) -> Iterator[Table]:
-    """What each way of applying does, for every run of them."""
+    """The rate of each apply technique in every run of `techniques`."""
     for document in documents:
         if document["mode"] == Mode.TECHNIQUES.value:
             head = ("into DuckDB", "netted", "transactions in a commit", "row changes", "seconds", "rows/s")
@@ -47,7 +47,7 @@ def of_techniques(documents: Sequence[Document]) -> Iterator[Table]:
 
 
 def of_scaling(documents: Sequence[Document]) -> Iterator[Table]:
-    """What the Spark stages do by number of cores."""
+    """The throughput of the Spark stages by number of cores."""
     found = [
         document for document in documents if document["mode"] == Mode.SCALING.value and "scaling_ratio" in document
     ]
@@ -57,7 +57,7 @@ def of_scaling(documents: Sequence[Document]) -> Iterator[Table]:
 
 
 def of_lanes(documents: Sequence[Document]) -> Iterator[Table]:
-    """Transactions a second over one connection to a target that is far away and over two, for every run."""
+    """Transactions a second to a remote target over one connection and over two, for every run."""
     for document in documents:
         if document["mode"] == Mode.LANES.value and document["rounds"]:
             trip = document["delay"]["round_trip_measured_ms"]
@@ -78,7 +78,7 @@ def _pairs(document: Document) -> Iterator[Row]:
 
 
 def of_processes(documents: Sequence[Document]) -> Iterator[Table]:
-    """CPU time and memory by the part that each process plays, a table for each side."""
+    """CPU time and memory by role of the process, one table for each side."""
     for side, roles in ((PENSTOCK, _ROLES), (NATIVE, _NATIVE_ROLES)):
         for title, key, total in (
             (_CPU, "cpu_s_per_million_rows", "cpu_s_per_million_rows_total"),
@@ -87,7 +87,7 @@ def of_processes(documents: Sequence[Document]) -> Iterator[Table]:
         ):
             found = [(document, _figure(side, key)(document) or {}) for document in documents]
             found = [(document, figures) for document, figures in found if figures]
-            # Memory is that of a side alone: most of what a sender of the source has is shared with the source.
+            # Memory excludes the source's sender: most of its memory is shared with the source.
             counted = [role for role in roles if title is _CPU or role != SENDER]
             present = [role for role in counted if any(role in figures for _, figures in found)]
             if found:
@@ -104,14 +104,14 @@ def _total(side: str, key: str | None, document: Document) -> list[Any]:
 
 
 def _rows(columns: Columns, documents: Sequence[Document]) -> list[Row]:
-    """The head, and a row for each result, without columns in which nothing stands."""
+    """The header and a row for each result, without columns that are empty in all of them."""
     cells = [(name, [cell(document) for document in documents]) for name, cell in columns]
     filled = [(name, values) for name, values in cells if any(value is not None for value in values)]
     return [[name for name, _ in filled], *zip(*(values for _, values in filled), strict=True)]
 
 
 def _figure(side: str, *path: str) -> Cell:
-    """A median of one side; None where it was not measured."""
+    """The median of a figure of one side; None if it was not measured."""
 
     def cell(document: Document) -> Any:
         value: Any = document["summary"].get(side)
@@ -127,7 +127,7 @@ def _both(title: str, *path: str) -> list[tuple[str, Cell]]:
 
 
 def _sender(side: str, part: str) -> Cell:
-    """CPU seconds of the sending process in one mode of the processor, for a million row changes."""
+    """CPU seconds of the sending process in one processor mode (user or system), per million row changes."""
 
     def cell(document: Document) -> Any:
         seconds = _figure(side, "walsender_cpu_s", part)(document)
@@ -147,7 +147,7 @@ def _ratio(document: Document) -> str | None:
 
 
 def _spread(median: float, each: Sequence[float]) -> str:
-    """A median, and between what it lies where it is of more than one."""
+    """The median; with its minimum and maximum if there are several values."""
     return f"{median:.2f}" + (f" ({min(each):.2f} to {max(each):.2f})" if len(each) > 1 else "")
 
 

@@ -12,28 +12,28 @@ from bench.suite import FORMAT
 Document = dict[str, Any]
 
 _UNSAID = ("duckdb", "auto")
-"""What a name does not say of a target and a way to apply."""
+"""Target and apply mode that are left out of a result's name."""
 
 
 def target_of(document: Document) -> str:
-    """What our side filled; documents from before there was a choice do not say it."""
+    """The kind of target; the default for documents older than this choice."""
     return str(document.get("target", "duckdb"))
 
 
 def apply_of(document: Document) -> str:
-    """How our side applied: the mode that was pinned, `auto` where none was."""
+    """The apply mode: the pinned one, or `auto`."""
     return str(document.get("apply", "auto"))
 
 
 def label(document: Document) -> str:
-    """What a document is called beside others: its workload, its target where that is not DuckDB, and a pinned way to apply."""
+    """The title of a document among others: workload, target unless DuckDB, and apply mode if pinned."""
     target, apply = target_of(document), apply_of(document)
     into = "" if target == "duckdb" else f" into {target}"
     return f"{document['workload']}{into}{'' if apply == 'auto' else f', {apply}'}"
 
 
 def write(folder: Path, document: Document) -> Path:
-    """Write a document into a folder, which is made; returns its file."""
+    """Write a document into a folder, which is created if missing; returns the file."""
     folder.mkdir(parents=True, exist_ok=True)
     stamp = "".join(c for c in str(document["started_at"])[:19] if c.isalnum())
     told = [one for one in (target_of(document), apply_of(document)) if one not in _UNSAID]
@@ -43,10 +43,10 @@ def write(folder: Path, document: Document) -> Path:
 
 
 def read(folder: Path) -> list[Document]:
-    """The latest document of each workload, mode, target and way to apply, in the order of the names.
+    """The latest document of each workload, mode, target and apply mode, ordered by name.
 
     Raises:
-        BenchError: there is none, or a file is something else.
+        BenchError: there is no document, or a file has another format.
     """
     latest: dict[tuple[str, ...], Document] = {}
     for file in sorted(folder.glob("*.json")):

@@ -1,4 +1,4 @@
-"""Transactions sent to a PostgreSQL database that is far away in the usual ways, with a round trip for each or for each statement."""
+"""Transactions sent to a remote PostgreSQL database without Penstock: one round trip per transaction or per statement."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PROBES = 25
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A way to send a transaction. `together`: all its statements at once, as a pipeline, so that there is one round trip."""
+    """A form of sending a transaction. `together`: all statements in one pipeline, so that it takes one round trip."""
 
     name: str
     together: bool
@@ -32,7 +32,7 @@ FORMS = (Form("a round trip a transaction", together=True), Form("a round trip a
 
 
 def measured_ms(connection: Connection) -> float:
-    """Milliseconds of a round trip with next to nothing to do, the median of some."""
+    """Milliseconds of a round trip with next to no work, the median of several."""
     times = []
     for _ in range(_PROBES):
         began = perf_counter()
@@ -49,18 +49,18 @@ def write(
     first: int,
     statements: Callable[[int], Sequence[Statement]],
 ) -> Document:
-    """Write transactions from number `first` on for so long, those of a connection one after the other.
+    """Write transactions from number `first` on for `seconds`, those of one connection sequentially.
 
-    The connections take them in turn and wait for nothing of each other: neither for their turn to commit, nor for a record of how
-    far they came. Returns how many were written, in which time, and `next`, the first number behind all of them.
+    The connections are independent: they take the transactions in turn, and wait neither for their turn to commit nor
+    for a record of progress. Returns the number written, the time, and `next`: the first number after all of them.
 
     Raises:
-        BenchError: the database refused one.
+        BenchError: the database refused a transaction.
     """
     opened = [connect() for _ in range(connections)]
     try:
         for connection in opened:
-            # As the lanes do: the last commit of many is the one that waits for the disk.
+            # As the lanes do: only the last commit of many waits for the disk.
             connection.execute("SET synchronous_commit = off")
         began = perf_counter()
         with ThreadPoolExecutor(connections, thread_name_prefix="round-trips") as pool:
@@ -90,7 +90,7 @@ def _share(
     numbers: Iterator[int],
     statements: Callable[[int], Sequence[Statement]],
 ) -> int:
-    """One connection's transactions, at least one; how many they were."""
+    """Write one connection's transactions, at least one; returns their number."""
     done = 0
     while not done or perf_counter() < until:
         whole = [("BEGIN", ()), *statements(next(numbers)), ("COMMIT", ())]

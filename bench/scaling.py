@@ -1,4 +1,4 @@
-"""`scaling`: the Spark stages on one core and on two, over a backlog that was landed beforehand."""
+"""`scaling`: the Spark stages on one core and on two, over a backlog captured beforehand."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from bench.workload import Mode, Size, Table, Workload
 Document = dict[str, Any]
 
 CORES = (1, 2)
-"""Which one begins changes from round to round, so that neither has the quieter half."""
+"""Numbers of cores. Their order alternates from round to round, so that drift affects both alike."""
 JOBS = 3
-"""With each number of cores, in each round."""
+"""Jobs with each number of cores, in each round."""
 _BATCH_BYTES = 4 * 1024 * 1024
 
 
 class Scaling(Tpcb):
-    """What a second core brings where nothing but Spark works."""
+    """The speed-up by a second core when only Spark works."""
 
     name = "scaling"
     description = "scan, net change, decoding and staging of a landed tpcb backlog by Spark: on one core, on two"
@@ -33,7 +33,7 @@ class Scaling(Tpcb):
 
 
 def measure(workload: Workload, size: Size, rest_s: float, say: Callable[[str], None]) -> Document:
-    """The time of every job, rows a second by number of cores, and the ratio of two cores to one."""
+    """The duration of every job, rows a second by number of cores, and the ratio of two cores to one."""
     with Stage(workload, size.scale, [PENSTOCK], say, side_of=capture.side, rest_s=rest_s) as stage:
         reader = stage.sides[PENSTOCK]
         if not isinstance(reader, capture.ReaderSide):
@@ -62,12 +62,12 @@ def rates(found: list[Document]) -> Document:
 
 
 def ratio(found: list[Document]) -> float:
-    """How many times as fast two cores are as one."""
+    """Throughput of two cores divided by that of one."""
     found_rates = rates(found)
     return round(float(found_rates["2"]) / float(found_rates["1"]), 2)
 
 
 def told(one: Document) -> str:
-    """One job for people."""
+    """One line of text for one job."""
     cores = "1 core" if one["cores"] == 1 else f"{one['cores']} cores"
     return f"{cores}, {one['tasks']} tasks: {one['rows'] / one['seconds']:,.0f} rows/s, {one['cpu_s']:.1f} CPU s"

@@ -1,4 +1,4 @@
-"""Workloads of many small transactions: `tpcb` and what else is made of its tables, `inserts`, `hot-rows` and others."""
+"""Workloads of many small transactions: `tpcb` and variants on its tables, `inserts`, `hot-rows` and others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _run(connection: Connection, statements: str) -> None:
 
 
 class Tpcb(PgbenchWorkload):
-    """pgbench as it is."""
+    """pgbench's built-in transaction."""
 
     name = "tpcb"
     description = "pgbench's TPC-B-like transactions: three updates and an insert over four tables"
@@ -46,7 +46,7 @@ class Tpcb(PgbenchWorkload):
 
 
 class Freshness(Tpcb):
-    """The waits of the suite: below what the machine can take, as an application would run."""
+    """Waits under a load below the machine's limit, as in production use."""
 
     name = "freshness"
     description = "how long after its acknowledgement a commit can be read, at a steady rate of tpcb transactions"
@@ -101,7 +101,7 @@ class Inserts(PgbenchWorkload):
 
 
 class HotRows(PgbenchWorkload):
-    """No two of its transactions can be applied side by side."""
+    """No two of its transactions can be applied in parallel."""
 
     name = "hot-rows"
     description = "transactions that all update the same few rows of one table"
@@ -110,7 +110,7 @@ class HotRows(PgbenchWorkload):
     full = Size(100_000, 1, rounds=5)
     quick = Size(10_000, 1, rounds=1, seconds=10)
     rows: ClassVar[int] = 10
-    # In the order of their keys, so that two transactions never wait for each other.
+    # Rows are locked in key order, so that two transactions never deadlock.
     script = "\\set first random(1, 7)\nBEGIN;\n" + (
         "".join(f"UPDATE hot SET hits = hits + 1, touched = now() WHERE id = :first + {n};\n" for n in range(4))
         + "END;\n"
@@ -124,14 +124,14 @@ class HotRows(PgbenchWorkload):
 
 
 class HotRowsMany(PgbenchWorkload):
-    """Chains of dependent transactions that cross tables."""
+    """Chains of dependent transactions over several tables."""
 
     name = "hot-rows-many"
     description = "transactions that all update the same few rows of eight tables, four tables each"
     changes = 4
     clients = 4
     protocol = "simple"
-    """A variable stands in for part of a table's name, which no parameter can."""
+    """A pgbench variable for part of a table's name, which cannot be a parameter."""
     full = Size(100_000, 1, rounds=5)
     quick = Size(10_000, 1, rounds=1, seconds=10)
     script = "\\set row random(1, 4)\n" + "".join(f"\\set t{n} random({2 * n + 1}, {2 * n + 2})\n" for n in range(4))
@@ -156,7 +156,7 @@ def _create_hot(connection: Connection, name: str, rows: int) -> None:
 
 
 class WideRows(PgbenchWorkload):
-    """Much log per row."""
+    """Much log volume per row."""
 
     name = "wide-rows"
     description = "rows of 62 columns and about 1.5 kB: two inserts and two updates a transaction"
@@ -196,7 +196,7 @@ def _names() -> str:
 
 
 def _values(seed: str) -> str:
-    """One SELECT list for all columns, from an expression that is an integer."""
+    """A SELECT list for all columns, from an integer expression."""
     of = {
         "int": "({0} * {1}) % 100003",
         "numeric(14, 2)": "({0} % 99991) / {1}.0",

@@ -1,4 +1,4 @@
-"""Positions in the source's log, and how much of it lies between two."""
+"""Positions in the source's log, and the log volume between two positions."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class LogVolume:
 
 
 def position(postgres: EmbeddedPostgres) -> str:
-    """Where the source's log ends now."""
+    """The current end of the source's log."""
     return str(postgres.execute("SELECT pg_current_wal_lsn()::text", database=DATABASE)[0][0])
 
 
 def volume(postgres: EmbeddedPostgres, after: str, end: str) -> LogVolume:
-    """Measured with pg_waldump, which reads every record between the two. They must still be on the source's disk."""
+    """The volume by pg_waldump, which reads every record between the two. They must still be on the source's disk."""
     total = Lsn.parse(end).value - Lsn.parse(after).value
     command = [postgres.program("pg_waldump"), "--stats", "-p", str(postgres.data / "pg_wal"), "-s", after, "-e", end]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - the server's own program
@@ -42,7 +42,7 @@ def volume(postgres: EmbeddedPostgres, after: str, end: str) -> LogVolume:
 
 
 def image_bytes(statistics: str) -> int:
-    """The sum of full-page images in what `pg_waldump --stats` prints."""
+    """The total size of full-page images in the output of `pg_waldump --stats`."""
     found = _TOTAL.search(statistics)
     if found is None:
         raise BenchError("pg_waldump printed no totals")

@@ -1,8 +1,8 @@
-"""The sustained mode: transactions begin at a steady rate, and beside them a client waits for commits of its own.
+"""The sustained mode: a load at a steady rate, and a separate client that commits rows and waits for them.
 
-Both are open loops: what is due begins at its appointed time, whether or not earlier ones have ended. A wait is timed from the
-acknowledgement of its commit to the answer that it is visible; where the client itself began late, that delay is added, so
-that a stall counts for all the waits that it held up.
+Both are open loops: each transaction begins at its scheduled time, whether or not earlier ones have ended. A wait is
+timed from the acknowledgement of its commit to the answer that it is visible. If the client itself began late, that
+delay is added, so that a stall counts for every wait that it delayed.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _LAG_EVERY_S = 0.25
 
 
 class Client:
-    """Commits rows of its own at fixed times, and times each until it is visible."""
+    """Commits rows of its own at scheduled times, and measures the time until each is visible."""
 
     def __init__(self, stage: Stage, side: Side, per_second: float) -> None:
         self.waits = Times()
         self.failed: list[str] = []
         self.latest_s = 0.0
-        """How late the client itself ever was."""
+        """The largest delay of the client itself, in seconds."""
         self._side = side
         self._per_second = per_second
         self._next = stage.first_mark()
@@ -53,7 +53,7 @@ class Client:
         self._pause = threading.Event()
 
     def run(self, seconds: float, *, keep: bool) -> None:
-        """Go on for so long; `keep` False throws the times away (warming up)."""
+        """Run for `seconds`; `keep` False discards the times (warm-up)."""
         began, number = perf_counter(), 0
         with ThreadPoolExecutor(_CLIENTS) as pool:
             while (due := number / self._per_second) < seconds:
@@ -85,7 +85,7 @@ class Client:
 
 
 class LagSampler:
-    """Asks a side how far it is behind, from `start` to `stop`."""
+    """Samples the lag of a side from `start` to `stop`."""
 
     def __init__(self, side: Side) -> None:
         self.times = Times()
@@ -112,7 +112,7 @@ class LagSampler:
 
 @contextmanager
 def load(stage: Stage, rate: float) -> Iterator[None]:
-    """The workload's own load, for as long as the block lasts. BenchError where it ends by itself."""
+    """Run the workload's own load for the duration of the block. BenchError if it ends earlier."""
     process = spawn(stage.workload.load_command(stage.source, rate), output=subprocess.DEVNULL)
     try:
         yield
@@ -123,7 +123,7 @@ def load(stage: Stage, rate: float) -> Iterator[None]:
 
 
 def measure(stage: Stage, side: Side, *, rate: float, waits: float, warm_up: float, seconds: float) -> Document:
-    """Warm up, then measure one side for so many seconds."""
+    """Warm up, then measure one side for `seconds`."""
     client, lag = Client(stage, side, waits), LagSampler(side)
     sampler = stage.sampler(side)
     try:

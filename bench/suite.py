@@ -26,19 +26,19 @@ Document = dict[str, Any]
 FORMAT = 1
 _LOAD = "backlogs of pgbench are written with synchronous_commit = off, everything else as the source is set"
 _APPLIED_IN = {"duckdb": ("auto", "batch")}
-"""Ways to apply that a kind of target has, where it has not all of them."""
+"""The apply modes of each kind of target that does not have all of them."""
 _UNSUBSCRIBED = frozenset({Mode.TECHNIQUES, Mode.SCALING, Mode.CAPTURE})
 _ALONE = frozenset({Mode.TABLE_LIFE, Mode.TECHNIQUES, Mode.SCALING, Mode.LANES})
-"""Modes that have nothing of PostgreSQL's own replication beside them."""
+"""Modes that do not measure PostgreSQL's own replication."""
 FAILURES = (BenchError, StartError, PostgresFailedError, PostgresMissingError, ProblemError, NoServerError)
-"""What keeps a workload from being measured; anything else is a fault of the suite."""
+"""Expected failures of a measurement; any other exception is a defect of the suite."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to run. None takes the workload's own figure, its smaller one with `quick`.
+    """What to run. None means the default of the workload, which is smaller with `quick`.
 
-    Raises BenchError where the target cannot apply in that way.
+    Raises BenchError if the target does not have the apply mode.
     """
 
     mode: Mode | None = None
@@ -65,28 +65,28 @@ class Order:
 
     @property
     def rest_s(self) -> float:
-        """How long a side may tidy up behind its drain before something else is measured."""
+        """Seconds for which a side may clean up after its drain before the next measurement."""
         return 1.0 if self.quick else 2.0
 
     def mode_of(self, workload: Workload) -> Mode:
-        """The mode to run; BenchError where the workload does not have it."""
+        """The mode to run; BenchError if the workload does not have it."""
         mode = self.mode or workload.modes[0]
         if mode not in workload.modes:
             raise BenchError(f"{workload.name} has no mode {mode.value}; it has {', '.join(workload.modes)}")
         return mode
 
     def applied(self, mode: Mode) -> str:
-        """The way to apply that its document names. Modes without a subscription apply in none, whatever is said."""
+        """The apply mode in the document. None for modes without a subscription, whatever the order says."""
         if mode is Mode.LANES:
             return lanes.APPLY
         return "auto" if mode in _UNSUBSCRIBED else self.apply
 
     def filled(self, mode: Mode) -> str:
-        """The kind of target that its document names."""
+        """The kind of target in the document."""
         return lanes.TARGET if mode is Mode.LANES else self.target
 
     def size(self, workload: Workload) -> Size:
-        """The size of a run, with what was said in place of the workload's own."""
+        """The size of a run: the workload's, with the values that the order overrides."""
         own = workload.quick if self.quick else workload.full
         return Size(
             own.amount if self.amount is None else self.amount,
@@ -131,7 +131,7 @@ def run(workload: Workload, order: Order, say: Callable[[str], None], clock: Clo
 
 
 def failure(workload: Workload, order: Order, text: str, clock: Clock | None = None) -> Document:
-    """The document of a run that came to nothing; `text` says why."""
+    """The document of a failed run; `text` says why."""
     mode = order.mode_of(workload)
     return {
         **_head(workload, mode, (clock or SystemClock()).now()),
@@ -202,7 +202,7 @@ def _capture(
 def _apart(
     workload: Workload, mode: Mode, size: Size, order: Order, names: Sequence[str], say: Callable[[str], None]
 ) -> Document:
-    """Modes in which a side must have the machine to itself: each has a stage of its own, one after the other."""
+    """Modes in which each side needs the machine to itself: each gets a stage of its own, one after the other."""
     rounds: list[Document] = [{"sides": {}} for _ in range(size.rounds)]
     settings: Document = {}
     checks: Document = {}
@@ -241,7 +241,7 @@ def _settings(stage: Stage) -> Document:
 
 
 def _checks(stage: Stage, order: Order, say: Callable[[str], None]) -> Document:
-    """Whether our copy equals the source, and what the workload itself has to say. {} where that was not wanted."""
+    """The comparison of our copy with the source, and the workload's own checks. {} if the order disables them."""
     side = stage.penstock
     if side is None or not order.verify:
         return {}
@@ -253,12 +253,12 @@ def _checks(stage: Stage, order: Order, say: Callable[[str], None]) -> Document:
 
 
 def good(document: Document) -> bool:
-    """Whether it is sound, and our waits were within the workload's limits."""
+    """Whether the result is sound, and the waits were within the workload's limits."""
     return sound(document) and not late(document)
 
 
 def sound(document: Document) -> bool:
-    """Whether it was measured, what was compared was equal, and every wait was answered."""
+    """Whether it was measured, every comparison was equal, and every wait was answered."""
     checks = document.get("checks") or {}
     sides = [side for round_ in document["rounds"] for side in round_["sides"].items() if "waits" in side[1]]
     failed = any(side["waits"]["failed"] or not side["waits"]["count"] for _, side in sides)
@@ -266,14 +266,14 @@ def sound(document: Document) -> bool:
 
 
 def late(document: Document) -> dict[str, float]:
-    """The limit of every percentile of our waits that was above it in any round, by name."""
+    """Percentiles of our waits that were over their limit in any round: names and limits."""
     ours = [round_["sides"][PENSTOCK] for round_ in document["rounds"] if PENSTOCK in round_["sides"]]
     limits = (document.get("limits_ms") or {}).items()
     return {key: most for key, most in limits if any(side["waits"][key] > most for side in ours if "waits" in side)}
 
 
 def outline(side: Document) -> str:
-    """One measurement of the modes that do not drain, for people."""
+    """One line of text for a measurement in a mode other than backlog."""
     if "waits" in side:
         waits = side["waits"]
         if "p99_rise" in side:
@@ -296,7 +296,7 @@ def outline(side: Document) -> str:
 
 
 def summary(rounds: Sequence[Document]) -> Document:
-    """Medians over the rounds of every figure that all of them have, by side; and of the ratios."""
+    """Medians over the rounds, by side, of the figures that all rounds have; and of the ratios."""
     names = list(rounds[0]["sides"]) if rounds else []
     result: Document = {name: _medians([round_["sides"][name] for round_ in rounds]) for name in names}
     for key in ("ratio", "cpu_ratio"):

@@ -1,4 +1,4 @@
-"""Plots as SVG, made by hand: few shapes, no script, readable on light and dark."""
+"""Plots as SVG without a library: few shapes, no script, readable on light and dark backgrounds."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _NAMES = {"penstock": "Penstock", "native": "PostgreSQL"}
 _LABEL, _WIDTH, _ROW, _TOP, _VALUE = 150, 420, 28, 56, 90
 _WIDE_LABEL, _LOW_ROW = 350, 22
 _CHARACTER = 6.6
-"""Width of a character at most, on average."""
+"""Upper bound of the average character width."""
 
 
 def bars(title: str, note: str, values: Sequence[tuple[str, float]], *, rule: float, unit: str = "") -> str:
-    """Horizontal bars from zero, with a line at `rule`. Values are printed beside their bars."""
+    """Horizontal bars from zero, with a line at `rule`. Each value is printed next to its bar."""
     most = max([rule, *(value for _, value in values)]) or 1.0
     height = _TOP + _ROW * len(values) + 24
     left = _room([name for name, _ in values])
@@ -37,7 +37,7 @@ def bars(title: str, note: str, values: Sequence[tuple[str, float]], *, rule: fl
 
 
 def pairs(title: str, note: str, rows: Sequence[tuple[str, Mapping[str, float]]], *, unit: str) -> str:
-    """Horizontal bars for each side below one label; all on one scale from zero. Small values keep three digits."""
+    """Horizontal bars of each side under a common label, all on one scale from zero. Small values keep three digits."""
     most = max((value for _, sides in rows for value in sides.values()), default=0.0) or 1.0
     count = sum(len(sides) for _, sides in rows)
     left = _room([label for label, _ in rows])
@@ -57,7 +57,7 @@ def pairs(title: str, note: str, rows: Sequence[tuple[str, Mapping[str, float]]]
 
 
 def lines(title: str, note: str, curves: Sequence[tuple[str, Sequence[tuple[float, float]]]], *, unit: str) -> str:
-    """One curve a side over seconds; both axes from zero."""
+    """One curve per side over seconds; both axes start at zero."""
     points = [point for _, curve in curves for point in curve]
     right, top = max((x for x, _ in points), default=0.0) or 1.0, max((y for _, y in points), default=0.0) or 1.0
     left, height = 70, 180
@@ -78,7 +78,7 @@ def lines(title: str, note: str, curves: Sequence[tuple[str, Sequence[tuple[floa
 
 
 def powers(title: str, note: str, values: Sequence[tuple[str, float]]) -> str:
-    """A dot for each value on a scale of powers of ten, from the one below the smallest to the one above the largest."""
+    """A dot for each value on a scale of powers of ten, from the power below the smallest to the one above the largest."""
     known = [value for _, value in values if value > 0]
     low = math.floor(math.log10(min(known, default=1.0)))
     high = max(low + 1, math.ceil(math.log10(max(known, default=10.0))))
@@ -102,7 +102,7 @@ def powers(title: str, note: str, values: Sequence[tuple[str, float]]) -> str:
 
 
 def _room(labels: Sequence[str]) -> int:
-    """How far from the left bars begin, so that their labels have room."""
+    """The x coordinate at which bars begin, so that the labels fit."""
     return max([_LABEL, *(8 + math.ceil(_CHARACTER * len(label)) for label in labels)])
 
 
@@ -132,7 +132,7 @@ def _head(title: str, note: str, height: float, *, label: int = _LABEL) -> list[
 
 
 def _text(x: float, y: float, text: str, *, anchor: str = "start", halo: bool = False) -> str:
-    """`halo`: readable where it crosses a line."""
+    """`halo`: draw an outline, so that the text is readable where it crosses a line."""
     more = f' stroke="{_PAPER}" stroke-width="3" paint-order="stroke"' if halo else ""
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{_INK}"{more}>{escape(text)}</text>'
 

@@ -1,6 +1,6 @@
-"""`table-life`: one table is added, reloaded, parked, repaired and removed again and again, while others are followed at a steady rate.
+"""`table-life`: a table is added, reloaded, parked, repaired and removed in a loop, while others have a steady load.
 
-What counts is how long commits to those others take to be readable meanwhile, beside the times in which that table is left alone.
+Measured is how long commits to the other tables take to become readable, with the loop running and without it.
 """
 
 from __future__ import annotations
@@ -25,18 +25,20 @@ Document = dict[str, Any]
 
 _NAME = "life"
 _PARK, _MEND = "ALTER TABLE life REPLICA IDENTITY NOTHING", "ALTER TABLE life REPLICA IDENTITY DEFAULT"
-"""Neither costs the source anything, unlike a key that is dropped and built again: what is measured is not the source's own work.
-For the same reason changes to the table go along its key."""
+"""Statements that park the table and allow its repair, at no cost to the source; rebuilding a key would be measured too.
+
+For the same reason, changes to the table select rows by its key.
+"""
 _STEP_S, _REST_S = 120.0, 2.0
 _CHANGE, _CHANGED = "UPDATE life SET n = n + 1 WHERE id > %s AND id <= %s", 500
 TURN_S = 10.0
-"""Quiet and busy times take turns, so that a machine whose speed drifts is no more of a burden to the one than to the other."""
+"""Seconds of each quiet and each busy period. They alternate, so that drift of the machine's speed affects both alike."""
 SETTLE_S = 3.0
-"""Behind a table's life the target still has work of it, which belongs to neither."""
+"""Pause after a busy period: the target still has work from the table's removal, which counts for neither."""
 
 
 class TableLife(Tpcb):
-    """`amount` rows in that table, `rate` transactions a second on the others."""
+    """`amount` rows in the table, `rate` transactions a second on the others."""
 
     name = "table-life"
     description = "waits for commits to other tables while one is added, reloaded, parked, repaired and removed"
@@ -48,7 +50,7 @@ class TableLife(Tpcb):
 
 
 class Life:
-    """Does everything that is done with a table, over and over from `start` to `end`; `stop` waits for the round under way."""
+    """Runs the table's loop from `start` to `end`; `stop` also waits for the current round."""
 
     def __init__(self, stage: Stage, side: PenstockSide) -> None:
         self.done: Counter[str] = Counter()
@@ -63,7 +65,7 @@ class Life:
         self._thread.start()
 
     def end(self) -> None:
-        """Begin no further round."""
+        """Start no further round."""
         self._stopping.set()
 
     def stop(self) -> None:
@@ -72,7 +74,7 @@ class Life:
 
     @property
     def goes_on(self) -> bool:
-        """Whether a round is still under way."""
+        """Whether a round is still running."""
         return self._thread.is_alive()
 
     def _run(self) -> None:
@@ -114,7 +116,7 @@ class Life:
 
 
 def fill(connection: Connection, rows: int) -> None:
-    """Make the table. Followed are only the others to begin with."""
+    """Create the table. At first only the other tables are followed."""
     connection.execute("CREATE TABLE life (id bigint PRIMARY KEY, n int NOT NULL, at timestamptz NOT NULL, note text)")
     connection.execute("INSERT INTO life SELECT i, 0, now(), md5(i::text) FROM generate_series(1, %s) i", [rows])
     connection.execute("VACUUM ANALYZE life")
@@ -130,7 +132,7 @@ def _living(life: Life) -> Iterator[Life]:
 
 
 def _in_turns(client: Client, life_of: Callable[[], Life], seconds: float) -> tuple[Times, Times, list[Life]]:
-    """Times of waits for about `seconds` of quiet and as many of busy time, and the table's lives in the busy ones."""
+    """Wait times for about `seconds` of quiet and of busy periods, alternating; the loop runs in the busy ones."""
     quiet, busy = Times(), Times()
     lives: list[Life] = []
     turns = max(1, round(seconds / TURN_S))
@@ -149,7 +151,7 @@ def _in_turns(client: Client, life_of: Callable[[], Life], seconds: float) -> tu
 
 
 def measure(stage: Stage, side: PenstockSide, size: Size, waits_per_s: float, warm_up: float) -> Document:
-    """Quiet and busy times in turns, all under load."""
+    """Measure quiet and busy periods, alternating, all under load."""
     if stage.source.execute("SELECT to_regclass('life') IS NULL", database=DATABASE)[0][0]:
         with stage.connect() as connection:
             fill(connection, size.amount)

@@ -1,4 +1,4 @@
-"""Goals with a PostgreSQL target, each beside what the results have of it. Pure: the goals stand here, all else in the results."""
+"""Goals for a PostgreSQL target, each with the results that apply to it. Pure."""
 
 from __future__ import annotations
 
@@ -22,19 +22,22 @@ _RATES = (
     ("tpcb", "grouped", 1.0),
     ("tpcb", "transactional", 0.5),
 )
-"""How many times PostgreSQL's own rate a backlog is to be drained at, at least."""
+"""The minimum ratio of our drain rate to PostgreSQL's."""
 _LANES = 1.8
 _AUTO_COST = 1.25
 _WAITS_AT, _WAITS_MS = 500.0, 200.0
 _CPU = "cpu_s_per_million_rows_total"
 _SIZE = ("amount", "scale", "tables", "rate")
-"""What two results must have in common for their CPU time of a row to be compared."""
+"""Properties that two results must share before their CPU time per row is compared."""
 _NOT_MEASURED, _UNSOUND = "not measured", "no: its checks failed"
 _HEAD = ("what", "goal", "measured: median (each)", "met")
 
 
 def of_goals(documents: Sequence[Document]) -> Iterator[Table]:
-    """The goals, if any result has a PostgreSQL target. The results are the latest ones of their kind, and none of a failure."""
+    """The table of goals, if any result has a PostgreSQL target.
+
+    `results`: the latest of their kind, without failures.
+    """
     ours = [document for document in documents if target_of(document) == "postgres"]
     if ours:
         rates = [_rate(ours, *goal) for goal in _RATES]
@@ -64,7 +67,7 @@ def _lanes(documents: Sequence[Document]) -> Row:
 
 
 def _auto(ours: Sequence[Document]) -> list[Row]:
-    """A row for each workload and mode that was measured with `auto` and with a pinned way to apply."""
+    """A row for each workload and mode that was measured with `auto` and with a pinned apply mode."""
     goal = f"at most {_AUTO_COST:g} times that of the best pinned mode"
     costed = [document for document in ours if _cost(document) is not None]
     rows = []
@@ -77,9 +80,9 @@ def _auto(ours: Sequence[Document]) -> list[Row]:
 
 
 def _beside(auto: Document, pinned: Sequence[Document]) -> tuple[str, str]:
-    """What `auto` costs in terms of the cheapest pinned mode, and whether that is little enough.
+    """The cost of `auto` relative to the cheapest pinned apply mode, and whether it is within the goal.
 
-    A mode is none of the best whose copy was wrong, or which had less to do.
+    Results with a wrong copy, or with less work, are not candidates for the cheapest.
     """
     costs = [(_cost(one), apply_of(one)) for one in pinned if sound(one) and _extent(one) == _extent(auto)]
     known = [(cost, name) for cost, name in costs if cost]
@@ -103,7 +106,7 @@ def _extent(document: Document) -> list[Any]:
 
 
 def _waits(ours: Sequence[Document]) -> list[Row]:
-    """A row for each way to apply that was measured."""
+    """A row for each apply mode that was measured."""
     what, goal = f"waits at {_WAITS_AT:g} transactions a second", f"p50 at most {_WAITS_MS:g} ms"
     rows = []
     for document in ours:
@@ -128,6 +131,6 @@ def _met(reached: bool, document: Document) -> str:
 
 
 def _told(median: float, each: Sequence[float], form: str) -> str:
-    """The median, and what it is of where that is more than one."""
+    """The median; with the values if there are several."""
     single = f" ({', '.join(form.format(one) for one in each)})" if len(each) > 1 else ""
     return form.format(median) + single

@@ -1,4 +1,4 @@
-"""`techniques`: the same changes brought into the target in different ways. No source takes part."""
+"""`techniques`: the same changes applied to the target by different methods, without a source."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Document = dict[str, Any]
 
 
 class Techniques(Tpcb):
-    """Changes as `tpcb` makes them, made up in the process that applies them. `seconds`: the most that each way may take."""
+    """Changes like those of `tpcb`, generated in the process that applies them. `seconds`: maximum time of each method."""
 
     name = "techniques"
     description = (
@@ -27,7 +27,7 @@ class Techniques(Tpcb):
 
 
 def measure(size: Size, say: Callable[[str], None]) -> Document:
-    """What each way does a second, in the order of their running; and whether all ended right."""
+    """The rate of each method in execution order, and whether the tables were right after every one."""
     folder = tempfile.mkdtemp(prefix="penstock-bench-")
     order = {"folder": folder, "scale": size.scale, "transactions": size.amount, "seconds": size.seconds}
     try:
@@ -39,7 +39,7 @@ def measure(size: Size, say: Callable[[str], None]) -> Document:
 
 
 def told(one: Document) -> str:
-    """One way for people."""
+    """One line of text for the result of one method."""
     netted = "netted" if one["netted"] else "every change"
     group = f"{one['transactions_per_commit']:,} transactions a commit"
     return f"{one['technique']}, {netted}, {group}: {one['rows_per_s']:,.0f} rows/s"

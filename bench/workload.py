@@ -1,4 +1,4 @@
-"""What a workload is: tables to follow, a backlog to write into them, and how many changes that makes."""
+"""A workload: the tables to follow, the load to write into them, and the number of changes that it makes."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ DATABASE = "bench"
 
 Connection = psycopg.Connection[Any]
 Query = Callable[[str], list[list[Any]]]
-"""Runs one read in the target's SQL; returns its rows."""
+"""Runs one read in the target's SQL dialect; returns its rows."""
 
 
 class Mode(StrEnum):
-    """What is measured of a workload."""
+    """Modes of measurement."""
 
     BACKLOG = "backlog"
-    """Written beforehand, then drained as fast as it goes."""
+    """A backlog is written beforehand, then drained at full speed."""
     SUSTAINED = "sustained"
-    """Written at a steady rate, with waits for commits of a client's own beside it."""
+    """Load at a steady rate; a separate client commits rows and waits for them."""
     LIVE = "live"
-    """Followed while it is written; the clock runs from the last commit."""
+    """Rows are followed while they are written; timed from the last commit."""
     OPEN = "open"
-    """Very many transactions stay open, and are then decided, while small ones go on."""
+    """Very many transactions stay open during a load of small ones, and then end."""
     TABLE_LIFE = "table-life"
-    """One table comes, is copied anew, breaks and goes, while others are written at a steady rate."""
+    """One table is added, reloaded, broken and removed while others are written at a steady rate."""
     IDLE = "idle"
-    """Nothing is written at all."""
+    """No load."""
     CAPTURE = "capture"
-    """A backlog is read and landed, and nothing applied."""
+    """A backlog is captured but not applied."""
     TECHNIQUES = "techniques"
-    """The target alone takes the same changes in different ways."""
+    """The same changes are applied to the target by different techniques, without a source."""
     LANES = "lanes"
-    """Source transactions are written as such to a PostgreSQL target that is far away: over one connection and over two."""
+    """Source transactions are preserved on a remote PostgreSQL target: over one connection and over two."""
     SCALING = "scaling"
-    """A landed backlog is worked on by Spark alone, on one core and on two."""
+    """A captured backlog is processed by the Spark stages alone, on one core and on two."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table to follow. One without a key can be followed for its inserts only."""
+    """A table to follow. A table without a key can be followed for inserts only."""
 
     name: str
     insert_only: bool = False
@@ -55,7 +55,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a load wrote: transactions, and the row changes the log has of them (an update counts once)."""
+    """What a load wrote: transactions, and the row changes in the log (an update counts once)."""
 
     transactions: int
     row_changes: int
@@ -63,7 +63,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much of a workload is run where nothing else is said. `amount` is per round, in the workload's unit."""
+    """The default size of a run. `amount` is per round, in the unit of the workload."""
 
     amount: int
     scale: int
@@ -73,17 +73,17 @@ class Size:
 
 
 class Workload(ABC):
-    """One kind of load. Instances hold no state of a run: the same one serves every round."""
+    """One kind of load. Instances have no state of a run: one instance serves all rounds."""
 
     name: ClassVar[str]
     description: ClassVar[str]
     unit: ClassVar[str] = "transactions"
     modes: ClassVar[tuple[Mode, ...]] = (Mode.BACKLOG,)
-    """What can be measured of it; the first one is measured where nothing else is said."""
+    """Supported modes; the first is the default."""
     limits_ms: ClassVar[Mapping[str, float]] = {}
-    """Percentiles of waits that may not be longer, such as `p50_ms`."""
+    """Limits in milliseconds for percentiles of waits, by names such as `p50_ms`."""
     source_settings: ClassVar[Mapping[str, str]] = {}
-    """What the source's configuration says beside what it says for all workloads."""
+    """Settings of the source in addition to those of all workloads."""
     full: ClassVar[Size]
     quick: ClassVar[Size]
 
@@ -92,25 +92,25 @@ class Workload(ABC):
         """The tables to follow."""
 
     def followed(self, scale: int) -> tuple[Table, ...]:
-        """The tables to follow where the workload was created at this scale."""
+        """The tables to follow if the workload was created at this scale."""
         return self.tables()
 
     @abstractmethod
     def create(self, connection: Connection, scale: int) -> None:
-        """Make the tables in an empty database and fill them."""
+        """Create the tables in an empty database and fill them."""
 
     @abstractmethod
     def generate(self, postgres: EmbeddedPostgres, amount: int) -> Made:
-        """Write a backlog as fast as the source takes it; returns when all of it is committed."""
+        """Write a backlog as fast as the source accepts it; returns when all of it is committed."""
 
     def load_command(self, postgres: EmbeddedPostgres, rate: float) -> list[str]:
         """A program that begins `rate` transactions a second until SIGINT. Only for workloads with the sustained mode."""
         raise NotImplementedError
 
     def row_changes_per_transaction(self) -> float:
-        """For the sustained mode: what one transaction of `load_command` changes."""
+        """For the sustained mode: the row changes of one transaction of `load_command`."""
         raise NotImplementedError
 
     def check(self, source: Connection, query: Query) -> list[str]:
-        """Compare a target that has everything with the source, beyond row by row. Returns what is wrong, in words."""
+        """Checks of a complete target against the source beyond the row comparison. Returns descriptions of the defects."""
         return []

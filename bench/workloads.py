@@ -13,7 +13,7 @@ from bench.tpcc.suite import Tpcc
 from bench.workload import Mode, Workload
 
 ONE_SIDED = frozenset({Mode.IDLE, Mode.OPEN, Mode.TABLE_LIFE, Mode.TECHNIQUES, Mode.SCALING, Mode.LANES})
-"""Modes in which `run all` measures us only: a second one would take its time and tell nothing."""
+"""Modes in which `run all` measures Penstock only: measuring PostgreSQL too would take time and add no information."""
 
 WORKLOADS: dict[str, Workload] = {
     workload.name: workload
@@ -40,13 +40,16 @@ WORKLOADS: dict[str, Workload] = {
 }
 
 _ALSO = (("tpcb", Mode.SUSTAINED), ("tables-500", Mode.SUSTAINED))
-"""Run in a second mode, if there is the time."""
+"""Workloads that also run in a second mode if there is time."""
 _FULL_ONLY = frozenset({Lanes.name, TableLife.name})
-"""Left out of small sizes: beginning takes the time that is left there."""
+"""Workloads that small sizes leave out because their setup would take the available time."""
 
 
 def everything(mode: Mode | None, *, quick: bool) -> list[tuple[Workload, Mode]]:
-    """What `run all` runs, in order: each workload in its first mode and some in another; or all that have the mode given."""
+    """What `run all` runs, in order: each workload in its first mode, some in a second too.
+
+    `mode`: only the workloads that have this mode, in it.
+    """
     if mode is not None:
         return [(workload, mode) for workload in WORKLOADS.values() if mode in workload.modes]
     chosen = [workload for name, workload in WORKLOADS.items() if not (quick and name in _FULL_ONLY)]

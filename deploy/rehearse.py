@@ -1,14 +1,14 @@
 # ruff: noqa: S607, PLW1509  (tools are found on PATH; no threads run beside the change of root)
-"""Carries out the Dockerfile without Docker: each stage in a bare Debian of its own, then server and engine as the image starts them.
+"""Executes the Dockerfile without Docker: each stage in a Debian tree of its own, then server and engine like the image.
 
     python -m deploy.rehearse WORK --python PREFIX [--share PATH ...] [--context FOLDER]
 
-WORK receives the stages, and holds `base` (made with debootstrap where it is missing). PREFIX is the folder of a
-Python that stands in for the one of the base image, such as the answer of `python3.12 -c 'import sys; print(sys.base_prefix)'`.
-`--share` shows a file or folder of this machine, read-only, at the same place inside while images are built: a pip
-configuration, a package mirror. PIP_* of the environment is passed on. Needs Linux, root and debootstrap.
+WORK receives the stages. It also holds `base`, which is made with debootstrap if missing. PREFIX is the folder of a
+Python that replaces the one of the base image, such as the output of `python3.12 -c 'import sys;
+print(sys.base_prefix)'`. `--share` mounts a file or folder of this machine read-only at the same path while images are
+built: a pip configuration, a package mirror. PIP_* variables are passed on. Needs Linux, root and debootstrap.
 
-Exit code 0 when every step succeeded and the running image behaved; the steps and their times are told on stdout.
+Exit code 0 if every step succeeded and the running image behaved; the steps and their times are printed on stdout.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from deploy.dockerfile import Stage, expand, pairs, read
 
 ROOT = Path(__file__).parents[1]
 DEBIAN = "bookworm"
-# What the base image has and a minimal Debian lacks: certificates, time zones, the libraries of its Python.
+# Parts of the base image that a minimal Debian lacks: certificates, time zones, the libraries of its Python.
 BASE_PACKAGES = "ca-certificates,netbase,tzdata,libssl3,libffi8,libsqlite3-0,libbz2-1.0,liblzma5,libreadline8,zlib1g,libexpat1,libuuid1"
 _NEW_MOUNTS, _NEW_NETWORK = 0x00020000, 0x40000000
 _PRIVATE, _BIND, _READ_ONLY, _REMOUNT, _RECURSIVE = 1 << 18, 1 << 12, 1, 1 << 5, 1 << 14
@@ -42,7 +42,7 @@ _never = threading.Event()
 
 
 class RehearsalError(RuntimeError):
-    """A step failed or the image misbehaved."""
+    """A step failed, or the image misbehaved."""
 
 
 def _say(text: str) -> None:
@@ -61,7 +61,7 @@ def _mount(source: str, target: Path, flags: int, kind: str | None = None) -> No
 
 
 def _share(source: Path, root: Path) -> None:
-    """Show a file or folder of this machine inside, read-only, at the same place."""
+    """Mount a file or folder of this machine inside the tree, read-only, at the same path."""
     target = root / source.relative_to("/")
     if source.is_dir():
         target.mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ def _share(source: Path, root: Path) -> None:
 
 
 class Tree:
-    """The files of one stage, with what its instructions have set so far."""
+    """The files of one stage, and the environment, folder and user that its instructions have set so far."""
 
     def __init__(self, root: Path, base: Path, shared: Sequence[Path]) -> None:
         shutil.rmtree(root, ignore_errors=True)
@@ -89,8 +89,9 @@ class Tree:
             _share(source, root)
 
     def start(self, command: Sequence[str], extra: dict[str, str], **options: object) -> subprocess.Popen[str]:
-        """A process inside, with the stage's environment, folder and user."""
-        # Inside a container the init process has the id 1; here it has to be told that orphans are its own.
+        """Start a process inside the tree, with the stage's environment, folder and user."""
+        # In a container, init has the process id 1. Here the process must be declared a subreaper to receive its
+        # orphans.
         home = {"HOME": "/" if self.user else "/root", "TINI_SUBREAPER": "1"}
 
         def enter() -> None:
@@ -102,7 +103,7 @@ class Tree:
                 os.setuid(self.user[0])
 
         environment = {**home, **self.environment, **extra}
-        # The shell searches PATH inside; Popen would search it before the change of root.
+        # The shell searches PATH inside the tree; Popen would search it before the change of root.
         words = ["/bin/sh", "-c", 'exec "$@"', "sh", *command]
         return subprocess.Popen(  # type: ignore[call-overload,no-any-return]
             words, env=environment, preexec_fn=enter, text=True, start_new_session=True, **options
@@ -118,7 +119,7 @@ class Tree:
 
 
 def prepare_base(work: Path, python: Path) -> Path:
-    """A minimal Debian of the base image's release, with `python` at its /usr/local."""
+    """A minimal Debian of the base image's release, with `python` as its /usr/local."""
     base = work / "base"
     if not (base / "etc" / "debian_version").is_file():
         _say(f"debootstrap {DEBIAN}")
@@ -139,7 +140,7 @@ def prepare_base(work: Path, python: Path) -> Path:
 
 
 def build(stage: Stage, tree: Tree, context: Path, others: dict[str, Tree]) -> None:
-    """Carry out a stage's instructions in order."""
+    """Execute a stage's instructions in order."""
     pip = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
     for instruction, argument in stage.steps:
         began = monotonic()
@@ -178,7 +179,7 @@ def _copy(argument: str, tree: Tree, context: Path, others: dict[str, Tree]) -> 
 
 
 def _private_network() -> None:
-    """From here on only a loopback of our own: the image's port is free whatever else runs on this machine."""
+    """Move to a network namespace with a loopback only, so that the image's port is free."""
     _checked(_libc.unshare(_NEW_NETWORK), "a network of our own")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         request = struct.pack("16sh14x", b"lo", 0)
@@ -201,7 +202,7 @@ def _curl(tree: Tree, path: str) -> bool:
 
 
 def use(image: Stage, tree: Tree) -> None:
-    """Server and engine side by side, each as its container would start it; then the demo as a whole pipeline."""
+    """Run server and engine at the same time, each as its container would start it; then the demo as a whole pipeline."""
     tokens = {"PENSTOCK_ADMIN_TOKEN": "rehearsal-admin-token", "PENSTOCK_ENGINE_TOKEN": "rehearsal-engine-token"}
     health = image.health_check
     if tree.run(health, {})[0] == 0:
@@ -238,7 +239,7 @@ def _demo(image: Stage, tree: Tree) -> None:
 
 
 def main() -> int:
-    """See the module's text."""
+    """Parse the arguments and run the rehearsal; see the module's docstring."""
     parser = argparse.ArgumentParser(prog="deploy.rehearse")
     parser.add_argument("work", type=Path)
     parser.add_argument("--python", type=Path, required=True)

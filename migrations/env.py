@@ -1,4 +1,4 @@
-"""Entry of Alembic: runs on the connection that `server.db.migrate` hands over, else on PENSTOCK_DATABASE_URL or the home's file."""
+"""Alembic's entry point. Uses the connection that `server.db.migrate` passes, else PENSTOCK_DATABASE_URL or the home's file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from server.settings import load_settings
 
 
 def _render(kind: str, item: object, autogen: AutogenContext) -> str | Literal[False]:
-    """SQLModel's own string type is a plain String in migrations."""
+    """Render SQLModel's string type as a plain String in migrations."""
     if kind == "type" and isinstance(item, AutoString):
         return f"sa.String(length={item.length})" if item.length else "sa.String()"
     return False

@@ -1,4 +1,4 @@
-"""Makes the web application: settings in, FastAPI out. Every part is wired here and nowhere else."""
+"""Builds the web application from settings. This is the only place that connects its parts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def create_app(settings: Settings | None = None, clock: Clock | None = None) -> 
     """The application. Nothing is opened before its lifespan begins.
 
     Raises:
-        SettingsError: without `settings`, they are loaded, and one is wrong.
+        SettingsError: `settings` is None, and a loaded one is invalid.
     """
     settings = settings or load_settings()
     app = FastAPI(
@@ -74,7 +74,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 def _open(app: FastAPI, settings: Settings) -> None:
-    """Open the control database and what depends on it; `app.state.database` and `app.state.secret_box` are there afterwards."""
+    """Open the control database and what depends on it; sets `app.state.database` and `app.state.secret_box`."""
     settings.make_home()
     box = load_box(settings)
     if settings.control_database.startswith("sqlite"):

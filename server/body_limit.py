@@ -1,4 +1,4 @@
-"""Refuses request bodies that are too large, before they are read into memory."""
+"""Rejects request bodies that are too large before they are read into memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class BodyTooLarge(Problem):
 
 
 class BodyLimitMiddleware:
-    """Counts the bytes of bodies up to `limit`; addresses below `exempt` have limits of their own."""
+    """Counts the bytes of bodies up to `limit`; paths below `exempt` have limits of their own."""
 
     def __init__(self, app: ASGIApp, limit: int, exempt: str) -> None:
         self._app = app
@@ -43,7 +43,7 @@ class BodyLimitMiddleware:
             message = await receive()
             taken += len(message.get("body", b""))
             if taken > self._limit:
-                # Only this class passes through the framework's reading of bodies as it is.
+                # Only this class passes unchanged through the framework's reading of bodies.
                 raise HTTPException(413)
             return message
 

@@ -1,4 +1,4 @@
-"""The server's clock: the only place that asks what time it is."""
+"""The server's clock: the only module that reads the time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time; may be called from any thread."""
+    """Source of time. Thread-safe."""
 
     def now(self) -> datetime:
         """The time of day, in UTC. May jump; durations are measured with `monotonic`."""
@@ -30,7 +30,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when told to."""
+    """A clock that moves only when it is set."""
 
     def __init__(self, start: datetime) -> None:
         self._now = start

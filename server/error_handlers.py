@@ -70,7 +70,7 @@ async def _on_invalid(request: Request, error: Exception) -> Response:
 
 
 async def _on_integrity(request: Request, _error: Exception) -> Response:
-    # The driver's text would show values; what two requests collided over is seen on the next reading.
+    # The driver's message would contain values. The cause of the collision is found at the next read.
     return problem_response(request, Conflict("Another request changed the same thing at the same time.", "Try again."))
 
 
@@ -91,7 +91,7 @@ async def _on_http(request: Request, error: Exception) -> Response:
 
 
 _UNREADABLE = (UnicodeDecodeError, RecursionError, ValueError)
-"""What FastAPI answers with an undocumented 400, where reading a body fails in another way than as wrong JSON text."""
+"""FastAPI answers an undocumented 400 when reading a body fails other than by invalid JSON."""
 
 
 def _unreadable(why: BaseException) -> InvalidRequest:
@@ -105,7 +105,7 @@ def _unreadable(why: BaseException) -> InvalidRequest:
 
 
 def field_errors(errors: Sequence[Any], prefix: Sequence[str | int] = ()) -> list[FieldError]:
-    """Pydantic's errors as pointers and words, without the values that were sent. `prefix` goes before body pointers."""
+    """Pydantic's errors as JSON pointers and messages, without the submitted values. `prefix` precedes body pointers."""
     found = []
     for item in errors:
         location = list(item["loc"])
@@ -118,7 +118,7 @@ def field_errors(errors: Sequence[Any], prefix: Sequence[str | int] = ()) -> lis
 
 
 def json_pointer(parts: Sequence[str | int]) -> str:
-    """RFC 6901."""
+    """The JSON pointer (RFC 6901) of a path."""
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
 
 

@@ -1,4 +1,4 @@
-"""Errors that users see. Each class owns its status and code; all leave as application/problem+json (RFC 9457)."""
+"""Errors that users see. Each class has a status and a code; all are sent as application/problem+json (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ProblemBody(BaseModel):
 class Problem(Exception):
     """Base of all errors that end a request. Subclasses set status, code, title and usually a remedy.
 
-    `extra` members go into the problem's body beside the standard ones; `headers` into the answer.
+    `extra` is added to the members of the problem's body, `headers` to the answer.
     """
 
     status: ClassVar[int] = 500
@@ -93,7 +93,7 @@ class NotFound(Problem):
 
 
 class Conflict(Problem):
-    """The request contradicts the state of things. Subclass it where a program should tell the case apart."""
+    """The request conflicts with the current state. Subclass it where a program should distinguish the case."""
 
     status = 409
     code = "conflict"
@@ -109,7 +109,7 @@ class PreconditionFailed(Problem):
 
 
 class InvalidRequest(Problem):
-    """The request was understood but something in it is wrong; `errors` says what."""
+    """The request was understood but a part of it is invalid; `errors` says which."""
 
     status = 422
     code = "invalid_request"
@@ -118,7 +118,7 @@ class InvalidRequest(Problem):
 
     @classmethod
     def at(cls, pointer: str, detail: str, remedy: str | None = None) -> InvalidRequest:
-        """One wrong part of the body."""
+        """The error of one invalid part of the body."""
         return cls(detail, remedy, errors=[FieldError(pointer=pointer, detail=detail)])
 
 
@@ -150,7 +150,7 @@ class MethodNotAllowed(Problem):
 
 
 class HttpProblem(Problem):
-    """An error of the web framework for which there is no class of ours."""
+    """An error of the web framework without a class of ours."""
 
     title = "Request refused"
     default_remedy = "Check the request against the OpenAPI document."
@@ -169,7 +169,7 @@ class HttpProblem(Problem):
 
 
 class ReportedProblem(Problem):
-    """A problem that the engine named; status and code are its."""
+    """A problem that the engine reported, with the engine's status and code."""
 
     title = "The engine reports a problem"
 
@@ -190,7 +190,10 @@ class ReportedProblem(Problem):
 
 
 def responses(*classes: type[Problem]) -> dict[int | str, dict[str, Any]]:
-    """OpenAPI entries for the problems that an endpoint can answer with; 401 and 403 are added to every endpoint that needs a token."""
+    """OpenAPI entries for the problems that an endpoint can answer with.
+
+    401 and 403 are added to every endpoint that needs a token.
+    """
     codes: dict[int, list[type[Problem]]] = {}
     for problem in classes:
         codes.setdefault(problem.status, []).append(problem)

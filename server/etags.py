@@ -1,4 +1,4 @@
-"""ETag, If-Match and If-None-Match. A tag follows what the user declared, not what the engine reports of it."""
+"""ETag, If-Match and If-None-Match. A tag depends on the user's declaration, not on the engine's reports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IfNoneMatch = Annotated[
 
 
 class Tagged(Protocol):
-    """A row with an ETag. `stamp` differs between two rows of one name, `revision` rises with each change."""
+    """A row with an ETag. `stamp` differs between two rows of one name; `revision` increases with each change."""
 
     stamp: str
     revision: int
@@ -40,10 +40,10 @@ def set_etag(response: Response, row: Tagged) -> None:
 
 
 def check_if_match(if_match: str | None, row: Tagged | None) -> None:
-    """Let the change go on only where `If-Match` allows it; without the header it always may.
+    """Check `If-Match`; a request without the header passes.
 
     Raises:
-        PreconditionFailed: the resource is gone or has another tag.
+        PreconditionFailed: the resource does not exist, or has another tag.
     """
     if if_match is None:
         return
@@ -55,10 +55,10 @@ def check_if_match(if_match: str | None, row: Tagged | None) -> None:
 
 
 def check_absent(if_none_match: str | None, name: str, row: Tagged | None) -> None:
-    """Let the change go on only where `If-None-Match` allows it; without the header it always may.
+    """Check `If-None-Match`; a request without the header passes.
 
     Raises:
-        PreconditionFailed: there is one of this name.
+        PreconditionFailed: a resource of this name exists.
     """
     if if_none_match is not None and row is not None:
         raise PreconditionFailed(

@@ -1,4 +1,4 @@
-"""Idempotency-Key: a creating POST that is sent again gets the first one's answer and does nothing."""
+"""Idempotency-Key: a repeated creating POST gets the first one's answer and has no effect."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class IdempotencyKeyReused(InvalidRequest):
 
 
 class Replay(Exception):
-    """Ends the request with the answer that its first sending got."""
+    """Ends the request with the answer to the first request with its key."""
 
     def __init__(self, status: int, headers: dict[str, str], body: Any) -> None:
         super().__init__("the answer of an earlier request")
@@ -40,14 +40,14 @@ class Replay(Exception):
 
 
 class Idempotency:
-    """The key of this request. Without one, everything here does nothing."""
+    """The key of this request. Without a key, all methods do nothing."""
 
     def __init__(self, session: WriteSession, row: IdempotencyRow | None) -> None:
         self._session = session
         self._row = row
 
     def remember(self, status: int, body: Any, headers: dict[str, str] | None = None) -> None:
-        """Keep this answer, in the transaction that does the work."""
+        """Store this answer, in the transaction that does the work."""
         if self._row is None:
             return
         self._row.status = status
@@ -87,7 +87,7 @@ def _claim(session: WriteSession, principal: str, route: str, key: str, fingerpr
     row = IdempotencyRow(
         principal=principal, route=route, key=key, fingerprint=fingerprint, status=0, created_at=session.now()
     )
-    # Flushed at once: a second sending at the same time then waits here, or is told of the collision.
+    # Flush at once: a concurrent repetition then waits here, or fails with a conflict.
     session.add(row)
     session.flush()
     return Idempotency(session, row)

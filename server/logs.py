@@ -42,7 +42,7 @@ def configure_logs(level: str) -> None:
         logging.getLogger(name).handlers = []
         logging.getLogger(name).propagate = True
     for name in ("uvicorn.access", "httpx", "httpcore", "alembic"):
-        # Our own middleware logs requests; the others would repeat addresses and say little.
+        # Our own middleware logs requests; these loggers would only repeat the paths.
         logging.getLogger(name).setLevel(logging.WARNING)
 
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document: what every endpoint has in common is added here once."""
+"""The OpenAPI document: adds the parts that all endpoints share."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PUBLISHED_NAMES = {
 
 
 def install(app: FastAPI) -> None:
-    """Replace the application's document by ours, made once."""
+    """Replace the application's document by ours, which is built once."""
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -76,7 +76,7 @@ def _with_published_names(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _complete(operation: dict[str, Any]) -> None:
-    """Give an operation the problems that every one of its kind can answer with."""
+    """Add to an operation the problems that every operation of its kind can answer with."""
     answers: dict[str, Any] = operation["responses"]
     if "$ref" in str(answers.get("422", {})) and "HTTPValidationError" in str(answers["422"]):
         del answers["422"]

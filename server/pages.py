@@ -1,4 +1,4 @@
-"""The web console: its built files, or the status page where it was not built; under a policy that lets nothing else run."""
+"""The web console: its built files, or a status page if it was not built, with a content security policy."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class _Files(StaticFiles):
         response = await super().get_response(path, scope)
         response.headers.update(_HEADERS)
         if Path(path).as_posix().startswith(_HASHED):
-            # The name tells the content, so it never changes under its name.
+            # The file name contains a hash of the content, so the content under a name never changes.
             response.headers["Cache-Control"] = _FOR_EVER
         return response
 
 
 class _ConsolePages(Route):
-    """Addresses of the console's own pages: what a browser asks to go to, and nothing else of the server answers to."""
+    """Paths of the console's pages: navigation requests of a browser that no other route of the server serves."""
 
     def __init__(self, index: Path) -> None:
         super().__init__("/{page:path}", self._answer, include_in_schema=False)
@@ -53,7 +53,7 @@ class _ConsolePages(Route):
 
     def _goes_to_a_page(self, scope: Scope) -> bool:
         first = scope["path"].lstrip("/").partition("/")[0]
-        # Names of subscriptions may hold dots; files that browsers and robots look for stand at the top.
+        # Names of subscriptions may contain dots; files that browsers and robots request are at the top level.
         if first in _NEVER_PAGES or "." in first or "text/html" not in Headers(scope=scope).get("accept", ""):
             return False
         return self._index.is_file()
@@ -63,9 +63,9 @@ class _ConsolePages(Route):
 
 
 def install(app: FastAPI, folder: Path = FOLDER) -> None:
-    """Serve the console at `/` and at the addresses of its pages, and the files of `folder` below `/static`.
+    """Serve the console at `/` and at the paths of its pages, and the files of `folder` below `/static`.
 
-    Call it after all other routes are there: theirs come first.
+    Call it after all other routes are registered: they take precedence.
     """
     console = folder / "console" / "index.html"
 

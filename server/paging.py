@@ -41,17 +41,17 @@ class PageTokenInvalid(InvalidRequest):
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """How many items, and behind which key; `after` is None on the first page, else what `page` got as key."""
+    """The page size and the key after which the page begins; `after` is None on the first page, else the key given to `page`."""
 
     size: int
     after: list[Any] | None
     _filters: str
 
     def behind(self, *types: type) -> tuple[Any, ...] | None:
-        """The key behind which this page begins, its parts of these types (int, str, datetime); None on the first page.
+        """The key after which this page begins, with parts of these types (int, str, datetime); None on the first page.
 
         Raises:
-            PageTokenInvalid: somebody made the token up.
+            PageTokenInvalid: the token was not issued for such a list.
         """
         if self.after is None:
             return None
@@ -61,15 +61,15 @@ class PageRequest:
 
     @property
     def limit(self) -> int:
-        """How many rows to read: one more than shown tells whether there is a next page."""
+        """The number of rows to read: one more than shown, to detect a next page."""
         return self.size + 1
 
     def split(self, rows: Sequence[Row]) -> tuple[list[Row], bool]:
-        """The rows to show of `limit` ones read, and whether more follow."""
+        """The rows to show of the `limit` rows read, and whether more follow."""
         return list(rows[: self.size]), len(rows) > self.size
 
     def token(self, key: Sequence[Any]) -> str:
-        """The token of the page that begins behind `key`."""
+        """The token of the page that begins after `key`."""
         content = json.dumps([self._filters, list(key)], separators=(",", ":"), default=datetime.isoformat)
         return base64.urlsafe_b64encode(content.encode()).decode().rstrip("=")
 
@@ -103,7 +103,7 @@ def _parse(token: str, filters: str) -> list[Any]:
 
 
 def _part(value: Any, wanted: type[Any]) -> Any:
-    """A part of a key as the control database can compare it."""
+    """A part of a key as a value that the control database can compare."""
     if wanted is datetime and isinstance(value, str):
         try:
             moment = datetime.fromisoformat(value)

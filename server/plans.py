@@ -1,4 +1,4 @@
-"""What a PUT would do, found out without doing it: the parts that plans of connections and of subscriptions have in common."""
+"""What a PUT would do, determined without doing it: the parts common to plans of connections and of subscriptions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FieldChange(BaseModel):
 
 
 def field_changes(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> list[FieldChange]:
-    """The fields of `after` that differ; none of a resource that is new."""
+    """The fields of `after` that differ from `before`; none for a new resource."""
     if before is None:
         return []
     return [

@@ -1,4 +1,4 @@
-"""Writes files that hold secrets."""
+"""Writes files that contain secrets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def write_private_file(file: Path, text: str) -> None:
-    """Write a file that only its owner can read, replacing it as a whole: readers see the old text or the new one."""
+    """Write a file that only its owner can read, and replace it atomically: readers see the old text or the new one."""
     beside = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as stream:

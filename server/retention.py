@@ -27,7 +27,7 @@ _DELIVERED_DAYS = 1
 
 @asynccontextmanager
 async def running(app: FastAPI) -> AsyncIterator[None]:
-    """Run the job at the start and every hour while the context lasts; a database error is logged, and the next round tries again."""
+    """Run the job at the start and every hour while the context lasts. A database error is logged; the next round retries."""
     task = asyncio.create_task(_delete_expired_hourly(app.state.database, app.state.settings))
     try:
         yield
@@ -47,7 +47,7 @@ async def _delete_expired_hourly(database: Database, settings: Settings) -> None
 
 
 def delete_expired(database: Database, settings: Settings) -> None:
-    """One round, in one transaction. Blocks: call it in a thread."""
+    """One round, in one transaction. Blocking: call it in a thread."""
     with database.write() as session:
         now = session.now()
         events.delete_before(session, now - timedelta(days=settings.event_retention_days))

@@ -1,4 +1,4 @@
-"""The list of all routers, and of the services that live as long as the application. A new noun is one line here."""
+"""The list of all routers, and of the services with the lifetime of the application. A new noun adds a line here."""
 
 from __future__ import annotations
 
@@ -66,4 +66,4 @@ SERVICES: tuple[Callable[[FastAPI], AbstractAsyncContextManager[None]], ...] = (
     channel.running,
     sample_source_service.running,
 )
-"""Entered in this order after the database is open (`app.state.database`), left in reverse order before it closes."""
+"""Entered in this order once the database is open (`app.state.database`), and left in reverse order before it closes."""

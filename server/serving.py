@@ -1,4 +1,4 @@
-"""Running the app under uvicorn so that it stops at once: open streams are told to end before connections are waited for."""
+"""Runs the application under uvicorn so that it stops quickly: open streams are ended before connections are awaited."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ import uvicorn
 from fastapi import FastAPI
 
 GRACE_S = 2
-"""How long requests under way may take at a stop."""
+"""Seconds that requests in progress may take at a stop."""
 
 KEEP_ALIVE_S = 75
-"""Idle connections are closed after this. Well above what clients (5 s) and proxies (60 s) keep them for: whoever sends the next
-request just when the other side closes does not know whether it was taken."""
+"""Seconds after which idle connections are closed.
+
+Well above the keep-alive of clients (5 s) and proxies (60 s): a client that sends a request while the server closes the
+connection cannot know whether it was processed.
+"""
 
 
 class _Server(uvicorn.Server):

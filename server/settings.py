@@ -16,7 +16,7 @@ FILE_TABLE = "server"
 
 
 class SettingsError(ValueError):
-    """A setting is wrong; the message names it and says what is allowed, and never holds a secret."""
+    """A setting is invalid; the message names it and the allowed values, and never contains a secret."""
 
 
 def default_home() -> Path:
@@ -25,7 +25,7 @@ def default_home() -> Path:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach `host`."""
+    """Whether `host` is reachable only from this machine."""
     if host.lower() == "localhost":
         return True
     try:
@@ -103,10 +103,10 @@ class Settings(BaseSettings):
         return self.database_url or f"sqlite:///{self.home / 'penstock.db'}"
 
     def make_home(self) -> None:
-        """Make the data folder, for its owner only, where it is missing.
+        """Create the data folder, for its owner only, if it is missing.
 
         Raises:
-            SettingsError: it cannot be made or written to.
+            SettingsError: it cannot be created or written to.
         """
         try:
             self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -134,7 +134,7 @@ class Settings(BaseSettings):
 
 
 class _FileSource(PydanticBaseSettingsSource):
-    """Reads the table `[server]` of the settings file; other tables belong to others."""
+    """Reads the table `[server]` of the settings file; other tables are for other programs."""
 
     def __init__(self, settings_cls: type[BaseSettings], path: Path) -> None:
         super().__init__(settings_cls)
@@ -157,10 +157,10 @@ class _FileSource(PydanticBaseSettingsSource):
 
 
 def load_settings(**arguments: Any) -> Settings:
-    """Settings from all sources; `arguments` that are None count as not given.
+    """Settings from all sources; arguments that are None count as not given.
 
     Raises:
-        SettingsError: a value is refused or a name is unknown.
+        SettingsError: a value is invalid or a name is unknown.
     """
     given = {name: value for name, value in arguments.items() if value is not None}
     try:
@@ -170,7 +170,7 @@ def load_settings(**arguments: Any) -> Settings:
 
 
 def in_words(error: ValidationError) -> str:
-    """What is wrong with settings, each named, on one line and without their values."""
+    """The invalid settings by name, on one line, without their values."""
     lines = []
     for item in error.errors(include_input=False, include_url=False):
         said = "there is no such setting" if item["type"] == "extra_forbidden" else item["msg"]

@@ -1,4 +1,4 @@
-"""Gives each request a trace id, logs it, and turns what nobody caught into a problem that tells nothing of the inside."""
+"""Gives each request a trace id, logs it, and turns unhandled exceptions into a problem without internal details."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _incoming_trace_id(scope: Scope) -> str | None:
 
 
 class TraceMiddleware:
-    """Outermost of the application's own layers, so that every answer carries `X-Trace-Id`."""
+    """The outermost middleware of the application, so that every answer carries `X-Trace-Id`."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

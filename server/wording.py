@@ -1,4 +1,4 @@
-"""How figures are printed for people: by the command line, and in the sentences of answers. The console has the same rules."""
+"""The format of figures for people, in the command line and in the sentences of answers. The console uses the same rules."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def format_seconds(value: float | None) -> str:
 
 
 def format_share(of_one: float) -> str:
-    """A share from 0 to 1: `41 %`; less than all is never 100 %."""
+    """A share from 0 to 1: `41 %`. A share below 1 is never shown as 100 %."""
     if 0 < of_one < 0.01:
         return "< 1 %"
     return f"{100 if of_one >= 1 else min(99, round(of_one * 100))} %" if of_one <= 1 else f"{of_one * 100:.0f} %"

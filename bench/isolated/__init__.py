@@ -1,1 +1,1 @@
-"""Parts of the engine by themselves, as processes that the benchmark starts. Nothing else uses them."""
+"""Parts of the engine, each in a process of its own for the benchmark. Used by nothing else."""

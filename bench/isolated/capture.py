@@ -1,8 +1,9 @@
-"""The log reader without the rest of an engine, for measuring it: `python -m bench.isolated.capture`.
+"""The log reader without an engine, for measurement: `python -m bench.isolated.capture`.
 
-Reads one JSON object as the first line of standard input: `source` (a connection's settings), `tables`, `slot` and `folder`. Makes the
-publications and the slot, starts the engine's own log reader process, and prints a JSON object for everything that it reports: what
-landed so far, and up to where. A further line of input lets go of what has landed; the end of the input ends it all.
+Reads one JSON object as the first line of standard input: `source` (settings of a connection), `tables`, `slot` and
+`folder`. Creates publications and slot, starts the engine's log reader process, and prints a JSON object for every
+report: what has been captured, and the position reached. Each further line of input releases the captured segments; the
+end of the input ends the program.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ APPLICATION = "penstock bench 1"
 
 
 class Account:
-    """Takes the place of the engine's intake: counts what landed, remembers its blocks, sorts nothing. Any thread."""
+    """Replaces the engine's intake: counts what was captured and keeps its blocks, sorts nothing. Thread-safe."""
 
     def __init__(self, folder: Path) -> None:
         self._catalog = QueueCatalog(folder)
@@ -36,7 +37,7 @@ class Account:
         self._end: Any = None
 
     def take(self, reader: ReaderProcess, event: ReaderEvent) -> None:
-        """Count one report of the reader and print what there is by now."""
+        """Count one report of the reader and print the totals."""
         del reader
         with self._lock:
             if isinstance(event, Failed):
@@ -50,7 +51,7 @@ class Account:
                 _tell({"wal_end": str(event.wal_end), **self._counts})
 
     def release(self) -> Confirm | None:
-        """Forget everything that landed, and delete the segments that are full; what the source may be told of it."""
+        """Forget all captured blocks and delete full segments; returns what may be confirmed to the source."""
         with self._lock:
             if self._end is None:
                 return None
@@ -66,7 +67,7 @@ class Account:
 
 
 def main() -> int:
-    """Run until the input ends; 1 where the source cannot be read, which is told as the reader's own faults are."""
+    """Run until the input ends. Exit code 1 if the source cannot be read; the fault is printed as the reader reports it."""
     try:
         _run()
     except EngineFault as fault:
@@ -106,7 +107,7 @@ def _run() -> None:
 
 
 def table_of(number: int, one: dict[str, Any]) -> TableSpec:
-    """A table as an order declares it."""
+    """The table in an entry of the order."""
     name = TableName(one["schema"], one["name"])
     return TableSpec(TableId(f"t{number:x}"), name, name, insert_only=bool(one.get("insert_only")))
 

@@ -1,4 +1,4 @@
-"""Made-up changes of the shape that a pgbench log has, and what three tables must hold after any number of them. Pure."""
+"""Generated changes like those in a pgbench log, and the expected content of the tables after any number. Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 ACCOUNTS, TELLERS, BRANCHES = 100_000, 10, 1
-"""Rows for each step of the scale."""
+"""Rows per step of the scale."""
 CHANGES = 4
-"""Of a transaction: an update in each of the keyed tables, and one inserted row."""
+"""Changes of a transaction: one update in each of the keyed tables, and one inserted row."""
 FILLER = "x" * 84
 KEYED = ("accounts", "tellers", "branches")
 COLUMNS = {
@@ -31,7 +31,11 @@ def sizes(scale: int) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """`keys[t]` and `balances[t]`: of each transaction, which row of table `t` it updated and to which balance; and its delta."""
+    """Arrays with an item per transaction.
+
+    `keys[t]` and `balances[t]`: the row of table `t` that it updates, and that row's new balance. `delta`: the amount
+    added.
+    """
 
     keys: Mapping[str, Array]
     balances: Mapping[str, Array]
@@ -42,14 +46,14 @@ class Changes:
         return len(self.delta)
 
     def until(self, table: str, count: int, rows: int) -> Array:
-        """The balances of a table of so many rows after the first `count` transactions."""
+        """The balances of a table of `rows` rows after the first `count` transactions."""
         result = np.zeros(rows, np.int64)
         np.add.at(result, self.keys[table][:count], self.delta[:count])
         return result
 
 
 def make(transactions: int, scale: int) -> Changes:
-    """The same ones at every call."""
+    """Make the changes; every call returns the same ones."""
     random = np.random.default_rng(_SEED)
     delta = random.integers(-5000, 5001, transactions)
     keys = {table: random.integers(0, rows, transactions, np.int32) for table, rows in sizes(scale).items()}
@@ -57,7 +61,7 @@ def make(transactions: int, scale: int) -> Changes:
 
 
 def _running(keys: Array, delta: Array) -> Array:
-    """The balance of each change's row behind it."""
+    """The balance of each change's row after that change."""
     order = np.argsort(keys, kind="stable")
     total = np.cumsum(delta[order])
     sorted_keys = keys[order]
@@ -69,20 +73,20 @@ def _running(keys: Array, delta: Array) -> Array:
 
 
 def groups(changes: Changes, size: int) -> Iterator[slice]:
-    """Slices of so many transactions, in order; the last one may be smaller."""
+    """Slices of `size` transactions, in order; the last may be smaller."""
     for start in range(0, changes.transactions, size):
         yield slice(start, min(start + size, changes.transactions))
 
 
 def net(changes: Changes, table: str, part: slice) -> slice | Array:
-    """Which transactions of a slice hold the last change of a row of the table: that is its net change."""
+    """Indices of the transactions in a slice with the last change of a row of the table: the net changes."""
     keys = changes.keys[table][part]
     _, last = np.unique(keys[::-1], return_index=True)
     return part.start + len(keys) - 1 - last
 
 
 def runs(changes: Changes, table: str, part: slice) -> Iterator[slice]:
-    """A slice in pieces within which no row of the table changes twice: as far as one set of rows can go without net change."""
+    """The slice cut into the longest pieces in which no row of the table changes twice."""
     keys = changes.keys[table][part].tolist()
     seen: set[int] = set()
     begin = 0
@@ -96,7 +100,7 @@ def runs(changes: Changes, table: str, part: slice) -> Iterator[slice]:
 
 
 def rows(changes: Changes, table: str, which: slice | Array) -> Any:
-    """Full images of these changes of a keyed table, in the form in which the engine stages rows: c0, c1, c2."""
+    """Full rows after these changes of a keyed table, with the engine's staging columns: c0, c1, c2."""
     keys = changes.keys[table][which]
     fillers = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(keys), np.int32)), pa.array([FILLER]))
     return pa.table(
@@ -105,6 +109,6 @@ def rows(changes: Changes, table: str, which: slice | Array) -> Any:
 
 
 def history_rows(changes: Changes, part: slice) -> Any:
-    """The inserted rows of a slice, as the engine stages them."""
+    """The rows that a slice inserts, in the engine's staging columns."""
     columns = [*(changes.keys[table][part] for table in KEYED), changes.delta[part]]
     return pa.table({f"c{number}": pa.array(column) for number, column in enumerate(columns)})

@@ -1,4 +1,4 @@
-"""Parts of the engine that are measured in a process of their own: `bench.isolated`."""
+"""Starts the modules of `bench.isolated`, which measure parts of the engine in separate processes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _TIMEOUT_S = 900.0
 
 
 def results(module: str, order: Document, heard: Callable[[Document], None]) -> list[Document]:
-    """Run a module of that folder with this order, and return what it finds; `heard` gets each as it comes.
+    """Run a module of `bench.isolated` with this order; returns its results. `heard` is called with each as it arrives.
 
-    Raises BenchError where the process does not end well.
+    Raises BenchError if the process fails.
     """
     found: list[Document] = []
-    # It ends when its output is closed, or by itself after a time that is known beforehand.
+    # The child ends when its output is closed, or by itself after a known time.
     process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
         [sys.executable, "-m", f"bench.isolated.{module}"],
         stdin=subprocess.PIPE,

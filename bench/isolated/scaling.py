@@ -1,8 +1,9 @@
-"""The Spark stages over a landed backlog, on one core and on more: `python -m bench.isolated.scaling`.
+"""The Spark stages over a captured backlog, on one core and on more: `python -m bench.isolated.scaling`.
 
-Reads one JSON object from standard input: `folder` (a queue that nobody has open), `source` (a connection's settings), `tables`,
-`batch_bytes`, `cores` and `rounds`. The backlog is sorted and sealed in batches of that size; all of them are one job, one task each:
-scan, net, decode, stage. The numbers of cores take turns, each in a Spark session of its own. Prints a JSON object for each job.
+Reads one JSON object from standard input: `folder` (a queue that no other process has open), `source` (settings of a
+connection), `tables`, `batch_bytes`, `cores` and `rounds`. The backlog is sorted and sealed in batches of that size,
+which form one job with a task each: scan, net, decode, stage. The numbers of cores alternate, each in a Spark session
+of its own. Prints a JSON object for each job.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _START_S = 180.0
 
 
 def sealed(folder: Path, batch_bytes: int) -> tuple[QueueCatalog, list[SealedBatch]]:
-    """Everything committed that lies in the queue, in batches of about so many bytes."""
+    """All committed transactions of the queue, in batches of about `batch_bytes`."""
     catalog, sorter = QueueCatalog(folder), TransactionSorter(ZERO)
     batcher = Batcher(BatchPolicy(max_transactions=10_000_000, max_bytes=batch_bytes, max_age_ms=0), ZERO)
     for landed in recover(folder).landed:
@@ -81,9 +82,9 @@ def descriptors(
 
 
 def measure(cores: int, tasks: Sequence[TaskDescriptor], folder: Path, rounds: int) -> None:
-    """Run the job so often in one session and tell of each; a first one, to warm up, is not told of.
+    """Run the job `rounds` times in one session and print each result, after a warm-up job that is not printed.
 
-    Everything, Spark's own process too, is kept to so many cores.
+    All processes, including Spark's JVM, are restricted to this number of cores.
     """
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(allowed)[:cores])
@@ -105,7 +106,7 @@ def measure(cores: int, tasks: Sequence[TaskDescriptor], folder: Path, rounds: i
 
 
 def main() -> int:
-    """Run until everything is measured."""
+    """Run all measurements."""
     order: dict[str, Any] = json.loads(sys.stdin.readline())
     folder = Path(order["folder"])
     specs = [table_of(number, one) for number, one in enumerate(order["tables"])]
@@ -123,7 +124,7 @@ def main() -> int:
 
 
 def _cpu_s() -> float:
-    """Of this process, Spark's and the workers, so far."""
+    """CPU seconds so far of this process, Spark's JVM and the workers."""
     own = psutil.Process()
     times = [process.cpu_times() for process in (own, *own.children(recursive=True)) if process.is_running()]
     return sum(one.user + one.system for one in times)

@@ -1,8 +1,8 @@
-"""Ways of bringing the same changes into DuckDB, one after the other: `python -m bench.isolated.techniques`.
+"""Techniques of applying the same changes to DuckDB, in sequence: `python -m bench.isolated.techniques`.
 
-Reads one JSON object from standard input: `folder`, `scale`, `transactions` and `seconds`. Each way begins with new tables in a new
-file, takes the changes in order until there are no more or its time is over, and is then compared with what the tables must hold.
-Prints a JSON object for each.
+Reads one JSON object from standard input: `folder`, `scale`, `transactions` and `seconds`. Each technique starts with
+new tables in a new file and applies the changes in order until they or its time are used up; then the tables are
+compared with the expected content. Prints a JSON object for each.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from engine.targets.duckdb.database import Database, transaction
 from engine.targets.duckdb.settings import DuckDbSettings
 
 Apply = Callable[[Any, Changes, slice], None]
-"""Brings one slice of the transactions in, inside a transaction of the caller."""
+"""Applies one slice of the transactions, inside a transaction of the caller."""
 
 _SOURCE_TYPES = {"INTEGER": "int4", "BIGINT": "int8", "VARCHAR": "text"}
 
 
 @dataclass(frozen=True, slots=True)
 class Technique:
-    """`group`: source transactions in each target transaction. `indexed`: the tables have primary keys."""
+    """`group`: source transactions per target transaction. `indexed`: the tables have primary keys."""
 
     name: str
     netted: bool
@@ -57,7 +57,7 @@ class Technique:
 
 
 def plain(connection: Any, changes: Changes, part: slice) -> None:
-    """A statement with its values in its text for every change."""
+    """One statement per change, with its values in the text."""
     for number in range(part.start, part.stop):
         for table in KEYED:
             key, balance = int(changes.keys[table][number]), int(changes.balances[table][number])
@@ -66,14 +66,14 @@ def plain(connection: Any, changes: Changes, part: slice) -> None:
 
 
 def prepare(connection: Any) -> None:
-    """The statements that `prepared` executes."""
+    """Prepare the statements that `prepared` executes."""
     for table in KEYED:
         connection.execute(f"PREPARE change_{table} AS UPDATE {table} SET balance = $1, filler = $2 WHERE id = $3")
     connection.execute("PREPARE add_history AS INSERT INTO history VALUES ($1, $2, $3, $4)")
 
 
 def prepared(connection: Any, changes: Changes, part: slice) -> None:
-    """A statement that the target has parsed and planned before, for every change."""
+    """One prepared statement per change."""
     for number in range(part.start, part.stop):
         for table in KEYED:
             key, balance = int(changes.keys[table][number]), int(changes.balances[table][number])
@@ -82,7 +82,7 @@ def prepared(connection: Any, changes: Changes, part: slice) -> None:
 
 
 def multi_row(connection: Any, changes: Changes, part: slice) -> None:
-    """Net changes as one DELETE and one INSERT with all their values in their text, a table."""
+    """Net changes of a table as one DELETE and one INSERT, with all values in the text."""
     for table in KEYED:
         which = net(changes, table, part)
         keys, balances = changes.keys[table][which].tolist(), changes.balances[table][which].tolist()
@@ -94,14 +94,14 @@ def multi_row(connection: Any, changes: Changes, part: slice) -> None:
 
 
 def bulk(connection: Any, changes: Changes, part: slice) -> None:
-    """Net changes as Arrow columns, deleted and inserted: what the engine does, by its own function."""
+    """Net changes as Arrow columns, deleted and inserted by the engine's own function."""
     for table in KEYED:
         _replace(connection, table, rows(changes, table, net(changes, table, part)))
     _apply(connection, "history", None, history_rows(changes, part))
 
 
 def bulk_without_net(connection: Any, changes: Changes, part: slice) -> None:
-    """The same, but every change counts: a set ends where a row would be in it twice."""
+    """The same without net change: a set ends before a row would be in it twice."""
     for table in KEYED:
         for piece in runs(changes, table, part):
             _replace(connection, table, rows(changes, table, piece))
@@ -144,7 +144,7 @@ TECHNIQUES = (
 
 
 def measure(technique: Technique, changes: Changes, scale: int, seconds: float, folder: Path) -> dict[str, Any]:
-    """Run one, at least one group of it; its figures, and whether the tables hold what they must."""
+    """Run one technique, at least one group; its figures, and whether the tables have the expected content."""
     path = folder / "techniques.duckdb"
     database = Database(path, DuckDbSettings())
     try:
@@ -177,7 +177,7 @@ def measure(technique: Technique, changes: Changes, scale: int, seconds: float, 
 
 
 def main() -> None:
-    """Run all of them."""
+    """Run all techniques."""
     order = json.loads(sys.stdin.readline())
     scale = int(order["scale"])
     changes = make(int(order["transactions"]), scale)

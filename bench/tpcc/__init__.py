@@ -1,7 +1,7 @@
 """An order-entry load after the public TPC-C specification: tables, load, full mix of transactions, consistency conditions.
 
-It is a load for measurements of replication, not a TPC-C result: there are no terminals, no keying and thinking times, and no
-screens. Rates of it must not be compared with published ones.
+It measures replication and gives no TPC-C results: it has no terminals, no keying and thinking times, and no screens.
+Its rates must not be compared with published ones.
 """
 
 from bench.tpcc.driver import Done, Driver, TpccError

@@ -1,7 +1,7 @@
-"""The twelve consistency conditions of the specification's clause 3.3.2, each as one query for the number of violations.
+"""The twelve consistency conditions of the specification's clause 3.3.2, each as a query for the number of violations.
 
-Every query holds at any moment a transaction boundary shows, and its text means the same to PostgreSQL and to DuckDB: no division
-of integers, whose result is a fraction in DuckDB, and no functions but aggregates and coalesce.
+Every query holds at any transaction boundary, and its text means the same to PostgreSQL and DuckDB: no division of
+integers, which gives a fraction in DuckDB, and no functions except aggregates and coalesce.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ FULL JOIN (
 WHERE c_balance IS DISTINCT FROM coalesce(amount, 0) - coalesce(paid, 0)
 """
 
-# The specification's number, 2100, is that of a database just loaded: seven of ten orders, one order for each customer. Every
-# delivery since adds one, and is counted at a customer.
+# The specification's number, 2100, is that of a newly loaded database: seven of ten orders, one order for each
+# customer. Every delivery since adds one, and is counted at a customer.
 _DELIVERED_ORDERS = """
 SELECT count(*) FROM (
     SELECT c_w_id, c_d_id, count(*) AS customers, sum(c_delivery_cnt) AS deliveries FROM tpcc.customer
@@ -118,4 +118,4 @@ CONDITIONS: dict[str, str] = {
     "c11_delivered_orders_are_those_no_longer_new": _DELIVERED_ORDERS,
     "c12_balance_is_deliveries_less_payments": _BALANCE_AND_PAYMENTS,
 }
-"""Queries by name; each answers with one row of one number, 0 where the condition holds."""
+"""Queries by name; each returns one row with one number, 0 if the condition holds."""

@@ -1,4 +1,4 @@
-"""Clients that run the mix: as fast as they can up to a number of transactions, or at a steady rate."""
+"""Clients that run the transaction mix: at full speed up to a number of transactions, or at a steady rate."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _NAP_MOST_S = 0.2
 
 
 class TpccError(RuntimeError):
-    """The load cannot go on."""
+    """The load cannot continue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """One transaction that ended, in seconds of the monotonic clock."""
+    """One transaction that ended; times in seconds of the monotonic clock."""
 
     kind: Kind
     due: float
-    """When it was meant to begin. From here to `ended` is what a user would have waited."""
+    """The scheduled start. The time from here to `ended` is what a user would have waited."""
     ended: float
     committed: bool
 
@@ -45,11 +45,11 @@ class Done:
 class Driver:
     """`clients` threads, each with a connection in autocommit mode from `connect`.
 
-    Without `rate`, clients begin the next transaction when the last one has ended. With it they are an open loop: `rate`
-    transactions a second over all clients are due at fixed times, whether or not earlier ones have ended, and nothing that is
-    due is left out. Either way it ends after `transactions`, where given, or at `stop`.
+    Without `rate`, each client begins its next transaction when the previous one has ended. With it, they are an open
+    loop: `rate` transactions a second over all clients are scheduled at fixed times, whether or not earlier ones have
+    ended, and none is skipped. Both end after `transactions`, if given, or at `stop`.
 
-    A transaction that lost a deadlock or could not be serialized is run again with the same inputs until it succeeds. Any other
+    A transaction that failed by deadlock or serialization is repeated with the same inputs until it succeeds. Any other
     error ends the load; `join` and `stop` raise TpccError from it. `observe` is called in the clients' threads.
     """
 
@@ -80,7 +80,7 @@ class Driver:
         self._late_s = 0.0
 
     def start(self) -> None:
-        """Connect all clients, then let them begin."""
+        """Connect all clients, then start them."""
         with self._connect() as connection:
             scale = Scale.of(connection)
         skew = Skew.drawn(Random(f"{self._seed}/skew"))  # noqa: S311
@@ -100,7 +100,7 @@ class Driver:
             self.stop()
 
     def join(self, timeout_s: float | None = None) -> dict[str, int]:
-        """Wait until all transactions are done; returns `counts`. TimeoutError where they are not in time."""
+        """Wait until all transactions have ended; returns `counts`. TimeoutError if they do not end in time."""
         deadline = None if timeout_s is None else monotonic() + timeout_s
         for thread in self._threads:
             thread.join(None if deadline is None else max(0.0, deadline - monotonic()))
@@ -111,14 +111,18 @@ class Driver:
         return self.counts
 
     def stop(self, timeout_s: float = 10.0) -> dict[str, int]:
-        """Begin no more transactions, let those under way end, and return `counts`. TimeoutError where they do not end."""
+        """Begin no more transactions, wait for those in progress, and return `counts`.
+
+        TimeoutError if they do not end in time.
+        """
         self._stopping.set()
         return self.join(timeout_s)
 
     @property
     def counts(self) -> dict[str, int]:
-        """Committed transactions by kind; orders `rolled_back` as they are meant to be; what was run again after `deadlocks`
-        and `serialization_failures`; and `row_changes` of all that committed, an update counting once."""
+        """Committed transactions by kind; orders `rolled_back` as intended; repetitions after `deadlocks` and
+        `serialization_failures`; and `row_changes` of all committed transactions, an update counting once.
+        """
         total = Counter(dict.fromkeys((*Kind, ROLLED_BACK, DEADLOCKS, SERIALIZATION_FAILURES, ROW_CHANGES), 0))
         for counts in self._counts:
             total.update(counts.copy())
@@ -126,12 +130,12 @@ class Driver:
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended the load before its time."""
+        """The error that ended the load early."""
         return self._failure
 
     @property
     def late_s(self) -> float:
-        """How far the last transaction of an open loop began behind its appointed time."""
+        """The delay of an open loop's last transaction after its scheduled time, in seconds."""
         return self._late_s
 
     def _begin(self) -> None:
@@ -149,13 +153,13 @@ class Driver:
         except threading.BrokenBarrierError:
             return
         except Exception as error:
-            # Not what a client meets whose neighbour failed first.
+            # A client stopped by another client's failure is not itself a failure.
             self._failure = self._failure or error
             self._stopping.set()
             ready.abort()
 
     def _once(self, connection: Connection, kind: Kind, parameters: list[str | None], counts: Counter[str]) -> bool:
-        """Run it until it commits, or is rolled back as meant; whether it committed."""
+        """Run the transaction until it commits or is rolled back as intended; returns whether it committed."""
         for _ in range(_ATTEMPTS):
             try:
                 changes = call(connection, kind, parameters)
@@ -173,7 +177,7 @@ class Driver:
         raise TpccError(f"{kind} did not succeed in {_ATTEMPTS} attempts")
 
     def _next_due(self) -> float | None:
-        """Wait for the next turn that is nobody's yet; None when the load is over."""
+        """Take the next scheduled time and wait for it; None when the load is over."""
         turn = next(self._turns)
         if self._stopping.is_set() or (self._transactions is not None and turn >= self._transactions):
             return None

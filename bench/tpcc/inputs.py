@@ -1,4 +1,4 @@
-"""Random choices as the specification prescribes them: skewed numbers, last names, and the inputs of each transaction."""
+"""Random choices as the specification defines them: skewed numbers, last names, and the inputs of each transaction."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from bench.tpcc.schema import DISTRICTS, Scale
 
 SYLLABLES = ("BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING")
 NAMES = 1_000
-"""Different last names."""
+"""The number of different last names."""
 
 LOAD_NAME_C = 100
 RUN_NAME_C = 187
-"""The constants of last names, in the load and in transactions. How far apart they may be is prescribed: by 65 to 119, but
-neither 96 nor 112."""
+"""The constants of last names, in the load and in the transactions.
+
+The specification requires a difference of 65 to 119, except 96 and 112.
+"""
 
 
 class Kind(StrEnum):
@@ -35,16 +37,16 @@ MIX: dict[Kind, int] = {
     Kind.DELIVERY: 4,
     Kind.STOCK_LEVEL: 4,
 }
-"""How often each comes, in percent."""
+"""The share of each kind, in percent."""
 
 
 def last_name(number: int) -> str:
-    """The name that the three digits of a number below 1000 spell."""
+    """The last name for the three digits of a number below 1000."""
     return SYLLABLES[number // 100] + SYLLABLES[number // 10 % 10] + SYLLABLES[number % 10]
 
 
 def nurand(rng: Random, a: int, low: int, high: int, c: int) -> int:
-    """A number from `low` to `high`, some of them much more often than others."""
+    """A non-uniform random number from `low` to `high` (the specification's NURand)."""
     return ((rng.randint(0, a) | rng.randint(low, high)) + c) % (high - low + 1) + low
 
 
@@ -62,10 +64,10 @@ class Skew:
 
 
 class Inputs:
-    """Draws transactions and their inputs: `draw` gives a kind and the parameters of its call.
+    """Draws transactions and their inputs: `draw` returns a kind and the parameters of its call.
 
-    A client stands for any terminal, so home warehouse and district are drawn for each transaction. Arrays come as array
-    literals: the statement is then the same one, prepared once, whatever the numbers are.
+    A client represents any terminal, so home warehouse and district are drawn for each transaction. Arrays are array
+    literals, so that one prepared statement serves all numbers.
     """
 
     def __init__(self, scale: Scale, rng: Random, skew: Skew) -> None:
@@ -89,8 +91,8 @@ class Inputs:
     def new_order(self) -> list[str | None]:
         """Warehouse, district, customer; items, supplying warehouses and quantities of the lines.
 
-        One in a hundred names an item at the end that there is not, and is therefore rolled back. Lines are in the order of their
-        stock rows, so that orders wait for each other but never in a circle.
+        One in a hundred has a last item that does not exist, and is therefore rolled back. Lines are in the order of
+        their stock rows, so that orders may wait for each other but never deadlock.
         """
         rng, home = self._rng, self._warehouse()
         lines = sorted((self._supplier(home), self._item(), rng.randint(1, 10)) for _ in range(rng.randint(5, 15)))
@@ -125,7 +127,7 @@ class Inputs:
         return self._rng.randint(1, self._scale.warehouses)
 
     def _other_warehouse(self, home: int) -> int:
-        """Any but `home`; `home` where there is no other."""
+        """Any warehouse but `home`; `home` if it is the only one."""
         if self._scale.warehouses == 1:
             return home
         other = self._rng.randint(1, self._scale.warehouses - 1)
@@ -144,7 +146,7 @@ class Inputs:
         return str(nurand(self._rng, 1023, 1, self._scale.customers, self._skew.customer))
 
     def _who(self) -> tuple[str | None, str | None]:
-        """A customer by id, or in six of ten cases by a last name that every district has."""
+        """A customer by id, or in six of ten cases by a last name that exists in every district."""
         if self._rng.randint(1, 100) > 60:
             return self._customer(), None
         highest = min(NAMES, self._scale.customers) - 1

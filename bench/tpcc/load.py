@@ -1,4 +1,4 @@
-"""The first rows of the database, made here and brought in by COPY."""
+"""The initial rows of the database, generated here and loaded by COPY."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from bench.tpcc.inputs import LOAD_NAME_C, NAMES, last_name, nurand
 from bench.tpcc.schema import DISTRICTS, Connection, Scale
 
 _BLOCK = 1_000
-"""Rows in one message."""
+"""Rows per message."""
 _POOL = 1 << 16
 _PAYMENT = 10
-"""What every customer has paid at the beginning."""
+"""The initial payments of every customer."""
 _NULL = "\\N"
 
 
 class _Text:
-    """Random letters and digits: slices of one long random text, which is a hundred times faster than drawing each."""
+    """Random letters and digits, as slices of one long random text: a hundred times faster than drawing each."""
 
     def __init__(self, rng: Random) -> None:
         self._rng = rng
@@ -33,7 +33,7 @@ class _Text:
         return self.exactly(shortest + int(self._rng.random() * (longest - shortest + 1)))
 
     def data(self) -> str:
-        """The description of an item or stock row: one in ten has ORIGINAL in it."""
+        """The description of an item or stock row; one in ten contains ORIGINAL."""
         text = self.between(26, 50)
         if self._rng.random() >= 0.1:
             return text
@@ -41,7 +41,7 @@ class _Text:
         return f"{text[:start]}ORIGINAL{text[start + 8 :]}"
 
     def place(self) -> list[str]:
-        """Two streets, city, state and code."""
+        """Two streets, city, state and postal code."""
         parts = [self.between(10, 20) for _ in range(3)]
         return [
             *parts,
@@ -51,9 +51,9 @@ class _Text:
 
 
 class Loader:
-    """Makes the rows of each table as lines of COPY's text format; nothing in them needs escaping.
+    """Generates the rows of each table as lines in COPY's text format; no value needs escaping.
 
-    `now` is the moment that all rows say they were made.
+    `now` is the creation time of all rows.
     """
 
     def __init__(self, scale: Scale, seed: int, now: str) -> None:
@@ -112,7 +112,7 @@ class Loader:
             yield _line(*place, self._now, _PAYMENT, self._text.between(12, 24))
 
     def orders(self, warehouse: int, district: int) -> tuple[list[str], list[str], list[str]]:
-        """The lines for orders, order lines and new orders of a district: each customer has one order."""
+        """The lines of orders, order lines and new orders of a district: one order per customer."""
         rng, text, delivered = self._rng, self._text, self._scale.delivered
         buyers = list(range(1, self._scale.customers + 1))
         rng.shuffle(buyers)
@@ -133,12 +133,12 @@ class Loader:
         return [self._text.between(6, 10), *self._text.place()]
 
     def _share(self, most: int) -> str:
-        """A share of one in four digits, from nothing to `most` ten-thousandths."""
+        """A fraction with four decimals, from zero to `most` ten-thousandths."""
         return f"0.{self._rng.randint(0, most):04d}"
 
 
 def load(connection: Connection, scale: Scale, seed: int = 1) -> None:
-    """Fill the empty tables. The same seed gives the same rows, but for their times."""
+    """Fill the empty tables. The same seed gives the same rows, except for their times."""
     row = connection.execute("SELECT now()::text").fetchone()
     if row is None:
         raise AssertionError("the statement returns a row")

@@ -1,9 +1,9 @@
 """The five transactions as functions in the source: one call, one round trip, one transaction.
 
-The first result of each, `changes`, is the number of rows it changed. Rows are locked in one order everywhere (warehouse,
-district, stock by warehouse and item, customer), so that at READ COMMITTED nothing deadlocks.
+The first result of each, `changes`, is the number of rows that it changed. All functions lock rows in the same order
+(warehouse, district, stock by warehouse and item, customer), so that no deadlocks occur at READ COMMITTED.
 
-`zone` is the number of a district: a variable named as the table would be taken for a row of it.
+`zone` is the number of a district: a variable with the name of the table would be taken for one of its rows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bench.tpcc.inputs import Kind
 from bench.tpcc.schema import Connection
 
 UnknownItem = psycopg.errors.RaiseException
-"""What a new order for an item that does not exist ends with; nothing else in here raises it."""
+"""The error of a new order for an item that does not exist; no other function raises it."""
 
 _NEW_ORDER = """
 CREATE FUNCTION tpcc.place_order(
@@ -123,8 +123,8 @@ BEGIN
 END $$;
 """
 
-# The oldest order is locked before it is deleted: another delivery of the same district waits, and then takes the next one, so
-# what is left never has a gap.
+# The oldest order is locked before it is deleted: a concurrent delivery of the same district waits and then takes the
+# next order, so the remaining ones have no gap.
 _DELIVERY = """
 CREATE FUNCTION tpcc.deliver(home integer, carrier integer, OUT changes integer, OUT delivered integer)
 LANGUAGE plpgsql AS $$
@@ -171,7 +171,7 @@ BEGIN
 END $$;
 """
 
-# The casts let the server prepare one statement for arguments of unknown type.
+# The casts let the server prepare a statement for arguments of unknown type.
 CALLS: dict[Kind, bytes] = {
     Kind.NEW_ORDER: b"SELECT * FROM tpcc.place_order(%s::int, %s::int, %s::int, %s::int[], %s::int[], %s::int[])",
     Kind.PAYMENT: b"SELECT * FROM tpcc.pay(%s::int, %s::int, %s::int, %s::int, %s::int, %s::text, %s::numeric)",
@@ -179,7 +179,7 @@ CALLS: dict[Kind, bytes] = {
     Kind.DELIVERY: b"SELECT * FROM tpcc.deliver(%s::int, %s::int)",
     Kind.STOCK_LEVEL: b"SELECT * FROM tpcc.stock_level(%s::int, %s::int, %s::int)",
 }
-"""What to execute for each kind, with the parameters `Inputs` draws."""
+"""The statement for each kind, with the parameters that `Inputs` draws."""
 
 
 def create_functions(connection: Connection) -> None:
@@ -188,10 +188,10 @@ def create_functions(connection: Connection) -> None:
 
 
 def call(connection: Connection, kind: Kind, parameters: list[str | None]) -> int:
-    """Run one transaction; returns the number of rows it changed.
+    """Run one transaction; returns the number of rows that it changed.
 
     Raises:
-        UnknownItem: a new order was rolled back, as some are meant to be.
+        UnknownItem: a new order was rolled back, as intended for some.
     """
     row = connection.execute(CALLS[kind], parameters).fetchone()
     if row is None:

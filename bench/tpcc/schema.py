@@ -1,4 +1,4 @@
-"""The nine tables of the order-entry database, in a schema of their own, and how many rows they begin with."""
+"""The nine tables of the order-entry database, in a schema of their own, and their initial numbers of rows."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ SCHEMA = "tpcc"
 TABLES = ("warehouse", "district", "customer", "history", "new_order", "orders", "order_line", "item", "stock")
 KEYLESS = frozenset({"history"})
 DISTRICTS = 10
-"""Districts of a warehouse, at every scale."""
+"""Districts of each warehouse, at every scale."""
 
-# Counters are wider than they must be: a scaled-down database takes many more changes to each row. Foreign keys are left out,
-# as the specification allows; the consistency conditions find what they would.
+# Counters are wider than the specification requires, as each row of a scaled-down database is changed far more often.
+# Foreign keys are left out, which the specification allows; the consistency conditions find their violations.
 DDL = """
 CREATE SCHEMA tpcc;
 CREATE TABLE tpcc.warehouse (
@@ -152,15 +152,16 @@ SELECT (SELECT max(w_id) FROM tpcc.warehouse), (SELECT max(i_id) FROM tpcc.item)
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How large the database is. The defaults for items and customers are the specification's.
+    """The size of the database. The defaults for items and customers are the specification's.
 
-    A district begins with one order per customer, of which seven in ten are delivered; customers therefore come in tens.
+    A district begins with one order per customer, of which seven in ten are delivered; the number of customers is
+    therefore a multiple of ten.
     """
 
     warehouses: int = 1
     items: int = 100_000
     customers: int = 3_000
-    """Customers of a district."""
+    """Customers of each district."""
 
     def __post_init__(self) -> None:
         if self.warehouses < 1 or self.items < 1 or self.customers < 10 or self.customers % 10:
@@ -168,12 +169,12 @@ class Scale:
 
     @classmethod
     def reduced(cls, warehouses: int, factor: float) -> Scale:
-        """So many warehouses with this share of the items, customers and orders; 1 is the specification's size."""
+        """The scale of `warehouses` warehouses with this share of items, customers and orders; 1 is the specification's size."""
         return cls(warehouses, max(100, round(100_000 * factor)), max(10, 10 * round(300 * factor)))
 
     @classmethod
     def of(cls, connection: Connection) -> Scale:
-        """The scale a database was loaded with."""
+        """The scale with which a database was loaded."""
         row = connection.execute(_EXTENT).fetchone()
         if row is None or None in row:
             raise ValueError("the database is not loaded")
@@ -181,7 +182,7 @@ class Scale:
 
     @property
     def delivered(self) -> int:
-        """The first so many orders of a district are delivered at the beginning."""
+        """The number of initially delivered orders of a district, which are its first ones."""
         return self.customers // 10 * 7
 
 
@@ -191,5 +192,5 @@ def create_tables(connection: Connection) -> None:
 
 
 def create_indexes(connection: Connection) -> None:
-    """What the transactions need beyond the keys; best after the load."""
+    """Create the indexes that the transactions need in addition to the keys; preferably after the load."""
     connection.execute(INDEXES.encode())

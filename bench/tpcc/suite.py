@@ -1,4 +1,4 @@
-"""The order-entry load in the shape of the suite's workloads."""
+"""The order-entry load as a workload of the suite."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Tpcc(Workload):
         TpccWorkload().create(connection, scale)
 
     def generate(self, postgres: EmbeddedPostgres, amount: int) -> Made:
-        """`amount` counts the whole mix; what is told is what the log has of it: no reads, and nothing rolled back."""
+        """`amount` is the number of transactions in the mix; the result counts only those in the log: no reads, no rollbacks."""
 
         def connect() -> Connection:
-            # Fills the log sooner, and leaves no trace in it.
+            # fills the log sooner, and does not change its content
             return postgres.connect(DATABASE, options="-c synchronous_commit=off")
 
         counts = TpccWorkload().generate(connect, amount, CLIENTS, seed=1)
@@ -45,11 +45,11 @@ class Tpcc(Workload):
         return [sys.executable, "-m", "bench.tpcc", postgres.dsn(DATABASE), *options]
 
     def row_changes_per_transaction(self) -> float:
-        """Of the whole mix: 23 rows for a new order of ten lines, 4 for a payment, 130 for the delivery of ten such orders."""
+        """The average of the mix: 23 rows for a new order of ten lines, 4 for a payment, 130 for a delivery of ten such orders."""
         return 0.45 * 0.99 * 23 + 0.43 * 4 + 0.04 * 130
 
     def check(self, source: Connection, query: Query) -> list[str]:
-        """The consistency conditions, on the source and on the copy."""
+        """Check the consistency conditions on the source and on the copy."""
 
         def at_source(sql: str) -> list[tuple[Any, ...]]:
             return source.execute(sql.encode()).fetchall()

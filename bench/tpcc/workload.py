@@ -25,10 +25,10 @@ class TpccWorkload:
     tables: ClassVar[list[dict[str, Any]]] = [
         {"schema": SCHEMA, "name": name, **({"insert_only": True} if name in KEYLESS else {})} for name in TABLES
     ]
-    """As a subscription's `tables` says them."""
+    """In the form of a subscription's `tables`."""
 
     def create(self, connection: Connection, scale: Scale | int) -> None:
-        """Make schema, tables and functions in a database that has none of them, and load them.
+        """Create schema, tables and functions in an empty database, and load the tables.
 
         A number is that of the warehouses, at the specification's size.
         """
@@ -39,13 +39,13 @@ class TpccWorkload:
             create_indexes(connection)
 
     def generate(self, connect: Connect, transactions: int, clients: int, seed: int) -> dict[str, int]:
-        """Run so many transactions as fast as they go; returns the driver's counts."""
+        """Run this number of transactions at full speed; returns the driver's counts."""
         driver = Driver(connect, clients=clients, seed=seed, transactions=transactions)
         driver.start()
         return driver.join()
 
     def conditions(self) -> dict[str, str]:
-        """Queries for the number of violations, by name; for source and target alike."""
+        """Queries for the number of violations, by name; valid on source and target."""
         return dict(CONDITIONS)
 
     def check(self, query: Query) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What travels between sort, the Spark job and apply: ranges of raw records, sealed batches, tasks and their results."""
+"""Values passed between sort, the job's tasks and apply: ranges of raw records, sealed batches, tasks and their results."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from engine.model.ticket import TicketMarker
 class LogRange:
     """Committed raw records `[start, stop)` by ordinal.
 
-    `xid` 0: whole non-streamed transactions, all records count. Else a chunk of the streamed transaction `xid`: records whose own
-    (sub)transaction id is in `aborted` do not count. All transactions in the range committed at or before `end` and after the
-    `end` of the range before it in the batch.
+    `xid` 0: whole non-streamed transactions; all records are applied. Else a chunk of the streamed transaction `xid`: records whose own
+    (sub)transaction id is in `aborted` are ignored. All transactions in the range committed at or before `end`, and after the
+    `end` of the previous range in the batch.
     """
 
     start: Ordinal
@@ -31,10 +31,10 @@ class LogRange:
 
 @dataclass(frozen=True, slots=True)
 class RelationSeen:
-    """A relation record that lies in a committed range: the structure of `relation` from `ordinal` on.
+    """A relation record in a committed range: the schema of `relation` from `ordinal` on.
 
-    `payload`: the record in the form it has outside streamed transactions; the xid that it carries inside one is taken out.
-    `void`: what made it so was rolled back to a savepoint, and rows that count may follow in the same form or another one.
+    `payload`: the record without the xid that it carries inside a streamed transaction.
+    `void`: its subtransaction was rolled back; later rows that are applied may have this schema or another one.
     """
 
     ordinal: Ordinal
@@ -45,10 +45,10 @@ class RelationSeen:
 
 @dataclass(frozen=True, slots=True)
 class MessageSeen:
-    """A message of the source's DDL capture in a committed range.
+    """A DDL message in a committed range.
 
-    `payload`: the record in the form it has outside streamed transactions. `aborted`: the subtransactions of its transaction that were
-    rolled back; it does not say itself which one wrote it.
+    `payload`: the record without the xid that it carries inside a streamed transaction. `aborted`: the rolled back subtransactions of its
+    transaction; the record does not name the subtransaction that wrote it.
     """
 
     ordinal: Ordinal
@@ -58,7 +58,7 @@ class MessageSeen:
 
 @dataclass(frozen=True, slots=True)
 class TicketSeen:
-    """A ticket's marker in a committed range."""
+    """A ticket marker in a committed range."""
 
     ordinal: Ordinal
     marker: TicketMarker
@@ -66,7 +66,7 @@ class TicketSeen:
 
 @dataclass(frozen=True, slots=True)
 class PlacedMessage:
-    """Where a message stands: so many of the batch's relation records come before it, and its transaction ends at `end`."""
+    """A DDL message with its place: the number of the batch's relation records before it, and the end LSN of its transaction."""
 
     behind: int
     message: MessageSeen
@@ -75,12 +75,11 @@ class PlacedMessage:
 
 @dataclass(frozen=True, slots=True)
 class SealedBatch:
-    """Committed transactions in one order, sealed to become one target transaction.
+    """Committed transactions in commit order, sealed to become one target transaction.
 
-    `ranges` are in commit order. `relations` are in the order in which a scan over `ranges` meets them; relation records of an
-    aborted subtransaction are included (the source sends no second one), those of an aborted transaction are not.
-    `messages` are in the same order.
-    `after` is the end of the batch before it.
+    `ranges` are in commit order. `relations` and `messages` are in the order in which a scan over `ranges` meets them. Relation records of
+    an aborted subtransaction are included (the source does not send them again), those of an aborted transaction are not.
+    `after` is the `end` of the previous batch.
     """
 
     after: Lsn
@@ -91,23 +90,23 @@ class SealedBatch:
     first_commit_us: int
     last_commit_us: int
     demanded: bool = False
-    """True where a waiting query closed it early."""
+    """True if it was sealed early because a query waits."""
     cuts: tuple[Lsn, ...] = ()
-    """Positions of the cuts asked for that lie at this batch's end: all committed up to them is in, nothing behind them."""
+    """Positions of requested cuts at this batch's end: everything committed up to them is in the batch or an earlier one, nothing later."""
     messages: tuple[PlacedMessage, ...] = ()
     tickets: tuple[TicketMarker, ...] = ()
-    """Markers that were committed in it, in order."""
+    """Ticket markers committed in it, in order."""
     last: LastCommit | None = None
-    """The last transaction of the log up to `end`; None where that was not noted."""
+    """The last transaction of the log up to `end`; None if it was not recorded."""
     times: CommitTimes | None = field(default=None, compare=False)
-    """Of its transactions."""
+    """Commit times of its transactions."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockRef:
-    """Where a record batch of a segment lies: an encapsulated Arrow IPC message `[offset, offset + length)` of the file.
+    """Location of a block in a segment: an encapsulated Arrow IPC message at bytes `[offset, offset + length)` of the file.
 
-    It holds `count` records, the first with ordinal `first`; `crc` is zlib.crc32 of those bytes.
+    It holds `count` records, the first with ordinal `first`; `crc` is zlib.crc32 of these bytes.
     """
 
     path: str
@@ -122,9 +121,9 @@ class BlockRef:
 class TablePart:
     """One table of a task.
 
-    `versions[0]` is in force where the task's ranges begin; each relation record of `versions[0].relation` that the scan meets
-    moves to the next. Rows are lifted to the last version. Changes in transactions with end LSN <= `after` are not for this task.
-    `whole`: whole transactions must be netted together, since the table's key may be shared by rows until a commit.
+    `versions[0]` is in force at the start of the task's ranges; each relation record of `versions[0].relation` that the scan meets
+    switches to the next. Rows are converted to the last version. Changes in transactions with end LSN <= `after` are ignored.
+    `whole`: transactions must not be split over tasks, because rows may share a key until a commit (deferred constraint).
     """
 
     table: TableId
@@ -135,7 +134,7 @@ class TablePart:
 
 @dataclass(frozen=True, slots=True)
 class TaskDescriptor:
-    """Everything a task needs, small enough to travel: places of bytes, never rows. Owns key bucket `bucket` of `buckets`."""
+    """Input of a task, small enough to be sent: locations of blocks, never rows. The task owns key bucket `bucket` of `buckets`."""
 
     subscription: SubscriptionName
     epoch: Epoch
@@ -147,16 +146,16 @@ class TaskDescriptor:
     blocks: tuple[BlockRef, ...]
     tables: tuple[TablePart, ...]
     staging: str
-    """Folder for the result's file."""
+    """Folder for the result file."""
     piece: int = 0
-    """Which of the batch's pieces it works on: large batches are cut into pieces that follow each other."""
+    """Number of the batch slice (piece) that it works on: large batches are cut into consecutive slices."""
     in_order: bool = False
-    """Hand back the changes as they are, in place of their net effect. Buckets are then stretches of each table's changes."""
+    """Return the changes without netting. Buckets are then contiguous ranges of each table's changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableFault:
-    """Why a table cannot go on; `code` is a FaultKind value. No row values in `detail`."""
+    """Fault of a table; `code` is a FaultKind value. `detail` contains no row values."""
 
     code: str
     detail: str
@@ -164,7 +163,7 @@ class TableFault:
 
 @dataclass(frozen=True, slots=True)
 class StagedRows:
-    """Where rows lie that crossed a process border: an Arrow IPC stream of `size` bytes at `offset` (bytes) of the file `path`."""
+    """Rows handed over between processes: an Arrow IPC stream of `size` bytes at byte `offset` of the file `path`."""
 
     path: str
     offset: int
@@ -173,24 +172,23 @@ class StagedRows:
 
 @dataclass(frozen=True, slots=True)
 class TableChanges:
-    """The changes of one table in one bucket of one piece: their net effect, or `in_order` each of them.
+    """The changes of one table in one bucket of one batch slice (`piece`): their net effect, or with `in_order` each change.
 
-    `deletes`, `inserts`, `partials` and `in_order` are None when empty, a pyarrow.Table in process, or StagedRows where the result
-    crossed a process border.
+    `deletes`, `inserts`, `partials` and `in_order` are None if empty, else a pyarrow.Table, or StagedRows between processes.
 
-    With columns c0 … cn the columns of the last version by position, and k0 … km the key columns by position:
-    - `deletes`: `k0 … km` of rows that existed before the batch and are gone or replaced; for BAG `c0 … cn` and `n` (int64), how
-      many equal rows to delete;
+    c0 … cn are the columns of the last version by position, k0 … km the key columns by position:
+    - `deletes`: `k0 … km` of rows that existed before the batch and were deleted or replaced; for BAG `c0 … cn` and `n` (int64), the
+      number of equal rows to delete;
     - `inserts`: `c0 … cn` of complete rows to insert;
     - `partials`: rows to insert whose unset columns take their value from the existing row with key `k0 … km` (read before the
-      deletes, which name it too): `k0 … km`, `c0 … cn`, and for every column that is unset somewhere `u<i>` (bool, true = unset).
-    `truncated`: clear the table before anything else. Order: read partials, truncate or delete, insert. All buckets of a `piece`
-    together, the pieces one after another.
-    - `in_order`: one row per change, in the order of the log: `n` (int64: the change's place among those of all tables of the
-      piece), `end` (uint64: end LSN of its transaction), `op` (uint8: 1 insert, 2 update, 3 delete, 4 truncate), `moved` (bool: the
-      key changes), `h` and `g` (uint64: hash of the row's key after it and before it), `k0 … km` the key before it (of an insert,
-      after it; for BAG all columns are the key, for APPEND none), `c0 … cn` the row after it (NULL where there is none), and for
-      every column that is unset somewhere `u<i>` (bool, true = as it was).
+      deletes, which contain it too): `k0 … km`, `c0 … cn`, and `u<i>` (bool, true = unset) for every column unset in some row;
+    - `in_order`: one row per change, in log order: `n` (int64, number of the change among those of all tables of the slice), `end`
+      (uint64, end LSN of its transaction), `op` (uint8: 1 insert, 2 update, 3 delete, 4 truncate), `moved` (bool, the key changes), `h`
+      and `g` (uint64, hash of the row's key after and before it), `k0 … km` the key before it (for an insert, after it; for BAG all
+      columns are the key, for APPEND none), `c0 … cn` the row after it (NULL if there is none), and `u<i>` (bool, true = unchanged) for
+      every column unset in some row.
+    `truncated`: clear the table first. Order: read partials, truncate or delete, insert; all buckets of a slice together, the slices one
+    after another.
     """
 
     table: TableId
@@ -199,24 +197,24 @@ class TableChanges:
     inserts: Any | None
     partials: Any | None
     counts: Mapping[str, int] = field(default_factory=dict)
-    """Raw changes seen by operation: insert, update, delete, truncate."""
+    """Raw changes by operation: insert, update, delete, truncate."""
     net_rows: int = 0
     fault: TableFault | None = None
     piece: int = 0
     paired: int = 0
-    """So many rows at the start of `deletes` and of `inserts` have the same keys in the same order: rows that stay under their key."""
+    """The first `paired` rows of `deletes` and of `inserts` have the same keys in the same order: rows updated under an unchanged key."""
     in_order: Any | None = None
     refused: Any | None = None
-    """Net rows with a value that its column cannot hold, in none of the other parts; with them `fault` says why the table parks
-    unless they are set aside. All values are texts: `k0 … km` of the row that existed before (NULL of an insert), `c0 … cn`, for
-    every column that is unset somewhere `u<i>` (bool), `gone` (bool: nothing but the key, of a row that is gone) and `cause`."""
+    """Net rows with a value that its column cannot hold, which are in no other table of this result. `fault` is then the fault with which
+    the table parks unless they are quarantined. All values are texts: `k0 … km` of the row before (NULL for an insert), `c0 … cn`, `u<i>`
+    (bool) for every column unset in some row, `gone` (bool: a deleted row, with its key only) and `cause`."""
     staged: Mapping[str, int] = field(default_factory=dict)
-    """Rows in `deletes` ("delete"), `inserts` ("insert") and `partials` ("complete"); nothing for those that are None."""
+    """Number of rows in `deletes` ("delete"), `inserts` ("insert") and `partials` ("complete"); no entry for None."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What a task hands back: a few bytes per table, the rows in one file of the descriptor's staging folder."""
+    """Result of a task: a few bytes per table; the rows are in one file in the descriptor's staging folder."""
 
     bucket: int
     tables: tuple[TableChanges, ...]

@@ -1,4 +1,4 @@
-"""Control records: what the log reader looks at while it lands raw records. Everything else stays unparsed."""
+"""Control records: the records that the log reader parses when it writes to the queue. All others stay unparsed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from engine.model.subscription import OriginFilter
 
 
 class ControlKind(IntEnum):
-    """Kinds of control record; the numbers stand in the queue's index on disk."""
+    """Kinds of control record. The numbers are part of the queue's on-disk index format."""
 
     BEGIN = 1
     COMMIT = 2
@@ -21,7 +21,7 @@ class ControlKind(IntEnum):
     TRUNCATE = 8
     MESSAGE = 9
     SESSION = 10
-    """Not from the log: a new connection began; everything uncommitted of the one before is void."""
+    """Written by the reader, not from the log: a new connection began, and open transactions of the previous one are void."""
 
 
 CONTROL_FIELDS: list[tuple[str, str]] = [
@@ -34,12 +34,12 @@ CONTROL_FIELDS: list[tuple[str, str]] = [
 ]
 """Fields of a control record, as a numpy structured type.
 
-`ordinal`: number of the record in the queue. `xid`: top-level transaction; 0 where the record itself does not carry it (COMMIT).
+`ordinal`: number of the record in the queue. `xid`: top-level transaction; 0 if the record does not carry it (COMMIT).
 `subxid`: for STREAM_ABORT the aborted transaction (equal to `xid` when all of it aborted), for SESSION what it reads
-(SESSION_ORIGINS), for STREAM_STOP 1 where the chunk has rows that the top-level transaction wrote itself, else 0. `end_lsn`: for COMMIT and
+(SESSION_ORIGINS), for STREAM_STOP 1 if the chunk has rows that the top-level transaction wrote itself, else 0. `end_lsn`: for COMMIT and
 STREAM_COMMIT the end LSN, else 0. `time_us`: commit time, microseconds since 1970 UTC, for COMMIT and STREAM_COMMIT, else 0.
 For RELATION and TRUNCATE inside a streamed transaction `xid` is the streaming top-level transaction, else 0.
 """
 
 SESSION_ORIGINS: Mapping[OriginFilter, int] = {OriginFilter.ANY: 1, OriginFilter.NONE: 2}
-"""What the record of a session says that it reads. 0: a version wrote it that did not say."""
+"""Origin filter in a SESSION record. 0: written by a version that did not record it."""

@@ -1,4 +1,4 @@
-"""Copies that are made stretch by stretch along a table's key, so that what is in needs not be read again after a crash."""
+"""Resumable copies, made in chunks along a table's key: finished chunks are not read again after a crash."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _TEXTS = frozenset({"text", "varchar"})
 
 
 def ordered_type(column: Column) -> ValueType | None:
-    """How values of a column are held to be put in the source's order; None where that order is the source's own business.
+    """Value type with which a column's values sort as on the source; None if only the source can sort them.
 
-    Texts only where the source puts them in the order of their bytes, which their column does not tell.
+    For text columns it is valid only if the source sorts them by their bytes, which the caller must check: the column does not show it.
     """
     if column.type.category != "b" or column.map_as not in {None, "source"}:
         return None
@@ -36,9 +36,10 @@ def ordered_type(column: Column) -> ValueType | None:
 
 
 def compared_type(column: Column, *, ordered: bool) -> ValueType | None:
-    """How values of a column are held to be compared as the source compares them: in its order, or for equality alone.
+    """Value type with which a column's values compare as on the source: by order (`ordered`), or for equality only.
 
-    None where that is the source's own business. Whether equality of texts goes by more than their bytes, the column does not tell.
+    None if only the source can compare them. For text columns the caller must check the collation: the column does not show whether
+    equality is by bytes.
     """
     held = ordered_type(column)
     if held is not None:
@@ -49,16 +50,16 @@ def compared_type(column: Column, *, ordered: bool) -> ValueType | None:
 
 @dataclass(frozen=True, slots=True)
 class KeyBound:
-    """A place in the order of a table's key: the values of its first columns, as the source prints them."""
+    """A bound in the order of a table's key: values of the first key columns, as the source prints them."""
 
     values: tuple[str, ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class StandingCopy:
-    """A hidden table that holds the source's rows up to `upto` as of the progress record's position, and none behind it that count.
+    """An unfinished resumable copy: a hidden table with the source's rows up to the key `upto`, as of the progress record's position.
 
-    `rows` and `bytes` (estimated, of the source) were read for it, in so many `stretches`.
+    Rows after `upto` are ignored. `rows`, `bytes` (of the source, estimated): read so far, in `stretches` chunks.
     """
 
     table: TableId
@@ -71,9 +72,9 @@ class StandingCopy:
 
 @dataclass(frozen=True, slots=True)
 class CopyProgress:
-    """One table's progress. `percent` (0 to 100) is what share `bytes` are of `total_bytes`; 100 only when every row is in the target.
+    """Progress of one table's copy. `percent` (0 to 100): `bytes` of `total_bytes`; 100 only when every row is in the target.
 
-    Bytes are those of the source's storage, estimated; rows are counted, and their total is estimated until the end.
+    Bytes are estimates of the source's storage. Rows are counted; their total is an estimate until the end.
     """
 
     table: TableId
@@ -81,14 +82,14 @@ class CopyProgress:
     bytes: int
     percent: float
     eta_seconds: float | None
-    """By the pace of late; None while nothing is known yet."""
+    """Estimate by the recent rate; None while the rate is unknown."""
     total_rows: int | None = None
     total_bytes: int | None = None
     rows_per_second: float | None = None
     bytes_per_second: float | None = None
     begun: bool = True
-    """Rows of it are being read; else it is only known how large it is."""
+    """Rows are being read; False: only the size is known."""
     goes_on: bool = False
-    """Of a copy that goes on behind what is there already."""
+    """A resumed copy, which continues after its finished chunks."""
     read_bytes: int = 0
-    """COPY text read so far, of this reading alone."""
+    """Bytes of COPY text read so far, since the copy was started or resumed."""

@@ -1,4 +1,4 @@
-"""What a source that captures its own DDL tells of it in the log, and what it takes to have it do so."""
+"""DDL capture: the DDL messages that a source writes into its log, and the state of its installation."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from engine.model.subscription import TableSpec
 
 @dataclass(frozen=True, slots=True)
 class DdlCapture:
-    """What is installed in a source for it. `version`: None where nothing is, or nothing that says it.
+    """State of the DDL capture on a source. `version`: None if it is not installed, or the installed function does not name it.
 
-    `current`: whole, switched on, and as this release makes it. The statements are exactly those that installing and removing run,
-    in this order and in one transaction.
+    `current`: complete, enabled, and of this release's version. The statements are exactly those that `install` and `remove` execute, in
+    this order and in one transaction.
     """
 
     installed: bool
@@ -26,26 +26,26 @@ class DdlCapture:
 
 
 class DdlTable(Protocol):
-    """A table as it was behind one command."""
+    """A table as it was after one DDL command."""
 
     @property
     def relation(self) -> RelationId: ...
 
     @property
     def mark(self) -> str:
-        """Which trigger told it."""
+        """Mark of the trigger that wrote the DDL message."""
         ...
 
     def schema(self, spec: TableSpec) -> TableSchema:
-        """Its structure. Raises EngineFault: TABLE_NO_IDENTITY where its updates and deletes cannot be followed as declared,
-        TABLE_NOT_LOGGED where its changes are not in the log."""
+        """The table's schema. Raises EngineFault: TABLE_NO_IDENTITY if its updates and deletes cannot be replicated as declared,
+        TABLE_NOT_LOGGED if its changes are not logged."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """What the DDL capture of this `mark` vouches for, as long as it is in force: that the structure known of a table is the table's,
-    where `known`, and what it `told` of the table last. `void`: the record in question tells of what was rolled back."""
+    """What trigger version `mark` certifies while it stays installed. `known`: our schema of the table is current. `told`: the last DDL
+    message about the table. `void`: the relation record in question belongs to a subtransaction that was rolled back."""
 
     mark: str
     known: bool = False
@@ -55,20 +55,20 @@ class Capture:
 
 @dataclass(frozen=True, slots=True)
 class DdlMessage:
-    """One message. Most say one thing; what they do not speak of is empty."""
+    """One parsed DDL message. Most messages set one field; the others are empty."""
 
     tag: str
     writers: frozenset[int] = frozenset()
-    """(Sub)transactions whose work it tells of, as far as that is visible; others that are long over may be among them."""
+    """(Sub)transactions (xmin) whose catalog changes the message describes; may include others that ended long before."""
     table: DdlTable | None = None
     rewritten: frozenset[RelationId] = frozenset()
-    """The command goes on to write these tables anew, and `values`: columns may hold something else afterwards."""
+    """Tables that the command will rewrite. `values`: their columns may hold other values afterwards."""
     values: bool = False
     unknown: frozenset[RelationId] | None = frozenset()
-    """Tables that may have changed in ways that nobody tells; None = any."""
+    """Tables that may have changed without a description in a message; None = any table."""
     types: frozenset[int] = frozenset()
-    """Numbers of an enum type and of the arrays and domains of it, in turn, which has these `labels` now."""
+    """OIDs of an enum type and of arrays and domains over it; `labels` are the type's current labels."""
     labels: tuple[str, ...] = ()
     partition: RelationId | None = None
-    """Was made as a partition `below` these roots."""
+    """A table that was created as a partition of the roots `below`."""
     below: frozenset[RelationId] = frozenset()

@@ -1,4 +1,4 @@
-"""Names and numbers that identify things. New types, so that one is never passed where another is meant."""
+"""Types of identifiers. Each is a NewType or a class, so that the type checker finds a confusion of two."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import NewType
 
 SubscriptionName = NewType("SubscriptionName", str)
 TableId = NewType("TableId", str)
-"""Identifies a table of a subscription for its whole life; `t` and hexadecimal digits. Safe in a file name and in SQL."""
+"""Identifies a table of a subscription permanently; `t` and hexadecimal digits. Safe in file names and in SQL."""
 RelationId = NewType("RelationId", int)
-"""The source's own number for a table: PostgreSQL's pg_class.oid."""
+"""The source's identifier of a table: pg_class.oid in PostgreSQL."""
 Epoch = NewType("Epoch", int)
-"""Rises each time an engine takes a subscription over; an older epoch may no longer write."""
+"""Increases each time an engine takes over a subscription; an engine with an older epoch must not write."""
 BatchId = NewType("BatchId", int)
 TicketId = NewType("TicketId", str)
 """Identifies a ticket; small letters and digits, at most 40."""
 Ordinal = NewType("Ordinal", int)
-"""Number of a raw record in a queue, counted over all its segments and sessions. Never reused within one queue."""
+"""Number of a raw record in a queue, over all its segments and sessions. Never reused within a queue."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

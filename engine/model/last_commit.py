@@ -1,4 +1,4 @@
-"""The last transaction of a log that is held: by it a session shows that it reads the log of which that is held."""
+"""Identifies the last transaction of the log that the engine holds, so that a new session can verify that it reads the same log."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ _UNCERTAIN = "uncertain"
 
 @dataclass(frozen=True, slots=True)
 class LastCommit:
-    """The last transaction with changes up to some position, and that none with changes lies between the two.
+    """The last transaction with changes up to some position; none with changes is between its end and that position.
 
-    After a restore the same positions hold other records. No other commit record ends at the same byte in the same microsecond, so who
-    finds this one reads the same log up to it.
+    After a restore of the source the same positions hold other records. No other commit record ends at the same byte in the same
+    microsecond, so a session that finds this one reads the same log up to it.
     """
 
     after: Lsn
-    """At or before its commit record, and not before the end of the transaction before it."""
+    """A position at or before its commit record, and at or after the end of the previous transaction."""
     end: Lsn
     time_us: int
-    """When it was committed, by the source's clock. 0: which transaction ends there is not known."""
+    """Commit time by the source's clock, microseconds since 1970 UTC. 0: it is unknown which transaction ends there."""
     origin: OriginFilter = OriginFilter.ANY
-    """What was read: with another filter other transactions have changes."""
+    """The origin filter of the session: with another one, other transactions have changes."""
     certain: bool = True
-    """It has changes. False: it may have none, since some of it was rolled back; then another session may not bring it."""
+    """It has changes. False: it may have none, because part of it was rolled back; another session may then not deliver it."""
 
     @classmethod
     def unknown(cls, position: Lsn, origin: OriginFilter = OriginFilter.ANY) -> LastCommit:
-        """Nothing is known of the log up to `position`."""
+        """For a log of which nothing is known up to `position`."""
         return cls(position, position, 0, origin)
 
     @property
@@ -44,7 +44,7 @@ class LastCommit:
 
     @classmethod
     def parse(cls, text: str) -> LastCommit | None:
-        """What `str` gave; None for an empty text."""
+        """Parse the result of `str`; None for an empty text."""
         if not text:
             return None
         after, end, time_us, origin, *more = text.split(" ")
@@ -53,7 +53,7 @@ class LastCommit:
 
 @dataclass(frozen=True, slots=True)
 class CommitTimes:
-    """When transactions were committed, as numpy arrays: `ends` (uint64) ascend, `times_us` (int64) are as in LastCommit."""
+    """Commit times of transactions, as numpy arrays: `ends` (uint64, ascending), `times_us` (int64, as in LastCommit)."""
 
     ends: Any
     times_us: Any

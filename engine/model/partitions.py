@@ -1,4 +1,4 @@
-"""Partitions of a table on the source: which rows each holds, and what the target remembers of its loads."""
+"""Partitions of a source table: their bounds, and the target's record of their loads."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from engine.model.position import Lsn
 
 
 class Edge(StrEnum):
-    """Beyond every value of a column."""
+    """MINVALUE and MAXVALUE: below and above every value of a column."""
 
     LOWEST = "MINVALUE"
     HIGHEST = "MAXVALUE"
 
 
 Limit = str | Edge
-"""A value as the source prints it, or beyond all of them."""
+"""A value as the source prints it, or an edge."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListBound:
-    """Rows whose column has one of these values, or with `null` none."""
+    """Rows whose column has one of these values, or NULL if `null`."""
 
     column: str
     values: tuple[str, ...] = field(repr=False)
@@ -33,7 +33,7 @@ class ListBound:
 
 @dataclass(frozen=True, slots=True)
 class RangeBound:
-    """Rows from `lower` on and before `upper`, in the order of the columns. A row with a NULL in one of them is in no range."""
+    """Rows from `lower` (inclusive) to `upper` (exclusive), compared by columns. A row with NULL in one of them is in no range."""
 
     columns: tuple[str, ...]
     lower: tuple[Limit, ...] = field(repr=False)
@@ -42,18 +42,18 @@ class RangeBound:
 
 @dataclass(frozen=True, slots=True)
 class DefaultBound:
-    """Rows that are in none of the others."""
+    """Rows that are in no other partition of the same parent."""
 
     others: tuple[ListBound | RangeBound, ...]
 
 
 Bound = ListBound | RangeBound | DefaultBound
 Region = tuple[Bound, ...]
-"""Rows that lie within every one of these bounds: a partition's own, and those of the partitions that it is a part of."""
+"""Rows within all of these bounds: a partition's own bound, and those of its parent partitions."""
 
 
 def limits_of(bound: Bound) -> Iterator[tuple[str, str]]:
-    """Column and text of every value that a bound names, in a fixed order."""
+    """Column and text of every value in a bound, in a fixed order."""
     if isinstance(bound, ListBound):
         yield from ((bound.column, text) for text in bound.values)
     elif isinstance(bound, RangeBound):
@@ -69,7 +69,7 @@ def limits_of(bound: Bound) -> Iterator[tuple[str, str]]:
 
 
 def columns_of(regions: Sequence[Region]) -> frozenset[str]:
-    """The columns by which these rows are told from others."""
+    """The columns that the bounds of these regions refer to."""
 
     def columns(bound: Bound) -> Iterator[str]:
         if isinstance(bound, ListBound):
@@ -87,7 +87,7 @@ def columns_of(regions: Sequence[Region]) -> frozenset[str]:
 class Partition:
     """A partition of a root, at any depth. `bound`: as the source prints it.
 
-    `region` tells which rows of the root are in it; None where that means something on the source alone, and `obstacle` says why.
+    `region`: which rows of the root are in it; None if only the source can evaluate that, and `obstacle` says why.
     """
 
     name: TableName
@@ -101,10 +101,10 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRows:
-    """The rows of some partitions, as a target finds them.
+    """The rows of some partitions, in a form that a target can evaluate.
 
-    `values`: pyarrow.Table of one row, v0 … vn in the order of `limits_of` over all regions, each held as its column is, and `n`.
-    `columns`: of each value, its column's position in the table's structure.
+    `values`: pyarrow.Table of one row, v0 … vn in the order of `limits_of` over all regions, each with the value type of its column, and
+    `n`. `columns`: position of each value's column in the table's schema.
     """
 
     regions: tuple[Region, ...]
@@ -127,31 +127,31 @@ class LoadReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PartitionLoad:
-    """The last load of a partition: it goes up by one with each. `request`: the reload that asked for it."""
+    """The last load of a partition. `generation` increases by one with each load. `request`: id of the reload request."""
 
     generation: int
     reason: LoadReason
     position: Lsn
     loaded_us: int
-    """On the target's clock, microseconds of Unix time."""
+    """By the target's clock, microseconds since 1970 UTC."""
     request: str | None = None
 
 
 WHOLE = ""
-"""Stands for all partitions of a table: its loads as a whole count for each."""
+"""Key in `Loads` for loads of the whole table, which count for each partition."""
 
 Loads = Mapping[str, PartitionLoad]
-"""By the partition's name, schema.name, as it was then; and `WHOLE`."""
+"""By the partition's name (schema.name) at the time of the load, and `WHOLE`."""
 
 
 def generation_of(loads: Loads, partition: str) -> int:
-    """How often the partition's rows were loaded; at least once."""
+    """Number of loads of the partition's rows; at least 1."""
     whole = loads.get(WHOLE)
     own = loads.get(partition)
     return max(1, whole.generation if whole is not None else 1, own.generation if own is not None else 0)
 
 
 def last_load(loads: Loads, partition: str) -> PartitionLoad | None:
-    """By which load its rows came last; None where that was before anybody counted."""
+    """The load that wrote its rows last; None if that was before loads were recorded."""
     found = [load for load in (loads.get(WHOLE), loads.get(partition)) if load is not None]
     return max(found, key=lambda load: (load.position, load.generation), default=None)

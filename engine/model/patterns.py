@@ -1,4 +1,4 @@
-"""Patterns that stand for the tables of a schema, also for those that are yet to come. Pure; server and engine match alike."""
+"""Patterns that match tables of a schema, including future ones. Pure; shared by server and engine so that both match equally."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from engine.model.identity import TableName
 
 ANY = "*"
-"""Stands for any characters of a name, or none."""
+"""Matches any sequence of characters, including the empty one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class TablePattern:
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether a name is what the pattern says; all characters but `*` stand for themselves. Takes time by the lengths, not by powers."""
+    """Whether the name matches; all characters except `*` are literal. Takes time in proportion to the product of the lengths at most."""
     first, *inner = pattern.split(ANY)
     if not inner:
         return pattern == name

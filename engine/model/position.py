@@ -1,4 +1,4 @@
-"""Positions in a source's log. A position is an end LSN: just behind a commit record, never its start."""
+"""Positions in a source's log. A position is an end LSN: the byte after a commit record, never its start."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Lsn:
 
     @classmethod
     def parse(cls, text: str) -> Lsn:
-        """Parse the form that PostgreSQL prints, such as `0/16B3748`.
+        """Parse PostgreSQL's text form, such as `0/16B3748`.
 
         Raises:
-            MalformedPosition: the text is anything else.
+            MalformedPosition: the text has another form.
         """
         high, slash, low = text.partition("/")
         if not slash or not _is_hex32(high) or not _is_hex32(low):

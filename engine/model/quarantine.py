@@ -1,4 +1,4 @@
-"""Rows that a target does not take: what is kept of each, and what may become of it."""
+"""Quarantine: rejected rows, what is stored of each, and their states."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from engine.model.identity import BatchId
 from engine.model.position import Lsn
 
 SET_ASIDE_LIMIT = 10_000
-"""Rows of one table that may stand aside; with more the table parks."""
+"""Most quarantined rows of one table; with more the table parks."""
 PARKED_KEPT = 100
-"""Of the rows over which a table was parked so many are kept."""
+"""Most rejected rows that are kept of a parked table."""
 
 Texts = tuple[str | None, ...]
 """Values as the source prints them; None = NULL."""
@@ -39,7 +39,7 @@ class RefusedState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RefusedCause:
-    """Why the target does not take a row. `code` is a FaultKind value; `sqlstate` is given where a database refused it."""
+    """Why a row was rejected. `code` is a FaultKind value; `sqlstate` is set if a database rejected the row."""
 
     code: str
     detail: str
@@ -48,37 +48,37 @@ class RefusedCause:
 
 @dataclass(frozen=True, slots=True)
 class RefusedRow:
-    """One row as the source sent it. It holds row values: never to be logged."""
+    """A rejected row as the source sent it. It contains row values and must not be logged."""
 
     row: str
-    """Its id, unique within the table."""
+    """The rejected row's id, unique within the table."""
     state: RefusedState
     operation: str
-    """`copy`, `insert`, `update` or `delete`: what the change was, netted over its batch."""
+    """`copy`, `insert`, `update` or `delete`: the net change of its batch."""
     key: Texts
-    """Of the key columns in key order, in one form whatever way the row came; empty for a table without a key."""
+    """Values of the key columns in key order, in the same form for copies and changes; empty for a table without a key."""
     columns: tuple[tuple[str, str, int], ...]
     """Name, source type and attribute number of each column."""
     values: Texts
-    """By column; empty for a delete."""
+    """Values by column; empty for a delete."""
     cause: RefusedCause
     position: Lsn
-    """End of the batch in which it was refused; of a copy, 0/0."""
+    """End of the batch in which it was rejected; 0/0 for a copy."""
     batch: BatchId
     refused_at: str
-    """RFC 3339, UTC, by the target's clock; empty until it is written."""
+    """RFC 3339, UTC, by the target's clock; empty before it is written."""
     ended_by: str | None = None
-    """Who said that it is skipped."""
+    """The user who skipped it."""
     ended_at: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """What a commit did to the rows that stand aside of one table."""
+    """Effect of a commit on the quarantined rows of one table."""
 
     count: int
-    """How many stand aside behind it, skipped ones included."""
+    """Number of quarantined rows after the commit, skipped ones included."""
     fresh: int
-    """How many it set aside."""
+    """Number of rows that the commit quarantined."""
     cause: RefusedCause | None = None
-    """Of the first one."""
+    """Cause for the first of the `fresh` rows."""

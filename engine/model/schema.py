@@ -1,4 +1,4 @@
-"""The structure of a source table at a position: columns, types, key and replica identity."""
+"""The schema of a source table at a position: columns, types, key and replica identity."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.model.position import Lsn
 
 
 class ReplicaIdentity(StrEnum):
-    """What the source logs of a row's old image."""
+    """REPLICA IDENTITY of a table: which columns of the old row the source logs."""
 
     DEFAULT = "default"
     INDEX = "index"
@@ -20,10 +20,10 @@ class ReplicaIdentity(StrEnum):
 
 
 class KeyMode(StrEnum):
-    """How changes of a table find their row on the target."""
+    """How the changes of a table identify their row on the target."""
 
     KEYED = "keyed"
-    """By key columns: primary key, replica identity index, or a key the user declared."""
+    """By key columns: primary key, replica identity index, or a key that the user declared."""
     BAG = "bag"
     """REPLICA IDENTITY FULL without a key: equal rows are interchangeable."""
     APPEND = "append"
@@ -35,7 +35,7 @@ class SourceType:
     """A column type with domains resolved to their base type.
 
     `name` is PostgreSQL's internal type name (`int4`, `numeric`, `timestamptz`, `_int4` for an array of int4);
-    `modifier` is atttypmod (-1 where there is none). `category` is pg_type.typtype of the base type (`b`, `e`, `c`, `r`, `m` …).
+    `modifier` is atttypmod (-1 = none). `category` is pg_type.typtype of the base type (`b`, `e`, `c`, `r`, `m` …).
     `element` is the element type of an array, else None.
     """
 
@@ -44,14 +44,14 @@ class SourceType:
     category: str = "b"
     element: SourceType | None = None
     oid: int = 0
-    """The oid as the log announces it (a domain's own oid where the column is of a domain)."""
+    """The OID in relation records (for a column of a domain type, the domain's OID)."""
     delimiter: str = field(default=",", compare=False)
-    """What parts elements of this type in an array's text (pg_type.typdelim). It goes with the type and tells none apart."""
+    """Separator of elements of this type in an array's text (pg_type.typdelim). Determined by the type, so not compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A column that an expression reads: under which name, and of which type in SQL."""
+    """A column that an expression reads: its name in the expression, and its SQL type."""
 
     attnum: int
     name: str
@@ -60,7 +60,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """How the source computes a column from others of the row. `mark`: another one whenever it computes it otherwise."""
+    """Expression with which the source computes a column from others of the row. `mark`: changes whenever the computation changes."""
 
     sql: str
     mark: str
@@ -69,36 +69,37 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column. `attnum` never changes and is never reused, so it identifies the column over renames."""
+    """A column. `attnum` never changes and is never reused, so it identifies the column across renames."""
 
     name: str
     type: SourceType
     attnum: int
     nullable: bool = True
     fill: str | None = None
-    """Text of the value that rows written before this column existed hold (pg_attribute.attmissingval); None = NULL."""
+    """Text of the value for rows written before the column existed (pg_attribute.attmissingval); None = NULL."""
     map_as: str | None = None
-    """`text`: PostgreSQL's text form on the target, as the user asked for. `source`: that form on the way, the source's type on it."""
+    """Type override. `text`: the target stores PostgreSQL's text form, by the user's request. `source`: the value is passed on as text, and
+    the target column has the source's type."""
     edition: int = 0
-    """Another one whenever the column's definition was changed (xmin of its row in the catalog); 0 = unknown."""
+    """Changes with every change of the column's definition (xmin of its catalog row); 0 = unknown."""
     labels: tuple[str, ...] = ()
-    """Of an enum type, or arrays and domains of one: its labels in the order in which they came. A renamed one changes rows that are
-    there.
+    """For an enum type, and arrays and domains over one: its labels in order of creation. A renamed label changes existing rows.
 
-    Of a composite type or a range, or arrays and domains of one: each composite type in it, however deep, as `NUMBER: PARTS` with the
-    numbers of its parts, which rows that are there have from then on; and each label of each enum type in it as `NUMBER= LABEL`.
+    For a composite or range type, and arrays and domains over one: each composite type that it contains, at any depth, as
+    `NUMBER: PARTS` with the numbers of its parts, whose changes affect existing rows; and each label of each enum type that it contains
+    as `NUMBER= LABEL`.
     """
     label_editions: tuple[int, ...] = ()
-    """Of each of those another one whenever it was named (xmin of its row in the catalog); 0, or none = unknown."""
+    """For each entry of `labels`, the xmin of its catalog row, which changes when it is renamed; 0, or an empty tuple = unknown."""
     generated: bool = False
-    """The source computes it from the row's other columns."""
+    """A generated column: the source computes it from the row's other columns."""
     expression: Expression | None = None
-    """The log does not carry it: the source is asked to compute it."""
+    """Set if the log does not contain the column and the source computes it on request."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """One version of a table's structure. `columns` are in the order in which the log sends their values."""
+    """One version of a table's schema. `columns` are in the order of their values in the log."""
 
     name: TableName
     relation: RelationId
@@ -110,20 +111,20 @@ class TableSchema:
     relfilenode: int = 0
     """Changes when the source rewrites the table; 0 = unknown (partitioned root)."""
     unsent: tuple[int, ...] = ()
-    """Attribute numbers of generated columns that the log does not carry."""
+    """Attribute numbers of generated columns that the log does not contain."""
     computed: tuple[Column, ...] = ()
-    """Columns that the log does not carry and the target has: the source is asked to compute them. Empty in the form that `whole` gives."""
+    """Columns that the target has and the log does not contain; the source computes them on request. Empty in the result of `whole`."""
     last_number: int = field(default=0, compare=False)
-    """The highest attribute number that any column had, dropped ones included, when this was learnt; 0 = unknown."""
+    """The highest attribute number of any column, dropped ones included, when the schema was read; 0 = unknown."""
     told_at: Lsn | None = field(default=None, compare=False)
-    """The source's DDL capture told it: end of the transaction that made it so."""
+    """Set if a DDL message contained this schema: the end of the transaction that changed the table."""
     void: bool = False
-    """It stands for another structure, of a relation record whose subtransaction was rolled back: no row may follow it."""
+    """Placeholder for the schema of a relation record whose subtransaction was rolled back: no row may use it."""
     inferred: bool = field(default=False, compare=False)
-    """The catalog was further on when this was read: columns were matched with the structure known before by name and type."""
+    """The catalog already showed a later schema when this was read: columns were matched to the known schema by name and type."""
 
     def column(self, name: str) -> Column:
-        """The column of this name; KeyError where there is none."""
+        """The column with this name. Raises KeyError if there is none."""
         for column in self.columns:
             if column.name == name:
                 return column
@@ -131,7 +132,7 @@ class TableSchema:
 
     @property
     def whole(self) -> TableSchema:
-        """As the target has the table, and queries of the source read it: computed columns among the others."""
+        """The schema of the target's table and of queries on the source: `computed` columns are included in `columns`."""
         if not self.computed:
             return self
         columns = sorted((*self.columns, *self.computed), key=lambda column: column.attnum)
@@ -139,7 +140,7 @@ class TableSchema:
 
     @property
     def logged(self) -> TableSchema:
-        """As the log has the table: the other way round."""
+        """The schema of the table in the log: the inverse of `whole`."""
         computed = tuple(column for column in self.columns if column.expression is not None)
         if not computed:
             return self
@@ -148,7 +149,7 @@ class TableSchema:
 
     @property
     def key_numbers(self) -> tuple[int, ...]:
-        """Attribute numbers of the key columns, in key order: a renamed column is still the same key."""
+        """Attribute numbers of the key columns in key order, which do not change when a column is renamed."""
         return tuple(column.attnum for column in self.key_columns)
 
     @property
@@ -157,7 +158,7 @@ class TableSchema:
 
 
 def still_computed(computed: Sequence[Column], columns: Sequence[Column]) -> tuple[Column, ...]:
-    """Those that are not among `columns` themselves, and whose inputs all are."""
+    """The columns of `computed` that are not in `columns` and whose inputs all are."""
     there = {column.attnum for column in columns}
     return tuple(
         column

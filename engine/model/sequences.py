@@ -1,4 +1,4 @@
-"""Sequences of columns: where they stand on the source, and what becomes of those on the target when they are brought forward."""
+"""Sequences of columns: their values on the source, and the result of advancing the target's sequences."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ class SequenceOutcome(StrEnum):
 
     @property
     def is_good(self) -> bool:
-        """The target's sequence stands where it was asked to, or beyond."""
+        """The target's sequence is at the requested value or beyond it."""
         return self in {SequenceOutcome.ADVANCED, SequenceOutcome.ALREADY_AHEAD}
 
 
 @dataclass(frozen=True, slots=True)
 class SequenceValue:
-    """Where a sequence stands: `last` was handed out, or, where not `called`, is the first value to come."""
+    """Value of a sequence, as last_value and is_called: `last` was returned, or, if not `called`, will be the next value."""
 
     last: int
     called: bool
 
     def is_behind(self, other: SequenceValue, *, ascending: bool) -> bool:
-        """Whether a sequence that counts in this direction has yet to come to where the other stands."""
+        """Whether this value is before `other`, for a sequence of this direction."""
         if self.last == other.last:
             return other.called and not self.called
         return (self.last < other.last) is ascending
@@ -46,7 +46,7 @@ class SequenceValue:
 
 @dataclass(frozen=True, slots=True)
 class SourceSequence:
-    """A sequence that a column of a source table takes its values from, or that belongs to it."""
+    """A sequence that a column of a source table owns, or uses in its default."""
 
     table: TableName
     column: str
@@ -55,13 +55,13 @@ class SourceSequence:
     increment: int
 
     def beyond(self, margin: int) -> SequenceValue:
-        """Where it would stand `margin` values later."""
+        """The value `margin` values later."""
         return SequenceValue(self.value.last + margin * self.increment, self.value.called)
 
 
 @dataclass(frozen=True, slots=True)
 class SequenceGoal:
-    """Where the sequences of a column of a target table have to stand at least."""
+    """The minimum value for the sequences of a column of a target table."""
 
     table: TableName
     column: str
@@ -71,7 +71,7 @@ class SequenceGoal:
 
 @dataclass(frozen=True, slots=True)
 class SequenceStep:
-    """What became of one sequence of the target."""
+    """Result for one sequence of the target."""
 
     name: TableName
     before: SequenceValue
@@ -80,7 +80,7 @@ class SequenceStep:
 
 
 class SequencesRefused(Exception):
-    """The request cannot be done at all; no sequence was moved. `code` is stable, `remedy` what the user can do."""
+    """The request was rejected as a whole; no sequence was changed. `code` is stable; `remedy`: what the user can do."""
 
     def __init__(self, code: str, detail: str, remedy: str) -> None:
         super().__init__(detail)
@@ -90,12 +90,12 @@ class SequencesRefused(Exception):
 
 
 class SequenceTarget(Protocol):
-    """The part of a target whose columns can have sequences. From any thread."""
+    """Optional interface of a target whose columns can have sequences. Callable from any thread."""
 
     def bring_forward(self, goals: Sequence[SequenceGoal]) -> list[tuple[SequenceStep, ...]]:
-        """For each goal, what became of the column's sequences; none of them: (). A sequence is never moved back.
+        """Advance sequences. Per goal, the results for the column's sequences; () if it has none. A sequence is never moved back.
 
-        Durable when this returns; where it raises, some may have been moved. Calls at the same time wait for each other.
-        Raises SequencesRefused where the user may not read or set one of them, before any is moved.
+        Durable when it returns; if it raises, some may have been moved. Concurrent calls are serialized.
+        Raises SequencesRefused, before any change, if the user may not read or set one of them.
         """
         ...

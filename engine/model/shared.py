@@ -1,4 +1,4 @@
-"""A shared table: one relation on the target that shows the rows of several tables, told apart by a source column."""
+"""A shared table: a view on the target over the rows of several tables, distinguished by a source column."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from engine.model.identity import TableName
 
 @dataclass(frozen=True, slots=True)
 class SharedInto:
-    """What a table says of the shared table that shows its rows."""
+    """A table's membership in a shared table."""
 
     relation: TableName
     source_column: str
-    """The column that tells whose rows they are."""
+    """The column that identifies the table of each row."""
     source_value: str
-    """Its value in this table's rows; no other table of the relation has it."""
+    """The column's value for this table's rows, unique in the shared table."""

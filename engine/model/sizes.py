@@ -1,4 +1,4 @@
-"""How sizes are printed for people, everywhere: powers of 1,024, as budgets are declared and as PostgreSQL counts."""
+"""Formats sizes for users: powers of 1,024, like the declared budgets and PostgreSQL's own units."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def size(count: float) -> str:
-    """Bytes: `512 B`, `1.5 MiB`, `16 GiB`. The console prints them in the same way (`numbers.ts`)."""
+    """A number of bytes as text: `512 B`, `1.5 MiB`, `16 GiB`. The console uses the same format (`numbers.ts`)."""
     value, unit = float(count), 0
-    # What would be rounded to 1024 is one of the next unit.
+    # A value that would be rounded to 1024 is printed as 1 of the next unit.
     while value >= (999.5 if unit == 0 else 1023.5) and unit < len(_UNITS) - 1:
         value /= 1024
         unit += 1

@@ -1,4 +1,4 @@
-"""What the server tells the engine of a subscription. Secrets are in it; it is never printed or logged."""
+"""A subscription as the server assigns it to an engine. Contains secrets; it must not be printed or logged."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class CaptureSpec:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSpec:
-    """How to reach one database. `secrets` never leave the process in any text form."""
+    """How to connect to one database. `secrets` never leave the process as text."""
 
     name: str
     kind: str
@@ -103,7 +103,7 @@ class ConnectionSpec:
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """One table of a subscription as the user declared it, with the id the server gave it."""
+    """One table of a subscription as the user declared it, with the id that the server assigned."""
 
     table: TableId
     source: TableName
@@ -114,12 +114,12 @@ class TableSpec:
     insert_only: bool = False
     map_as: Mapping[str, str] = field(default_factory=dict)
     map_others_as: str | None = None
-    """For columns without a mapping of their own: the target's way, not the user's."""
+    """Type override for columns without one of their own; set by the target's kind, not by the user."""
     paused: bool = False
     into_existing: bool = False
-    """Its rows go into a table that its owner made on the target, and that stays what it is."""
+    """Use an existing table on the target, which is never replaced by another one."""
     shared: SharedInto | None = None
-    """The shared table that shows its rows too."""
+    """The shared table that includes its rows."""
     priority: int = 0
     """Tables with a higher one are copied before those with a lower one."""
     refused_rows: RefusedPolicy = RefusedPolicy.PARK
@@ -127,7 +127,7 @@ class TableSpec:
 
 @dataclass(frozen=True, slots=True)
 class BatchPolicy:
-    """When a batch is sealed: at the first limit reached. Ages are in milliseconds. None: chosen by what it cost before."""
+    """When a batch is sealed: at the first limit reached. Ages are in milliseconds. None: chosen by measured cost."""
 
     max_transactions: int = 200_000
     max_bytes: int = 128 * 1024 * 1024
@@ -139,12 +139,12 @@ class BatchPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ApplyPolicy:
-    """How batches are written to the target. None: chosen by what it cost before."""
+    """How batches are written to the target. None: chosen by measured cost."""
 
     mode: ApplyMode = ApplyMode.AUTO
     policy: LanePolicy = LanePolicy.PESSIMISTIC
     lanes: int | None = None
-    """Connections that write beside each other: source transactions, or with relaxed visibility the parts of a batch."""
+    """Number of parallel connections that write source transactions, or with relaxed visibility the parts of a batch."""
     group_size: int | None = None
     """Source transactions in one target transaction, with `grouped`."""
     visibility: Visibility = Visibility.ATOMIC
@@ -152,13 +152,13 @@ class ApplyPolicy:
 
 @dataclass(frozen=True, slots=True)
 class CopyPolicy:
-    """How fast the rows of tables are read for copies: all copies of a subscription together."""
+    """Limits on reading for copies; for all copies of a subscription together."""
 
     max_rows_per_second: int | None = None
     max_time_share: float = 1.0
-    """Of each second, above 0: for so much of it rows are read."""
+    """Fraction of each second, above 0, during which rows are read."""
     give_way: bool = True
-    """Read for less of the time while commits to other tables take longer to become readable than without copies."""
+    """Adaptive throttling: read for less of the time while commits to other tables take longer to become readable than without copies."""
 
     @property
     def limited(self) -> bool:
@@ -167,7 +167,7 @@ class CopyPolicy:
 
 @dataclass(frozen=True, slots=True)
 class GuardPolicy:
-    """At which share of its budget the slot's retained log calls for each rung of the guard's ladder."""
+    """Escalation thresholds: the share of the budget of retained WAL at which each level is reached."""
 
     warn_share: float = 0.5
     persist_share: float = 0.6
@@ -175,7 +175,7 @@ class GuardPolicy:
     name_transaction_share: float = 0.8
     drop_slot_share: float = 0.95
     drop_slot: bool = True
-    """False: the slot is never dropped; the source's own `max_slot_wal_keep_size` is the last line."""
+    """False: the slot is never dropped; the source's `max_slot_wal_keep_size` is the last limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ class SubscriptionSpec:
     queue_mode: QueueMode = QueueMode.MEMORY
     queue_budget_bytes: int = 8 * 1024**3
     slot_budget_bytes: int = 16 * 1024**3
-    """How much log the slot may hold back on the source; the guard's shares are of this."""
+    """Budget of the slot's retained WAL on the source; the shares of GuardPolicy refer to it."""
     origin: OriginFilter = OriginFilter.ANY
     guard: GuardPolicy = field(default_factory=GuardPolicy)
     batch: BatchPolicy = field(default_factory=BatchPolicy)
@@ -201,6 +201,6 @@ class SubscriptionSpec:
     schema_changes: SchemaPolicy = SchemaPolicy.APPLY
     copies: CopyPolicy = field(default_factory=CopyPolicy)
     patterns: tuple[TablePattern, ...] = ()
-    """Tables that match one, and appear on the source, are reported."""
+    """New tables of the source that match one of them are reported."""
     dropped: frozenset[TableId] = frozenset()
-    """Tables that left and whose tables on the target are to go too. One that is gone already does no harm here."""
+    """Removed tables whose tables on the target are to be dropped. Tables already dropped may be listed."""

@@ -1,4 +1,4 @@
-"""States of a subscription and the one function that moves between them."""
+"""States of a subscription, and the transition function."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SubscriptionState(StrEnum):
 
 
 class SubscriptionEvent(StrEnum):
-    """What can happen to a subscription."""
+    """Events of a subscription."""
 
     START = "start"
     STARTED = "started"
@@ -32,7 +32,7 @@ class SubscriptionEvent(StrEnum):
     STOPPED = "stopped"
     FAULT = "fault"
     LOST = "lost"
-    """Its engine is gone; another, or the same again, starts it."""
+    """Its engine was lost; another engine, or the same one again, starts it."""
 
 
 class DesiredState(StrEnum):
@@ -45,13 +45,13 @@ class DesiredState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a subscription failed or a table is parked, and what the user can do."""
+    """Why a subscription failed or a table is parked, and the remedy."""
 
     code: str
     reason: str
     remedy: str
     known: bool = True
-    """False: a process that has ended found it, and only its code was kept; the server knows the reason that it was told."""
+    """False: an earlier process found it, and only its code was stored; the server has the reason that was reported then."""
 
 
 _S = SubscriptionState
@@ -94,7 +94,7 @@ ARROWS: dict[tuple[SubscriptionState, SubscriptionEvent], SubscriptionState] = {
 
 
 def next_state(state: SubscriptionState, event: SubscriptionEvent) -> SubscriptionState | Refused:
-    """The state after `event`, or why it is refused. Total over all pairs."""
+    """The state after `event`, or why the event is rejected. Defined for all pairs."""
     after = ARROWS.get((state, event))
     if after is not None:
         return after

@@ -26,19 +26,19 @@ class TableEventKind(StrEnum):
     COPY_FINISHED = "copy_finished"
     CAUGHT_UP = "caught_up"
     COPY_LOST = "copy_lost"
-    """The copy's snapshot or process is gone; it starts again."""
+    """The copy's snapshot or process was lost; the copy is restarted."""
     PAUSE = "pause"
     RESUME = "resume"
     RELOAD = "reload"
     FAULT = "fault"
     APPROVE = "approve"
-    """Somebody lets the target follow what a parked table waits for."""
+    """A user approves the schema change that a parked table waits for."""
     REMOVE = "remove"
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The event does not apply in this state; `reason` says why in words a person can act on."""
+    """The event is not valid in this state; `reason` explains it to the user."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""How work over descriptors is run: on Spark, or in this process, behind one protocol."""
+"""Protocol of task runners: on Spark, or in this process."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ R = TypeVar("R")
 
 
 class TaskRunner(Protocol):
-    """Runs one function over descriptors. All methods may be called from any thread.
+    """Runs a function over descriptors. All methods may be called from any thread.
 
-    The function is importable by name (a module's own function, or functools.partial of one); descriptors and results pickle and
-    are small, rows travel in files.
+    The function must be importable by name (a module-level function, or a functools.partial of one). Descriptors and results must be
+    picklable and small; rows are passed in files.
     """
 
     def start(self) -> None:
-        """Begin to start up; returns at once. Starting twice is one start."""
+        """Begin the start-up; returns at once. Idempotent."""
         ...
 
     @property
@@ -27,26 +27,26 @@ class TaskRunner(Protocol):
 
     @property
     def parallelism(self) -> int:
-        """How many tasks run beside each other, as far as it is known; at least 1."""
+        """Number of tasks that run in parallel, as far as known; at least 1."""
         ...
 
     def wait_ready(self, timeout_s: float) -> bool:
-        """Wait until ready; False at the timeout. Raises EngineFault(SPARK_FAILED) where the start-up failed."""
+        """Wait until ready; False at the timeout. Raises EngineFault(SPARK_FAILED) if the start-up failed."""
         ...
 
     def run(self, function: Callable[[D], R], descriptors: Sequence[D], group: str) -> list[R]:
-        """Run `function` once per descriptor, each as a task of its own; the results in the order of the descriptors.
+        """Run `function` once per descriptor, each as a separate task; returns the results in the order of the descriptors.
 
-        Blocks. Several calls may run beside each other, each in its group. An EngineFault that a task raises comes out as it is;
-        anything else, a lost worker or a cancelled group raises EngineFault(SPARK_FAILED). No task is tried a second time. After a
-        failure sibling tasks may go on writing for some seconds.
+        Blocks. Concurrent calls are allowed, each in its own group. An EngineFault of a task is raised unchanged; any other exception, a
+        lost worker or a cancelled group raises EngineFault(SPARK_FAILED). Tasks are not retried. After a failure sibling tasks may
+        continue to write for some seconds.
         """
         ...
 
     def cancel(self, group: str) -> None:
-        """End the runs of this group; their `run` raises. Nothing happens where none runs."""
+        """Cancel the runs of this group; their `run` raises. No effect if there is none."""
         ...
 
     def stop(self) -> None:
-        """End everything; runs under way raise. A stopped runner does not start again."""
+        """Stop the runner; active runs raise. It cannot be started again."""
         ...

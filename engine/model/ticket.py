@@ -1,4 +1,4 @@
-"""Tickets: markers put into a source's log, which are timed at each stage on their way to the target."""
+"""Tickets (end-to-end probes): markers in a source's log, which are timed at each stage on the way to the target."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNENDED_TICKET = (TicketState.PENDING, TicketState.UNDER_WAY)
 
 @dataclass(frozen=True, slots=True)
 class TicketMarker:
-    """A marker as it stands in the log: where, and when it was written by the source's clock, in microseconds since 1970 UTC."""
+    """A marker in the log: its position, and the time when it was written by the source's clock, in microseconds since 1970 UTC."""
 
     ticket: TicketId
     position: Lsn
@@ -39,7 +39,7 @@ class TicketMarker:
 
 @dataclass(frozen=True, slots=True)
 class TicketWritten:
-    """When a marker was written by the source's clock, in microseconds since 1970 UTC; its commit ends at or before `until`."""
+    """The time when a marker was written, by the source's clock in microseconds since 1970 UTC; its commit ends at or before `until`."""
 
     at_us: int
     until: Lsn

@@ -1,4 +1,4 @@
-"""How a value of a source type is held in columns. By the column's type only, never by a value."""
+"""Maps source types to the value types of columns. Depends on the column's type only, never on a value."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from engine.model.schema import Column, SourceType
 
 
 class Kind(StrEnum):
-    """Kinds of column value between decode and target."""
+    """Kinds of column values between decoding and the target."""
 
     BOOL = "bool"
     INT16 = "int16"
@@ -63,7 +63,7 @@ _FIXED: dict[str, Kind] = {
 
 
 def value_type(column: Column) -> ValueType:
-    """How values of `column` are held; its text form where it travels so or nothing else holds it exactly."""
+    """The value type of `column`; text if it has a type override, or if no other type holds its values exactly."""
     if column.map_as is not None:
         return TEXT
     return _of_type(column.type)
@@ -81,7 +81,7 @@ def _of_type(source: SourceType) -> ValueType:
 
 
 def _numeric(modifier: int) -> ValueType:
-    """DECIMAL(p, s) for declared 1 <= p <= 38 and 0 <= s <= p; the exact text otherwise."""
+    """DECIMAL(p, s) for a declared 1 <= p <= 38 and 0 <= s <= p; else text."""
     if modifier < 4:
         return TEXT
     packed = modifier - 4

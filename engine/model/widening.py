@@ -1,4 +1,4 @@
-"""Which changes of a column's type keep every value as it is, so that rows need no new copy. Pure."""
+"""Determines which changes of a column's type keep every value unchanged, so that no new copy is needed. Pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from engine.model.schema import SourceType
 _TEXTS = frozenset({"varchar", "text"})
 _INTEGERS = ("int2", "int4", "int8")
 _FINER = frozenset({"timestamp", "timestamptz", "time", "timetz", "varbit"})
-"""Types whose limit may grow or go without a change of any value."""
+"""Types whose length or precision limit can be raised or removed without a change of any value."""
 
 
 def same_form(one: SourceType, other: SourceType) -> bool:
-    """Whether both are the same type with the same limits, under whatever number the log announces them."""
+    """Whether both are the same type with the same limits. OIDs may differ."""
     alike = (one.name, one.modifier, one.category) == (other.name, other.modifier, other.category)
     if one.element is None or other.element is None:
         return alike and one.element is other.element
@@ -21,8 +21,8 @@ def same_form(one: SourceType, other: SourceType) -> bool:
 def widens(old: SourceType, new: SourceType) -> bool:
     """Whether every value of `old` is a value of `new` and prints the same.
 
-    These are the changes that PostgreSQL makes without writing the table anew, so that nothing else can have changed with them:
-    a longer or no limit of `varchar`, finer fractions of a time, and more digits before the point of a `numeric`.
+    These are the changes that PostgreSQL makes without a table rewrite, so that nothing else can have changed with them:
+    a longer or no limit of `varchar`, more fractional digits of a time, and more digits before the point of a `numeric`.
     """
     if same_form(old, new):
         return True
@@ -38,7 +38,7 @@ def widens(old: SourceType, new: SourceType) -> bool:
 
 
 def holds(narrow: SourceType, wide: SourceType) -> bool:
-    """Whether every value of `narrow` is a value of `wide` and prints the same, be it that rows would have to be written anew for it."""
+    """Whether every value of `narrow` is a value of `wide` and prints the same, even if the change requires a table rewrite."""
     if narrow.element is not None or wide.element is not None:
         return same_form(narrow, wide)
     if narrow.name in _INTEGERS and wide.name in _INTEGERS:

@@ -1,4 +1,4 @@
-"""Net change and decoding: raw row changes of a batch become Arrow columns. Pure; numba does the work on bytes."""
+"""Net change and decoding: turns the raw row changes of a batch into Arrow columns. Pure; numba kernels process the bytes."""
 
 from engine.net.copy_text import decode_copy_text
 from engine.net.decode import ValueOutOfDomain, arrow_type

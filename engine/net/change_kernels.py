@@ -1,7 +1,7 @@
-"""Kernels over row changes: where keys and images lie, and what is left of the changes of one key.
+"""Kernels over row changes: locate keys and row images, and compute the net effect of the changes of each key.
 
-Values stay where they are in the log's buffer; a value is a place, offset and length. Two keys or images are equal when
-all their bytes are, never because a hash is.
+Values stay in the log's buffer; a value is referenced by its place (offset and length). Keys and images are compared by all
+their bytes, never by hash alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MIX, _SHIFT = np.uint64(0xFF51AFD7ED558CCD), np.uint64(32)
 
 
 class Changes(NamedTuple):
-    """The row changes of one table in order, as `model.source.ScannedChanges` has them."""
+    """The row changes of one table in order; fields as in `model.source.ScannedChanges`."""
 
     op: Array
     version: Array
@@ -32,11 +32,11 @@ class Changes(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """How tuples of each version lie over the columns of the last one.
+    """Maps the tuples of each schema version to the columns of the last version.
 
-    `width[v]`: values of a tuple of version v. `target[v, j]`: column of the last version that value j belongs to, -1
-    where it was dropped. `key[v, j]`: which key column it is, -1 where none; `key_stop[v]`: behind the last key column.
-    `lacks[v, c]`: the version does not know column c, whose inserted value is then at `fill_off[c]`, `fill_len[c]`.
+    `width[v]`: number of values in a tuple of version v. `target[v, j]`: column of the last version for value j, -1 if it
+    was dropped. `key[v, j]`: index of the key column, -1 if none; `key_stop[v]`: index after the last key column.
+    `lacks[v, c]`: version v does not have column c; its value for inserted rows is at `fill_off[c]`, `fill_len[c]`.
     """
 
     width: Array
@@ -49,7 +49,7 @@ class Layout(NamedTuple):
 
 
 class Refs(NamedTuple):
-    """Keys or images: one row each, the places of its values (row, column), and its hash."""
+    """Keys or images, one per row: places of the values by (row, column), and a hash."""
 
     off: Array
     len: Array
@@ -101,7 +101,7 @@ def _same_ref(data: Array, refs: Refs, a: int, b: int) -> bool:
 
 @kernel
 def _read_key(data: Array, at: int, version: int, layout: Layout, refs: Refs, ref: int) -> bool:
-    """Note where the key columns of the tuple at `at` lie; False where it has another number of columns."""
+    """Record the places of the key columns of the tuple at `at`; False if the tuple has another number of columns."""
     if _be16(data, at) != layout.width[version]:
         return False
     at += 2
@@ -122,7 +122,7 @@ def _read_key(data: Array, at: int, version: int, layout: Layout, refs: Refs, re
 
 @kernel
 def _complete_key(refs: Refs, ref: int, old: int) -> int:
-    """Take what the new key leaves out from the old one; OK, or why the key is none."""
+    """Fill unset columns of the new key from the old key. Returns OK, or the fault if the key stays incomplete."""
     for c in range(refs.off.shape[1]):
         if refs.len[ref, c] == UNSET and old >= 0:
             refs.off[ref, c] = refs.off[old, c]
@@ -138,9 +138,9 @@ def _complete_key(refs: Refs, ref: int, old: int) -> int:
 def read_keys(
     data: Array, changes: Changes, layout: Layout, refs: Refs, before: Array, after: Array
 ) -> tuple[int, int]:
-    """Find each change's key before it and after it, as rows of `refs`; -1 where the row is not there then.
+    """Find the key of each change's row before and after it, as rows of `refs`; -1 if the row does not exist then.
 
-    `before[i] == after[i]` exactly where an update leaves the key as it is. Returns (fault, change), (OK, -1).
+    `before[i] == after[i]` exactly if an update does not change the key. Returns (fault, change) or (OK, -1).
     """
     free = 0
     for i in range(changes.op.size):
@@ -179,7 +179,7 @@ def read_keys(
 
 @kernel
 def _take_tuple(data: Array, at: int, target: Array, only_text: bool, rows: Rows, row: int) -> int:
-    """Give the values of the tuple at `at` to those columns of `row` that are still UNSET; returns how many got one."""
+    """Set the UNSET columns of `row` from the tuple at `at`; returns how many were set."""
     taken = 0
     columns = _be16(data, at)
     at += 2
@@ -213,7 +213,7 @@ def _fill_lacking(layout: Layout, version: int, rows: Rows, row: int) -> int:
 
 @kernel
 def _take_change(data: Array, changes: Changes, i: int, layout: Layout, rows: Rows, row: int, missing: int) -> int:
-    """Complete `row` from the image after change `i`; returns how many columns are still UNSET."""
+    """Complete `row` from the new image of change `i`; returns how many columns remain UNSET."""
     version = changes.version[i]
     target = layout.target[version]
     missing -= _take_tuple(data, changes.new[i], target, False, rows, row)
@@ -226,9 +226,9 @@ def _take_change(data: Array, changes: Changes, i: int, layout: Layout, rows: Ro
 
 @kernel
 def read_rows(data: Array, changes: Changes, layout: Layout, last: Array, prev: Array, rows: Rows, part: Array) -> int:
-    """Find the values of rows whose last change is `last[r]`, going back over `prev` for what a change leaves out.
+    """Find the values of the rows whose last change is `last[r]`, and follow `prev` for values that a change leaves out.
 
-    `part[r]`: true where columns stay UNSET. Returns -1, or a change whose tuple has another number of columns.
+    `part[r]`: set to true if columns remain UNSET. Returns -1, or a change whose tuple has another number of columns.
     """
     columns = rows.len.shape[0]
     for r in range(last.size):
@@ -247,12 +247,12 @@ def read_rows(data: Array, changes: Changes, layout: Layout, last: Array, prev: 
 
 
 class Net(NamedTuple):
-    """Working state and outcome of netting: places keyed by hash table, and the rows that were at them.
+    """Working state and result of netting: one place per key, found by a hash table, and the rows at each place.
 
-    `table`: open addressing, a place or -1. Per place: `ref` (its key), `head` (row that is there now, -1 none), `vacant`
-    (no row of before the batch is there, or it is among the rows already). Per row: `source` (key under which it existed
-    before the batch, -1 where born in it), `last` (its last change, -1 dead), `next` (another row at the same place).
-    `prev`: per change, the change of the same row before it. `used`: places, rows.
+    `table`: open addressing; a place or -1. Per place: `ref` (its key), `head` (the row there now, -1 none), `vacant`
+    (no row from before the batch is there, or it is one of the rows already). Per row: `source` (key under which it existed
+    before the batch, -1 if inserted in it), `last` (its last change, -1 = deleted), `next` (another row at the same place).
+    `prev`: per change, the previous change of the same row. `used`: number of places, number of rows.
     """
 
     table: Array
@@ -268,7 +268,7 @@ class Net(NamedTuple):
 
 @kernel
 def _place(data: Array, refs: Refs, ref: int, net: Net, cleared: bool) -> int:
-    """The place of a key, made where it is new."""
+    """The place of a key; created if the key is new."""
     mask = net.table.size - 1
     at = np.int64(refs.hash[ref] & np.uint64(mask))
     while net.table[at] >= 0:
@@ -314,7 +314,7 @@ def _leave(net: Net, place: int, row: int) -> None:
 
 @kernel
 def _same_image(data: Array, changes: Changes, i: int, last: int, layout: Layout, pair: Rows) -> bool:
-    """Whether the old image of change `i` is the image that change `last` left, in the columns that both know."""
+    """Whether the old image of change `i` equals the new image of change `last`, in the columns of both versions."""
     pair.len[:] = UNSET
     _take_tuple(data, changes.old[i], layout.target[changes.version[i]], False, pair, 0)
     _take_tuple(data, changes.new[last], layout.target[changes.version[last]], False, pair, 1)
@@ -335,10 +335,10 @@ def _same_image(data: Array, changes: Changes, i: int, last: int, layout: Layout
 
 @kernel
 def _find_row(data: Array, changes: Changes, i: int, layout: Layout, net: Net, place: int, ref: int, pair: Rows) -> int:
-    """The row at `place` that change `i` is about, -1 where there is none.
+    """The row at `place` that change `i` affects, -1 if there is none.
 
-    With full old images (`pair` has columns) a key may stand for several rows until its constraint is checked at commit;
-    the old image then says which one is meant.
+    With full old images (`pair` has columns) several rows may share a key until a deferred constraint is checked at commit;
+    the old image then identifies the row.
     """
     row = net.head[place]
     if row >= 0 and pair.len.shape[0] > 0 and not (net.vacant[place] and net.next[row] < 0):
@@ -354,7 +354,7 @@ def _find_row(data: Array, changes: Changes, i: int, layout: Layout, net: Net, p
 
 @kernel
 def _arrive(net: Net, place: int, row: int, several: bool) -> bool:
-    """A row comes to `place`; False where another is there and only one can be."""
+    """Add a row to `place`; False if another row is there and `several` is false."""
     if not several:
         if net.head[place] >= 0:
             return False
@@ -370,8 +370,8 @@ def net_keyed(
 ) -> tuple[int, int]:  # fmt: skip
     """Net the changes `mine` (indices in order) by key. Returns (fault, change), or (OK, -1) with `net` filled.
 
-    `cleared`: the table was truncated before the first change, so that no row is there that the changes do not bring.
-    `pair`: scratch for two images where every change carries its full old one, else without columns.
+    `cleared`: the table was truncated before the first change, so only rows that the changes insert exist.
+    `pair`: scratch space for two images if every change carries its full old image, else without columns.
     """
     several = pair.len.shape[0] > 0
     for i in mine:
@@ -404,7 +404,7 @@ def net_keyed(
 
 @kernel
 def find_staying(data: Array, refs: Refs, source: Array, last: Array, after: Array, staying: Array) -> None:
-    """Which rows were there before the batch and are now, under the same key; `source` and `last` as in `Net`."""
+    """Mark the rows that existed before the batch and exist after it under the same key; `source` and `last` as in `Net`."""
     for row in range(source.size):
         staying[row] = source[row] >= 0 and last[row] >= 0
         if staying[row]:
@@ -414,7 +414,7 @@ def find_staying(data: Array, refs: Refs, source: Array, last: Array, after: Arr
 
 @kernel
 def count_gone(data: Array, refs: Refs, net: Net) -> int:
-    """Rows of before the batch that are dead and whose key no other row took."""
+    """Number of rows from before the batch that were deleted and whose key no other row has now."""
     gone = 0
     for row in range(net.used[1]):
         if net.last[row] < 0 and net.source[row] >= 0:
@@ -423,7 +423,7 @@ def count_gone(data: Array, refs: Refs, net: Net) -> int:
 
 
 class Chains(NamedTuple):
-    """Keys tied together by changes of key, by hash: open-addressing `table` of nodes, and per node its hash and parent."""
+    """Union-find over hashes of keys that key changes connect: open-addressing `table` of nodes; per node its hash and parent."""
 
     table: Array
     hash: Array
@@ -432,7 +432,7 @@ class Chains(NamedTuple):
 
 @kernel
 def _node(chains: Chains, h: int, used: int, make: bool) -> int:
-    """Node of a hash; where there is none, node `used` is made for it, or -1 returned."""
+    """Node of a hash. If there is none, create node `used` for it (`make`), or return -1."""
     mask = np.uint64(chains.table.size - 1)
     at = h & mask
     while chains.table[at] >= 0:
@@ -457,9 +457,9 @@ def _root(chains: Chains, node: int) -> int:
 
 @kernel
 def assign_buckets(hashes: Array, before: Array, after: Array, chains: Chains, buckets: int, bucket: Array) -> None:
-    """Give every change its bucket: by its key's hash, or by that of the first key of the chain that its key belongs to.
+    """Assign a bucket to every change: by the hash of its key, or of the first key of the chain that the key belongs to.
 
-    Equal for every task over the same changes. Keys whose hashes collide share a bucket, which does no harm.
+    Deterministic: all tasks over the same changes get the same result. Keys with equal hashes share a bucket, which is harmless.
     """
     used = 0
     for i in range(before.size):
@@ -469,7 +469,7 @@ def assign_buckets(hashes: Array, before: Array, after: Array, chains: Chains, b
             b = _node(chains, hashes[after[i]], used, True)
             used += b == used
             a, b = _root(chains, a), _root(chains, b)
-            # Nodes are numbered in the order of appearance: the smaller one is the chain's first key.
+            # Nodes are numbered in order of appearance: the smaller one is the chain's first key.
             chains.parent[max(a, b)] = min(a, b)
     for i in range(before.size):
         h = hashes[before[i] if before[i] >= 0 else after[i]]
@@ -484,9 +484,9 @@ def assign_buckets(hashes: Array, before: Array, after: Array, chains: Chains, b
 def read_images(
     data: Array, changes: Changes, layout: Layout, rows: Rows, sign: Array, of: Array
 ) -> tuple[int, int, int]:
-    """Find every image that the changes take away (`sign` -1) or bring (+1), complete, with the change it is of.
+    """Find every complete image that the changes remove (`sign` -1) or add (+1); `of`: the change of each image.
 
-    Returns (fault, change, images).
+    Returns (fault, change, number of images).
     """
     free = 0
     columns = rows.len.shape[0]
@@ -526,7 +526,7 @@ def hash_refs(data: Array, refs: Refs) -> None:
 
 @kernel
 def net_bag(data: Array, refs: Refs, sign: Array, mine: Array, table: Array, count: Array) -> None:
-    """Sum `sign` of equal images of `mine`: `count` of the first image of its kind gets the sum, the others 0."""
+    """Sum `sign` over equal images in `mine`: `count` of the first of them is set to the sum, of the others to 0."""
     mask = table.size - 1
     for ref in mine:
         at = np.int64(refs.hash[ref] & np.uint64(mask))

@@ -1,4 +1,4 @@
-"""How kernels are compiled, and the names their signatures use."""
+"""Compilation of kernels, and the types and constants that their signatures use."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def kernel(function: _F) -> _F:
-    """Compile with numba, keeping the signature for the type checker.
+    """Compile with numba; the signature is kept for the type checker.
 
-    Kernels call only kernels of their own module: the compiler's cache does not notice changes in another file.
+    Kernels call only kernels of their own module, because numba's cache does not notice changes in another file.
     """
     return cast("_F", njit(cache=True, nogil=True)(function))
 
@@ -24,9 +24,9 @@ def kernel(function: _F) -> _F:
 NULL = -1
 """Length of a value that is NULL."""
 UNSET = -2
-"""Length of a value that is not known here: the log did not carry it."""
+"""Length of a value that the log does not contain, for example an unchanged TOAST value."""
 
 
 def empty_places(*shape: int) -> tuple[Array, Array]:
-    """Uninitialised places of values in a buffer: offsets (int64) and lengths (int32; NULL or UNSET where negative)."""
+    """Uninitialised places of values in a buffer: offsets (int64) and lengths (int32; NULL or UNSET if negative)."""
     return np.empty(shape, np.int64), np.empty(shape, np.int32)

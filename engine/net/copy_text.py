@@ -1,4 +1,4 @@
-"""COPY's text form, decoded by the log's own decoder: what a copy or a verification reads equals what the log brings."""
+"""Decodes COPY text with the decoder of the log, so that copies and comparisons get the same values as the log."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _MAX_BYTES = 2**31 - 1
 
 
 def decode_copy_text(data: bytes | bytearray | memoryview, schema: TableSchema) -> pa.RecordBatch:
-    r"""Decode whole lines of COPY's text form (tab, `\N`, backslash escapes, line feed) into columns c0 … cn.
+    r"""Decode whole lines of COPY text (tab, `\N`, backslash escapes, line feed) into columns c0 … cn.
 
-    `data`: below 2 GiB; the values of a line are those of `schema.columns` in order. `data` itself stays as it is.
+    `data`: below 2 GiB, one value for each of `schema.columns` per line, in order. It is not modified.
 
     Raises:
         EngineFault(VALUE_OUT_OF_DOMAIN): a value that its column cannot hold exactly.
-        EngineFault(TABLE_STRUCTURE_CHANGED): a line with another number of values than the schema has columns.
+        EngineFault(TABLE_STRUCTURE_CHANGED): a line whose number of values differs from the schema's number of columns.
     """
     buffer = np.frombuffer(data, np.uint8).copy()
     if buffer.size > _MAX_BYTES:
         raise ValueError(f"{buffer.size} bytes of COPY text at once; hand over less than 2 GiB")
     plans = column_plans(schema)
-    # Line feeds within values are escaped, so each one ends a row.
+    # COPY escapes line feeds in values, so each line feed ends a row.
     off, length = empty_places(len(plans), int(np.count_nonzero(buffer == ord("\n"))))
     bad = split_copy(buffer, off, length)
     if bad >= 0:

@@ -1,4 +1,4 @@
-"""From places of printed values to Arrow columns, by the column's type. A value that does not fit raises ValueOutOfDomain."""
+"""Decodes printed values, given by their places, to Arrow columns by column type. A value that does not fit raises ValueOutOfDomain."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.net.compiled import Array
 from engine.net.plan import ColumnPlan
 
 MAX_TEXT_BYTES = 1 << 30
-"""Most bytes of text in one column of one record batch: Arrow's offsets have 31 bits, a single value has less than 30."""
+"""Most bytes of text in one column of a record batch. Arrow's string offsets have 31 bits; a PostgreSQL value is below 2**30 bytes."""
 
 _INTS: dict[Kind, tuple[type[np.generic], int, int]] = {
     Kind.INT16: (np.int16, -(2**15), 2**15 - 1),
@@ -47,11 +47,11 @@ class ValueOutOfDomain(Exception):
 
 
 class _Refused(Exception):
-    """The value is not of the column's domain; decode_column adds which column it was."""
+    """A value that its column cannot hold; `decode_column` adds the column's name."""
 
 
 def arrow_type(held: ValueType) -> pa.DataType:
-    """The Arrow type of a column whose values are held as `held`."""
+    """The Arrow type of columns with this value type."""
     if held.kind is Kind.DECIMAL:
         return pa.decimal128(held.precision, held.scale)
     if held.element is not None:
@@ -60,7 +60,7 @@ def arrow_type(held: ValueType) -> pa.DataType:
 
 
 def decode_column(data: Array, off: Array, length: Array, column: ColumnPlan) -> pa.Array:
-    """Decode n printed values of one column. Negative lengths give NULL. All texts together stay below 2 GiB."""
+    """Decode the n printed values of one column. A negative length gives NULL. The texts must be below 2 GiB in total."""
     try:
         return _decode(data, off, length, column.type, column.delimiter)
     except (_Refused, pa.ArrowInvalid):
@@ -70,7 +70,7 @@ def decode_column(data: Array, off: Array, length: Array, column: ColumnPlan) ->
 def decode_batches(
     data: Array, off: Array, length: Array, columns: Sequence[ColumnPlan], names: Sequence[str]
 ) -> list[pa.RecordBatch]:
-    """Decode rows whose values lie at `off`, `length` (column, row), in as many batches as their size asks for."""
+    """Decode rows whose values are at `off`, `length`, indexed by (column, row), to as many batches as MAX_TEXT_BYTES requires."""
     schema = pa.schema([pa.field(n, arrow_type(c.type)) for n, c in zip(names, columns, strict=True)])
     batches = []
     for low, high in _slices(length):
@@ -80,7 +80,7 @@ def decode_batches(
 
 
 def _slices(length: Array) -> list[tuple[int, int]]:
-    """Row ranges whose texts stay below MAX_TEXT_BYTES together, or hold one row."""
+    """Row ranges with texts of at most MAX_TEXT_BYTES per column, or of a single row."""
     rows = length.shape[1]
     ends = np.cumsum(np.maximum(length, 0).sum(axis=0, dtype=np.int64))
     slices: list[tuple[int, int]] = []
@@ -98,7 +98,7 @@ def _decode(data: Array, off: Array, length: Array, held: ValueType, delimiter: 
     if held.element is not None:
         return _lists(data, off, length, held.element, delimiter)
     if kind in (Kind.TEXT, Kind.UUID):
-        # The cast shares the buffers and checks that they are UTF-8.
+        # The cast shares the buffers and validates UTF-8.
         return _texts(data, off, length).cast(pa.string())
     if kind in (Kind.FLOAT32, Kind.FLOAT64):
         return _texts(data, off, length).cast(pa.string()).cast(arrow_type(held))
@@ -118,7 +118,7 @@ def _storage(kind: Kind) -> type[np.generic]:
 
 
 def _parse(data: Array, off: Array, length: Array, held: ValueType, values: Array) -> int:
-    """Fill `values`; returns -1 or the index of one that does not fit."""
+    """Fill `values`. Returns -1, or the index of a value that does not fit."""
     kind = held.kind
     if kind in _INTS:
         _, low, high = _INTS[kind]

@@ -1,4 +1,4 @@
-"""The changes of one table as they are, in the order of the log, as an Arrow table. Trouble becomes the table's fault."""
+"""Decodes the changes of one table, without netting, to an Arrow table in log order. Errors become the table's fault."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _INSERT = 1
 
 
 class Places(NamedTuple):
-    """Of each change: its place among those of all tables, and the end LSN of its transaction."""
+    """Per change: `at`, its number among the changes of all tables, and `end`, the end LSN of its transaction."""
 
     at: Array
     end: Array
 
 
 class _Keys(NamedTuple):
-    """Keys of changes, and which one each of them has before it and after it."""
+    """Keys of changes; `before`, `after`: index of the key of each change's row before and after it, -1 = none."""
 
     refs: Refs
     before: Array
@@ -46,9 +46,9 @@ class _Keys(NamedTuple):
 def changes_in_order(
     part: TablePart, data: Array, fills_at: int, changes: Changes, places: Places, bucket: Bucket
 ) -> TableChanges:
-    """Decode the bucket's stretch of a table's changes. Arguments as of `net_table`.
+    """Decode the bucket's share of a table's changes, a contiguous range. Arguments as in `net_table`.
 
-    Where whole rows are the only way to tell rows apart, all columns are the key. A table followed for inserts only has none.
+    For KeyMode.BAG all columns are the key; for APPEND there is none.
     """
     count = len(changes.op)
     mine = slice(count * bucket.number // bucket.count, count * (bucket.number + 1) // bucket.count)
@@ -103,7 +103,7 @@ def _decode(data: Array, changes: Changes, places: Places, plan: DecodePlan, fil
 
 
 def _read_keys(data: Array, changes: Changes, plan: DecodePlan, fills_at: int) -> _Keys:
-    """Keys of all changes but truncates."""
+    """Keys of all changes except TRUNCATE."""
     count = len(changes.op)
     before, after = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
     if plan.schema.mode is KeyMode.APPEND:
@@ -125,7 +125,7 @@ def _read_keys(data: Array, changes: Changes, plan: DecodePlan, fills_at: int) -
 
 
 def _read_images(data: Array, changes: Changes, plan: DecodePlan, fills_at: int) -> tuple[Refs, Array, Array]:
-    """Whole rows as keys: their places, whether a change takes them away (-1) or brings them (1), and which change it is."""
+    """Whole rows as keys: their places; -1 if the change removes the row, 1 if it adds it; and the index of the change."""
     most = 2 * len(changes.op)
     rows = Rows(*empty_places(len(plan.columns), most))
     sign, of = np.empty(most, np.int64), np.empty(most, np.int32)
@@ -138,7 +138,7 @@ def _read_images(data: Array, changes: Changes, plan: DecodePlan, fills_at: int)
 
 
 def _key_places(keys: _Keys, columns: int) -> tuple[Array, Array]:
-    """Where the key before each change lies, or after it for an insert; by (column, change)."""
+    """Places of each change's key before it (for an insert, after it), by (column, change)."""
     chosen = np.where(keys.before >= 0, keys.before, keys.after)
     off, length = np.zeros((columns, len(chosen)), np.int64), np.full((columns, len(chosen)), NULL, np.int32)
     there = chosen >= 0
@@ -148,7 +148,7 @@ def _key_places(keys: _Keys, columns: int) -> tuple[Array, Array]:
 
 
 def _hashes(keys: _Keys, at: Array) -> list[tuple[str, Array]]:
-    """`h` and `g`. A change of no key gets a number of its own."""
+    """Columns `h` and `g` (see TableChanges.in_order). A change without a key gets its own number as hash."""
     h = np.where(keys.after >= 0, keys.after, keys.before)
     g = np.where(keys.before >= 0, keys.before, keys.after)
     if not keys.refs.hash.size:

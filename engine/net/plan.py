@@ -1,4 +1,4 @@
-"""The decode plan of a table: how tuples of each of its versions lie over the last one, and how each column is held."""
+"""The decode plan of a table: maps tuples of each schema version to the last version, and gives each column's value type."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.net.compiled import NULL, Array
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """A column's name, for faults, how its values are held, and what parts elements of an array."""
+    """A column's name (for faults), its value type, and the delimiter of array elements as a character code."""
 
     name: str
     type: ValueType
@@ -27,10 +27,10 @@ class ColumnPlan:
 
 @dataclass(frozen=True, slots=True)
 class DecodePlan:
-    """Everything about a table's versions that reading its changes needs.
+    """What is needed to read changes of a table's schema versions.
 
-    `fills` holds the texts of inserted values of columns that older versions lack; `layout.fill_off` counts from its
-    start. `fault`: why rows cannot be lifted to the last version; the other fields are then not to be used.
+    `fills`: texts of the values that columns missing in older versions have there; `layout.fill_off` is relative to its
+    start. `fault`: why rows cannot be converted to the last version; the other fields are then undefined.
     """
 
     schema: TableSchema
@@ -41,14 +41,14 @@ class DecodePlan:
     fault: TableFault | None
 
     def layout_at(self, start: int) -> Layout:
-        """The layout for a buffer in which `fills` begin at `start`."""
+        """The layout for a buffer that contains `fills` at offset `start`."""
         return self.layout._replace(fill_off=self.layout.fill_off + start)
 
 
 def plan_for(versions: tuple[TableSchema, ...]) -> DecodePlan:
-    """The plan for these versions; each of them worked out once per process.
+    """The plan for these versions, cached per process.
 
-    A log announces the same structure again and again: only different ones cost anything.
+    A log announces the same schema repeatedly, so the plan is computed for the distinct versions only.
     """
     seen = {id(version): version for version in reversed(versions)}
     different = tuple(dict.fromkeys(seen.values()))[::-1]
@@ -88,7 +88,7 @@ def _delimiter(column: Column) -> int:
     element = column.type.element
     if element is None:
         return ord(",")
-    # A structure that was noted down without its types' delimiters says comma of boxes, too, whose texts contain commas.
+    # A schema stored by a version that did not record delimiters has "," for box as well, whose texts contain commas.
     return ord(";" if element.name == "box" else element.delimiter)
 
 

@@ -1,4 +1,4 @@
-"""Rows with a value that its column cannot hold: found among the others, and kept as the texts that the source sent."""
+"""Finds rows with a value that its column cannot hold, and keeps them as texts, as the source sent them, for the quarantine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.net.plan import ColumnPlan
 
 
 def bad_rows(data: Array, off: Array, length: Array, columns: Sequence[ColumnPlan]) -> dict[int, str]:
-    """Rows (index) with a value that its column cannot hold, and why; places are by (column, row). No value is in the text."""
+    """Row index and cause of each row with a value that its column cannot hold; places by (column, row). Causes contain no values."""
     found: dict[int, str] = {}
     for c, plan in enumerate(columns):
         ranges = [(0, off.shape[1])]
@@ -33,7 +33,7 @@ def bad_rows(data: Array, off: Array, length: Array, columns: Sequence[ColumnPla
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the values of some rows lie, by (column, row)."""
+    """Places of the values of some rows, by (column, row)."""
 
     off: Array
     length: Array
@@ -46,7 +46,7 @@ class Places:
 
 
 def refused_table(data: Array, keys: Places, values: Places, causes: Sequence[str], gone: Array) -> pa.Table:
-    """TableChanges.refused. The columns of `keys` and `values` are in their order there."""
+    """Build TableChanges.refused from keys, values, causes and `gone`; columns in the order given there."""
     columns: dict[str, pa.Array] = {}
     for k in range(len(keys.off)):
         columns[f"k{k}"] = pa.array(keys.texts(data, k), pa.string())

@@ -1,4 +1,4 @@
-"""Results on disk: a file of Arrow IPC streams that one process writes and the target maps, under a name that no other attempt uses."""
+"""Task results on disk: a file of Arrow IPC streams that the task writes and the target maps. Its name is unique per attempt."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from engine.model.fault import EngineFault, FaultKind
 
 _KINDS = ("deletes", "inserts", "partials", "in_order", "refused")
 _ALIGNED = 64
-"""Streams begin at multiples of this, as Arrow likes its buffers."""
+"""Alignment of streams in the file: Arrow recommends 64 bytes for its buffers."""
 
 
 def staging_prefix(descriptor: TaskDescriptor) -> str:
-    """The part of staged names that tells the attempt: a task that went on after its job failed writes other files."""
+    """Prefix of staged file names, unique per attempt: a task that is still running after its job failed writes to other files."""
     return f"e{descriptor.epoch}-b{descriptor.batch}-a{descriptor.attempt}-p{descriptor.piece}"
 
 
 def spill_result(result: TaskResult, staging_dir: str | Path, prefix: str) -> TaskResult:
-    """Write all rows one behind the other into `<prefix>-k<bucket>.arrows` in `staging_dir`, and put StagedRows in their place.
+    """Write all rows to `<prefix>-k<bucket>.arrows` in `staging_dir`, and replace them in the result by StagedRows.
 
-    One file, because making one costs more than writing the rows of a small table. No file where there are no rows. Not fsynced:
-    what a crash leaves behind is not used again. Raises EngineFault(QUEUE_DISK_FULL) where writing fails.
+    One file for all tables: to create a file costs more than to write the rows of a small table. No file if there are no rows. Not
+    synced: files of before a crash are never used. Raises EngineFault(QUEUE_DISK_FULL) if writing fails.
     """
     if not any(getattr(table, kind) is not None for table in result.tables for kind in _KINDS):
         return result

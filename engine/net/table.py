@@ -1,4 +1,4 @@
-"""The net changes of one table in one key bucket, as Arrow tables. Trouble becomes the table's fault, never an exception."""
+"""Nets the changes of one table in one key bucket to Arrow tables. Errors become the table's fault, never an exception."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DETAILS = {
 
 
 class TableTrouble(Exception):
-    """This table cannot go on; carries the fault."""
+    """The table's changes cannot be processed; carries the fault."""
 
     def __init__(self, fault: TableFault) -> None:
         super().__init__(fault.detail)
@@ -43,7 +43,7 @@ class TableTrouble(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Which keys a task owns: those whose hash falls on `number` of `count`."""
+    """The keys that a task owns: those whose hash maps to bucket `number` of `count`."""
 
     number: int
     count: int
@@ -51,7 +51,7 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """Net rows of one table, and which changes (mask) were this bucket's."""
+    """Net rows of one table, and the mask of the changes in this bucket."""
 
     mine: Array
     deletes: pa.Table | None = None
@@ -67,11 +67,11 @@ def net_table(part: TablePart, data: Array, fills_at: int, changes: Changes, buc
     """Net and decode the changes of one table.
 
     Args:
-        data: the log's buffer, writable. fills_at: where the plan's fills begin in it.
-        changes: this table's alone, truncates included (op 4), in committed order.
+        data: the log's buffer, writable. fills_at: offset of the plan's fills in it.
+        changes: of this table only, TRUNCATE (op 4) included, in commit order.
 
-    Returns: the bucket's share. A fault may show in one bucket only; the table's changes are then void in all of them.
-        Changes before the last truncate, which belong to no bucket any more, count in bucket 0.
+    Returns: the bucket's share. A fault may occur in one bucket only; it voids the table's changes in all buckets.
+        Changes before the last TRUNCATE belong to no bucket, and are counted in bucket 0.
     """
     truncates = np.flatnonzero(changes.op == TRUNCATE)
     begin = int(truncates[-1]) + 1 if truncates.size else 0
@@ -134,7 +134,7 @@ def check(fault: int) -> None:
 
 
 def _hash_table(entries: int) -> Array:
-    """An empty open-addressing table, at most half full with so many entries."""
+    """An empty open-addressing table, at most half full with `entries` entries."""
     return np.full(1 << (2 * max(entries, 4) - 1).bit_length(), -1, np.int32)
 
 
@@ -152,7 +152,7 @@ def _net_keyed(
     mine = _own_keys(refs, before, after, bucket)
     own = np.flatnonzero(mine).astype(np.int32)
     net = _empty_net(n, len(own), _count_moves(before, after))
-    # Only where every old image is whole can a key stand for several rows until the end of a transaction.
+    # Several rows may share a key within a transaction (deferred constraint). That can be resolved only with full old images.
     full = bool(np.all((changes.op == _INSERT) | (changes.old_kind == _FULL_ROW)))
     pair = Rows(*empty_places(len(plan.columns) if full else 0, 2))
     check(kernels.net_keyed(data, changes, layout, refs, before, after, own, truncated, net, pair)[0])
@@ -174,7 +174,7 @@ def _count_moves(before: Array, after: Array) -> int:
 
 
 def _empty_net(changes: int, own: int, moves: int) -> Net:
-    """Room for `own` changes, each of which names one key, and two where it moves a row."""
+    """Allocate for `own` changes with one key each, and two for each of the `moves` that change a key."""
     places = own + moves
     return Net(
         table=_hash_table(places),
@@ -209,8 +209,8 @@ def _keyed_outcome(
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What is left of a bucket's changes: by entry the key of the row before (-1: none) and the last change (-1: it is gone), and by
-    entry that has a last change the row's values."""
+    """Net result of a bucket. Per entry: key of the row before the batch (-1 = none) and last change (-1 = deleted). Per entry with a
+    last change: the row's values."""
 
     refs: Refs
     source: Array
@@ -225,7 +225,7 @@ class _Kept:
 
 
 def _decode_kept(data: Array, plan: DecodePlan, kept: _Kept, bad: Array, bad_key: Array) -> _Outcome:
-    """`bad`: rows to leave out, by entry that has a last change; `bad_key`: keys of rows before to leave out, by entry."""
+    """Decode the entries. `bad`: rows to leave out, per entry with a last change; `bad_key`: old keys to leave out, per entry."""
     source, alive = kept.source, kept.alive
     paired = kept.staying[alive] & ~kept.part & ~bad
     leaving = (source >= 0) & ~bad_key
@@ -240,7 +240,7 @@ def _decode_kept(data: Array, plan: DecodePlan, kept: _Kept, bad: Array, bad_key
 
 
 def _without_refused(data: Array, plan: DecodePlan, kept: _Kept, error: ValueOutOfDomain) -> _Outcome:
-    """The rows that can be held; the others as texts, with the fault that they are."""
+    """Decode the valid rows; the rejected rows are kept as texts, with the fault for them."""
     before = np.flatnonzero(kept.source >= 0)
     key_off, key_len, columns, _ = key_places(plan, kept.refs, kept.source[before])
     of_keys = {int(before[i]): why for i, why in bad_rows(data, key_off, key_len, columns).items()}
@@ -270,20 +270,20 @@ def _without_refused(data: Array, plan: DecodePlan, kept: _Kept, error: ValueOut
 
 
 def _source_keys(plan: DecodePlan, kept: _Kept, entries: Array) -> Places:
-    """Where the keys of these entries' rows before lie; NULL where there was none."""
+    """Places of the old keys of these entries; NULL if there was no row before."""
     source = kept.source[entries]
     off, length, _, _ = key_places(plan, kept.refs, np.maximum(source, 0))
     return Places(off, np.where(source < 0, NULL, length))
 
 
 def _padded(rows: Rows, chosen: Array, more: int) -> Places:
-    """Where the chosen rows lie, and behind them so many rows of NULLs."""
+    """Places of the chosen rows, followed by `more` rows of NULLs."""
     off = np.pad(rows.off[:, chosen], ((0, 0), (0, more)))
     return Places(off, np.pad(rows.len[:, chosen], ((0, 0), (0, more)), constant_values=NULL))
 
 
 def _first_those(first: Array, chosen: Array) -> Array:
-    """Indices of the chosen rows, those of `first` (all of them chosen) in front."""
+    """Indices of the chosen rows, with `first` (a subset of them) at the front."""
     return np.concatenate([np.flatnonzero(first), np.flatnonzero(chosen & ~first)])
 
 
@@ -310,7 +310,7 @@ def _decode_keys(data: Array, plan: DecodePlan, refs: Refs, chosen: Array) -> pa
 def _decode_rows(
     data: Array, columns: Sequence[ColumnPlan], rows: Rows, chosen: Array | None = None
 ) -> pa.Table | None:
-    """The chosen rows (indices) in that order; all of them as they are where nothing is chosen."""
+    """Decode the chosen rows (indices) in that order; all rows if `chosen` is None."""
     if rows.off.shape[1] == 0 or (chosen is not None and not chosen.size):
         return None
     if chosen is not None and not _is_all(chosen, rows):
@@ -345,7 +345,7 @@ def _decode_partials(
 def _net_bag(
     data: Array, changes: Changes, layout: Layout, plan: DecodePlan, bucket: Bucket, truncated: bool
 ) -> _Outcome:
-    """Net counts of equal images. `truncated` needs no care: a delete then finds its insert among the changes."""
+    """Net counts of equal images. `truncated` needs no special case: after it, each delete has its insert among the changes."""
     most = len(changes.op) + int(np.count_nonzero(changes.op == _UPDATE))
     rows = Rows(*empty_places(len(plan.columns), most))
     sign, of = np.empty(most, np.int64), np.empty(most, np.int32)
@@ -380,7 +380,7 @@ def _decode_images(data: Array, plan: DecodePlan, refs: Refs, chosen: Array) -> 
 def _net_append(
     data: Array, changes: Changes, layout: Layout, plan: DecodePlan, bucket: Bucket, truncated: bool
 ) -> _Outcome:
-    """Inserts as they are, dealt out to the buckets in turn; `truncated` needs no care."""
+    """Inserts without netting, assigned to the buckets round-robin. `truncated` needs no special case."""
     if np.any(changes.op != _INSERT):
         check(kernels.NOT_AN_INSERT)
     mine = np.arange(len(changes.op)) % bucket.count == bucket.number

@@ -1,4 +1,4 @@
-"""One task of a batch: raw records of all its ranges in, net changes of all its tables in one key bucket out."""
+"""One task of a batch: reads the raw records of its ranges, and returns the net changes of all its tables in one key bucket."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from engine.net.plan import plan_for
 from engine.net.table import Bucket, net_table
 
 ReadBlocks = Callable[[Sequence[BlockRef]], Iterator[tuple[Any, Any]]]
-"""Gives each block's records in turn: `(data uint8, offsets int32 of count + 1 borders)`."""
+"""Yields each block's records in order: `(data uint8, offsets int32 of count + 1 borders)`."""
 
 
 def run_task(descriptor: TaskDescriptor, read_blocks: ReadBlocks, scanner: Scanner) -> TaskResult:
-    """Do the task's work in this process. Holds all records of its ranges in memory at once; asks for each block once.
+    """Run the task in this process. Holds all records of its ranges in memory; reads each block once.
 
-    Returns: one TableChanges, with pyarrow tables, per table that has changes in the ranges or a fault. `records` counts
-        those of the ranges, of all buckets.
+    Returns: one TableChanges, with pyarrow tables, per table that has changes in the ranges or a fault. `records`: number
+        of records in the ranges, for all buckets.
 
     Raises:
-        EngineFault(QUEUE_CORRUPT): a block does not hold what its reference says, or records are missing.
+        EngineFault(QUEUE_CORRUPT): a block does not match its reference, or records are missing.
         EngineFault(LOG_UNREADABLE): from the scanner.
     """
     started = time.perf_counter()
@@ -54,7 +54,7 @@ def _matters(table: TableChanges) -> bool:
 
 
 def _fills(descriptor: TaskDescriptor) -> tuple[bytes, list[int]]:
-    """Texts of all tables' fills one behind the other, and where each table's begin."""
+    """The concatenated fills of all tables, and the offset of each table's."""
     texts, starts = bytearray(), []
     for part in descriptor.tables:
         starts.append(len(texts))
@@ -64,16 +64,16 @@ def _fills(descriptor: TaskDescriptor) -> tuple[bytes, list[int]]:
 
 
 def _gather(descriptor: TaskDescriptor, read_blocks: ReadBlocks, tail: bytes) -> tuple[Array, Array, Array]:
-    """The records of the ranges in one buffer in order of their ordinals, `tail` behind them; their borders and ordinals.
+    """The records of the ranges in one buffer in order of ordinals, followed by `tail`; their borders and ordinals.
 
-    No record of another range is taken: blocks may be shared by thousands of open transactions.
+    Only records of the ranges are copied: a block may hold records of thousands of open transactions.
     """
     blocks = sorted(descriptor.blocks, key=lambda b: b.first)
     low, high = _spans(descriptor.ranges)
     firsts = np.fromiter((block.first for block in blocks), np.int64, len(blocks))
     counts = np.fromiter((block.count for block in blocks), np.int64, len(blocks))
     from_, to = np.searchsorted(high, firsts, side="right").tolist(), np.searchsorted(low, firsts + counts).tolist()
-    # Only what is written to takes memory.
+    # An upper bound; pages that are not written to use no memory.
     buffer = np.empty(sum(block.length for block in blocks) + len(tail), np.uint8)
     borders, ordinals = [np.zeros(1, np.int64)], [np.empty(0, np.int64)]
     at = 0
@@ -98,7 +98,7 @@ def _gather(descriptor: TaskDescriptor, read_blocks: ReadBlocks, tail: bytes) ->
 
 
 def _spans(ranges: Sequence[LogRange]) -> tuple[Array, Array]:
-    """Begin and end of the stretches of ordinals that the ranges cover, ascending, none touching the next."""
+    """Starts and ends of the disjoint intervals of ordinals that the ranges cover, ascending; adjoining ones are joined."""
     order = sorted((int(r.start), int(r.stop)) for r in ranges)
     low: list[int] = []
     high: list[int] = []
@@ -112,7 +112,7 @@ def _spans(ranges: Sequence[LogRange]) -> tuple[Array, Array]:
 
 
 def _by_table(found: ScannedChanges, descriptor: TaskDescriptor) -> Iterator[tuple[int, Changes, Array]]:
-    """Index of a table in the descriptor, its changes in order, and their indices; only tables with changes or versions."""
+    """Per table with changes or versions: its index in the descriptor, its changes in order, and their indices."""
     relations = np.array([part.versions[0].relation for part in descriptor.tables], np.int64)
     order = np.argsort(relations, kind="stable")
     ranks = np.searchsorted(relations[order], found.relation).astype(np.int16 if len(relations) < 2**15 else np.int32)

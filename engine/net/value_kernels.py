@@ -1,7 +1,7 @@
-"""Kernels that turn the texts PostgreSQL prints into values: exactly, or not at all.
+"""Kernels that parse PostgreSQL's text output to exact values.
 
-Each takes the buffer and the places of n values and writes n values; NULLs get zero. Each returns -1, or the first value
-that is not of its form or lies outside what the column can hold. Nothing is rounded.
+Each takes the buffer and the places of n values, and writes n values; NULL becomes zero. Each returns -1, or the index of the
+first value that has another format or does not fit the column. Nothing is rounded.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _NULL_WORD = np.frombuffer(b"NULL", np.uint8).copy()
 
 @kernel
 def _byte(data: Array, at: int) -> int:
-    """One byte as a signed integer: unsigned ones would turn sums with signed ones into floats."""
+    """One byte as a signed integer: numba turns sums of signed and unsigned 64-bit integers into floats."""
     return int(np.int64(data[at]))
 
 
 @kernel
 def gather(data: Array, off: Array, length: Array, start: Array, out: Array) -> None:
-    """Copy texts one behind the other: text i lies at `out[start[i]:start[i + 1]]`."""
+    """Concatenate texts: text i is at `out[start[i]:start[i + 1]]`."""
     for i in range(off.size):
         n = length[i]
         p, q = off[i], start[i]
@@ -67,7 +67,7 @@ def parse_ints(data: Array, off: Array, length: Array, low: int, high: int, out:
         p += negative
         if p == stop:
             return i
-        # Summed below zero, where there is one value more.
+        # Summed as a negative number: the negative range has one value more.
         value = 0
         while p < stop:
             digit = _byte(data, p) - 48
@@ -87,7 +87,7 @@ def parse_ints(data: Array, off: Array, length: Array, low: int, high: int, out:
 
 @kernel
 def _decimal(data: Array, p: int, stop: int, precision: int, scale: int, out: Array) -> bool:
-    """Write one decimal as `[low, high]` of its two's complement; False where it does not fit."""
+    """Write one decimal as `[low, high]` words of its 128-bit two's complement; False if it does not fit."""
     negative = p < stop and data[p] == _MINUS
     p += negative
     low = high = _ZERO
@@ -129,7 +129,7 @@ def _decimal(data: Array, p: int, stop: int, precision: int, scale: int, out: Ar
 
 @kernel
 def parse_decimals(data: Array, off: Array, length: Array, precision: int, scale: int, out: Array) -> int:
-    """`out`: uint64 (n, 2)."""
+    """`out`: uint64 (n, 2), the low and the high word of each 128-bit value."""
     for i in range(off.size):
         out[i] = 0
         if length[i] >= 0 and not _decimal(data, off[i], off[i] + length[i], precision, scale, out[i]):
@@ -139,7 +139,7 @@ def parse_decimals(data: Array, off: Array, length: Array, precision: int, scale
 
 @kernel
 def _infinity(data: Array, p: int, stop: int) -> int:
-    """1 or -1 where the text is `infinity` or `-infinity`, else 0."""
+    """1 for `infinity`, -1 for `-infinity`, else 0."""
     sign = 1
     if p < stop and data[p] == _MINUS:
         sign = -1
@@ -154,7 +154,7 @@ def _infinity(data: Array, p: int, stop: int) -> int:
 
 @kernel
 def _number(data: Array, p: int, stop: int, digits: int) -> int:
-    """The number that stands in exactly `digits` digits at `p`, -1 where there is none."""
+    """The number with exactly `digits` digits at `p`, -1 if there is none."""
     if p + digits > stop:
         return -1
     value = 0
@@ -181,7 +181,7 @@ def _before_christ(data: Array, p: int, stop: int) -> bool:
 
 @kernel
 def _days(data: Array, p: int, stop: int, before_christ: bool) -> tuple[int, int]:
-    """Days since 1970-01-01 of the date that begins at `p`, and the place behind it; that is -1 where there is none."""
+    """Days since 1970-01-01 of the date at `p`, and the offset of its end; -1 as offset if there is no date."""
     digits = _year_digits(data, p, stop)
     if digits < 0:
         return 0, -1
@@ -205,7 +205,7 @@ def _days(data: Array, p: int, stop: int, before_christ: bool) -> tuple[int, int
 
 @kernel
 def parse_dates(data: Array, off: Array, length: Array, out: Array) -> int:
-    """Days since 1970-01-01, infinities as the largest and least but one int32."""
+    """Days since 1970-01-01. `infinity` is the largest int32, `-infinity` the smallest plus one."""
     for i in range(off.size):
         out[i] = 0
         if length[i] < 0:
@@ -225,7 +225,7 @@ def parse_dates(data: Array, off: Array, length: Array, out: Array) -> int:
 
 @kernel
 def _time(data: Array, p: int, stop: int) -> tuple[int, int]:
-    """Microseconds of the time of day that begins at `p`, and the place behind it; that is -1 where there is none."""
+    """Microseconds of the time of day at `p`, and the offset of its end; -1 as offset if there is no time."""
     hour, minute, second = _number(data, p, stop, 2), _number(data, p + 3, stop, 2), _number(data, p + 6, stop, 2)
     if hour < 0 or hour > 24 or minute < 0 or minute > 59 or second < 0 or second > 59:
         return 0, -1
@@ -250,7 +250,7 @@ def _time(data: Array, p: int, stop: int) -> tuple[int, int]:
 
 @kernel
 def parse_times(data: Array, off: Array, length: Array, out: Array) -> int:
-    """Microseconds since midnight, up to and with 24:00:00."""
+    """Microseconds since midnight, up to and including 24:00:00."""
     for i in range(off.size):
         out[i] = 0
         if length[i] >= 0:
@@ -263,7 +263,7 @@ def parse_times(data: Array, off: Array, length: Array, out: Array) -> int:
 
 @kernel
 def _timestamp(data: Array, p: int, stop: int, zoned: bool) -> tuple[int, bool]:
-    """Microseconds since 1970-01-01, and whether the text is a time stamp that fits."""
+    """Microseconds since 1970-01-01, and whether the text is a timestamp that fits."""
     before_christ = _before_christ(data, p, stop)
     if before_christ:
         stop -= 3
@@ -282,7 +282,7 @@ def _timestamp(data: Array, p: int, stop: int, zoned: bool) -> tuple[int, bool]:
 
 @kernel
 def parse_timestamps(data: Array, off: Array, length: Array, zoned: bool, out: Array) -> int:
-    """Microseconds since 1970-01-01, infinities as the largest and least but one int64. `zoned`: with the suffix +00."""
+    """Microseconds since 1970-01-01. `infinity` is the largest int64, `-infinity` the smallest plus one. `zoned`: the suffix +00 follows."""
     for i in range(off.size):
         out[i] = 0
         if length[i] < 0:
@@ -310,7 +310,7 @@ def _nibble(letter: int) -> int:
 
 @kernel
 def parse_hex(data: Array, off: Array, length: Array, start: Array, out: Array) -> int:
-    r"""Bytes from `\x…`, one value behind the other as `start` says: `(length - 2) / 2` bytes each."""
+    r"""Bytes from `\x…`, concatenated: value i has `(length - 2) / 2` bytes at `out[start[i]:]`."""
     for i in range(off.size):
         if length[i] < 0:
             continue
@@ -328,7 +328,7 @@ def parse_hex(data: Array, off: Array, length: Array, start: Array, out: Array) 
 
 @kernel
 def _element(data: Array, p: int, stop: int, delimiter: int, out: Array, at: int) -> tuple[int, int]:
-    """Copy the array element at `p` to `out[at:]`; returns the place behind it (-1: none) and its length there."""
+    """Copy the array element at `p` to `out[at:]`; returns the offset of its end (-1 = no element) and its length in `out`."""
     n = 0
     quoted = p < stop and data[p] == _QUOTE
     begin = p
@@ -358,7 +358,7 @@ def _element(data: Array, p: int, stop: int, delimiter: int, out: Array, at: int
 
 @kernel
 def count_elements(data: Array, off: Array, length: Array, delimiter: int, counts: Array) -> None:
-    """Upper bound of each array's elements, from its delimiters."""
+    """Upper bound of each array's number of elements, by its delimiters."""
     for i in range(off.size):
         counts[i] = 0
         if length[i] >= 2:
@@ -371,7 +371,7 @@ def count_elements(data: Array, off: Array, length: Array, delimiter: int, count
 def split_arrays(
     data: Array, off: Array, length: Array, delimiter: int, out: Array, start: Array, e_off: Array, e_len: Array
 ) -> int:
-    """Take one-dimensional arrays apart: array i has elements `start[i]` to `start[i + 1]`, with places in `out`."""
+    """Split one-dimensional arrays: array i has elements `start[i]` to `start[i + 1]`, whose places are in `out`."""
     at = 0
     e = 0
     for i in range(off.size):
@@ -403,7 +403,7 @@ def split_arrays(
 
 @kernel
 def _unescaped(letter: int) -> int:
-    """What a letter behind a backslash of COPY's text form stands for."""
+    """The character for a letter after a backslash in COPY text."""
     if letter == ord("n"):
         return 10
     if letter == ord("t"):
@@ -419,7 +419,7 @@ def _unescaped(letter: int) -> int:
 
 @kernel
 def _unescape(data: Array, p: int, stop: int) -> int:
-    r"""Undo the escapes of a field of COPY's text form in place; returns its length, NULL for `\N`."""
+    r"""Undo the escapes of a field of COPY text in place; returns its length, NULL for `\N`."""
     if stop - p == 2 and data[p] == _ESCAPE and data[p + 1] == ord("N"):
         return NULL
     q = p
@@ -437,9 +437,9 @@ def _unescape(data: Array, p: int, stop: int) -> int:
 
 @kernel
 def split_copy(data: Array, off: Array, length: Array) -> int:
-    """Cut COPY's text form into fields, places by (column, row); escapes are undone in `data` itself.
+    """Split COPY text into fields, with places by (column, row); escapes are undone in `data` itself.
 
-    Returns -1, or the first row that has another number of fields.
+    Returns -1, or the index of the first row with another number of fields.
     """
     columns, rows = off.shape
     p = 0

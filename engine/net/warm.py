@@ -1,4 +1,4 @@
-"""Compiles or loads every kernel of this package, so that no batch waits for the compiler."""
+"""Compiles every kernel of this package, or loads it from numba's cache, so that no batch waits for the compiler."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TEXTS = [*_SAMPLES.values(), "{1}"]
 
 
 def warm() -> None:
-    """Compile every kernel for the types it meets in production. Raises RuntimeError where the outcome is not the known one."""
+    """Compile every kernel for the types used in production. Raises RuntimeError if a kernel's result is not the expected one."""
     one, other = _tuple(_TEXTS), _tuple(["2", *_TEXTS[1:]])
     data = np.frombuffer(one + other, np.uint8).copy()
     inserts = (0, len(one))

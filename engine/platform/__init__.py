@@ -1,1 +1,1 @@
-"""What every process of the engine uses: settings, clock, failpoints, child processes, fault policy."""
+"""Facilities for every process of the engine: settings, clock, failpoints, child processes, fault policy."""

@@ -1,4 +1,4 @@
-"""Child processes that never outlive the engine, and how an end of one is put into words."""
+"""Ties child processes to the engine's life, and describes how a process ended."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PR_SET_NAME = 15
 
 
 def die_with_parent() -> None:
-    """Called first thing in a child: the kernel kills it when the thread that started it ends, however that happens."""
+    """To be called first in a child: the kernel kills it when the thread that started it ends, in any way."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
@@ -23,10 +23,10 @@ def die_with_parent() -> None:
 
 
 def die_with_peer(connection: Connection) -> None:
-    """Called first thing in a child of another process than the engine's: it is killed as soon as the engine's end of the connection is
-    closed, which the kernel does when the engine ends, however that happens."""
+    """To be called first in a child whose parent is not the engine: it is killed when the engine's end of the connection is closed. The
+    kernel closes it when the engine ends, in any way."""
     watched = select.poll()
-    watched.register(connection.fileno(), 0)  # What is asked for makes no event, only that nobody is there any more.
+    watched.register(connection.fileno(), 0)  # No event is requested: poll still reports that the peer closed.
 
     def wait() -> None:
         watched.poll()
@@ -36,12 +36,12 @@ def die_with_peer(connection: Connection) -> None:
 
 
 def name_process(name: str) -> None:
-    """How this process is called where processes are listed; up to 15 letters."""
+    """Set this process's name in process lists; the kernel keeps 15 bytes."""
     ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
 
 
 def how_it_ended(code: int | None) -> str:
-    """What follows a process's name in a sentence, from its exit code as subprocess gives it; None where that is not known."""
+    """How a process ended, as the end of a sentence that begins with its name. `code`: as subprocess returns it; None = unknown."""
     if code is None:
         return "ended"
     if code >= 0:

@@ -1,4 +1,4 @@
-"""Time, handed in: the only module of the engine that asks the system for it."""
+"""The clock that is passed to the engine's parts: the only module of the engine that reads the system time."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Monotonic time for durations and deadlines, wall time only for display."""
+    """Monotonic time for durations and deadlines; wall time for display only."""
 
     def monotonic_ms(self) -> float:
-        """Milliseconds of a clock that never jumps."""
+        """Milliseconds of a monotonic clock."""
         ...
 
     def wall_us(self) -> int:
@@ -19,7 +19,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clocks."""
+    """The system's clocks."""
 
     def monotonic_ms(self) -> float:
         return time.monotonic() * 1000.0

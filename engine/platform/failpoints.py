@@ -1,11 +1,11 @@
-"""Named places where a test may kill the process or raise. Inert unless the environment says otherwise.
+"""Named places where a test can kill the process or raise. No effect unless armed through the environment.
 
-`PENSTOCK_FAILPOINTS="commit.before=kill@3,report.before=raise"`: at the third passing kill the process; at the first raise.
-Every process that starts with it is armed anew.
+`PENSTOCK_FAILPOINTS="commit.before=kill@3,report.before=raise"`: kill the process at the third pass; raise at the first.
+Each process that starts with this variable counts from zero.
 
-`PENSTOCK_FAILPOINTS_FOLDER=/path`: a file of that folder named like a failpoint and holding `kill@3` arms it in processes
-that run already. Whichever process is first at its third passing removes the file and dies: it happens once. With `hold` it
-renames the file to `NAME.held` instead, and goes on when that is removed: what others do meanwhile happens between the two steps.
+`PENSTOCK_FAILPOINTS_FOLDER=/path`: a file in that folder, named like a failpoint and with the content `kill@3`, arms it in running
+processes. The process that first reaches its third pass removes the file and dies, so it happens once. With `hold` the process renames
+the file to `NAME.held`, and continues when that file is removed; a test can act in between.
 """
 
 from __future__ import annotations
@@ -26,45 +26,45 @@ class Failpoint(StrEnum):
 
     SLOT_CREATED = "slot.created"
     READER_FREED = "reader.freed"
-    """A log reader died and its session is ended; the slot is free."""
+    """A log reader died and its session has ended; the slot is free."""
     READER_BEFORE_OPEN = "reader.before_open"
     """A log reader is about to open its session."""
     READER_OPENED = "reader.opened"
-    """The session is open and checked; nothing of it is in the queue."""
+    """The session is open and checked; none of its records is in the queue."""
     READER_BEFORE_APPEND = "reader.before_append"
     READER_AFTER_APPEND = "reader.after_append"
     READER_AFTER_CONFIRM = "reader.after_confirm"
     READER_BEFORE_MARK = "reader.before_mark"
-    """The queue is on disk, and nothing says so yet."""
+    """The queue is on disk; the durability mark is not written yet."""
     READER_AFTER_MARK = "reader.after_mark"
     READER_AFTER_UNMARK = "reader.after_unmark"
     QUEUE_SWITCH_TOLD = "queue.switch_told"
-    """The log reader was told to change what the queue's durable end is."""
+    """The log reader got an order to turn the queue's durability on or off."""
     QUEUE_SWITCHED = "queue.switched"
     SLOT_DROP_NOTED = "slot.drop_noted"
-    """It is on disk that the guard drops the slot; the slot is still there."""
+    """The slot's tombstone is on disk; the slot still exists."""
     SLOT_DROPPED = "slot.dropped"
     BATCH_BEFORE_JOB = "batch.before_job"
     BATCH_AFTER_JOB = "batch.after_job"
     TASK_RUNNING = "task.running"
     EARLY_INSERTED = "early.inserted"
-    """Rows of an open transaction are in the target, and nobody sees them."""
+    """Rows of a speculative insert are in the target, uncommitted."""
     EARLY_COMMIT = "early.commit"
-    """Such rows are about to be committed."""
+    """A speculative insert is about to be committed."""
     COMMIT_BEFORE = "commit.before"
     COMMIT_AFTER = "commit.after"
     PARTS_PREPARED = "parts.prepared"
-    """Every part of a batch is prepared on the target; nothing is decided."""
+    """Every part of a batch is prepared on the target (two-phase commit); the batch is not decided."""
     PARTS_DECIDED = "parts.decided"
-    """The batch counts; none of its parts is committed yet."""
+    """The batch's commit is recorded; none of its parts is committed yet."""
     CONFIRM_BEFORE = "confirm.before"
     REPORT_BEFORE = "report.before"
     COPY_RUNNING = "copy.running"
     STRETCH_READ = "copy.stretch_read"
-    """The rows of a stretch are in the hidden table; no batch has taken them in."""
+    """The rows of a copy chunk are in the hidden table; no batch has recorded them."""
     STRETCH_TAKEN = "copy.stretch_taken"
     PARTITIONS_READ = "copy.partitions_read"
-    """The rows of partitions are in the hidden table; no batch has put them into place."""
+    """The rows of partitions are in the hidden table; no batch has swapped them in."""
     HANDOVER_BEFORE = "handover.before"
     HANDOVER_AFTER = "handover.after"
 
@@ -82,12 +82,12 @@ _lock = threading.Lock()
 _armed: dict[str, _Armed] = {}
 _folder: Path | None = None
 _from_files: dict[str, tuple[int, _Armed]] = {}
-"""By failpoint: when its file was written, and what is left of its count in this process."""
+"""By failpoint: modification time of its file, and the remaining count in this process."""
 _environment_read = False
 
 
 def arm(text: str) -> None:
-    """Arm failpoints from the environment's form; an unknown name or action is a ValueError."""
+    """Arm failpoints from the text form of PENSTOCK_FAILPOINTS. Raises ValueError on an unknown name or action."""
     known = {point.value for point in Failpoint}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         name, _, action = entry.partition("=")
@@ -101,13 +101,13 @@ def arm(text: str) -> None:
 
 
 def watch(folder: Path | None) -> None:
-    """Let files of this folder arm failpoints from now on; None ends it."""
+    """Let files in this folder arm failpoints from now on; None turns that off."""
     global _folder  # noqa: PLW0603 - a process has one set of failpoints
     _folder = folder
 
 
 def hit(point: Failpoint) -> None:
-    """Pass a failpoint: nothing happens unless it is armed and its turn has come."""
+    """Pass a failpoint. No effect unless it is armed and its count is reached."""
     if not _armed and _folder is None:
         return
     action = _due(point.value) or _due_by_file(point.value)
@@ -121,12 +121,12 @@ def hit(point: Failpoint) -> None:
 
 
 def held_file(folder: Path, point: Failpoint) -> Path:
-    """What is there for as long as a process is held at this failpoint."""
+    """The file that exists while a process is held at this failpoint."""
     return folder / f"{point.value}.held"
 
 
 def arm_from_environment() -> None:
-    """Arm what the environment names in this process. Safe to repeat: counts go on."""
+    """Arm this process from the environment. Idempotent: counts are kept."""
     global _environment_read  # noqa: PLW0603 - as above
     if _environment_read:
         return

@@ -1,4 +1,4 @@
-"""What to do about each kind of fault, and what the user can do: one row per kind."""
+"""Fault policy: the engine's action and the user's remedy, one row per fault kind."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from engine.model.fault import FaultKind
 
 
 class Action(StrEnum):
-    """The engine's own answer to a fault."""
+    """The engine's action on a fault."""
 
     RETRY = "retry"
     PARK_TABLE = "park_table"
     TELL = "tell"
-    """An event says so; nothing else comes of it."""
+    """Send an event; no other action."""
     FAIL_SUBSCRIPTION = "fail_subscription"
     STOP_ENGINE = "stop_engine"
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """One row: what the engine does, and the remedy shown with the state."""
+    """One row: the engine's action, and the remedy that is shown with the state."""
 
     action: Action
     remedy: str
@@ -221,9 +221,9 @@ POLICIES: dict[FaultKind, Policy] = {
 
 
 RENEWED = frozenset({FaultKind.TABLE_STRUCTURE_CHANGED, FaultKind.TABLE_PARTITIONS_CHANGED})
-"""Faults of a table that a new copy puts right. It is made without being asked for, where the subscription follows changes."""
+"""Faults of a table that a new copy repairs. The engine starts it by itself if the subscription follows schema changes."""
 
 
 def policy(kind: FaultKind) -> Policy:
-    """The row of this kind; every kind has one."""
+    """The row of this kind. Every kind has one."""
     return POLICIES[kind]

@@ -1,8 +1,8 @@
-"""Children of the engine that are forked from one process which has imported what they need: their start, their end, their names.
+"""Starts and ends the engine's child processes, which are forked from a fork server that has imported their modules.
 
-multiprocessing keeps that process, the fork server, for a whole process. It starts it again where it has ended, but a start of a child
-that meets its end fails, with whatever exception that happens to be, and so does one beside another thread's. Here one thread at a time
-starts a child, and does so again where the fork server ended meanwhile.
+multiprocessing keeps one fork server per process and restarts it after its end. But the start of a child fails, with varying exceptions,
+if the fork server ends during it, or if another thread starts a child at the same time. Here one thread at a time starts a child, and
+repeats the start if the fork server ended meanwhile.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from typing import Any
 from engine.platform.child_processes import how_it_ended
 
 TRIES = 3
-"""So often a child is started where the fork server ends each time."""
+"""Attempts to start a child if the fork server ends during each of them."""
 NOTICE_S = 1.0
-"""The kernel closes what a process had open before it tells of its end; that takes far less."""
+"""Wait for a process's end after its descriptors were closed: the kernel closes them before it reports the end, much sooner than this."""
 _UNKNOWN = 255
-"""What multiprocessing gives as the exit code of a child whose fork server has ended."""
+"""Exit code that multiprocessing returns for a child whose fork server has ended."""
 
 _PROCESSES = multiprocessing.get_context("forkserver")
 _STARTING = threading.Lock()
-"""Held where multiprocessing starts a child or reads an exit code: each start reads those of earlier children too, and they come once."""
+"""Held while multiprocessing starts a child or reads an exit code: each start also reaps earlier children, and an exit code can be read
+only once."""
 
 
 class NotStartedError(Exception):
-    """A child could not be started; the message says why."""
+    """A child process could not be started; the message says why."""
 
 
 @dataclass(slots=True)
@@ -45,7 +46,7 @@ class _Server:
     exit_code: int | None = None
 
     def notice_end(self, timeout_s: float) -> bool:
-        """Whether it has ended or does so in this time. It stays for multiprocessing to reap."""
+        """Whether it has ended, or ends within the timeout. multiprocessing still has to reap it."""
         if not self.ended:
             with suppress(OSError):
                 watched = os.pidfd_open(self.pid)
@@ -66,19 +67,19 @@ class _Server:
 
 
 class _Servers:
-    """The fork server of now. Used under `_STARTING`."""
+    """The current fork server. Used under `_STARTING`."""
 
     def __init__(self) -> None:
         self._last: _Server | None = None
 
     def run(self) -> None:
-        """Start one where none is running. It may end at any time."""
+        """Start one if none is running. It may end at any time."""
         if self._last is not None:
             self._last.notice_end(0.0)
         forkserver.ensure_running()
 
     def last(self) -> _Server | None:
-        """The one that multiprocessing has started last; None where it could not start one."""
+        """The fork server that multiprocessing started last; None if it could not start one."""
         pid: int | None = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]  # noqa: SLF001, RUF100
         if self._last is not None and (self._last.pid != pid or self._last.ended):
             self._last.ended = True
@@ -92,28 +93,28 @@ _servers = _Servers()
 
 
 class Child:
-    """A child that was started. Methods may be called from any thread."""
+    """A started child process. Methods may be called from any thread."""
 
     def __init__(self, what: str, process: BaseProcess, connection: Connection, server: _Server | None) -> None:
         self.connection = connection
-        """The engine's end of the connection that the child has the other end of."""
+        """The engine's end of the connection to the child."""
         self.pid = process.pid or 0
         self.name = f"{what} (pid {self.pid})"
         self._process = process
         self._server = server
 
     def kill(self) -> None:
-        """End it, where it has not ended."""
+        """Kill it, unless it has ended."""
         with suppress(ProcessLookupError):
             self._process.kill()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Whether it has ended, within this time where one is given."""
+        """Wait for its end, at most `timeout_s` if given. Returns whether it has ended."""
         return bool(wait([self._process.sentinel], timeout_s))
 
     @property
     def exit_code(self) -> int | None:
-        """As of subprocess. None: it has not ended, or nobody took its exit code, since its fork server ended too."""
+        """Exit code as in subprocess. None: it has not ended, or its code was lost because its fork server ended too."""
         with _STARTING:
             self._process.join(0.0)
             code = self._process.exitcode
@@ -121,24 +122,24 @@ class Child:
 
     @property
     def death(self) -> str:
-        """How it ended, as what follows its name in a sentence. Call it when it has ended."""
+        """How it ended, as the end of a sentence that begins with its name. To be called after its end."""
         code, server = self.exit_code, self._server
         return f"ended: {server.end}" if code is None and server is not None and server.ended else how_it_ended(code)
 
 
 def preload(modules: Sequence[str]) -> None:
-    """What a fork server imports. Holds for those that start later."""
+    """Set the modules that fork servers import; applies to those started later."""
     _PROCESSES.set_forkserver_preload(list(modules))
 
 
 def prepare() -> None:
-    """Start the fork server, so that the first child need not wait for it. Returns at once."""
-    with _STARTING, suppress(OSError):  # whoever needs a child says why there is none
+    """Start the fork server in advance, so that the first child does not wait for it. Returns at once."""
+    with _STARTING, suppress(OSError):  # the start of a child reports the error
         _servers.run()
 
 
 def start(what: str, main: Callable[..., None], arguments: Sequence[Any] = ()) -> Child:
-    """Start a child that runs `main` with its end of a connection, then `arguments`. `what` names it to users.
+    """Start a child that calls `main` with its end of a connection, followed by `arguments`. `what`: its name in messages to users.
 
     Blocks until the fork server has forked it. Raises NotStartedError.
     """
@@ -163,7 +164,7 @@ def _words(error: EOFError | OSError) -> str:
 
 
 def _started(what: str, main: Callable[..., None], arguments: Sequence[Any]) -> Child:
-    # A connection for each try: a child that was forked, and not heard of, ends when its own is closed.
+    # A new connection per attempt: a child that was forked without our knowledge ends when its own connection is closed.
     ours, theirs = _PROCESSES.Pipe()
     try:
         with theirs:

@@ -12,11 +12,11 @@ from engine.model.target import PARTS_FROM_ROWS
 
 
 class EngineSettingsError(ValueError):
-    """A setting is wrong; the message names it and says what is allowed, and never holds a secret."""
+    """A setting is invalid; the message names it and the allowed values, and never contains a secret."""
 
 
 class EngineSettings(BaseSettings):
-    """Sizes are in bytes, times in milliseconds or seconds as named."""
+    """Sizes are in bytes unless the name says otherwise; times in milliseconds or seconds, by their suffix."""
 
     model_config = SettingsConfigDict(env_prefix="PENSTOCK_", extra="ignore")
 
@@ -77,12 +77,12 @@ class EngineSettings(BaseSettings):
 
     @property
     def query_places(self) -> int:
-        """How many queries run at once. More than there are processors would hold up replication on the same machine."""
+        """Number of concurrent queries. More than the number of processors would delay replication on the same machine."""
         return self.queries_at_once or max(2, os.cpu_count() or 0)
 
     @property
     def unyielding_places(self) -> int:
-        """How many of them a server on this machine may compute: one processor stays for replication, whose priority it shares."""
+        """How many of them a server on this machine may execute. It has replication's priority, so one processor is left to replication."""
         return self.queries_at_once or max(1, (os.cpu_count() or 0) - 1)
 
     @property
@@ -95,10 +95,10 @@ class EngineSettings(BaseSettings):
 
 
 def load_settings() -> EngineSettings:
-    """Settings of this process. The data folder is there afterwards.
+    """Load the settings of this process, and create the data folder if it is missing.
 
     Raises:
-        EngineSettingsError: a value is refused, the token is missing, or the data folder cannot be used.
+        EngineSettingsError: a value is invalid, the token is missing, or the data folder cannot be used.
     """
     try:
         settings = EngineSettings()

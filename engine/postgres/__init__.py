@@ -1,1 +1,1 @@
-"""What a source and a target of PostgreSQL share: sessions, and what an SQLSTATE means."""
+"""Code shared by the PostgreSQL source and the PostgreSQL target: sessions, faults by SQLSTATE, sequences."""

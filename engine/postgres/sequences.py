@@ -1,4 +1,4 @@
-"""Sequences that columns of tables take their values from, and where they stand: the same look on a source and on a target."""
+"""Reads the sequences of tables' columns and their current values, on a source and on a target."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from engine.model.sequences import SequencesRefused, SequenceValue
 from engine.postgres.sessions import PostgresConnection
 
 _AT_ONCE = 500
-"""Sequences that one statement looks at; each takes a lock until its transaction ends."""
+"""Sequences read by one statement; each takes a lock until the transaction ends."""
 _NAMED = 10
-"""How many names an error lists."""
+"""Most names that an error message lists."""
 
 _OF_COLUMNS = """
 SELECT tn.nspname, t.relname, a.attname, sn.nspname, s.relname, q.seqincrement, q.seqmin, q.seqmax,
@@ -38,12 +38,12 @@ JOIN pg_namespace sn ON sn.oid = s.relnamespace
 JOIN pg_sequence q ON q.seqrelid = s.oid
 ORDER BY 1, 2, a.attnum, 4, 5
 """
-"""Those that belong to a column (identity, serial, OWNED BY), and those that its default names. One may serve several columns."""
+"""Sequences that a column owns (identity, serial, OWNED BY), and those in its default. One sequence may serve several columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnSequence:
-    """A sequence of a column, with what bounds it and what the session's user may do with it."""
+    """A sequence of a column, with its limits and the session user's privileges on it."""
 
     table: TableName
     column: str
@@ -56,7 +56,7 @@ class ColumnSequence:
 
 
 def sequences_of(connection: PostgresConnection, tables: Collection[TableName]) -> list[ColumnSequence]:
-    """Of all columns of these tables, in their order; tables that are not there have none."""
+    """The sequences of all columns of these tables, in column order; missing tables have none."""
     names = sorted(set(tables))
     asked = [[table.schema for table in names], [table.name for table in names]]
     return [
@@ -66,7 +66,7 @@ def sequences_of(connection: PostgresConnection, tables: Collection[TableName]) 
 
 
 def values_of(connection: PostgresConnection, names: Collection[TableName]) -> dict[TableName, SequenceValue]:
-    """Where these sequences stand now; no snapshot keeps that from being the latest."""
+    """The current values of these sequences; always the latest, because sequences are not transactional."""
     ordered = list(dict.fromkeys(names))
     found: dict[TableName, SequenceValue] = {}
     for first in range(0, len(ordered), _AT_ONCE):
@@ -81,7 +81,7 @@ def values_of(connection: PostgresConnection, names: Collection[TableName]) -> d
 
 
 def refuse_forbidden(forbidden: Sequence[ColumnSequence], database: str, may_not: str, rights: str) -> None:
-    """Raise SequencesRefused where there are any. `database`: the connection's name; `rights`: those of the GRANT that is missing."""
+    """Raise SequencesRefused if `forbidden` is not empty. `database`: the connection's name; `rights`: privileges of the missing GRANT."""
     if not forbidden:
         return
     names = sorted({str(one.name) for one in forbidden})

@@ -1,7 +1,7 @@
-"""Sessions of one PostgreSQL database: one way to print, timeouts, a name of ours, and errors as faults.
+"""Sessions of one PostgreSQL database, with fixed output settings, timeouts, an application name, and errors as faults.
 
-Errors are told apart by SQLSTATE. A failed connection attempt carries none, so it is made once more with the protocol's own error
-field laid open.
+Errors are classified by SQLSTATE. libpq does not expose the SQLSTATE of a failed connection attempt, so the attempt is repeated with a
+protocol trace that shows it.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ _PRINTING = {
     "search_path": "pg_catalog",
     "quote_all_identifiers": "off",
 }
-"""Everything that decides how a value is printed. The same on every session, so that log, copy and comparison agree."""
+"""All settings that affect how values are printed. Equal on every session, so that log, copy and comparison agree."""
 
 _UNREACHABLE_CLASSES = frozenset({"08", "53", "57", "58", "XX"})
 _SPEAKING_CLASSES = frozenset({"08", "25", "28", "3D", "3F", "42", "53", "55", "57", "58"})
-"""SQLSTATE classes whose messages name objects and settings, never values of rows."""
+"""SQLSTATE classes whose messages contain names of objects and settings only, never row values."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateKinds:
-    """Which fault an SQLSTATE stands for on one side of a pipeline."""
+    """Maps SQLSTATEs to fault kinds for one side of a pipeline."""
 
     lost: FaultKind
-    """The server is not there or fails: no SQLSTATE at all, or one of the classes for that."""
+    """Fault kind for an unreachable or failing server: no SQLSTATE, or one of the classes for that."""
     states: Mapping[str, FaultKind]
 
     def of(self, state: str | None) -> FaultKind:
-        """The kind of fault of a SQLSTATE; none at all means that the connection is gone."""
+        """The fault kind of an SQLSTATE; None means that the connection was lost."""
         if state is None:
             return self.lost
         kind = self.states.get(state)
@@ -66,7 +66,7 @@ class StateKinds:
         return self.lost if state[:2] in _UNREACHABLE_CLASSES else FaultKind.INTERNAL
 
     def fault(self, error: psycopg.Error, subject: str, here: Mapping[str, FaultKind] | None = None) -> EngineFault:
-        """The fault that a driver's error means. `here` says what some SQLSTATEs mean in the caller's context."""
+        """The EngineFault for a driver's error. `here`: fault kinds of SQLSTATEs that are specific to the caller's context."""
         state = error.sqlstate
         kind = (here or {}).get(state or "") or self.of(state)
         message = error.diag.message_primary or ("" if state else str(error))
@@ -74,7 +74,7 @@ class StateKinds:
 
 
 def describe_state(state: str | None, message: str) -> str:
-    """Text of a fault: the server's message where it cannot hold values of rows, and the SQLSTATE."""
+    """Text of a fault: the SQLSTATE, with the server's message unless it may contain row values."""
     if state is None:
         return message.strip() or "the connection was lost"
     if state[:2] in _SPEAKING_CLASSES:
@@ -87,7 +87,7 @@ def describe_state(state: str | None, message: str) -> str:
 
 
 def is_on_this_machine(spec: ConnectionSpec) -> bool:
-    """Whether the server's address says that it runs here: a socket's folder, or a loopback address. Names are not resolved."""
+    """Whether the server's address is on this machine: a socket folder, or a loopback address. Names are not resolved."""
     host = str(spec.settings.get("host", _DEFAULT_HOST))
     with suppress(ValueError):
         return ip_address(host).is_loopback
@@ -95,10 +95,10 @@ def is_on_this_machine(spec: ConnectionSpec) -> bool:
 
 
 class Sessions:
-    """Opens sessions on one database and keeps a few idle ones. Any thread may use it."""
+    """Opens sessions on one database, with a small pool of idle ones. Any thread may use it."""
 
     def __init__(self, spec: ConnectionSpec, kinds: StateKinds, settings: Mapping[str, str] | None = None) -> None:
-        """`settings`: what each session sets beside what all of ours do."""
+        """`settings`: server parameters of each session, in addition to the common ones."""
         self._spec = spec
         self._kinds = kinds
         self._settings = settings or {}
@@ -121,7 +121,7 @@ class Sessions:
         replication: bool = False,
         statement_timeout_ms: int = STATEMENT_TIMEOUT_MS,
     ) -> PostgresConnection:
-        """A new session in autocommit mode that belongs to the caller. Raises EngineFault of the kinds given at the start."""
+        """Open a session in autocommit mode, which the caller must close. Raises EngineFault of the kinds of `StateKinds`."""
         conninfo = self.conninfo(application, replication=replication, statement_timeout_ms=statement_timeout_ms)
         try:
             connection: PostgresConnection = psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
@@ -132,7 +132,7 @@ class Sessions:
         return connection
 
     def conninfo(self, application: str, *, replication: bool, statement_timeout_ms: int) -> str:
-        """The connection string, password included: never to be printed."""
+        """The connection string. It contains the password, and must not be printed."""
         settings, secrets = self._spec.settings, self._spec.secrets
         options = {**_PRINTING, **self._settings}
         options["synchronous_commit"] = "on"
@@ -163,7 +163,7 @@ class Sessions:
 
     @contextmanager
     def session(self, subject: str | None = None) -> Iterator[PostgresConnection]:
-        """An ordinary session for the length of the block; what the driver raises in it becomes an EngineFault about `subject`."""
+        """A pooled session for the block. Driver errors in the block become an EngineFault about `subject`."""
         connection = self._take()
         try:
             yield connection
@@ -173,7 +173,7 @@ class Sessions:
             self._give_back(connection)
 
     def close(self) -> None:
-        """Close the idle sessions; those in use are closed when they come back."""
+        """Close the idle sessions; sessions in use are closed when they are returned."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -214,13 +214,13 @@ def _application(name: str) -> str:
 
 
 def _lift_transaction_timeout(connection: PostgresConnection) -> None:
-    """A role's own transaction_timeout (PostgreSQL 17) would end copies and exported snapshots."""
+    """Reset transaction_timeout (PostgreSQL 17): one set for the role would end copies and exported snapshots."""
     if connection.info.server_version >= 170000:
         connection.execute("SET transaction_timeout = 0")
 
 
 def _is_fresh(connection: PostgresConnection) -> bool:
-    """An idle session on which something arrived was ended by the server, or is about to be."""
+    """Whether an idle session is usable: if its socket is readable, the server has ended it, or is about to."""
     if connection.closed:
         return False
     readable, _, _ = select.select([connection.fileno()], [], [], 0)
@@ -228,10 +228,10 @@ def _is_fresh(connection: PostgresConnection) -> bool:
 
 
 def _state_of_refusal(conninfo: str) -> str | None:
-    """Try to connect once more and return the SQLSTATE with which the server refuses; None where it does not answer or lets us in.
+    """Connect again and return the SQLSTATE of the server's refusal; None if it does not answer or accepts the connection.
 
-    libpq keeps the fields of an error during connection start to itself, but its protocol trace shows them. The trace stays in
-    memory and only the state leaves this function.
+    libpq does not expose the fields of an error during connection start, but its protocol trace shows them. The trace is kept in memory,
+    and only the SQLSTATE is returned.
     """
     trace = os.memfd_create("trace", os.MFD_CLOEXEC)
     try:

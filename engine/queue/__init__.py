@@ -1,4 +1,4 @@
-"""The queue between capture and sort: segments of raw records, an index beside each, recovery and retention."""
+"""The queue between capture and sort: segments of raw records with an index file each, recovery and retention."""
 
 from engine.queue.block import read_block, read_blocks
 from engine.queue.catalog import QueueCatalog

@@ -1,4 +1,4 @@
-"""Record batches of a segment: raw records as one column of an Arrow IPC stream, and back without a copy."""
+"""Blocks of a segment: encodes raw records as a one-column Arrow record batch, and reads them back without a copy."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ SCHEMA = pa.schema([pa.field("record", pa.binary(), nullable=False)])
 END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 RUN_BYTES = 8 * 1024 * 1024
-"""So much of blocks side by side is read in one go; a larger block alone."""
+"""Most bytes of adjoining blocks that are read with one mapping; a larger block is read alone."""
 
 Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int32]
 
 
 def schema_message() -> bytes:
-    """The encapsulated message that every segment begins with."""
+    """The encapsulated schema message at the start of every segment."""
     return bytes(SCHEMA.serialize())
 
 
@@ -47,10 +47,10 @@ def read_block(ref: BlockRef) -> tuple[Bytes, Offsets]:
 
 
 def read_blocks(refs: Sequence[BlockRef]) -> Iterator[tuple[Bytes, Offsets]]:
-    """The records of each block: their bytes, and `count + 1` borders in them. Blocks that lie side by side are read in one go.
+    """The records of each block: their bytes, and `count + 1` borders in them. Adjoining blocks are read together.
 
-    A log that trickles in makes thousands of blocks of a few records each, of which opening and mapping would cost the most.
-    Raises EngineFault(QUEUE_CORRUPT) where a file is missing, too short, or not what was written.
+    A slow log makes thousands of blocks of a few records each; to open and map the file for each would cost more than to read them.
+    Raises EngineFault(QUEUE_CORRUPT) if a file is missing or too short, or if a checksum does not match.
     """
     for run in _runs(refs):
         message = _mapped(run)
@@ -99,7 +99,7 @@ def _decoded(run: Sequence[BlockRef], message: memoryview) -> Iterator[tuple[Byt
 
 
 def _mapped(run: Sequence[BlockRef]) -> memoryview:
-    """The bytes of blocks side by side. Their length is checked first: touching a mapped page behind the end of a file would kill us."""
+    """The bytes of adjoining blocks. The file's length is checked first: access to a mapped page after the end of the file is a SIGBUS."""
     first, last = run[0], run[-1]
     try:
         fd = os.open(first.path, os.O_RDONLY | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""Which blocks hold which ordinals, in memory; and letting go of segments that nobody needs."""
+"""In-memory index of the queue's blocks by ordinal, and deletion of segments that are not needed any more."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ class QueueCatalog:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._lock = threading.Lock()
-        # One entry a block in each, as bare numbers: a transaction that is open for hours keeps millions of blocks.
+        # One entry per block in each array. Arrays of numbers, not objects: a transaction open for hours retains millions of blocks.
         self._firsts = array("q")
         self._counts = array("q")
         self._offsets = array("q")
         self._lengths = array("q")
         self._crcs = array("Q")
         self._paths: list[str] = []
-        """Blocks of one segment share one text."""
+        """Path per block; blocks of one segment share one string object."""
         self._ends = array("q")
-        """Bytes of all blocks up to and with this one, counted since the queue was opened."""
+        """Bytes of all blocks up to and including this one, since the queue was opened."""
         self._next = 0
         self._dropped_bytes = 0
 
     @property
     def next_ordinal(self) -> Ordinal:
-        """Behind the last record that was added."""
+        """The ordinal after the last record added."""
         return Ordinal(self._next)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the blocks held."""
+        """Total bytes of the blocks in the catalog."""
         with self._lock:
             return (self._ends[-1] if self._ends else self._dropped_bytes) - self._dropped_bytes
 
     def start_at(self, ordinal: Ordinal) -> None:
-        """Number from `ordinal` on, where a recovered queue ends without a block."""
+        """Set the next ordinal of a recovered queue that ends without a block; a lower one changes nothing."""
         with self._lock:
             self._next = max(self._next, ordinal)
 
     def add(self, block: BlockRef) -> None:
-        """Take in the next block; ordinals only grow."""
+        """Add the next block. Raises ValueError if its ordinal is below `next_ordinal`."""
         with self._lock:
             if block.first < self._next:
                 raise ValueError(f"block at ordinal {block.first} comes after ordinal {self._next}")
@@ -68,7 +68,7 @@ class QueueCatalog:
             self._next = block.first + block.count
 
     def blocks_for(self, ranges: Sequence[LogRange]) -> tuple[BlockRef, ...]:
-        """Every block with a record of one of the ranges, each once, by ordinal."""
+        """All blocks that contain a record of one of the ranges, each once, in order of their ordinals."""
         with self._lock:
             wanted: set[int] = set()
             for one in ranges:
@@ -76,7 +76,7 @@ class QueueCatalog:
             return tuple(self._block(i) for i in sorted(wanted))
 
     def bytes_between(self, start: Ordinal, stop: Ordinal) -> int:
-        """About how many bytes the records `[start, stop)` have: blocks only partly in it count by their share of records."""
+        """Estimated bytes of the records `[start, stop)`: a block partly in the range counts by its share of records."""
         with self._lock:
             touched = self._touched(start, stop)
             if not touched:
@@ -88,10 +88,10 @@ class QueueCatalog:
             return max(0, total - int(missing))
 
     def retain(self, from_ordinal: Ordinal, written: Lsn) -> None:
-        """Delete whole segments below `from_ordinal`; never the newest, which may be open.
+        """Delete whole segments below `from_ordinal`, but never the newest, which may be open.
 
-        `written`: end of the target's progress record. What stays may begin in the middle of transactions that end before it, so it is
-        noted that the queue is good only for who has them.
+        `written`: end of the target's progress record. The remaining segments may begin inside transactions that end before it. That is
+        recorded in the folder (`durable.note_whole_from`): only a target that has these transactions can continue from this queue.
         """
         with self._lock:
             if not self._firsts or self._behind(0) > from_ordinal:

@@ -1,8 +1,8 @@
-"""Which rule the queue follows at this moment, and how it gets from one to the other while a run goes on. Pure; any thread may use it.
+"""State machine that turns the queue's durability on and off during a run. Pure; any thread may use it.
 
-CORRECTNESS, "Order of marks": what is confirmed to the source is at or before the durable end of the queue while it is durable, and
-at or before the target's progress record while it is not. So the queue's own end counts only once the log reader has said that all of
-the queue is on disk, and is given up only when the target has passed everything that was ever confirmed.
+Invariant: the position confirmed to the source is at or before the durable end of the queue while the queue is durable, and at or before
+the target's progress record while it is not. So the queue's end counts only after the log reader has reported that the whole queue is on
+disk, and stops to count only after the target has passed every position that was ever confirmed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from engine.model.subscription import QueueMode
 
 
 class QueueState(StrEnum):
-    """`making_durable` and `giving_up`: the log reader was told and has not answered. `leaving`: the target is waited for."""
+    """`making_durable`, `giving_up`: the order was sent to the log reader, which has not answered. `leaving`: waits for the target."""
 
     MEMORY = "memory"
     MAKING_DURABLE = "making_durable"
@@ -27,7 +27,8 @@ class QueueState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KeepDurable:
-    """For the log reader: from now on the queue is durable before the source is told, or no longer. `number`: which order this is."""
+    """Order to the log reader: make the queue durable before positions are confirmed to the source (`on`), or stop to. `number`: of the
+    order."""
 
     on: bool
     number: int
@@ -35,7 +36,8 @@ class KeepDurable:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Durable end of the queue, end of the target's progress record, and up to where publications are known to have been right."""
+    """`durable`: durable end of the queue. `written`: end of the target's progress record. `checked`: the publications are known to have
+    been correct up to this position."""
 
     durable: Lsn
     written: Lsn
@@ -43,9 +45,9 @@ class Marks:
 
 
 class DurabilitySwitch:
-    """Decides what may be confirmed, and when the log reader is told to change.
+    """Decides which position may be confirmed, and when the log reader gets an order.
 
-    `resumed`: the run begins with a queue that an earlier process left and that is still needed. `confirmed`: what the source was told.
+    `resumed`: the run starts with a queue of an earlier process that is still needed. `confirmed`: last position confirmed to the source.
     """
 
     def __init__(self, setting: QueueMode, *, resumed: bool, confirmed: Lsn, pressed: bool = False) -> None:
@@ -66,33 +68,33 @@ class DurabilitySwitch:
 
     @property
     def order(self) -> KeepDurable:
-        """What a log reader that starts now has to do."""
+        """The order for a log reader that starts now."""
         with self._lock:
             on = self._state in {QueueState.MAKING_DURABLE, QueueState.PERSIST, QueueState.LEAVING}
             return KeepDurable(on, self._number)
 
     @property
     def may_persist(self) -> bool:
-        """Whether the guard can make a queue durable that is not."""
+        """Whether `press` can make the queue durable that is not durable now."""
         return self._setting is QueueMode.AUTO and self._state in {QueueState.MEMORY, QueueState.GIVING_UP}
 
     def set(self, setting: QueueMode) -> None:
-        """The user's wish; it takes hold with the next `confirm`."""
+        """Set the user's queue mode; it takes effect with the next `confirm`."""
         with self._lock:
             self._setting = setting
 
     def press(self, on: bool) -> None:
-        """The guard's wish, for `auto`: the source's log has to go sooner than the target comes on, or no longer."""
+        """For `auto`: set whether retained WAL requires a durable queue, because the target's progress releases it too slowly."""
         with self._lock:
             self._pressed = on
 
     def learn_confirmed(self, confirmed: Lsn) -> None:
-        """The source was told this much, perhaps by an earlier process."""
+        """Record a position confirmed to the source, possibly by an earlier process."""
         with self._lock:
             self._confirmed = max(self._confirmed, confirmed)
 
     def confirm(self, marks: Marks) -> tuple[Lsn, KeepDurable | None]:
-        """What may be confirmed now, and what the log reader has to be told before anything else is."""
+        """The position that may be confirmed now, and an order that the log reader must get before that; None if there is none."""
         with self._lock:
             order = self._move(marks.written)
             rule = marks.durable if self._state is QueueState.PERSIST else marks.written
@@ -101,7 +103,7 @@ class DurabilitySwitch:
             return position, order
 
     def holds(self, order: KeepDurable) -> bool:
-        """The log reader did as it was told. True where this ends a switch; answers to earlier orders are passed over."""
+        """The log reader has carried out `order`. Returns True if that completes a switch; answers to earlier orders are ignored."""
         with self._lock:
             if order.number != self._number:
                 return False
@@ -121,7 +123,7 @@ class DurabilitySwitch:
         if self._state is QueueState.MEMORY and self._wanted:
             self._state = QueueState.MAKING_DURABLE
         elif self._state is QueueState.PERSIST and not self._wanted:
-            # Nothing is confirmed by the queue's end from here on, so that the target can pass what was.
+            # From here on only the target's progress is confirmed, until it has passed the last confirmed position.
             self._state = QueueState.LEAVING
             return self._move(written)
         elif self._state is QueueState.LEAVING and self._wanted:

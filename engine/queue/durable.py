@@ -1,7 +1,7 @@
-"""Whether a queue is durable: a fact on disk, not a setting. A mark in the folder says that all that lies in it was made durable.
+"""The durability mark of a queue: a file in its folder. It records that everything in the folder was synced to disk.
 
-The mark is set behind the last fsync of what was there before, and is taken away, durably, before anything is written without fsync.
-Who finds it may go on from the queue's end; who does not must not take the queue for more than a guess.
+The mark is written after the last fsync of existing files, and removed durably before anything is written without fsync. With the mark a
+process may continue from the queue's end; without it the contents of the queue cannot be relied on after a crash.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _WHOLE_FROM = "whole_from.mark"
 
 
 def is_durable(folder: Path) -> bool:
-    """Whether everything that was told of this queue is on disk."""
+    """Whether the folder has the durability mark: every landing that was reported is on disk."""
     return (folder / _MARK).exists()
 
 
 def mark_durable(folder: Path) -> None:
-    """Note it, durably. Everything in the folder must be on disk already. Safe to repeat."""
+    """Write the mark durably. Everything in the folder must be on disk already. Idempotent."""
     path = folder / _MARK
     try:
         if not path.exists():
@@ -37,7 +37,7 @@ def mark_durable(folder: Path) -> None:
 
 
 def unmark_durable(folder: Path) -> None:
-    """Take the mark away, durably. Safe to repeat."""
+    """Remove the mark durably. Idempotent."""
     path = folder / _MARK
     try:
         path.unlink(missing_ok=True)
@@ -48,9 +48,9 @@ def unmark_durable(folder: Path) -> None:
 
 
 def note_whole_from(folder: Path, position: Lsn) -> None:
-    """Note that segments are about to go: of transactions that end at or before `position` the rest may be only a part.
+    """Record, before segments are deleted, that transactions which end at or before `position` may be incomplete in the queue.
 
-    On disk before it returns, where the queue is.
+    Durable when it returns, if the queue is.
     """
     path = folder / _WHOLE_FROM
     draft = path.with_suffix(".draft")
@@ -68,9 +68,9 @@ def note_whole_from(folder: Path, position: Lsn) -> None:
 
 
 def whole_from(folder: Path) -> Lsn | None:
-    """Transactions that end behind this lie wholly in the queue; None where nothing was deleted yet.
+    """Transactions that end after this position are complete in the queue; None if no segment was deleted yet.
 
-    Raises EngineFault(QUEUE_CORRUPT) where the note cannot be read, ValueError where it makes no sense.
+    Raises EngineFault(QUEUE_CORRUPT) if the file cannot be read, ValueError if its content is not a position.
     """
     path = folder / _WHOLE_FROM
     try:
@@ -82,14 +82,14 @@ def whole_from(folder: Path) -> Lsn | None:
 
 
 class Backlog:
-    """Segments that were written without fsync, made durable one by one, so that the writer can do other things in between."""
+    """Segments that were written without fsync. They are synced one per call, so that the writer can read the log in between."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._done: set[SegmentName] = set()
 
     def sync_next(self, open_segment: Path | None = None) -> bool:
-        """Make one more segment durable, the oldest first; the writer's open one is its own to sync. False where none is left."""
+        """Sync one more segment, the oldest first; False if none is left. `open_segment` is left to the writer."""
         for name in list_segments(self._folder):
             if name in self._done or name.segment(self._folder) == open_segment:
                 continue
@@ -101,7 +101,7 @@ class Backlog:
 
 
 def _sync(path: Path) -> None:
-    """Retention may have deleted it meanwhile: then nobody needs it."""
+    """Sync one file. It may be missing: retention has deleted it since, so it is not needed."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

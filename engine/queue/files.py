@@ -1,4 +1,4 @@
-"""Names, locks and failures of the queue's files: one folder per queue, two files per segment."""
+"""Names, locks and faults of the queue's files: one folder per queue, two files per segment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DIGITS = 20
 
 @dataclass(frozen=True, slots=True, order=True)
 class SegmentName:
-    """A segment by the ordinal of its first record; no two segments of a queue share it."""
+    """Names a segment by the ordinal of its first record, which is unique in the queue."""
 
     first: int
 
@@ -34,7 +34,7 @@ class SegmentName:
 
 
 def list_segments(folder: Path) -> list[SegmentName]:
-    """Segments of the folder in order; one counts where either of its files exists."""
+    """The folder's segments in order of ordinals. A segment is listed if either of its files exists."""
     try:
         paths = list(folder.iterdir())
     except OSError as error:
@@ -44,7 +44,7 @@ def list_segments(folder: Path) -> list[SegmentName]:
 
 
 def delete_segment(folder: Path, name: SegmentName) -> None:
-    """Delete both files, the index last: a crash in between leaves something that recovery recognises as gone."""
+    """Delete both files, the index last: after a crash in between, recovery recognises the segment as deleted."""
     try:
         name.segment(folder).unlink(missing_ok=True)
         name.index(folder).unlink(missing_ok=True)
@@ -53,7 +53,7 @@ def delete_segment(folder: Path, name: SegmentName) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make created and deleted names durable."""
+    """Sync the folder, so that created and deleted file names are durable."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
@@ -62,7 +62,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_all(fd: int, data: bytes | memoryview, offset: int) -> None:
-    """Write all of `data` at `offset`."""
+    """Write all of `data` at `offset`, with as many calls as needed."""
     view = memoryview(data)
     while view.nbytes:
         written = os.pwrite(fd, view, offset)
@@ -71,13 +71,13 @@ def write_all(fd: int, data: bytes | memoryview, offset: int) -> None:
 
 
 def fault_of(error: OSError, path: Path) -> EngineFault:
-    """The fault that an operating system's error on a queue file means."""
+    """The EngineFault for an OSError on a queue file."""
     kind = FaultKind.QUEUE_DISK_FULL if error.errno in _DISK_FULL else FaultKind.QUEUE_CORRUPT
     return EngineFault(kind, str(path), errno.errorcode.get(error.errno or 0, "unknown error"))
 
 
 class FolderLock:
-    """An exclusive lock that ends with the process. Raises EngineFault(SLOT_IN_USE) where another process holds it."""
+    """An exclusive file lock, released at the end of the process. Raises EngineFault(SLOT_IN_USE) if another process holds it."""
 
     def __init__(self, folder: Path, name: str) -> None:
         path = folder / name
@@ -93,17 +93,17 @@ class FolderLock:
             raise EngineFault(FaultKind.SLOT_IN_USE, str(folder), "another process works on this queue") from error
 
     def close(self) -> None:
-        """Give the lock up. Safe to repeat."""
+        """Release the lock. Idempotent."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
 
 
 def open_folder(folder: Path) -> FolderLock:
-    """Create the queue's folder where it is missing, and lock it for this process until `close`."""
+    """Create the queue's folder if it is missing, and lock it for this process until `close`."""
     return FolderLock(folder, "owner.lock")
 
 
 def lock_writer(folder: Path) -> FolderLock:
-    """The lock of the one process that appends; another than the owner's, because that may be its parent."""
+    """Lock for the process that appends. Distinct from `open_folder`'s lock, which the parent process may hold."""
     return FolderLock(folder, "writer.lock")

@@ -1,7 +1,7 @@
-"""The index beside each segment: append-only frames that tell what lies in it, each with its length and checksum.
+"""The index file of a segment: append-only frames that describe the segment's blocks, each with length and checksum.
 
-A frame is `length, crc32, kind` and the body. The first is a head: where the segment begins, which segment came before it, and the
-relation records known by then. Each further one is a landing: a block's place, control records, relation records, position.
+A frame is `length, crc32, kind` and the body. The first frame is the head: first ordinal, first ordinal of the previous segment, and the
+relation records in force. Each further frame is a landing: location of a block, control records, relation records, position.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ NO_SEGMENT = -1
 
 
 class DamagedFrameError(ValueError):
-    """A frame is cut off, fails its checksum, or makes no sense."""
+    """A frame is truncated, has a wrong checksum, or cannot be parsed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """First frame of an index. `begin`: everything committed up to here lies before this segment. `previous`: the first ordinal of the
-    segment before this one, NO_SEGMENT where it is the queue's first."""
+    """First frame of an index. `begin`: everything committed up to here is before this segment. `previous`: first ordinal of the
+    previous segment, NO_SEGMENT for the queue's first."""
 
     first: Ordinal
     previous: int
@@ -53,7 +53,7 @@ def encode_head(head: Head) -> bytes:
 
 
 def encode_landed(landed: Landed) -> bytes:
-    """The frame of a landing; the block's path is not stored, it follows from the file's name."""
+    """The frame of a landing. The block's path is not stored, since it follows from the index file's name."""
     block = landed.block
     place = (block.offset, block.length, block.crc, block.first, block.count) if block is not None else (0, 0, 0, 0, 0)
     controls = np.ascontiguousarray(landed.controls, CONTROL_DTYPE)
@@ -67,7 +67,7 @@ def encode_landed(landed: Landed) -> bytes:
 
 
 def read_frames(data: bytes, segment_path: str) -> Iterator[tuple[Head | Landed, int]]:
-    """Frames in order, each with the offset behind it. Raises DamagedFrameError at the first one that is not whole."""
+    """Frames in order, each with the offset of its end. Raises DamagedFrameError at the first damaged one."""
     at = 0
     while at < len(data):
         kind, body, at = _next_frame(data, at)

@@ -1,4 +1,4 @@
-"""What an earlier process left in the queue: everything up to the first damage; what lies behind it is taken away."""
+"""Recovery of a queue that an earlier process left: keeps everything up to the first damage and removes the rest."""
 
 from __future__ import annotations
 
@@ -29,15 +29,16 @@ _TELLING = [
     ControlKind.STREAM_ABORT,
     ControlKind.SESSION,
 ]
-"""The first of these in a queue tells whether it begins in the middle of something."""
+"""Kinds of control record of which the first in a queue shows whether the queue begins inside a transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """A queue as found. `begin`: what was committed up to here is not in it; `end`: everything committed up to here is, or was.
+    """A recovered queue. `begin`: transactions committed up to here are not in it. `end`: everything committed after `begin` and up to
+    here is in it, or was (retention).
 
-    `relations`: records that hold at the end, for the next writer. `damaged`: something was cut off, and the log from `end` on has
-    to be read from the source again.
+    `relations`: relation records in force at the end, for the next writer. `damaged`: something was removed, and the log from `end` on
+    must be read from the source again.
     """
 
     landed: list[Landed]
@@ -49,19 +50,19 @@ class Recovered:
 
 
 def recover(folder: Path, *, thorough: bool = False) -> Recovered:
-    """Read the indexes of a queue that nobody has open, and cut it off at the first damage.
+    """Read the indexes of a queue that no process has open, and truncate it at the first damage.
 
-    Every block's place is checked against its file's length; the checksums of the last segment's blocks too, because only that one may
-    have been half written. Blocks of the others are checked when they are read, or here where `thorough`. Raises
-    EngineFault(QUEUE_CORRUPT) where the folder cannot be read.
+    Every block's location is checked against its file's length. Checksums are verified for the last segment, the only one that may be
+    partly written; those of other segments when they are read, or here if `thorough`. Raises EngineFault(QUEUE_CORRUPT) if the folder
+    cannot be read.
     """
     return _Recovery(folder, thorough=thorough).run()
 
 
 def mend_last(folder: Path) -> None:
-    """Take away what a killed process began to write and did not end, so that what is written behind it counts.
+    """Remove the incomplete tail that a killed process wrote to the last segment, so that the next landings are readable.
 
-    For the one process that appends, before it does.
+    To be called by the appending process before it appends.
     """
     names = list_segments(folder)
     if not names:
@@ -79,7 +80,7 @@ def mend_last(folder: Path) -> None:
 
 
 def _whole(data: bytes, segment: Path) -> int:
-    """Length of the index up to where its frames are whole."""
+    """Length of the index's prefix of undamaged frames."""
     whole = 0
     with suppress(DamagedFrameError):
         for _, behind in read_frames(data, str(segment)):
@@ -119,7 +120,7 @@ class _Recovery:
         return Recovered(without_rest(self._landed), Ordinal(self._next), self._ledger.known, begin, self._end, damaged)
 
     def _take(self, name: SegmentName, previous: int | None, *, verify: bool) -> bool:
-        """Take in one segment. False where it, or what should come before it, is damaged; it then ends at its last whole landing."""
+        """Recover one segment. False if it is damaged, or does not follow the previous one; it then ends at its last intact landing."""
         index, segment = name.index(self._folder), name.segment(self._folder)
         if not index.exists() or not segment.exists():
             delete_segment(self._folder, name)
@@ -199,9 +200,9 @@ class _Recovery:
 
 
 def without_rest(landed: list[Landed]) -> list[Landed]:
-    """The landings without the control records of a transaction that began in a segment deleted since.
+    """The landings without the control records of a transaction that began in a deleted segment.
 
-    Only who has that transaction may go on from here, see `durable.whole_from`.
+    Only a target that has this transaction may continue from here, see `durable.whole_from`.
     """
     for number, one in enumerate(landed):
         kinds = one.controls["kind"]

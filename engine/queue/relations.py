@@ -1,4 +1,4 @@
-"""Which relation records hold at the end of what was landed: every segment begins with them."""
+"""Tracks the relation records in force at the end of the queue; each new segment starts with them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.records.messages import unstreamed
 
 
 class RelationLedger:
-    """The last relation record of each table. One seen in a streamed transaction counts from its commit on, and never without."""
+    """The last relation record of each table. One in a streamed transaction takes effect at its commit, and not at all if it aborts."""
 
     def __init__(self, known: Sequence[bytes]) -> None:
         self._known: dict[bytes, bytes] = {}
@@ -24,11 +24,11 @@ class RelationLedger:
         return tuple(self._known.values())
 
     def begin_session(self) -> None:
-        """Streamed transactions that are still open come again."""
+        """Discard open streamed transactions: the source sends them again."""
         self._open.clear()
 
     def feed(self, controls: Any, relations: Mapping[int, bytes]) -> None:
-        """Take in the control records of a landing (numpy, CONTROL_FIELDS) in order."""
+        """Process the control records of a landing (numpy, CONTROL_FIELDS) in order."""
         kinds = controls["kind"]
         ends = (kinds == ControlKind.STREAM_COMMIT) | (kinds == ControlKind.STREAM_ABORT)
         for control in controls[ends | (kinds == ControlKind.RELATION)]:
@@ -47,7 +47,7 @@ class RelationLedger:
                 self._open.pop(xid, None)
 
     def _shared(self, payload: bytes) -> bytes:
-        """The same record as it is known already: thousands of open transactions announce the same tables."""
+        """The known equal record, to save memory: thousands of open transactions may announce the same tables."""
         known = self._known.get(payload[1:5])
         return known if known == payload else payload
 

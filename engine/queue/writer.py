@@ -1,4 +1,4 @@
-"""Appending to the queue: raw records into segments, and what was landed into the index beside each."""
+"""Appends to the queue: raw records to segments, and a description of each landing to the segment's index."""
 
 from __future__ import annotations
 
@@ -28,15 +28,14 @@ INDEX_BYTES = 16 * 1024 * 1024
 
 
 class SegmentWriter:
-    """Appends to one queue; one thread of one process at a time. Opening it begins a session.
+    """Appends to one queue; used by one thread of one process at a time. Opening it begins a session.
 
-    `first_ordinal`: number of the next record; above every number used before. Where a segment of that number exists already, the
-    number behind it is taken. `known_relations`: relation records (without a transaction id) that hold when the session begins.
-    `begin`: everything committed up to here lies before what is appended. `origin`: what the session reads; recorded with its beginning.
-    With `fsync` every finished segment is made durable, and
-    `sync` makes the open one so; without it `sync` does nothing. `keep_durable` changes that while the writer is open.
+    `first_ordinal`: ordinal of the next record, above every ordinal used before; if a segment of that ordinal exists, the next one is
+    used. `known_relations`: relation records (without a transaction id) in force when the session begins. `begin`: everything committed
+    up to here is before the appended records. `origin`: the session's origin filter, recorded with its start. With `fsync` every finished
+    segment is synced, and `sync` syncs the open one; without it `sync` does nothing. `keep_durable` changes this later.
 
-    Raises EngineFault(SLOT_IN_USE) where another process appends, QUEUE_DISK_FULL and QUEUE_CORRUPT from every method. After
+    Raises EngineFault: SLOT_IN_USE if another process appends; QUEUE_DISK_FULL and QUEUE_CORRUPT from every method. After
     QUEUE_DISK_FULL the queue is as it was before the call.
     """
 
@@ -75,21 +74,21 @@ class SegmentWriter:
 
     @property
     def next_ordinal(self) -> Ordinal:
-        """Number of the next record."""
+        """Ordinal of the next record."""
         return Ordinal(self._next)
 
     @property
     def wal_end(self) -> Lsn:
-        """Everything committed up to here lies in the queue, or before it."""
+        """Everything committed up to here is in the queue, or before its start."""
         return self._wal_end
 
     @property
     def path(self) -> Path:
-        """The segment being written."""
+        """Path of the open segment."""
         return self._name.segment(self._folder)
 
     def append(self, chunk: RecordChunk) -> Landed:
-        """Land a chunk. A chunk without records only moves the position, which is written with the next landing or `sync`."""
+        """Write a chunk. A chunk without records only moves the position, which is written with the next landing or `sync`."""
         if chunk.count == 0:
             self._wal_end = max(self._wal_end, chunk.wal_end)
             return Landed(None, np.empty(0, CONTROL_DTYPE), {}, self._wal_end)
@@ -113,7 +112,7 @@ class SegmentWriter:
         return landed
 
     def begin_session(self) -> Landed:
-        """Mark that a new connection begins here; everything uncommitted before it is void."""
+        """Write a SESSION record: a new connection begins here, and transactions uncommitted before it are void."""
         controls: Any = np.zeros(1, CONTROL_DTYPE)
         controls["kind"] = ControlKind.SESSION
         controls["ordinal"] = self._next
@@ -125,9 +124,9 @@ class SegmentWriter:
         return landed
 
     def sync(self) -> None:
-        """Make everything landed, and the position reached, durable. The folder was made so when the segment was opened.
+        """Make all landings and the current position durable. The folder was synced when the segment was created.
 
-        Raises EngineFault(QUEUE_CORRUPT) where the folder or the files were deleted under us.
+        Raises EngineFault(QUEUE_CORRUPT) if the folder or the files were deleted meanwhile.
         """
         if not self._fsync:
             return
@@ -137,9 +136,9 @@ class SegmentWriter:
         self._sync_files()
 
     def keep_durable(self, on: bool) -> None:
-        """From now on make what is landed durable, the open segment with what is in it already; or no longer.
+        """Turn fsync on or off. On: the open segment is synced too, with its existing contents.
 
-        Segments that were finished before are the caller's to sync (see `durable.Backlog`), and so is the mark.
+        The caller must sync segments that were finished before (`durable.Backlog`), and write or remove the durability mark.
         """
         self._fsync = on
         if on:
@@ -150,7 +149,7 @@ class SegmentWriter:
             self.sync()
 
     def close(self) -> None:
-        """End the open segment and give the queue up. Safe to repeat."""
+        """Finish the open segment and release the queue. Idempotent."""
         if self._segment_fd < 0:
             return
         try:
@@ -166,7 +165,7 @@ class SegmentWriter:
         self._lock.close()
 
     def _roll(self) -> None:
-        """Finish the open segment, then begin the next."""
+        """Finish the open segment and create the next one."""
         self._finish_segment()
         old = (self._segment_fd, self._index_fd)
         self._previous = self._name.first
@@ -221,7 +220,7 @@ class SegmentWriter:
 
     @staticmethod
     def _cut_back(fd: int, length: int) -> None:
-        """Take a half-written tail away, so that the next try finds the file as it was."""
+        """Truncate a partly written tail, so that the next attempt finds the file as it was."""
         os.ftruncate(fd, length)
 
     def _sync_files(self) -> None:

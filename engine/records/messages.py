@@ -32,10 +32,9 @@ def read_marker(record: bytes) -> TicketMarker | None:
 
 
 def parse_truncate(record: bytes, *, streamed: bool) -> tuple[int, tuple[int, ...]]:
-    """The transaction that a truncate record names, and the tables that it truncates.
+    """Parse a TRUNCATE record: the (sub)transaction id that it carries in a streamed transaction (else 0), and the truncated OIDs.
 
-    Inside a streamed transaction the record carries the (sub)transaction that truncated; outside it carries none: 0.
-    Raises EngineFault(LOG_UNREADABLE) where it is not a truncate record.
+    Raises EngineFault(LOG_UNREADABLE) if it is not a TRUNCATE record.
     """
     at = 5 if streamed else 1
     try:

@@ -23,7 +23,7 @@ _NOT_BUILT_IN = 10_000
 
 @dataclass(frozen=True, slots=True)
 class AnnouncedColumn:
-    """A column of a relation record; `identity`: part of the replica identity."""
+    """A column of a relation record. `identity`: it is part of the replica identity."""
 
     name: str
     identity: bool
@@ -42,9 +42,9 @@ class Announced:
 
 
 def parse_relation(payload: bytes) -> Announced:
-    """Read a relation record, without the transaction id that it carries inside a streamed transaction.
+    """Parse a relation record. `payload`: without the transaction id that it carries inside a streamed transaction.
 
-    Raises EngineFault(LOG_UNREADABLE) where it is anything else.
+    Raises EngineFault(LOG_UNREADABLE) if it is not a relation record.
     """
     try:
         return _parse(payload)
@@ -53,10 +53,10 @@ def parse_relation(payload: bytes) -> Announced:
 
 
 def named_below(payload: bytes, distance: int) -> TableName | None:
-    """The table's name where its record lies `distance` records behind the one before as a partition's behind its root's.
+    """The table's name if its record, `distance` records after the previous relation record, is a partition's that follows its root's.
 
-    Before a partition's own record its root's is sent, every time, and between them only a record for each column whose type is not
-    built in. Between the records of two other tables lie changes of the first one, unless one command truncates both.
+    pgoutput sends the root's record before each record of a partition, with only type records between them, one per column whose type is
+    not built in. Between records of two unrelated tables there are changes of the first, unless one TRUNCATE names both.
     """
     name, types = _name_and_types(payload)
     return name if distance == types + 1 else None
@@ -86,7 +86,7 @@ def _parse(payload: bytes) -> Announced:
         columns.append(AnnouncedColumn(column, bool(flags & 1), type_oid, modifier))
     if at != len(payload):
         raise ValueError("bytes left over")
-    # The log leaves the schema of PostgreSQL's own tables out.
+    # pgoutput sends an empty schema name for pg_catalog.
     return Announced(RelationId(oid), TableName(schema or "pg_catalog", name), identity, tuple(columns))
 
 

@@ -1,1 +1,1 @@
-"""Control records become committed transactions in one order, and those become batches. Pure: no files, no clock, no threads."""
+"""Turns control records into committed transactions in commit order, and these into batches. Pure: no files, no clock, no threads."""

@@ -1,4 +1,4 @@
-"""The batcher: committed transactions are sealed together, by count, bytes or age, early by demand, or exactly at a cut."""
+"""The batcher seals committed transactions into batches: by count, bytes or age, earlier on demand, or exactly at a cut."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from engine.model.subscription import BatchPolicy, OriginFilter
 from engine.sort.closed import Closed, PlainRun, StreamedTransaction, join_ranges, part_announcements, times_of
 
 BytesOf = Callable[[Ordinal, Ordinal], int]
-"""How many bytes the raw records `[start, stop)` have. It must not shrink when the range grows."""
+"""Bytes of the raw records `[start, stop)`. Must be monotonic: a larger range never has fewer bytes."""
 Alone = Callable[[int, int], bool]
-"""Whether a streamed transaction is to be a batch of its own, by its id and the bytes of its records."""
+"""Whether a streamed transaction must be a batch of its own, by its xid and the bytes of its records."""
 
 
 @dataclass(slots=True)
 class _Pending:
-    """Transactions that wait to be sealed, since when, and their bytes once they were measured."""
+    """Transactions that wait to be sealed, the time when they were added, and their bytes (-1 = not measured yet)."""
 
     closed: Closed
     added_ms: int
@@ -34,9 +34,9 @@ class _Pending:
 
 
 class Batcher:
-    """Seals batches that follow each other without holes: each batch's `after` is the `end` of the one before. One thread.
+    """Seals consecutive batches without gaps: each batch's `after` is the previous one's `end`. Used by one thread.
 
-    Time is handed in, in milliseconds of any clock that never goes back.
+    Callers pass the time, in milliseconds of any monotonic clock.
     """
 
     def __init__(
@@ -47,8 +47,8 @@ class Batcher:
         last: LastCommit | None = None,
         origin: OriginFilter = OriginFilter.ANY,
     ) -> None:
-        """`alone`: it is sealed at once then; asked whenever it may be sealed. `last`: the last transaction up to `after`; `origin`: what
-        is handed in is read with this."""
+        """`alone`: called whenever a streamed transaction may be sealed; if true, it is sealed at once. `last`: the last transaction up to
+        `after`. `origin`: the filter with which the added transactions are read."""
         self._policy = policy
         self._alone = alone
         self._pending: deque[_Pending] = deque()
@@ -57,7 +57,7 @@ class Batcher:
         self._bytes = 0
         self._sealed_end = after.value
         self._sealed_commit = after.value
-        """End of the last transaction that was sealed."""
+        """End of the last sealed transaction."""
         self._added_end = after.value
         self._before = last or LastCommit.unknown(after)
         self._sealed_last = self._added_last = self._before
@@ -66,7 +66,7 @@ class Batcher:
         self._wal_end = after.value
         self._wal_moved_ms: int | None = None
         self._demands: list[int] = []
-        """A heap. Each counts by itself: one far ahead must not keep the nearer ones waiting."""
+        """A heap of positions. Each demand is served on its own, so that one far ahead does not delay the nearer ones."""
         self._demanded_in_flight = False
         self._cuts: list[int] = []
         self._holds: list[int] = []
@@ -78,16 +78,16 @@ class Batcher:
 
     @property
     def captured(self) -> Lsn:
-        """Every transaction that committed up to here has been handed in."""
+        """Every transaction that committed up to here has been added."""
         return Lsn(max(self._wal_end, self._added_end))
 
     @property
     def last_commit(self) -> LastCommit:
-        """The last transaction that has been handed in."""
+        """The last transaction that has been added."""
         return self._known(self._added_last, self.captured)
 
     def know_nothing_before(self, position: Lsn) -> None:
-        """What was read up to here was read with another filter: which transactions have changes without it is not known."""
+        """The log up to `position` was read with another origin filter: which transactions have changes under this one is unknown."""
         self._unknown_end = position
 
     @property
@@ -96,16 +96,16 @@ class Batcher:
 
     @property
     def oldest_commit_us(self) -> int | None:
-        """When the first transaction was committed that is not sealed yet, by the source's clock; None where there is none."""
+        """Commit time of the first unsealed transaction, in microseconds by the source's clock; None if there is none."""
         return self._pending[0].closed.first_time_us if self._pending else None
 
     def oldest_unsealed_ordinal(self) -> Ordinal | None:
-        """The lowest ordinal that transactions not yet sealed still need."""
+        """The lowest ordinal that unsealed transactions need; None if none does."""
         firsts = [first for pending in self._pending if (first := pending.closed.first_ordinal) is not None]
         return Ordinal(min(firsts)) if firsts else None
 
     def add(self, closed: Iterable[Closed], now_ms: int) -> None:
-        """Take what the sorter closed, in its order. Call it before `advance` to a position at or behind them."""
+        """Add committed transactions in the sorter's order. Call it before `advance` to a position at or after their ends."""
         for one in closed:
             if one.first_end <= max(self._added_end, self._sealed_end):
                 raise EngineFault(
@@ -117,33 +117,33 @@ class Batcher:
             self._pending.append(_Pending(one, now_ms))
 
     def advance(self, wal_end: Lsn) -> None:
-        """Everything committed up to `wal_end` was read and has been added. A lower position than before changes nothing."""
+        """Everything committed up to `wal_end` has been read and added. A lower position than before changes nothing."""
         self._wal_end = max(self._wal_end, wal_end.value)
 
     def demand(self, position: Lsn) -> None:
-        """Someone waits for `position`: seal as soon as capture has passed it."""
+        """A query waits for `position`: seal as soon as capture has reached it."""
         if position.value > self._sealed_end:
             heapq.heappush(self._demands, position.value)
 
     def in_flight_done(self) -> None:
-        """The demanded batch was committed or given up; the next one may be sealed by demand."""
+        """The batch sealed on demand was committed or abandoned; the next one may be sealed on demand."""
         self._demanded_in_flight = False
 
     def hold_back(self, for_ms: int) -> None:
-        """Seal transactions so long after they were added at the earliest, until `let_go`: a cut will be asked for at a position that
-        is just being found out. With several of these the longest counts."""
+        """Seal transactions no earlier than `for_ms` after they were added, until `let_go`: a cut will be requested at a position that is
+        being determined. The longest of several hold-backs counts."""
         self._holds.append(for_ms)
 
     def let_go(self, for_ms: int) -> None:
-        """Take one `hold_back` back."""
+        """End one `hold_back` of this length."""
         if for_ms not in self._holds:
             raise EngineFault(FaultKind.INTERNAL, "batch", "let go without being held back")
         self._holds.remove(for_ms)
 
     def request_cut(self, position: Lsn) -> bool:
-        """Ask for a batch that ends at `position`, with every transaction up to it; it names the cut, and may be empty.
+        """Request a batch that ends at `position` and contains every transaction up to it. It names the cut, and may be empty.
 
-        False where transactions behind `position` are sealed already, so that no batch can end there any more.
+        False if transactions after `position` are sealed already, so that no batch can end there.
         """
         if position.value < self._sealed_commit:
             return False
@@ -152,15 +152,15 @@ class Batcher:
         return True
 
     def due_in_ms(self, now_ms: int) -> int | None:
-        """Time until age alone seals the next batch; None where nothing is pending. Other reasons may come before."""
+        """Milliseconds until the age limit seals the next batch; None if nothing is pending. Other limits may seal it earlier."""
         since = self._oldest_ms()
         return None if since is None else max(0, since + self._policy.max_age_ms - now_ms)
 
     def seal(self, now_ms: int, bytes_of: BytesOf, crowded: bool = False) -> SealedBatch | None:
-        """The next batch where one is due, else None. Call it until it gives None: more than one may be due.
+        """The next batch if one is due, else None. Call it until it returns None: several may be due.
 
-        `crowded`: batches are on their way that were not committed yet. Then nothing but a demand or a cut seals: what comes meanwhile
-        gathers and goes together, and the later it is sealed, the more of it there is.
+        `crowded`: earlier batches are not committed yet. Then only a demand or a cut seals; other transactions accumulate, so that the
+        next batch is larger.
         """
         if not self._pending and self._wal_moved_ms is None and self._wal_end > self._sealed_end:
             self._wal_moved_ms = now_ms
@@ -205,8 +205,8 @@ class Batcher:
         return since is not None and now_ms >= since + policy.max_age_ms
 
     def _take(self, bytes_of: BytesOf, added_by: int) -> list[Closed]:
-        """Take transactions from the head: as many as the limits allow, none added after `added_by` or behind the next cut, at least one
-        where there is one, and only that one where it is to be alone."""
+        """Remove transactions from the head: as many as the limits allow, none added after `added_by`, none after the next cut. At least
+        one if there is one; only that one if it must be a batch of its own."""
         taken: list[Closed] = []
         count = size = 0
         while self._pending and count < self._policy.max_transactions:
@@ -275,7 +275,7 @@ class Batcher:
             self._sealed_commit = one.last_end
         cuts = self._reached_cuts()
         if cuts:
-            # Nothing is left before the cut, so the batch holds everything up to it: it ends at the cut itself.
+            # No transaction is left before the cut, so the batch contains everything up to it and ends at the cut.
             end = max(end, cuts[-1])
         elif not self._pending:
             end = max(end, self._wal_end)
@@ -300,7 +300,7 @@ class Batcher:
         )
 
     def _known(self, last: LastCommit, position: Lsn) -> LastCommit:
-        """`last`, the last one up to `position`, as far as it is known."""
+        """`last` if it was read with the current filter; else a LastCommit that is unknown up to `position`."""
         if last.end > self._unknown_end:
             return last
         return LastCommit.unknown(min(self._unknown_end, position), self._before.origin)
@@ -310,7 +310,7 @@ class Batcher:
         return replace(times, times_us=np.where(times.ends > np.uint64(self._unknown_end.value), times.times_us, 0))
 
     def _reached_cuts(self) -> list[int]:
-        """Cuts that lie at the border which was just reached: captured, and with nothing before them left to seal."""
+        """Remove and return the cuts that are reached: captured, and with no unsealed transaction before them."""
         border = self.captured.value
         if self._pending:
             border = min(border, self._pending[0].closed.first_end - 1)

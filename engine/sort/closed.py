@@ -1,4 +1,4 @@
-"""Committed transactions as the sorter closes them: runs of plain ones over arrays, and single streamed ones."""
+"""Committed transactions as the sorter emits them: runs of plain ones as arrays, and single streamed ones."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from engine.model.ticket import TicketMarker
 Ints = npt.NDArray[np.int64]
 Lsns = npt.NDArray[np.uint64]
 Announcement = RelationSeen | MessageSeen | TicketSeen
-"""What tells of a structure: the log's own record, or a message of the source's DDL capture. And markers of tickets."""
+"""Records that the stages after sort interpret: relation records, DDL messages, and ticket markers."""
 Controls = npt.NDArray[Any]
 """Control records: a structured array with the fields of engine.model.control.CONTROL_FIELDS."""
 _EMPTY = 2
-"""Records of a transaction without changes, which some versions of the source send: BEGIN and COMMIT."""
+"""Records of a transaction without changes: BEGIN and COMMIT. Some versions of PostgreSQL send such transactions."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlainRun:
-    """At least one non-streamed transaction, in commit order, with nothing of another transaction between them.
+    """One or more non-streamed transactions in commit order, with no record of another transaction between them.
 
-    Arrays have one entry per transaction: records `[starts[i], stops[i])`, end LSN, commit time. `loose` are ordinals of relation
-    records that came before the first one, outside any transaction. `announcements` ascend by ordinal.
+    Arrays have one entry per transaction: records `[starts[i], stops[i])`, end LSN, commit time in microseconds. `loose`: ordinals of
+    relation records before the first transaction, outside any. `announcements` are in ascending order of ordinals.
     """
 
     starts: Ints
@@ -75,7 +75,7 @@ class PlainRun:
         return [*before, LogRange(Ordinal(int(self.starts[0])), Ordinal(int(self.stops[-1])), end)]
 
     def last_commit(self, after: int, origin: OriginFilter) -> LastCommit | None:
-        """Its last transaction with changes, None where it has none. `after`: end of the transaction before the first one."""
+        """The run's last transaction with changes, None if none has any. `after`: end of the transaction before the first one."""
         changing = np.flatnonzero(self.stops - self.starts > _EMPTY)
         if not len(changing):
             return None
@@ -92,7 +92,7 @@ class PlainRun:
         return int(self.ends[np.searchsorted(self.stops, ordinal, side="right")])
 
     def split(self, count: int) -> tuple[PlainRun, PlainRun]:
-        """The first `count` transactions and the others; both must be at least one."""
+        """The first `count` transactions, and the rest. Neither may be empty."""
         border = int(self.stops[count - 1])
         here = tuple(seen for seen in self.announcements if seen.ordinal < border)
         head = PlainRun(
@@ -111,7 +111,7 @@ class PlainRun:
 
 @dataclass(frozen=True, slots=True)
 class StreamedTransaction:
-    """A committed transaction that the source had streamed while it was open, in one or more chunks of records."""
+    """A committed streamed transaction: the source sent it in one or more chunks of records while it was open."""
 
     xid: int
     end: int
@@ -120,7 +120,7 @@ class StreamedTransaction:
     aborted: frozenset[int] = frozenset()
     announcements: tuple[Announcement, ...] = ()
     own: bool = False
-    """It wrote rows itself, not only its subtransactions."""
+    """The top-level transaction wrote rows itself, not only its subtransactions."""
 
     count = 1
 
@@ -145,7 +145,7 @@ class StreamedTransaction:
         return self.time_us
 
     def spans(self) -> list[tuple[int, int]]:
-        """Borders of the records, `[start, stop)` each; none where no chunk held a record."""
+        """Borders of the records, `[start, stop)` each; empty if no chunk held a record."""
         return list(self.chunks)
 
     def ranges(self) -> list[LogRange]:
@@ -164,7 +164,7 @@ class StreamedTransaction:
         return LastCommit(Lsn(after), Lsn(self.end), self.time_us, origin, certain=self.own or not self.aborted)
 
     def through(self, end: int) -> int:
-        """1 where it ends at or before `end`, else 0."""
+        """1 if it ends at or before `end`, else 0."""
         return int(self.end <= end)
 
 
@@ -174,7 +174,7 @@ Closed = PlainRun | StreamedTransaction
 def part_announcements(
     taken: Iterable[Closed],
 ) -> tuple[tuple[RelationSeen, ...], tuple[PlacedMessage, ...], tuple[TicketMarker, ...]]:
-    """Relation records, messages with their places among them, and markers of tickets, each in the order in which they stand."""
+    """Relation records, DDL messages with their places among them, and ticket markers, each in log order."""
     relations: list[RelationSeen] = []
     messages: list[PlacedMessage] = []
     tickets: list[TicketMarker] = []
@@ -190,7 +190,7 @@ def part_announcements(
 
 
 def times_of(taken: Iterable[Closed]) -> CommitTimes:
-    """When these transactions were committed."""
+    """End LSN and commit time of each of these transactions."""
     parts = [
         (one.ends, one.times)
         if isinstance(one, PlainRun)
@@ -203,7 +203,7 @@ def times_of(taken: Iterable[Closed]) -> CommitTimes:
 
 
 def join_ranges(parts: list[LogRange]) -> tuple[LogRange, ...]:
-    """The same records in the same order, with neighbouring plain ranges made one."""
+    """The same records in the same order, with adjoining plain ranges joined."""
     joined: list[LogRange] = []
     for part in parts:
         before = joined[-1] if joined else None

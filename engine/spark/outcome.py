@@ -1,6 +1,6 @@
-"""What a task hands back: its result, or the fault it ended with, as values that travel.
+"""Outcome of a task: its result or its fault, as a picklable value.
 
-A task that raises would cost its worker process and everything cached in it; one that returns its fault does not.
+An exception in a task would end its worker process and lose everything cached there; a returned fault does not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[R]):
-    """The task's own result."""
+    """The task's result."""
 
     result: R
 
@@ -30,9 +30,9 @@ class Failed:
 
 
 def attempt(function: Callable[[D], R], descriptor: D) -> Done[R] | Failed:
-    """Run one task. What it raises becomes a fault: its own where it raised one, else SPARK_FAILED with class and place.
+    """Run one task. An EngineFault is returned as it is; another exception as SPARK_FAILED with its class and code location.
 
-    The message of a foreign exception is left out: it may quote row values.
+    The message of another exception is left out, because it may quote row values.
     """
     try:
         return Done(function(descriptor))
@@ -43,12 +43,12 @@ def attempt(function: Callable[[D], R], descriptor: D) -> Done[R] | Failed:
 
 
 def attempt_all(function: Callable[[D], R], descriptors: Iterable[D]) -> Iterator[Done[R] | Failed]:
-    """Run a partition's tasks. It reads its input to the end in any case; a worker that did not would not be used again."""
+    """Run a partition's tasks. The input is always read to its end: Spark does not reuse a worker that did not."""
     return iter([attempt(function, descriptor) for descriptor in descriptors])
 
 
 def results(outcomes: Iterable[Done[R] | Failed]) -> list[R]:
-    """The results in their order, or the first fault, raised."""
+    """The results in order. Raises the first fault among the outcomes."""
     unpacked: list[R] = []
     for outcome in outcomes:
         if isinstance(outcome, Failed):

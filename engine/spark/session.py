@@ -32,16 +32,16 @@ D = TypeVar("D")
 R = TypeVar("R")
 
 KEEP_ALIVE_S = 25.0
-"""Spark ends workers, and what they cached, after a minute without work."""
+"""Interval of idle jobs. Spark ends Python workers, with their caches, after a minute without work."""
 START_S = 180.0
 STOP_S = 3.0
 WARM_TRIES = 3
 START_TRIES = 3
-"""So often Spark is started at once where its Java process ends during the start; then again and again, with pauses."""
+"""Immediate attempts if the Java process ends during the start; further attempts follow with pauses."""
 FIRST_PAUSE_S = 2.0
 LAST_PAUSE_S = 60.0
 NOTICE_S = 1.0
-"""A Java process that does not answer any more has ended by then, where it ends."""
+"""Wait for the end of a Java process that stopped to answer; if it still runs after that, it has not ended."""
 
 _LOGGING = """\
 status = error
@@ -56,7 +56,7 @@ rootLogger.appenderRef.err.ref = err
 
 
 def settings(master: str, app_name: str, logging: Path) -> dict[str, str]:
-    """Spark's settings for jobs that are many, small and not to be repeated by Spark itself."""
+    """Spark settings for many small jobs, which Spark must not retry."""
     chosen = {
         "spark.master": master,
         "spark.app.name": app_name,
@@ -81,12 +81,12 @@ def settings(master: str, app_name: str, logging: Path) -> dict[str, str]:
 
 
 class SparkRunner:
-    """Fulfils engine.model.tasks.TaskRunner with classic Spark. One per process: Spark allows no second session.
+    """Implements engine.model.tasks.TaskRunner with classic Spark. One per process: Spark allows one session only.
 
-    One thread starts the session, keeps it in use, and starts another one where its Java process ends.
+    A thread of the runner starts the session, keeps its workers busy, and starts a new session if the Java process ends.
 
-    `scratch`: a folder of ours for the Java wrapper, logging settings and Spark's own output (`spark.log`). `prepare` is called
-    in the workers before the runner counts as ready. `overrides` are Spark settings that win over ours.
+    `scratch`: folder for the Java wrapper, the logging configuration and Spark's output (`spark.log`). `prepare`: called in the
+    workers before the runner is ready. `overrides`: Spark settings that take precedence.
     """
 
     def __init__(
@@ -104,13 +104,13 @@ class SparkRunner:
         self._prepare = prepare or _nothing
         self._overrides = dict(overrides or {})
         self.on_lost: Callable[[str], None] = _nobody
-        """Called, in a thread of the runner, with which Java process has ended, and how."""
+        """Called in a thread of the runner when the Java process has ended, with a text that says which and how."""
         self._lock = threading.Lock()
         self._settled = threading.Event()
-        """There is a session, or the last start of one failed."""
+        """Set while there is a session, or after the last start failed."""
         self._stopping = threading.Event()
         self._wake = threading.Event()
-        """The session's Java process has ended, or all is to end."""
+        """Set when the session's Java process has ended, or the runner is to stop."""
         self._starter: threading.Thread | None = None
         self._context: Any = None
         self._failure: EngineFault | None = None
@@ -118,7 +118,7 @@ class SparkRunner:
         self._active: dict[str, set[str]] = {}
         self._last_run = 0.0
         self._slots = 1
-        """As of the last job: every look at it is a question to Java, and batches ask for it that run without Spark."""
+        """Parallelism as of the last job. Cached, because each read is a call to Java, and batches that run without Spark need it too."""
 
     def start(self) -> None:
         with self._lock:
@@ -154,13 +154,13 @@ class SparkRunner:
             running = list(self._active.pop(group, ()))
             context = self._context
         for one in running if context is not None else ():
-            # What is lost with its Java process needs no cancelling; a session that was stopped has no `_jsc`.
+            # If the Java process is gone there is nothing to cancel; a stopped session has no `_jsc`.
             with suppress(Py4JError, OSError, AttributeError):
-                # Future jobs too: the run may be just about to submit its own.
+                # Future jobs too: the run may be about to submit its job.
                 context._jsc.sc().cancelJobGroupAndFutureJobs(one)
 
     def stop(self) -> None:
-        """End the session and its Java process; takes at most some seconds."""
+        """End the session and its Java process, within some seconds."""
         self._stopping.set()
         self._settled.set()
         self._wake.set()
@@ -187,7 +187,7 @@ class SparkRunner:
     def _outcomes(
         self, context: Any, function: Callable[[D], R], descriptors: Sequence[D], group: str, unique: str
     ) -> list[Any]:
-        """One per descriptor. Raises EngineFault where there is none, whatever the libraries make of a lost Java process."""
+        """One outcome per descriptor. Raises EngineFault otherwise: PySpark reports a lost Java process in several ways."""
         try:
             context.setJobGroup(unique, group)
             context.setLocalProperty("spark.scheduler.pool", re.sub(r"\d+", "", group))
@@ -202,13 +202,13 @@ class SparkRunner:
             if lost is None and not isinstance(error, Py4JError | OSError):
                 raise
             raise EngineFault(FaultKind.SPARK_FAILED, group, self._reason(error, group, unique, lost)) from error
-        if len(outcomes) < len(descriptors):  # What ends in the middle is read like what ends.
+        if len(outcomes) < len(descriptors):  # PySpark reads a stream that broke off like one that ended.
             lost = self._lost(context) or "the job ended without all of its results"
             raise EngineFault(FaultKind.SPARK_FAILED, group, lost)
         return outcomes
 
     def _lost(self, context: Any) -> str | None:
-        """Which Java process has ended, and how, where that of `context` has; the session is no session any more then."""
+        """Text on the end of `context`'s Java process, after which the session is discarded; None if the process runs."""
         java = context._gateway.proc
         if not _has_ended(java, NOTICE_S if self._is_deaf(context) else 0.0):
             return None
@@ -248,7 +248,7 @@ class SparkRunner:
                     del self._active[group]
 
     def _live(self) -> None:
-        """The session's thread."""
+        """Main loop of the session's thread."""
         pause = FIRST_PAUSE_S
         while not self._stopping.is_set():
             context = self._started()
@@ -261,7 +261,7 @@ class SparkRunner:
                 pause = min(pause * 2, LAST_PAUSE_S)
 
     def _started(self) -> Any:
-        """A session that is kept. None: there is none, and `_failure` says why."""
+        """Start and keep a session. None: the start failed, and `_failure` says why."""
         for _ in range(START_TRIES):
             if self._stopping.is_set():
                 return None
@@ -284,7 +284,7 @@ class SparkRunner:
         return None
 
     def _attend(self, context: Any) -> None:
-        """Keep the session in use until its Java process ends, or all is to end."""
+        """Keep the session's workers busy until its Java process ends or the runner stops."""
         java = context._gateway.proc
         threading.Thread(target=self._watch, args=(java,), name="spark-java", daemon=True).start()
         while not self._stopping.is_set() and java.returncode is None:
@@ -307,7 +307,7 @@ class SparkRunner:
             self.on_lost(lost)
 
     def _warm_up(self, context: Any) -> None:
-        """Prepare the workers. One that is lost meanwhile must not leave this process without Spark for good."""
+        """Prepare the workers. The loss of a worker meanwhile must not leave this process without Spark permanently."""
         for left in reversed(range(WARM_TRIES)):
             try:
                 _warm(context, self._prepare)
@@ -328,7 +328,7 @@ class SparkRunner:
         return None
 
     def _launch(self) -> Any:
-        """A session with workers that are prepared. Where it raises, nothing is left of it; _JavaLostError: its Java process ended."""
+        """Start a session with prepared workers. On an exception nothing of it is left; _JavaLostError: its Java process ended."""
         conf = self._conf()
         gateway: Any = None
         try:
@@ -349,7 +349,7 @@ class SparkRunner:
         return context
 
     def _conf(self) -> SparkConf:
-        """Of a new session. Also sets what its processes find in the environment."""
+        """Configuration of a new session. Also sets the environment variables of its processes."""
         self._scratch.mkdir(parents=True, exist_ok=True)
         logging = (self._scratch / "log4j2.properties").resolve()
         logging.write_text(_LOGGING)
@@ -364,22 +364,22 @@ class SparkRunner:
         return conf
 
     def _use_if_idle(self) -> None:
-        """A tiny job now and then while no other runs, so that idle workers keep what they cached."""
+        """Run a tiny job if no other is running, so that Spark does not end idle workers with their caches."""
         if time.monotonic() - self._last_run >= KEEP_ALIVE_S:
             with suppress(EngineFault):
                 self._job(_touch, [()], "keep-alive")
 
 
 class _JavaLostError(Exception):
-    """The message says which Java process ended, and how."""
+    """The Java process ended; the message says which and how."""
 
 
 def _touch(nothing: tuple[()]) -> None:
-    """Nothing to do: the worker was used."""
+    """Empty task of the idle job."""
 
 
 def _nobody(lost: str) -> None:
-    """Nobody is there to be informed."""
+    """Default of `on_lost`: no listener."""
 
 
 def _has_ended(java: subprocess.Popen[bytes], timeout_s: float) -> bool:
@@ -393,13 +393,13 @@ def _death(java: subprocess.Popen[bytes]) -> str:
 
 
 def _java_of(error: Exception) -> subprocess.Popen[bytes] | None:
-    """The process that PySpark has started, of which it says nothing where it then fails."""
+    """The Java process that PySpark started before it raised `error`, which does not expose it."""
     found = [frame.f_locals.get("proc") for frame, _ in walk_tb(error.__traceback__)]
     return next((one for one in found if isinstance(one, subprocess.Popen)), None)
 
 
 def _nothing() -> None:
-    """Workers need no preparation."""
+    """Default of `prepare`: no preparation."""
 
 
 def _prepare(prepare: Callable[[], None], parts: Iterable[int]) -> Iterator[int]:
@@ -413,7 +413,7 @@ def _warm(context: Any, prepare: Callable[[], None]) -> None:
 
 
 def _shut_down(context: Any) -> None:
-    """Stop the session; if that takes long, end its Java process. Afterwards a new session may be made."""
+    """Stop the session; if that takes long, kill its Java process. Afterwards a new session may be started."""
     gateway = context._gateway
     polite = threading.Thread(target=_stop_context, args=(context,), daemon=True)
     polite.start()
@@ -424,7 +424,7 @@ def _shut_down(context: Any) -> None:
 
 
 def _release(gateway: Any) -> None:
-    """Let go of a Java process that was stopped or is gone, and of what Spark's classes keep of it: one session per process."""
+    """Close the gateway of an ended Java process, and clear the class attributes of PySpark that refer to it and prevent a new session."""
     with suppress(Py4JError, OSError):
         gateway.shutdown()
     _end(gateway.proc)
@@ -434,7 +434,7 @@ def _release(gateway: Any) -> None:
 
 
 def _end(java: subprocess.Popen[bytes]) -> None:
-    """It ends where nobody holds the other end of its input; if that takes long, by SIGKILL."""
+    """End the process: it exits when its standard input is closed; if that takes long, SIGKILL."""
     with suppress(OSError):
         if java.stdin is not None:
             java.stdin.close()

@@ -1,1 +1,1 @@
-"""A stage of the engine."""
+"""Compares the target's tables with the source's at a cut."""

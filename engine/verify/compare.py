@@ -1,4 +1,4 @@
-"""Compares target and source at a cut: a target read pinned at a position, a source snapshot of the same position."""
+"""Compares target and source at a cut: a target read that is pinned at a position, and a source snapshot of the same position."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from engine.verify.prefetch import prefetched
 from engine.verify.verdict import Difference, TableVerdict, VerdictStatus, VerifyProgress
 
 Decode = Callable[[bytes, TableSchema], Any]
-"""COPY text (whole lines) and the structure to a pyarrow.RecordBatch with columns c0 … cn."""
+"""Decodes COPY text (whole lines) by a schema to a pyarrow.RecordBatch with columns c0 … cn."""
 
 DIFFERENCES = 100
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyTable:
-    """A live table to compare; `record` as the pinned progress record has it.
+    """A live table to compare; `record`: from the pinned progress record.
 
-    `on_source`: its columns there, one for each of the record's, where they go by other names. `rows`: these alone, which are in the
-    partitions `storage` on the source.
+    `on_source`: the source's schema, with one column for each of the record's, if names differ there. `rows`: compare only these rows,
+    which are in the partitions `storage` on the source.
     """
 
     spec: TableSpec
@@ -41,13 +41,13 @@ class VerifyTable:
 
     @property
     def reads(self) -> TableSchema:
-        """What is read of the source."""
+        """The schema with which the source is read."""
         return self.on_source or self.record.schema
 
 
 def with_shared(table: VerifyTable, now: TableSchema) -> VerifyTable:
-    """The table with the columns alone that both sides have: the target may keep what the source, which has this structure now, dropped
-    or named otherwise."""
+    """The table reduced to the columns that both sides have: the target may keep columns that the source, whose schema is `now`, has
+    dropped or renamed."""
     names = {column.attnum: column.name for column in now.whole.columns}
     schema = table.record.schema
     shared = replace(schema, columns=tuple(c for c in schema.columns if c.attnum in names))
@@ -57,14 +57,14 @@ def with_shared(table: VerifyTable, now: TableSchema) -> VerifyTable:
 
 @dataclass(frozen=True, slots=True)
 class VerifyLimits:
-    """Bounds of a comparison's memory: rows are decoded in pieces of about `batch_bytes`, a few pieces ahead of the target."""
+    """Bounds of a comparison's memory: rows are decoded in pieces of about `batch_bytes`, a few pieces ahead of the target's read."""
 
     chunk_bytes: int = 64 * 1024**2
     batch_bytes: int = 4 * 1024**2
     pieces_ahead: int = 4
     differences: int = DIFFERENCES
     early_bytes: int = 64 * 1024**2
-    """Tables up to this size may be read before the target is there."""
+    """Tables up to this size may be read before the target has reached the position."""
 
 
 def verify_tables(
@@ -78,12 +78,12 @@ def verify_tables(
     limits: VerifyLimits | None = None,
     early: EarlyRows | None = None,
 ) -> list[TableVerdict]:
-    """Compare every table; one verdict each, in the order of `tables`. What `early` read of this snapshot is not read again.
+    """Compare every table; one verdict each, in the order of `tables`. Tables that `early` read under this snapshot are not read again.
 
-    The caller makes the cut and keeps both sides pinned. A table whose comparison fails gets a NOT_COMPARED verdict and the others go
-    on; a source that cannot be read any more, or a cancel, leaves the rest NOT_COMPARED.
+    The caller makes the cut and keeps both sides pinned. A table whose comparison fails gets a NOT_COMPARED verdict, and the others are
+    compared; if the source cannot be read any more, or on cancel, the remaining tables are NOT_COMPARED.
 
-    Raises EngineFault(INTERNAL) where the two sides are not of the same position: comparing them would mean nothing.
+    Raises EngineFault(INTERNAL) if the two sides are not at the same position.
     """
     if reader.position != snapshot.position:
         raise EngineFault(
@@ -117,11 +117,11 @@ def verify_tables(
 _NO_USE_TO_GO_ON = frozenset(
     {FaultKind.COPY_LOST, FaultKind.SOURCE_UNREACHABLE, FaultKind.SOURCE_AUTHENTICATION, FaultKind.TARGET_DISK_FULL}
 )
-"""The snapshot or a whole side is gone; every further table would fail the same way, some only after a timeout."""
+"""The snapshot or one side is lost: every further table would fail in the same way, some only after a timeout."""
 
 
 class EarlyRows:
-    """Source rows of small tables, read as soon as a snapshot is made: one truncated again and again could not be read later."""
+    """Source rows of small tables, read right after the snapshot: a table that is truncated repeatedly could not be read later."""
 
     def __init__(self, source: Source, tables: Sequence[VerifyTable], decode: Decode) -> None:
         self._source = source
@@ -131,7 +131,7 @@ class EarlyRows:
         self._rows: dict[tuple[TableId, str], tuple[TableSchema, list[Any]]] = {}
 
     def read(self, snapshot: ExportedSnapshot) -> None:
-        """Read what is small enough. A table that cannot be read is left for the comparison, which tells why."""
+        """Read the tables that are small enough. A table that cannot be read is left to the comparison, which reports the reason."""
         self._rows.clear()
         for table in self._tables:
             with suppress(EngineFault):
@@ -143,7 +143,7 @@ class EarlyRows:
                 self._rows[table.spec.table, snapshot.name] = schema, [self._decode(piece, schema) for piece in pieces]
 
     def of(self, table: VerifyTable, snapshot: ExportedSnapshot) -> list[Any] | None:
-        """The rows of a table under this snapshot; None where they were not read, or with other columns."""
+        """The rows of a table under this snapshot; None if they were not read, or were read with other columns."""
         schema, rows = self._rows.get((table.spec.table, snapshot.name), (None, None))
         return rows if schema is not None and schema.columns == table.reads.columns else None
 

@@ -1,4 +1,4 @@
-"""Reads an iterator ahead in a thread of its own, so that the source is read while the target takes in what came before."""
+"""Reads an iterator ahead in a thread, so that the source is read while the target processes earlier items."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ T = TypeVar("T")
 
 
 class _End:
-    """Marks the end of the items; carries the error that ended them, if one did."""
+    """Marks the end of the items; carries the exception that ended them, if any."""
 
     def __init__(self, error: BaseException | None) -> None:
         self.error = error
 
 
 def prefetched(items: Iterator[T], ahead: int) -> Generator[T, None, None]:
-    """The same items, at most `ahead` of them read before they are asked for.
+    """The same items, with at most `ahead` of them read in advance.
 
-    What `items` raises is raised here, in its place. Close the generator to end the thread early; `items` is then closed too, if
-    it can be, by the thread that reads it.
+    An exception of `items` is raised at its position. Close the generator to end the thread early; that thread then closes `items` too,
+    if it has a `close`.
     """
     ready: queue.Queue[T | _End] = queue.Queue(max(ahead, 1))
     closed = threading.Event()
@@ -55,7 +55,7 @@ def _fill(items: Iterator[T], ready: queue.Queue[T | _End], closed: threading.Ev
 
 
 def _drain(ready: queue.Queue[T | _End], thread: threading.Thread) -> None:
-    """Make room until the thread has put its end mark: it never stays behind in a full queue."""
+    """Empty the queue until the thread has put its end mark, so that it is never blocked on a full queue."""
     while thread.is_alive():
         try:
             ready.get(timeout=0.05)

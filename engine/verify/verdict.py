@@ -1,4 +1,4 @@
-"""What a comparison at a cut says of each table."""
+"""Results of a comparison at a cut, per table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class VerdictStatus(StrEnum):
     EQUAL = "equal"
     DIFFERENT = "different"
     NOT_COMPARED = "not_compared"
-    """The comparison itself failed or was cancelled; `code` and `detail` say why. Nothing is known of the rows."""
+    """The comparison failed or was cancelled; `code` and `detail` say why. Nothing is known about the rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class TableVerdict:
-    """One table at one cut. `differences` holds the first ones, at most the limit that was asked for."""
+    """One table at one cut. `differences`: the first ones, at most the requested limit."""
 
     table: TableId
     source: TableName
@@ -44,7 +44,7 @@ class TableVerdict:
     code: str | None = None
     detail: str | None = None
     set_aside: int = 0
-    """Rows of the table that stand aside on the target: known differences. Those that no column can hold are in no other figure."""
+    """Quarantined rows of the table: known differences. Rows that no column can hold are in no other figure."""
 
     @property
     def equal(self) -> bool:
@@ -53,7 +53,7 @@ class TableVerdict:
 
 @dataclass(frozen=True, slots=True)
 class VerifyProgress:
-    """One table's progress; `percent` of the source's rows by their estimated bytes."""
+    """One table's progress; `percent` (0 to 100) of the source's rows, by estimated bytes."""
 
     table: TableId
     rows: int
@@ -62,5 +62,5 @@ class VerifyProgress:
 
 
 def all_equal(verdicts: Sequence[TableVerdict]) -> bool:
-    """True where every table was compared and is equal. An empty comparison proves nothing and is False."""
+    """True if every table was compared and is equal. False for no tables, because that proves nothing."""
     return bool(verdicts) and all(verdict.equal for verdict in verdicts)

@@ -1,1 +1,1 @@
-"""Part of the control plane."""
+"""Approvals of schema changes."""

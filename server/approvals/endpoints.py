@@ -1,4 +1,4 @@
-"""Approving changes of structure, where a subscription asks before it follows them."""
+"""Approving schema changes, for subscriptions with the policy `ask`."""
 
 from __future__ import annotations
 

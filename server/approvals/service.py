@@ -1,4 +1,4 @@
-"""Approvals of changes of structure for which a table is parked."""
+"""Approvals of schema changes for which a table is parked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from server.lookup.tables import lock_present_table
 from server.verifications.service import SubscriptionNotRunning
 
 WAITING = "schema_change_waiting"
-"""Code of a table that is parked until its change of structure is approved."""
+"""Code of a table that is parked until its schema change is approved."""
 
 
 class NothingToApprove(Conflict):
@@ -34,7 +34,9 @@ class ApprovalOutdated(Conflict):
 
 
 def approve_change(session: WriteSession, name: str, table_id: str, reason: str | None) -> TableRow:
-    """Let the engine go on with the change that the table is parked with; `reason`: the one that was looked at, None = any.
+    """Let the engine apply the schema change for which the table is parked.
+
+    `reason`: that of the change that the user approves; None: any.
 
     Raises:
         NotFound, SubscriptionDeleting, TableRemoved, NothingToApprove, ApprovalOutdated.

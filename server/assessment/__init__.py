@@ -1,1 +1,1 @@
-"""How a subscription and its tables are: health, copies under way, the newest fault."""
+"""The condition of a subscription and its tables: health, current copies, newest fault."""

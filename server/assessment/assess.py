@@ -24,16 +24,16 @@ _REPORTS_EVERY_S = 15.0
 _SETTLED = frozenset({SubscriptionState.RUNNING, SubscriptionState.PAUSED, SubscriptionState.STOPPED})
 
 ConnectedFor = Callable[[str | None], float | None]
-"""Seconds since the engine of this id is connected; None where it is not."""
+"""Seconds for which the engine with this id has been connected; None if it is not."""
 
 
 def assess_subscription(request: Request, row: SubscriptionRow) -> Assessment:
-    """The assessment of a subscription without its tables, as far as it decides about each of them."""
+    """The assessment of a subscription without its tables, to the extent that it determines theirs."""
     return Assessment(row, (), request.app.state.clock.now(), gateway_of(request).connected_s(row.engine_id))
 
 
 class Assessment:
-    """A subscription as it is at `now`. `connected_s`: since when its engine is connected, None where it is not."""
+    """A subscription at `now`. `connected_s`: seconds for which its engine has been connected; None if it is not."""
 
     def __init__(
         self, row: SubscriptionRow, tables: Sequence[TableRow], now: datetime, connected_s: float | None
@@ -85,14 +85,14 @@ class Assessment:
         return table is None or table.state in {TableStateKind.LIVE, TableStateKind.PAUSED}
 
     def _silent_for_s(self) -> float | None:
-        """Since the last report; not longer than the state is known, or the engine is connected."""
+        """Seconds since the last report; at most the time for which the state is known, or the engine connected."""
         if self._connected_s is None:
             return None
         last = max(filter(None, (self._row.progress_at, self._row.state_at)))
         return min(self._age_s(last), self._connected_s)
 
     def _lag_seconds(self) -> float | None:
-        """The reported lag; an old report says less the older it is, and one of an engine that is gone, so its age is added."""
+        """The reported lag plus the age of the report if the engine is gone or the report is old."""
         row = self._row
         if row.lag_seconds is None or row.progress_at is None:
             return None
@@ -108,7 +108,7 @@ class Assessment:
         return copy_totals(self._tables, self._now, going=self._going)
 
     def table_copy(self, row: TableRow) -> Copied:
-        """How far the copy of one of its tables is."""
+        """Progress of the copy of one of its tables."""
         return copy_progress(row, self._now, going=self._going)
 
     @property

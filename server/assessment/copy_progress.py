@@ -1,4 +1,4 @@
-"""How far copies are: of one table, and of all that a subscription copies at present. Pure."""
+"""Progress of copies: of one table, and of all current copies of a subscription. Pure."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def copy_totals(rows: Sequence[TableRow], now: datetime, *, going: bool) -> Copy
 
 
 def describe_copies(found: CopyTotals) -> str:
-    """In a few words for people; empty where nothing is known yet."""
+    """The progress in a few words for users; empty if nothing is known yet."""
     said = []
     if found.percent is not None:
         said.append(format_share(found.percent / 100))

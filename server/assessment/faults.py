@@ -1,4 +1,4 @@
-"""The newest fault of a subscription, kept in its row."""
+"""The newest fault of a subscription, stored in its row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def record_fault(
     remedy: str | None,
     table: str | None = None,
 ) -> None:
-    """The newest fault; `table`: the id of the one that it parked, None where it is of the whole subscription."""
+    """Store the newest fault. `table`: the id of the table that it parked; None if it affects the whole subscription."""
     at = session.now().isoformat()
     row.last_fault = {"at": at, "code": code, "detail": detail, "remedy": remedy, "table": table}
     session.add(row)

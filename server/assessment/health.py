@@ -1,6 +1,6 @@
-"""How a subscription is, in one word with its reason and remedy: assessed here, and shown alike by API, command line and console.
+"""The health of a subscription: one word with reason and remedy, shown alike by API, command line and console.
 
-Pure. It is assessed by what is known now, never by what has passed: a fault that is over changes nothing.
+Pure. It depends on the current state only: a fault that is over has no effect.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from engine.model.table_state import TableStateKind
 from server.wording import format_count, format_seconds, format_share, format_size
 
 SILENT_AFTER_S = 30.0
-"""An engine reports every few seconds while a subscription runs; a longer silence means that something is wrong."""
+"""While a subscription runs, its engine reports every few seconds; a longer silence indicates a problem."""
 
 
 class HealthStatus(StrEnum):
@@ -109,16 +109,16 @@ class HealthInputs:
     remedy: str | None = None
     tables: Mapping[TableStateKind, int] = field(default_factory=dict)
     copying: str = ""
-    """How far its copies are, in words."""
+    """Progress of its copies, in words."""
     set_aside: int = 0
-    """Rows that stand aside."""
+    """Quarantined rows."""
     different: int = 0
-    """Tables that their last verification found different from the source."""
+    """Tables that differed from the source at their last verification."""
     lag_seconds: float | None = None
-    """None where it is not known, and where no table follows."""
+    """None if it is unknown, or no table follows."""
     goal_seconds: float = 60.0
     reported_s: float | None = None
-    """Seconds since the engine last reported, or since the state began where it has not yet."""
+    """Seconds since the engine's last report, or since the state began if there was none."""
     retained_bytes: int | None = None
     budget_bytes: int | None = None
     warn_share: float = 0.5
@@ -152,7 +152,7 @@ class HealthInputs:
 
 @dataclass(frozen=True, slots=True)
 class _Finding:
-    """`word` None: nothing follows for the whole."""
+    """The result for one aspect. `word` None: it does not affect the whole."""
 
     status: HealthStatus
     word: HealthWord | None
@@ -170,7 +170,7 @@ _UNDER_WAY = frozenset(
         SubscriptionState.STOPPING,
     }
 )
-"""States that only an engine can keep up or lead on."""
+"""States that need a connected engine to continue."""
 _RESTING = frozenset({SubscriptionState.PAUSED, SubscriptionState.STOPPED})
 _WANTED = frozenset({SubscriptionState.CREATED, SubscriptionState.STARTING, SubscriptionState.RUNNING})
 _START_ENGINE = "Start an engine with 'penstock engine', or look whether it runs and reaches the server."
@@ -220,7 +220,7 @@ def _no_engine(inputs: HealthInputs) -> _Finding:
 
 
 def _retried(inputs: HealthInputs) -> _Finding | None:
-    """What is under way and has a reason is being tried again."""
+    """A state in progress that has a reason is being retried."""
     if inputs.reason is None or inputs.deleting or inputs.state not in _WANTED:
         return None
     return _Finding(HealthStatus.ATTENTION, HealthWord.RETRYING, inputs.reason, inputs.remedy)
@@ -264,7 +264,7 @@ def _course(inputs: HealthInputs) -> _Finding:
         return _Finding(moving, HealthWord.DELETING, "It is being deleted; its tables on the target stay.")
     asked = f"It was asked to be {inputs.desired.value}."
     if inputs.state in _RESTING and inputs.desired is DesiredState.RUNNING:
-        return _Finding(moving, HealthWord.STARTING, asked)  # The engine has not said yet that it begins.
+        return _Finding(moving, HealthWord.STARTING, asked)  # the engine has not yet reported that it starts
     unwatched = "" if inputs.engine else " No engine is connected, so nothing watches over how much that is."
     match inputs.state:
         case SubscriptionState.CREATED:
@@ -305,7 +305,7 @@ def _running(inputs: HealthInputs, asked: str) -> _Finding:
 
 
 def _followers(inputs: HealthInputs) -> str:
-    """Of the live tables, of which there are some."""
+    """The aspect of the live tables; there must be at least one."""
     if inputs.live == inputs.total:
         which = "Its one table is" if inputs.live == 1 else f"All {inputs.live:,} tables are"
     else:
@@ -317,7 +317,7 @@ def _followers(inputs: HealthInputs) -> str:
 
 
 def _copied(inputs: HealthInputs) -> str:
-    """Of the tables that are being copied, of which there are some."""
+    """The aspect of the tables being copied; there must be at least one."""
     far = f": {inputs.copying}" if inputs.copying else ""
     return f"{inputs.copied} of {format_count(inputs.total, 'table')} {_is(inputs.copied)} being copied{far}."
 
@@ -357,7 +357,7 @@ def _source_log(inputs: HealthInputs) -> _Finding:
 
 
 def _last_fault(inputs: HealthInputs) -> _Finding:
-    """Its consequences are assessed by what is applied; here it is only named."""
+    """The newest fault, for information: its effects are assessed by other aspects."""
     fault = inputs.fault
     if fault is None:
         return _Finding(HealthStatus.RUNNING, None, "None is known.")

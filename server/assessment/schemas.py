@@ -1,4 +1,4 @@
-"""Shapes that show how a subscription and its tables are."""
+"""Schemas of the condition of a subscription and its tables."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Part of the control plane."""
+"""Batches that were committed on a target."""

@@ -1,4 +1,4 @@
-"""`apply FILE`: brings connections and subscriptions to what a file says. `export`: writes such a file of what is there."""
+"""`apply FILE`: makes connections and subscriptions match a file. `export`: writes such a file from the present ones."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def apply(
     token: Token = None,
     as_json: AsJson = False,
 ) -> None:
-    """The command; `HELP` is its text."""
+    """The command; its help is `HELP`."""
     resources = parse(_read(file), os.environ)
     with open_api(url, token) as api:
         plans = plans_of(api, resources, prune=prune)
@@ -88,7 +88,7 @@ def apply(
 
 @reported
 def export(url: Url = None, token: Token = None, as_json: AsJson = False) -> None:
-    """The command; `EXPORT_HELP` is its text."""
+    """The command; its help is `EXPORT_HELP`."""
     with open_api(url, token) as api:
         document = {
             collection: {item["name"]: _body(collection, item) for item in api.items(f"/{collection}")}
@@ -101,9 +101,9 @@ def export(url: Url = None, token: Token = None, as_json: AsJson = False) -> Non
 
 
 def plans_of(api: Api, resources: Sequence[Resource], *, prune: bool) -> list[Document]:
-    """What putting each resource would do, as the server says.
+    """The server's plans for a PUT of each resource.
 
-    A subscription whose connections are still to be made cannot be asked about: it is new.
+    A subscription whose connections do not exist yet has no plan: it is new.
     """
     plans: list[Document] = []
     new: set[str] = set()
@@ -120,7 +120,7 @@ def plans_of(api: Api, resources: Sequence[Resource], *, prune: bool) -> list[Do
 
 
 def _put(api: Api, resource: Resource, plan: Document, *, prune: bool) -> None:
-    """Put it as planned: refused where somebody changed it since."""
+    """PUT the resource as planned; refused if it was changed since."""
     condition = {"If-Match": plan["etag"]} if plan.get("etag") else {"If-None-Match": "*"}
     api.send("PUT", _path(resource), resource.body, query=_keep(resource, prune=prune), headers=condition)
 
@@ -188,7 +188,7 @@ def _result(resource: Resource, plan: Document) -> Document:
 
 
 def _body(collection: str, item: Document) -> Document:
-    """What PUT takes of a resource, without what is as by default."""
+    """The body for a PUT of a resource, without members that have their default."""
     from server.declarations.policies import POLICIES  # noqa: PLC0415  the other commands start faster without them
     from server.declarations.table_body import TableBody  # noqa: PLC0415
 
@@ -208,7 +208,7 @@ def _said(model: type[BaseModel], document: Document) -> Document:
 
 
 def _literal(value: Any) -> Any:
-    """A text that looks like a variable is written so that it is none."""
+    """The value with `${` escaped in all its strings, so that none is read as a variable."""
     if isinstance(value, dict):
         return {name: _literal(inner) for name, inner in value.items()}
     if isinstance(value, list):

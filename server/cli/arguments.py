@@ -1,4 +1,4 @@
-"""How durations and table names are written on the command line."""
+"""The syntax of durations and table names on the command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def duration_ms(text: str) -> int:
     """Milliseconds in `500ms`, `30s`, `30` (seconds), `5m` or `1h`.
 
     Raises:
-        ValueError: the text is anything else.
+        ValueError: the text has another form.
     """
     match = _DURATION.fullmatch(text.strip())
     if match is None:
@@ -22,12 +22,12 @@ def duration_ms(text: str) -> int:
 
 
 def table_name(text: str) -> tuple[str, str]:
-    """Schema and name in `schema.name`; `public` where no schema is given.
+    """Schema and name in `schema.name`; `public` if no schema is given.
 
-    Names are taken as they are. One that holds a dot or a quote is written in double quotes, as in SQL: `"a.b".orders`.
+    Names are case-sensitive. A name with a dot or a quote is written in double quotes, as in SQL: `"a.b".orders`.
 
     Raises:
-        ValueError: the text is anything else.
+        ValueError: the text has another form.
     """
     parts: list[str] = []
     at = 0

@@ -1,4 +1,4 @@
-"""`bench`: the benchmark, where its package is installed. It is part of a checkout, not of the wheel."""
+"""`bench`: the benchmark's commands, if its package is installed. It is part of a checkout, not of the wheel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ABSENT = "the benchmark is not installed here; in a checkout of Penstock: pip i
 
 
 def load_bench() -> typer.Typer:
-    """The commands of `bench`; where the package or what it needs is missing, one command that says how to install it."""
+    """The commands of `bench`; if the package or a dependency is missing, one command that says how to install it."""
     if find_spec("bench") is not None and find_spec(_MODULE) is not None and find_spec("hdrh") is not None:
         return cast("typer.Typer", import_module(_MODULE).bench)
     return _absent()

@@ -28,7 +28,7 @@ class ProblemError(Exception):
 
 
 class NoServerError(Exception):
-    """Nothing that speaks HTTP answered at the address, or it stopped in the middle of an answer."""
+    """No HTTP server answered at the address, or an answer was cut short."""
 
     def __init__(self, url: str, why: str) -> None:
         super().__init__(f"no server answers at {url}: {why}")
@@ -37,12 +37,12 @@ class NoServerError(Exception):
 
 
 def segment(name: str) -> str:
-    """A name as one segment of a path."""
+    """A name, quoted as one segment of a path."""
     return quote(name, safe="")
 
 
 class Api:
-    """Calls under `/api/v1`. Raises ProblemError and NoServerError. May be used from several threads."""
+    """Calls under `/api/v1`. Raises ProblemError and NoServerError. Thread-safe."""
 
     def __init__(self, url: str, token: str | None, *, timeout_s: float = 30.0) -> None:
         self.url = url.rstrip("/")
@@ -73,7 +73,7 @@ class Api:
         headers: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> httpx.Response:
-        """One request; any answer below 400 is returned."""
+        """Send one request; answers with a status below 400 are returned."""
         try:
             response = self._http.request(
                 method,
@@ -92,7 +92,7 @@ class Api:
     def stream(
         self, method: str, path: str, body: Document, *, headers: Mapping[str, str], timeout_s: float
     ) -> Iterator[bytes]:
-        """The body of an answer in pieces, as they come. Raises ProblemError also where it breaks off."""
+        """The body of an answer in chunks as they arrive. Also raises ProblemError if the answer is cut short."""
         begun = False
         try:
             with self._http.stream(method, _PREFIX + path, json=body, headers=headers, timeout=timeout_s) as response:
@@ -122,7 +122,7 @@ class Api:
         return _document(self.send("DELETE", path, query=query))
 
     def find(self, path: str) -> Document | None:
-        """GET, with None for 404."""
+        """GET; None for a 404."""
         try:
             return self.get(path)
         except ProblemError as problem:
@@ -142,7 +142,7 @@ class Api:
             page["page_token"] = token
 
     def alive(self) -> bool:
-        """True once the server answers `/livez`."""
+        """Whether the server answers `/livez`."""
         try:
             self.send("GET", "/livez", timeout_s=2.0)
         except (NoServerError, ProblemError):

@@ -1,4 +1,4 @@
-"""`console`: the way into the web console."""
+"""`console`: prints a link to the web console."""
 
 from __future__ import annotations
 

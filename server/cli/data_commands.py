@@ -1,4 +1,4 @@
-"""Commands about what is replicated: `status`, `wait`, `query`, `sequences`."""
+"""Commands about the replicated data: `status`, `wait`, `query`, `sequences`."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from server.freshness.schemas import DEFAULT_TIMEOUT_MS
 from server.wording import format_seconds, format_size
 
 _GRACE_S = 15.0
-"""How much longer than its own deadline a request may take before we give the server up."""
+"""Seconds beyond a request's own deadline after which the client gives up."""
 
 
 class Freshness(StrEnum):
-    """How fresh a query's answer has to be."""
+    """Required freshness of a query's rows."""
 
     ANY = "any"
     LATEST = "latest"
@@ -44,14 +44,14 @@ class Freshness(StrEnum):
 
 
 class OnUnavailable(StrEnum):
-    """What to do about tables that do not follow their source."""
+    """Treatment of tables that do not follow their source."""
 
     ERROR = "error"
     INCLUDE = "include"
 
 
 class Format(StrEnum):
-    """How a query's rows are printed."""
+    """Output format of a query's rows."""
 
     TABLE = "table"
     JSON = "json"
@@ -83,7 +83,7 @@ def status(url: Url = None, token: Token = None, as_json: AsJson = False) -> Non
 
 
 def _explain_health(item: Document) -> None:
-    """Why, where not all is well."""
+    """Print the reason of every health that is not good."""
     assessment = item.get("health") or {}
     if assessment.get("status") == "running":
         return
@@ -134,7 +134,7 @@ def wait(
 
 
 def _exceptions(found: list[Document] | None) -> None:
-    """The declared ways in which tables of a receipt do not follow their source wholly."""
+    """The declared exceptions of a receipt's tables: ways in which they do not fully follow their source."""
     for item in found or []:
         how = "without its updates and deletes (insert_only)"
         if item.get("kind") == "rows_set_aside":
@@ -212,7 +212,7 @@ _MEDIA = {Format.CSV: "text/csv", Format.ARROW: "application/vnd.apache.arrow.st
 
 
 def _raw(api: Api, path: str, body: Document, form: Format, output: Path | None, timeout_s: float) -> None:
-    """Pass the rows on as they come. A file is there only when they are all in it."""
+    """Write the rows as they arrive. An output file is created only once it is complete."""
     if output is None and form is Format.ARROW and sys.stdout.isatty():
         raise ManifestError("Arrow is binary; name a file with --output, or redirect stdout")
     pieces = api.stream("POST", path, body, headers={"Accept": _MEDIA[form]}, timeout_s=timeout_s)
@@ -275,7 +275,7 @@ def _show_sequences(found: list[Document]) -> None:
 
 
 def _stand(value: Document | None) -> str | None:
-    """A sequence's last value; of one that has handed out none, the first to come."""
+    """A sequence's last value; if it has issued none, its first."""
     if value is None:
         return None
     return str(value["last_value"]) if value["is_called"] else f"{value['last_value']} to come"
@@ -290,7 +290,7 @@ def _escaped(row: list[object]) -> list[object]:
 
 
 def explain(items: list[Document]) -> None:
-    """The reason and remedy of everything that has one."""
+    """Print the reason and remedy of every item that has one."""
     for item in items:
         if item.get("reason"):
             subject = item.get("name") or item.get("id")

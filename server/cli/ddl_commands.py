@@ -1,4 +1,4 @@
-"""Commands about the event triggers that tell a source's changes of structure: `ddl-capture show`, `install`, `remove`."""
+"""Commands about the event triggers for schema changes in a source: `ddl-capture show`, `install`, `remove`."""
 
 from __future__ import annotations
 

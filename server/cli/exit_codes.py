@@ -1,4 +1,4 @@
-"""What the exit code of `penstock` says. Scripts rely on the numbers."""
+"""The exit codes of `penstock`. Scripts rely on the numbers."""
 
 from __future__ import annotations
 
@@ -6,25 +6,28 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """Exit codes of every command; 2 is also what a wrong option or argument gives."""
+    """Exit codes of all commands; invalid options and arguments also give 2."""
 
     DONE = 0
     DIFFERENT = 1
-    """A verification or the demonstration found a difference, a sequence could not be brought forward, or a child process could not be
-    kept running."""
+    """A difference was found by a verification or the demonstration, a sequence could not be set, or a child process
+    could not be kept running.
+    """
     USAGE = 2
-    """Wrong options or settings, a file that cannot be read as what it should be, or a control database of another version."""
+    """Invalid options or settings, a file with invalid content, or a control database of another version."""
     REFUSED = 3
     """The server refused the request: the problem's detail and remedy say why."""
     TIMEOUT = 4
-    """The deadline passed first."""
+    """The deadline passed."""
     UNREACHABLE = 5
-    """The wait cannot be satisfied: subscription or table is paused, parked or failed. Or nothing was compared; or a table was left out
-    where all were asked for."""
+    """The wait cannot be satisfied: subscription or table is paused, parked or failed.
+
+    Also: no table was compared, or one was left out although all were requested.
+    """
     NO_SERVER = 6
     """No server answers at the address."""
     PIPELINE = 7
-    """The server is there, but your database, its engine or the pipeline is not."""
+    """The server answers, but a user's database, its engine or the pipeline is unavailable."""
     INTERRUPTED = 130
 
 

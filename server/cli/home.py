@@ -1,4 +1,4 @@
-"""The data folder of a machine's own Penstock, and the tokens that `penstock up` leaves there for the same user."""
+"""The data folder of a local Penstock, and the tokens that `penstock up` stores there for the same user."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEFAULT_URL = "http://127.0.0.1:8470"
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Files below the data folder. Everything secret is readable for its owner only."""
+    """Files in the data folder. Secret ones are readable by the owner only."""
 
     folder: Path
 
@@ -33,11 +33,11 @@ class Home:
         return self.folder / "server.url"
 
     def make(self) -> None:
-        """Create the folder, for its owner only, if it is not there."""
+        """Create the folder, for its owner only, if it is missing."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def token(self, file: Path) -> tuple[str, bool]:
-        """The token in `file`, made if there is none yet. The second value tells whether it is new."""
+        """The token in `file`, generated if there is none. The second value says whether it is new."""
         present = read_token(file)
         if present is not None:
             return present, False
@@ -47,7 +47,7 @@ class Home:
 
 
 def read_token(file: Path) -> str | None:
-    """The token in a file; None where the file is missing, empty or not ours to read."""
+    """The token in a file; None if the file is missing, empty or unreadable."""
     try:
         return file.read_text().strip() or None
     except OSError:
@@ -55,15 +55,15 @@ def read_token(file: Path) -> str | None:
 
 
 def server_url(given: str | None) -> str:
-    """The address to talk to: given, `PENSTOCK_URL`, the one `up` left in the data folder, or the default."""
+    """The server's address: `given`, `PENSTOCK_URL`, the one that `up` stored in the data folder, or the default."""
     return given or os.environ.get("PENSTOCK_URL") or read_token(Home(default_home()).url_file) or DEFAULT_URL
 
 
 def access_token(given: str | None) -> str | None:
-    """The token to use: given, `PENSTOCK_TOKEN`, or the one `up` left in the data folder."""
+    """The token to use: `given`, `PENSTOCK_TOKEN`, or the one that `up` stored in the data folder."""
     return given or os.environ.get("PENSTOCK_TOKEN") or read_token(Home(default_home()).admin_token_file)
 
 
 def console_link(url: str, token: str | None) -> str:
-    """The console's address; with a token, one that signs in. It stands in the fragment, which browsers do not send."""
+    """The console's address; with a token, one that signs in. The token is in the fragment, which browsers do not send."""
     return f"{url.rstrip('/')}/" if token is None else f"{url.rstrip('/')}/#token={quote(token, safe='')}"

@@ -1,7 +1,7 @@
 """The file that `penstock apply` reads and `penstock export` writes: connections and subscriptions, as YAML or JSON.
 
-Each section is a mapping of names to bodies, or a list of bodies that carry their `name`. A body is what PUT takes. In any string,
-`${NAME}` stands for an environment variable, and `$${` for a plain `${`.
+Each section is a mapping of names to bodies, or a list of bodies with a `name`. A body is that of a PUT. In any string,
+`${NAME}` is replaced by an environment variable, and `$${` by a plain `${`.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ DECLARED = {
         "freshness",
     ),
 }
-"""What PUT takes of each collection, secrets apart."""
+"""The members of a PUT body of each collection, except secrets."""
 _SECTIONS = tuple(DECLARED)
 
 
 class ManifestError(ValueError):
-    """The file is not a manifest; the message says where and what."""
+    """The file is not a valid manifest; the message says where and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One thing to PUT: `collection` is the path below the API's prefix."""
+    """One resource to PUT: `collection` is the path below the API's prefix."""
 
     collection: str
     name: str
@@ -48,7 +48,7 @@ class Resource:
 
 
 def parse(text: str, environment: Mapping[str, str]) -> list[Resource]:
-    """The resources of a manifest in the order to put them: connections first.
+    """The resources of a manifest in the order of their PUTs: connections first.
 
     Raises:
         ManifestError: not YAML or JSON, an unknown section, a body without a name, or a variable that is not set.

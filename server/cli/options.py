@@ -41,12 +41,12 @@ NoAuth = Annotated[
 
 
 def open_api(url: str | None, token: str | None, *, timeout_s: float = 30.0) -> Api:
-    """A client for the address and token that options, environment or the data folder name."""
+    """A client for the address and token of options, environment or data folder."""
     return Api(server_url(url), access_token(token), timeout_s=timeout_s)
 
 
 def chosen_subscription(api: Api, given: str | None) -> str:
-    """The subscription named, or the only one there is; ManifestError where that is not clear."""
+    """The named subscription, or the only one; ManifestError if there are none or several."""
     if given:
         return given
     names = [str(item["name"]) for item in api.items("/subscriptions")]
@@ -66,7 +66,7 @@ def duration(text: str) -> int:
 
 
 def tables(names: list[str] | None) -> list[dict[str, str]]:
-    """`--table` options as REST takes them."""
+    """`--table` options in the form of the REST interface."""
     result = []
     for text in names or []:
         try:

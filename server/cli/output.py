@@ -1,4 +1,4 @@
-"""How commands speak: tables for people, one JSON document for programs, and errors with their remedy."""
+"""Output of commands: tables for people, one JSON document for programs, and errors with their remedy."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def print_json(document: Any) -> None:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """A table for people; None shows as a dash. Cells are plain text."""
+    """Print a table for people; None is shown as a dash. Cells are plain text."""
     grid = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         grid.add_column(escape(column), overflow="fold")
@@ -68,7 +68,7 @@ def state(text: str | None) -> str:
 
 
 def health(assessment: Document | None) -> str:
-    """The word of a subscription's health as markup in the colour of its status; green is only what is well."""
+    """The word of a subscription's health as markup in the colour of its status; only good health is green."""
     if not assessment:
         return UNKNOWN
     word = escape(str(assessment.get("word", "unknown")).replace("_", " "))
@@ -77,7 +77,7 @@ def health(assessment: Document | None) -> str:
 
 
 def left_out(found: Sequence[Document] | None, what: str) -> None:
-    """Tables that a command passed over, on stderr; `what` says what was not done with them."""
+    """Print on stderr the tables that a command left out; `what` names what was not done with them."""
     for item in found or []:
         name = f"{item.get('schema')}.{item.get('name')}"
         because = f": {item['reason']}" if item.get("reason") else ""
@@ -85,7 +85,7 @@ def left_out(found: Sequence[Document] | None, what: str) -> None:
 
 
 def reported(command: Callable[P, None]) -> Callable[P, None]:
-    """Wraps a command: what it raises is printed with its remedy, and becomes an exit code.
+    """Decorator of commands: prints exceptions with their remedy and turns them into an exit code.
 
     A command whose option `as_json` is set prints a problem as the one JSON document.
     """
@@ -109,7 +109,7 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def show_problem(document: Document) -> None:
-    """Title, detail, the wrong parts and the remedy, on stderr."""
+    """Print title, detail, invalid parts and remedy on stderr."""
     err.print(f"[bold red]{escape(str(document.get('title') or 'Error'))}[/]")
     if document.get("detail"):
         err.print(escape(str(document["detail"])))

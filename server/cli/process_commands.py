@@ -42,7 +42,7 @@ def up(host: Host = "127.0.0.1", port: Port = 8470, home: HomeFolder = None, ins
 
 
 def _require_usable(settings: Settings) -> None:
-    """Refuse what cannot work before anything is started: once the server is up, it could only be read in its log.
+    """Check settings before the children start: later errors would appear only in the server's log.
 
     Raises:
         SettingsError: the remedy is in its text.

@@ -1,4 +1,4 @@
-"""`refused`: rows that the target did not take, and what becomes of them."""
+"""`refused`: lists the quarantined rows of a table, retries them, or marks them as skipped."""
 
 from __future__ import annotations
 

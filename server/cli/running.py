@@ -22,12 +22,12 @@ _START_TIMEOUT_S = 60.0
 
 
 class StartError(RuntimeError):
-    """The server could not be started; the message says why, as far as it is known."""
+    """The server could not be started; the message gives the reason if it is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpOptions:
-    """How to run. `logs` is a folder for the children's output; None leaves it on our stderr."""
+    """Options of a run. `logs`: a folder for the children's output; None: it goes to our stderr."""
 
     home: Path
     host: str = "127.0.0.1"
@@ -35,7 +35,7 @@ class UpOptions:
     insecure_no_auth: bool = False
     logs: Path | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
-    """Further environment of both children."""
+    """Additional environment variables of both children."""
 
     @property
     def url(self) -> str:
@@ -62,7 +62,7 @@ class Running:
         """Start both and return when the server answers.
 
         Raises:
-            StartError: the address is taken, the server ended or stayed silent, or `stop` was called meanwhile.
+            StartError: the address is in use, the server ended or did not answer, or `stop` was called meanwhile.
         """
         self._check_address()
         self.supervisor.start()
@@ -81,7 +81,7 @@ class Running:
         write_private_file(self.home.url_file, self.options.url + "\n")
 
     def stop(self, timeout_s: float = 3.0) -> None:
-        """End both, by force what is left after `timeout_s`; five seconds at most with the default. Safe in any thread."""
+        """End both; processes that remain after `timeout_s` are killed. Takes at most five seconds by default. Thread-safe."""
         self._stopped.set()
         self.supervisor.stop(timeout_s)
 
@@ -138,10 +138,9 @@ class Running:
 
 
 class Interrupt:
-    """Turns SIGINT, SIGTERM and SIGHUP into an event, and a call of what was given to `then`. A second one kills.
+    """Turns SIGINT, SIGTERM and SIGHUP into an event and calls the `on_interrupt` functions. A second one kills.
 
-    The handler only writes to a pipe: it runs in the middle of whatever the main thread does, also while that holds
-    the event's own lock.
+    The handler only writes to a pipe: it interrupts the main thread anywhere, also while that holds the event's lock.
     """
 
     def __init__(self) -> None:
@@ -153,7 +152,7 @@ class Interrupt:
         threading.Thread(target=self._pass_on, name="interrupt", daemon=True).start()
 
     def on_interrupt(self, call: Callable[[], None]) -> None:
-        """Call this, in another thread, when a signal arrives."""
+        """Call the function in another thread when a signal arrives; at once in this one if one has arrived."""
         self._calls.append(call)
         if self.event.is_set():
             call()

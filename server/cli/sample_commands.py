@@ -1,4 +1,4 @@
-"""`sample`: a small PostgreSQL under a light load that the server runs, as a source to try things with."""
+"""`sample`: a small PostgreSQL under a light load, run by the server, as a source for first experiments."""
 
 from __future__ import annotations
 

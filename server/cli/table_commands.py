@@ -1,4 +1,4 @@
-"""`tables`: those of a subscription with their states, and what is done to one of them."""
+"""`tables`: lists the tables of a subscription with their states, and acts on one of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from server.wording import format_seconds, format_share, format_size
 tables = typer.Typer(help="Tables of a subscription with their states and copy progress.", invoke_without_command=True)
 
 _ASKED_S = 60.0
-"""The engine looks at source and target first."""
+"""Timeout of a retry: the engine first checks source and target."""
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="schema.name on the source, or the table's id.")]
 
 
@@ -50,7 +50,7 @@ def list_tables(
 
 
 def _copy(copied: Document) -> list[str | None]:
-    """Rows, bytes, share, pace and time left of a copy, as far as they are known."""
+    """Rows, bytes, share, rate and remaining time of a copy, as far as they are known."""
     count, total = copied.get("rows"), copied.get("total_rows")
     rows = None if count is None else f"{count:,}" if total in (None, count) else f"{count:,} of ~{total:,}"
     of_size = (
@@ -69,7 +69,7 @@ def _copy(copied: Document) -> list[str | None]:
 
 
 def _how(item: Document) -> str:
-    """Its state; live is green only where it is followed now."""
+    """The table's state; `live` is green only while the table is actually followed."""
     assessment = item.get("health") or {}
     if item.get("state") == "live" and not assessment.get("following"):
         return "[yellow]live, not followed[/]"
@@ -198,7 +198,7 @@ def retry(
 
 
 def table_path(api: Api, subscription: str | None, table: str) -> str:
-    """Of the one table of this name, or of this id. Raises ManifestError where there is none."""
+    """The path of the only table with this name, or of that with this id. Raises ManifestError if there is none."""
     name = chosen_subscription(api, subscription)
     path = f"/subscriptions/{segment(name)}/tables"
     if "." not in table:

@@ -1,4 +1,4 @@
-"""`ticket`: how long a change takes from the source to the target, stage by stage, and what comes through between two tickets."""
+"""`ticket`: measures how long a change takes from source to target, by stage, and the throughput between two tickets."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def list_tickets(
 
 
 def _await(api: Api, path: str, made: Document, since: str | None, timeout_s: float) -> Document:
-    """Poll until it has ended or the time is over; returned as it stands then."""
+    """Poll a ticket until it has ended or the timeout has passed; returned in its last known state."""
     deadline, found = monotonic() + timeout_s, made
     while found["state"] not in _ENDED and monotonic() < deadline:
         sleep(0.1)

@@ -1,4 +1,4 @@
-"""`verify`: source and target compared, with an exit code for each way in which that can end."""
+"""`verify`: compares source and target, with an exit code for each outcome."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def verify(
 
 
 def run_verification(api: Api, subscription: str, body: Document, timeout_s: float) -> Document:
-    """Ask for a verification and poll until it ended, or until the timeout, when it is returned as it stands."""
+    """Request a verification and poll it until it has ended or the timeout has passed; returned in its last known state."""
     path = f"/subscriptions/{segment(subscription)}/verifications"
     answer = api.post(path, body)
     deadline = monotonic() + timeout_s
@@ -68,12 +68,12 @@ def run_verification(api: Api, subscription: str, body: Document, timeout_s: flo
 
 
 def verified_equal(answer: Document) -> bool:
-    """Whether a verification ended and found every table equal. One that compared nothing did not."""
+    """Whether a verification ended and found every table equal. False if it compared no table."""
     return _exit_code(answer, all_tables=False) is ExitCode.DONE
 
 
 def _exit_code(answer: Document, *, all_tables: bool) -> ExitCode:
-    """A difference that was found counts whatever became of the rest."""
+    """A difference determines the exit code, whatever the result of the other tables."""
     compared = answer.get("tables") or []
     if not all(table["equal"] for table in compared):
         return ExitCode.DIFFERENT
@@ -101,7 +101,7 @@ def _show(answer: Document) -> None:
 
 
 def _explain(answer: Document, code: ExitCode) -> None:
-    """Why nothing, or not all, could be compared."""
+    """Explain why no table, or not all, could be compared."""
     if answer.get("problem"):
         show_problem({"title": "The verification failed", **answer["problem"]})
     elif code is ExitCode.TIMEOUT:

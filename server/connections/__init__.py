@@ -1,1 +1,1 @@
-"""Part of the control plane."""
+"""Connections: how to reach databases, with their secrets."""

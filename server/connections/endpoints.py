@@ -1,4 +1,4 @@
-"""Connections: declare, check, look at what they offer."""
+"""Connections: declare, check, list source tables."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ def _note_capture(request: Request, name: str, action: str) -> None:
 
 
 def _opened(request: Request, box: SecretBox, name: str, given: ConnectionPut | None = None) -> dict[str, Any]:
-    """The connection of this name, or what `given` would make of it."""
+    """The connection of this name, or the result of applying `given` to it."""
     with database_of(request).read() as session:
         if given is not None:
             return service.proposed_connection(session, box, name, given)

@@ -16,7 +16,7 @@ def find_connection(session: ReadSession, name: str) -> ConnectionRow | None:
 
 
 def lock_connection(session: WriteSession, name: str) -> ConnectionRow | None:
-    """The connection, kept from others until the end of the transaction."""
+    """The connection, locked until the end of the transaction."""
     return session.exec(select(ConnectionRow).where(ConnectionRow.name == name).with_for_update()).first()
 
 

@@ -1,4 +1,4 @@
-"""What connections may be, and what happens when they change."""
+"""Validation of connections, and the effects of their changes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def connection_view(row: ConnectionRow) -> ConnectionView:
 def put_connection(
     session: WriteSession, box: SecretBox, name: str, body: ConnectionPut, if_match: str | None
 ) -> tuple[ConnectionRow, bool]:
-    """Create the connection, or replace it; secrets that `body` leaves out stay. Returns whether it is new."""
+    """Create or replace the connection; secrets that `body` leaves out stay. Returns whether it is new."""
     row = repository.lock_connection(session, name)
     check_if_match(if_match, row)
     kind = _kind(body.kind)
@@ -73,7 +73,7 @@ def put_connection(
 
 
 def plan_connection_put(session: ReadSession, box: SecretBox, name: str, body: ConnectionPut) -> ConnectionPlan:
-    """What `put` would do. Raises what it raises."""
+    """What `put_connection` would do. Raises what it raises."""
     row = repository.find_connection(session, name)
     after = proposed_connection(session, box, name, body)
     before = {} if row is None else _readable_secrets(row, box, body.secrets)
@@ -107,7 +107,7 @@ def patch_connection(
 
 
 def remove_connection(session: WriteSession, name: str, if_match: str | None) -> None:
-    """Delete a connection that nothing uses."""
+    """Delete a connection that no subscription uses."""
     row = _lock_connection(session, name)
     check_if_match(if_match, row)
     users = repository.list_subscriptions_using(session, row.id or 0)
@@ -119,7 +119,7 @@ def remove_connection(session: WriteSession, name: str, if_match: str | None) ->
 
 
 def set_ddl_capture(session: WriteSession, name: str, *, installed: bool) -> None:
-    """Record who had what tells changes of structure installed in the source, or removed."""
+    """Record who had the DDL capture installed in the source, or removed."""
     kind, done = ("ddl_capture_installed", "is installed in") if installed else ("ddl_capture_removed", "is not in")
     record_event(
         session, kind=kind, detail=f"The DDL capture {done} the source of the connection '{name}'.", subject=name
@@ -127,19 +127,19 @@ def set_ddl_capture(session: WriteSession, name: str, *, installed: bool) -> Non
 
 
 def connection_with_secrets(row: ConnectionRow, box: SecretBox) -> dict[str, Any]:
-    """The connection as the engine gets it, secrets in clear. Never stored, never logged.
+    """The connection with its secrets in clear, for the engine. Never stored, never logged.
 
     Raises:
-        SecretsUnreadable: the key that sealed them is gone.
+        SecretsUnreadable: the key that sealed them is missing.
     """
     return {"name": row.name, "kind": row.kind, "settings": row.settings, "secrets": box.open(row.secrets_sealed)}
 
 
 def proposed_connection(session: ReadSession, box: SecretBox, name: str, body: ConnectionPut) -> dict[str, Any]:
-    """As `opened`, of what a `put` of this body would make.
+    """Like `connection_with_secrets`, for the result of a PUT of this body.
 
     Raises:
-        ConnectionKindFixed, InvalidRequest, SecretsUnreadable: it would not be made.
+        ConnectionKindFixed, InvalidRequest, SecretsUnreadable: the PUT would be refused.
     """
     kind = _kind(body.kind)
     settings = _valid_settings(kind, body.settings)
@@ -213,7 +213,7 @@ def _change(
 
 
 def _readable_secrets(row: ConnectionRow, box: SecretBox, given: Mapping[str, SecretStr | None]) -> dict[str, str]:
-    """The stored secrets; none where no key opens them but each of them is given again, which is the way out."""
+    """The stored secrets; none if no key opens them but the request sets all of them, which repairs the connection."""
     try:
         return box.open(row.secrets_sealed)
     except SecretsUnreadable:

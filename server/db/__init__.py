@@ -1,1 +1,1 @@
-"""Part of the control plane."""
+"""The control database: connection, sessions, models, outbox and migration."""

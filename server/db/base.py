@@ -1,4 +1,4 @@
-"""What all tables of the control database share: one metadata with names for constraints, and columns in one style."""
+"""The metadata of all tables of the control database, with naming rules for constraints, and factories of columns."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _DOCUMENT = JSON(none_as_null=True)
 
 
 def moment(**options: Any) -> Any:
-    """A column that holds a time."""
+    """A column for a time."""
     return Field(sa_type=UtcDateTime, **options)
 
 
 def position(**options: Any) -> Any:
-    """A column that holds a position."""
+    """A column for a position."""
     return Field(sa_type=PositionText, **options)
 
 
 def document(**options: Any) -> Any:
-    """A column that holds JSON. Assign a new value to change it: a change inside the value is not seen."""
+    """A column for JSON. Assign a new value to change it: a change inside the value is not detected."""
     return Field(sa_type=_DOCUMENT, **options)
 
 
 def large(**options: Any) -> Any:
-    """A column that holds a count of rows or bytes."""
+    """A column for a count of rows or bytes."""
     return Field(sa_type=BigInteger, **options)

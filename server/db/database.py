@@ -18,7 +18,7 @@ _BUSY_MS = 30_000
 
 
 class Database:
-    """Opens sessions. Safe to use from many threads; a session belongs to one at a time."""
+    """Opens sessions. Thread-safe; a session is used by one thread at a time."""
 
     def __init__(self, url: str, clock: Clock | None = None) -> None:
         self.url = url
@@ -35,9 +35,9 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[WriteSession]:
-        """A writing session, committed at the end of the block, rolled back when it raises.
+        """A write session, committed at the end of the block, rolled back if it raises.
 
-        For the edges: endpoints, the engine's reports, background work. Services take a session and never open one.
+        For the edges: endpoints, reports of engines, background work. Services receive a session and never open one.
         """
         with self.open_write() as session:
             try:
@@ -71,7 +71,7 @@ def _make_engine(url: str) -> Engine:
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
-    # The driver must not begin transactions by itself: it would do so too late, and never for reads.
+    # The driver must not begin transactions by itself: it would begin them too late, and never for reads.
     connection.isolation_level = None
     cursor = connection.cursor()
     for pragma in ("journal_mode=WAL", f"busy_timeout={_BUSY_MS}", "foreign_keys=ON", "synchronous=FULL"):
@@ -80,6 +80,6 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    # A transaction that reads first and writes later fails at once when another wrote in between; one that
-    # takes the write lock at its start waits its turn instead.
+    # A transaction that reads first and writes later fails at once if another wrote in between. One that takes the
+    # write lock at its start waits for its turn.
     connection.exec_driver_sql(connection.get_execution_options().get("sqlite_begin", "BEGIN"))

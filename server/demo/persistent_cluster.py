@@ -1,4 +1,4 @@
-"""An embedded PostgreSQL cluster whose folder, port and password are stored in a file, and so are the same at every start."""
+"""An embedded PostgreSQL cluster with folder, port and password stored in a file, so that they survive a restart."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from server.processes.ports import free_port
 def persistent_cluster(
     file: Path, folder: Path | None, *, prefix: str, settings: Mapping[str, str]
 ) -> EmbeddedPostgres:
-    """The cluster that `file` describes, or a new one that is then written to `file`. It is not started.
+    """The cluster that `file` describes, or a new one, which is then stored in `file`. It is not started.
 
-    A new cluster is placed in `folder`; or, where that is None or this process is root (the server's user could not reach it), in a
-    temporary folder whose name begins with `prefix`. `settings`: of postgresql.conf, by name.
+    A new cluster is created in `folder`; if that is None, or this process is root (the server's user could not reach
+    it), in a temporary folder whose name begins with `prefix`. `settings`: of postgresql.conf, by name.
 
     Raises:
         PostgresMissingError: there is no PostgreSQL on this machine.

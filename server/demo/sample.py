@@ -1,4 +1,4 @@
-"""A small shop database under a light load, for those who want to see a subscription run and have no source at hand."""
+"""A small shop database under a light load, for users who want to try a subscription and have no source."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class SampleState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How it is. `reason` says why, where it failed or cannot be; `transactions` of the load since the start."""
+    """The status. `reason`: why it failed or is unavailable; `transactions`: by the load since its start."""
 
     state: SampleState
     reason: str | None = None
@@ -53,7 +53,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """How it is reached, from this machine only."""
+    """Its address, reachable from this machine only."""
 
     host: str
     port: int
@@ -64,8 +64,8 @@ class Address:
 class Sample:
     """The sample database of the data folder `home`: `start`ed and `remove`d by users, `close`d and resumed with the server.
 
-    Its folder and address are remembered in `sample.json`, so it is the same database after a restart. All methods may be called from
-    any thread; `start` and `standing` wait for nothing. A new one begins with so many `orders`.
+    Folder and address are stored in `sample.json`, so that it is the same database after a restart. Thread-safe;
+    `start` and `standing` do not block. A new database has `orders` orders.
     """
 
     def __init__(self, home: Path, orders: int = schema.ORDERS) -> None:
@@ -77,7 +77,7 @@ class Sample:
 
     @property
     def is_kept(self) -> bool:
-        """Whether somebody had it started, and nobody removed."""
+        """Whether a user has started it, and not removed it since."""
         return self._file.is_file()
 
     def standing(self) -> Standing:
@@ -88,20 +88,20 @@ class Sample:
         return Standing(SampleState.ABSENT) if missing is None else Standing(SampleState.UNAVAILABLE, missing)
 
     def prepare(self) -> Address:
-        """Settle where it will be, before it is started.
+        """Choose folder and address before the first start.
 
         Raises:
-            PostgresMissingError: there is no PostgreSQL to run it with.
+            PostgresMissingError: no PostgreSQL is installed to run it with.
         """
         with self._lock:
             postgres = self._postgres()
         return Address(postgres.host, postgres.port, postgres.user, postgres.password or "")
 
     def start(self) -> None:
-        """Begin to start it, where it does not run or has failed; `standing` tells how that goes.
+        """Begin to start it, unless it runs; also after a failure. `standing` returns the progress.
 
         Raises:
-            PostgresMissingError: there is no PostgreSQL to run it with.
+            PostgresMissingError: no PostgreSQL is installed to run it with.
         """
         with self._lock:
             if self._run is not None:
@@ -112,21 +112,21 @@ class Sample:
             self._run.start()
 
     def wait_settled(self, timeout_s: float) -> Standing:
-        """Wait until a start that is under way has succeeded or failed, so long at most."""
+        """Wait until a start in progress has succeeded or failed, or the timeout has passed."""
         run = self._run
         if run is not None:
             run.settled.wait(timeout_s)
         return self.standing()
 
     def close(self) -> None:
-        """End load and server; the next `start` goes on with the same database."""
+        """Stop load and server; the next `start` continues with the same database."""
         with self._lock:
             run, self._run = self._run, None
             if run is not None:
                 run.stop()
 
     def remove(self) -> None:
-        """End load and server, and delete the database."""
+        """Stop load and server, and delete the database."""
         self.close()
         with self._lock:
             if not self.is_kept:
@@ -159,7 +159,7 @@ class _Run:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends also a start that is under way."""
+        """Stop it, also during its start."""
         self._stopping.set()
         self._postgres.give_up()
         self._thread.join()
@@ -186,7 +186,7 @@ class _Run:
         self.settled.set()
 
     def _watch(self) -> None:
-        """Returns when it is to stop.
+        """Return when it is to stop.
 
         Raises:
             PostgresFailedError: the server or its load ended.
@@ -202,6 +202,6 @@ class _Run:
                 self._trim()
 
     def _trim(self) -> None:
-        """Keep the newest orders only, so that a sample that is left running does not fill the disk."""
+        """Delete all but the newest orders, so that a sample that keeps running does not fill the disk."""
         oldest = "(SELECT max(id) FROM orders) - %s"
         self._postgres.execute(f"DELETE FROM orders WHERE id < {oldest}", [_ORDERS_KEPT], database=DATABASE)

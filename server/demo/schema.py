@@ -1,4 +1,4 @@
-"""The demonstration's source: an order-entry database, and the rows it begins with."""
+"""The demonstration's source: an order-entry database and its initial rows."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ ORDERS = 20_000
 
 
 def create(connection: psycopg.Connection[Any], orders: int = ORDERS) -> None:
-    """Create the tables and their first rows, unless they are there already."""
+    """Create the tables and their initial rows, unless they exist."""
     if connection.execute("SELECT to_regclass('public.pulse') IS NOT NULL").fetchone() == (True,):
         return
     sizes = {"customers": CUSTOMERS, "products": PRODUCTS, "orders": orders}

@@ -21,7 +21,7 @@ _REMEMBERED = 20_000
 
 
 class Shop:
-    """What the workload's threads share: the next ids, and orders that can still be changed."""
+    """State shared by the workload's threads: the next ids, and orders that can still be changed."""
 
     def __init__(self, next_order: int, next_card: int = 1) -> None:
         self._orders = itertools.count(next_order)
@@ -31,7 +31,7 @@ class Shop:
 
     @classmethod
     def read_from(cls, connection: Connection) -> Shop:
-        """Continue where the database stands."""
+        """Continue with the ids and orders of the database."""
         row = connection.execute(
             "SELECT coalesce(max(id), 0) + 1,"
             " (SELECT coalesce(max(split_part(card_no, '-', 2)::bigint), 0) + 1 FROM loyalty_cards) FROM orders"
@@ -51,12 +51,12 @@ class Shop:
             self._open.append(order)
 
     def some_order(self, rng: random.Random) -> int | None:
-        """An order placed in this run, None before there is one."""
+        """An order placed in this run; None if there is none yet."""
         with self._lock:
             return self._open[rng.randrange(len(self._open))] if self._open else None
 
     def take_order(self) -> int | None:
-        """The oldest remembered order, forgotten by this call."""
+        """Take the oldest remembered order, which is then forgotten."""
         with self._lock:
             return self._open.popleft() if self._open else None
 
@@ -93,7 +93,7 @@ def _insert_order(connection: Connection, rng: random.Random, order: int) -> Non
 
 
 def _roll_back(transaction: psycopg.Transaction) -> None:
-    """Leave the block of `transaction`, which undoes it."""
+    """Leave the block of `transaction`, which then rolls back."""
     raise psycopg.Rollback(transaction)
 
 
@@ -131,7 +131,7 @@ def edit_customer(connection: Connection, rng: random.Random, shop: Shop) -> Non
 
 
 def change_price(connection: Connection, rng: random.Random, shop: Shop) -> None:
-    """Leaves the large description as it is: the log then says "unchanged" in its place."""
+    """Leaves the large description unchanged: the log then marks it as "unchanged" instead of containing it."""
     price = Decimal(rng.randint(100, 40_000)).scaleb(-2)
     connection.execute("UPDATE products SET price = %s WHERE sku = %s", [price, _sku(rng.randint(1, PRODUCTS))])
 
@@ -146,7 +146,7 @@ def replace_card(connection: Connection, rng: random.Random, shop: Shop) -> None
 
 
 def cancel_order(connection: Connection, rng: random.Random, shop: Shop) -> None:
-    """Deletes an order; its lines and payments go by cascade."""
+    """Deletes an order; its lines and payments are deleted by cascade."""
     order = shop.take_order()
     if order is None:
         return place_order(connection, rng, shop)
@@ -157,14 +157,14 @@ def cancel_order(connection: Connection, rng: random.Random, shop: Shop) -> None
 
 
 def abandon_order(connection: Connection, rng: random.Random, shop: Shop) -> None:
-    """Rolled back: none of it may ever be seen."""
+    """Rolled back: none of its rows may ever be visible."""
     with connection.pipeline(), connection.transaction() as transaction:
         _insert_order(connection, rng, shop.new_order())
         _roll_back(transaction)
 
 
 def place_with_second_thoughts(connection: Connection, rng: random.Random, shop: Shop) -> None:
-    """Commits an order after a savepoint with another one was rolled back."""
+    """Commits an order after rolling back another one to a savepoint."""
     order = shop.new_order()
     with connection.pipeline(), connection.transaction():
         with connection.transaction() as savepoint:
@@ -190,6 +190,6 @@ MIX: tuple[tuple[Kind, int], ...] = (
     (abandon_order, 4),
     (place_with_second_thoughts, 3),
 )
-"""Kinds and how often they come, in percent."""
+"""Transactions, with their share in percent."""
 
 ROLLED_BACK: frozenset[Kind] = frozenset({abandon_order})

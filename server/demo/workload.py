@@ -1,4 +1,4 @@
-"""An open-loop workload: transactions begin at their appointed times, whether or not earlier ones have ended."""
+"""An open-loop workload: transactions begin at their scheduled times, whether or not earlier ones have ended."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Workload:
             self._threads.append(thread)
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """Begin no transactions any more, and let those under way end for so long."""
+        """Start no more transactions, and wait up to the timeout for those in progress."""
         self._stopping.set()
         deadline = monotonic() + timeout_s
         for thread in self._threads:
@@ -70,7 +70,7 @@ class Workload:
 
     @property
     def late_s(self) -> float:
-        """How far the last transaction began behind its appointed time."""
+        """The delay of the last transaction after its scheduled time, in seconds."""
         return self._late_s
 
     def _run(self, shop: Shop, rng: random.Random, counts: Counter[str], began: float) -> None:
@@ -86,7 +86,7 @@ class Workload:
                 self._stopping.set()
 
     def _appointed(self, began: float) -> bool:
-        """Wait for the next turn that is nobody's yet; False when the workload stops."""
+        """Take the next scheduled time and wait for it; False when the workload stops."""
         due = began + next(self._turns) / self.rate
         while not self._stopping.is_set():
             left = due - monotonic()

@@ -1,1 +1,1 @@
-"""Part of the control plane."""
+"""Events: recorded, listed and streamed."""

@@ -1,4 +1,4 @@
-"""Events: the list, and the stream that brings them as they happen."""
+"""Events: the list, and the event stream."""
 
 from __future__ import annotations
 

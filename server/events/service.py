@@ -1,4 +1,4 @@
-"""Records events; they are written, and sent to open event streams, with the commit of the session."""
+"""Records events. They are written, and sent to open event streams, when the session commits."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def record_event(
     remedy: str | None = None,
     table_state: TableStateKind | None = None,
 ) -> None:
-    """Note that something happened. No row values, no secrets.
+    """Record an event, without row values or secrets.
 
-    `kind` is a stable name; `severity` one of info, warning, error; `subject` the table, slot or file it is about;
-    `table_state` the state that this table came into, where that is what happened.
+    `kind` is a stable name; `severity` one of info, warning, error; `subject` the table, slot or file concerned;
+    `table_state` the new state of the table, if the event is a change of state.
     """
     session.add_event(
         EventRow(

@@ -1,4 +1,4 @@
-"""Carries news of commits to the streams that watch: from the committing thread into the event loop, coalesced."""
+"""Carries notifications of commits, coalesced, from the committing thread to the event streams on the event loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from server.db.signals import Change, Signals
 
 
 class Watcher:
-    """One stream's view: what changed since it last looked. Used in the event loop only."""
+    """One stream's pending notifications. Used on the event loop only."""
 
     def __init__(self) -> None:
         self._news = asyncio.Event()
@@ -24,7 +24,7 @@ class Watcher:
         self._news.set()
 
     async def next(self) -> frozenset[str]:
-        """Wait for news. Returns the subscriptions that changed; events may have come even where none did."""
+        """Wait for a commit. Returns the subscriptions that changed; there may be new events even if it is empty."""
         await self._news.wait()
         self._news.clear()
         changed, self._subscriptions = frozenset(self._subscriptions), set()
@@ -41,7 +41,7 @@ class Watchers:
     @classmethod
     @contextmanager
     def listening_to(cls, signals: Signals) -> Iterator[Watchers]:
-        """Watchers that hear of every commit while the context lasts; entered in the event loop."""
+        """Watchers that are notified of every commit while the context lasts; entered on the event loop."""
         watchers = cls(asyncio.get_running_loop())
         end = signals.listen(watchers._on_change)
         try:

@@ -120,6 +120,6 @@ def _wants_async(prefer: str | None) -> bool:
 
 
 async def _disconnected(request: Request) -> None:
-    """Ends when the client has gone away, so that its wait demands nothing any longer."""
+    """Returns when the client has disconnected, so that its wait is cancelled."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

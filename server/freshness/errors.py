@@ -1,4 +1,4 @@
-"""How a freshness wait can end badly."""
+"""Errors of freshness waits."""
 
 from __future__ import annotations
 

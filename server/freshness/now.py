@@ -1,4 +1,4 @@
-"""Reading "now" on a source for many waits at once: a reading serves only requests that arrived before it began."""
+"""Reads the current position of a source for many waits at once. A reading serves only requests made before it began."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Reader = Callable[[], Awaitable[Lsn]]
 
 
 class SharedNow:
-    """At most one reading in flight, and one batch of requests that wait for the next. On the event loop only."""
+    """At most one reading in progress, and one batch of requests that wait for the next. On the event loop only."""
 
     def __init__(self, read: Reader) -> None:
         self._read = read
@@ -19,7 +19,7 @@ class SharedNow:
         self._queued: list[asyncio.Future[Lsn]] = []
 
     async def get(self) -> Lsn:
-        """A position at or after every commit that was acknowledged before this call. Raises what the reading raises."""
+        """A position at or after every commit acknowledged before this call. Raises what the reading raises."""
         future: asyncio.Future[Lsn] = asyncio.get_running_loop().create_future()
         self._queued.append(future)
         if self._running is None:

@@ -1,4 +1,4 @@
-"""Reads statuses of subscriptions, and reads and writes freshness waits, in the control database."""
+"""Reads subscription statuses, and reads and writes freshness waits, in the control database."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from server.gateway.long_running import UNENDED
 from server.tables.schemas import TableDesiredState
 
 KEPT = timedelta(days=1)
-"""How long an ended wait can be asked for."""
+"""How long an ended wait can be fetched."""
 
 
 def load_statuses(session: ReadSession, names: Sequence[str] | None = None) -> dict[str, SubscriptionStatus]:
-    """Pictures of these subscriptions (None: all) as the control database has them; unknown names are left out."""
+    """The statuses of these subscriptions (None: all) from the control database; unknown names are left out."""
     query = select(SubscriptionRow)
     if names is not None:
         query = query.where(col(SubscriptionRow.name).in_(names))
@@ -52,7 +52,7 @@ def _set_reload(status: SubscriptionStatus, row: ReloadRow) -> None:
 
 
 def list_existing(session: ReadSession, names: Collection[str]) -> set[str]:
-    """Those of these names that subscriptions have."""
+    """The names among these that exist as subscriptions."""
     return set(session.exec(select(SubscriptionRow.name).where(col(SubscriptionRow.name).in_(list(names)))))
 
 
@@ -93,7 +93,7 @@ def _table_of(row: TableRow) -> TableView:
 
 
 def add_wait(session: WriteSession, subscription: str, row: FreshnessWaitRow) -> None:
-    """Keep a wait whose answer is fetched later."""
+    """Store a wait whose answer is fetched later."""
     owner = session.exec(select(SubscriptionRow).where(SubscriptionRow.name == subscription)).one()
     row.subscription_id = owner.id or 0
     session.add(row)
@@ -121,7 +121,7 @@ def list_outstanding(session: ReadSession) -> list[tuple[str, FreshnessWaitRow]]
 
 
 def end_wait(session: WriteSession, wait_id: str, status: WaitStatus, fields: dict[str, Any]) -> bool:
-    """Write a wait's end; False where it had ended before or is gone."""
+    """Write a wait's end; returns False if it had ended before, or no longer exists."""
     row = session.get(FreshnessWaitRow, wait_id)
     if row is None or row.status != WaitStatus.WAITING.value:
         return False

@@ -1,4 +1,4 @@
-"""Freshness waits of users: run at once, or stored in the control database and fetched later."""
+"""Freshness waits of users: run within their request, or stored in the control database and fetched later."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = get_logger(__name__)
 
 _MOST_ENDED = 10_000
 _MOST_LINES = 1_000_000
-"""Tables named in all the receipts that are kept: a few of very many tables, or very many of a few."""
+"""Limit of tables in all kept receipts: a few receipts of very many tables, or very many of a few."""
 
 
 class WaitHasEnded(Conflict):
@@ -37,7 +37,7 @@ class WaitHasEnded(Conflict):
 
 
 WaitObserver = Callable[[str, WaitOutcome], None]
-"""Called on the event loop with the subscription's name and the outcome of each wait that ran to its end; must not block or raise."""
+"""Called on the event loop with the subscription's name and the outcome of each completed wait; must not block or raise."""
 
 
 def new_wait_id() -> str:
@@ -47,11 +47,11 @@ def new_wait_id() -> str:
 class WaitService:
     """All freshness waits of users.
 
-    A wait that is answered by its own request is in memory only, and can be asked for by its id until newer ones displace it. One whose
-    answer is fetched later is a row of the control database: `resume_waits` continues it after a restart.
+    A wait answered by its own request is in memory only, and can be fetched by id until newer ones displace it. A wait
+    whose answer is fetched later is a row of the control database: `resume_waits` continues it after a restart.
 
-    Everything is called on the event loop; the control database is used in threads. `observers` are called once for each wait that ran
-    to its end, not for one that was cancelled.
+    All methods are called on the event loop; the control database is accessed in threads. `observers` are called once
+    for each completed wait, not for a cancelled one.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class WaitService:
         """A wait, outstanding or ended.
 
         Raises:
-            NotFound: there is none of this id, or it ended too long ago.
+            NotFound: there is none with this id, or it ended too long ago.
         """
         registry = await self._tracker.current_registry(subscription)
         known = self._ended.get(wait_id)
@@ -131,11 +131,11 @@ class WaitService:
         return _body(row, registry.status.applied)
 
     async def cancel_wait(self, subscription: str, wait_id: str) -> None:
-        """End a wait before its time.
+        """Cancel a wait.
 
         Raises:
-            NotFound: there is none of this id.
-            WaitHasEnded: too late.
+            NotFound: there is none with this id.
+            WaitHasEnded: it had already ended.
         """
         if (await self.get_wait(subscription, wait_id)).status != WaitStatus.WAITING.value:
             raise WaitHasEnded(f"Wait '{wait_id}' has ended already.")
@@ -146,7 +146,10 @@ class WaitService:
             raise WaitHasEnded(f"Wait '{wait_id}' has ended already.")
 
     async def resume_waits(self) -> None:
-        """Continue the stored waits that had not ended when the server stopped, with their deadlines. Called once, at the start."""
+        """Continue the stored waits that had not ended when the server stopped, with their deadlines.
+
+        Called once, at the start.
+        """
         rows = await run_in_threadpool(self._still_waiting)
         now = self._clock.now()
         for subscription, row in rows:
@@ -170,7 +173,7 @@ class WaitService:
         try:
             await self._run_and_store(wait_id, spec)
         except NotFound:
-            log.info("wait_gone", wait=wait_id)  # Deleted with its subscription.
+            log.info("wait_gone", wait=wait_id)  # deleted with its subscription
         except Exception:
             # It stays outstanding in the control database, and is continued at the next start.
             log.exception("wait_failed", wait=wait_id)

@@ -1,6 +1,6 @@
-"""The status of a subscription in this process: its state, its tables, its positions.
+"""The in-memory status of a subscription: its state, tables and positions.
 
-Changed by reports of engines and by reads of the control database; freshness waits are decided by it.
+Updated by reports of engines and by reads of the control database; freshness waits are decided by it.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ HALTED_STATES = frozenset(
 """States of a subscription in which nothing is applied until a user or an operator acts."""
 
 _HELD = frozenset({SubscriptionState.PAUSING, SubscriptionState.PAUSED})
-"""States in which the engine holds the target as its last run left it."""
+"""States in which the engine keeps the target as its last run left it."""
 
 _RATE_SAMPLES = 50
 
 GONE_AFTER_S = 30.0
-"""For so long an engine may be away, or a fault be tried again, before waits count on neither any more. Longer than an engine's lease."""
+"""Seconds for which an engine may be disconnected, or a fault retried, before waits fail. Longer than an engine's lease."""
 
 NO_ENGINE = "no_engine"
 _START_ENGINE = "Start an engine with 'penstock engine', or look whether it runs and reaches the server."
@@ -42,8 +42,10 @@ _START_ENGINE = "Start an engine with 'penstock engine', or look whether it runs
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """What a subscription that is to run lacks at present, in words that go on from its name. `cause`: `no_engine`, or the code of the
-    fault that is tried again."""
+    """What a subscription that should run currently lacks, as a phrase that continues after its name.
+
+    `cause`: `no_engine`, or the code of the fault that is being retried.
+    """
 
     cause: str
     detail: str
@@ -64,17 +66,17 @@ class TableView:
     paused: bool = False
     """Its desired state is to be paused."""
     reload: str | None = None
-    """The reload of the whole table that was asked for and has not ended."""
+    """The id of the requested reload of the whole table that has not ended."""
     insert_only: bool = False
     set_aside: int = 0
-    """Rows of it that stand aside."""
+    """The table has quarantined rows."""
 
     @property
     def left_out(self) -> bool:
-        """It does not follow the source, or not much longer, and a wait that names no tables passes over it.
+        """Whether the table does not follow the source, or soon will not. A wait that names no tables then leaves it out.
 
-        What was declared and asked for decides, not the state that lags it: a table that was resumed, or a parked one that is to be
-        reloaded, is waited for.
+        Declarations and requests decide, not the reported state, which lags them: a resumed table, or a parked one with
+        a requested reload, is waited for.
         """
         parked = self.state is TableStateKind.PARKED and self.reload is None
         return self.paused or parked or self.state is TableStateKind.REMOVED
@@ -82,7 +84,10 @@ class TableView:
 
 @dataclass(slots=True)
 class SubscriptionStatus:
-    """One subscription. Changed on the event loop only. Lags are in bytes of the source's log and in seconds; times are in UTC."""
+    """One subscription. Changed on the event loop only.
+
+    Lags are in bytes of the source's log and in seconds; times are in UTC.
+    """
 
     name: str
     form: PositionForm = FORMS[DEFAULT_CAPTURE]
@@ -92,12 +97,12 @@ class SubscriptionStatus:
     desired: DesiredState = DesiredState.RUNNING
     deleting: bool = False
     reload: str | None = None
-    """The reload of all tables that was asked for and has not ended."""
+    """The id of the requested reload of all tables that has not ended."""
     code: str | None = None
     reason: str | None = None
     remedy: str | None = None
     faulty_since: datetime | None = None
-    """Since when it is tried again and again because of a fault; None where it is not."""
+    """The start of the retries because of a fault; None if nothing is being retried."""
     tables: dict[str, TableView] = field(default_factory=dict)
     source: Lsn | None = None
     captured: Lsn | None = None
@@ -109,27 +114,27 @@ class SubscriptionStatus:
     committed_at: datetime | None = None
     structure: Lsn | None = None
     structure_at: datetime | None = None
-    """Where and when the source's catalog was last looked at with everything that it showed in force."""
+    """Position and time of the last read of the source's catalog whose structures are all in force."""
     at: datetime | None = None
     run: int = 0
-    """The engine's newest run that is known; positions of earlier ones count no more."""
+    """The newest known run of the engine; positions of earlier runs do not count."""
     stream: Callable[[], str | None] = field(default=lambda: None, repr=False)
-    """The stream that is open to the engine which runs the subscription; None where there is none."""
+    """The open stream of the engine that runs the subscription; None if there is none."""
     away_s: Callable[[], float | None] = field(default=lambda: None, repr=False)
-    """Seconds for which no engine that runs the subscription has been connected; None where one is."""
+    """Seconds for which no engine that runs the subscription has been connected; None while one is connected."""
     now: Callable[[], datetime] = field(default=SystemClock().now, repr=False)
     _confirmed_on: str | None = None
-    """The stream on which the living run has reported `applied`."""
+    """The stream on which the current run has reported `applied`."""
     _steps: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_RATE_SAMPLES))
 
     @property
     def confirmed_position(self) -> Lsn | None:
-        """The applied position that waits may rely on: confirmed by the current run. None where no run has confirmed one.
+        """The applied position that waits may rely on: confirmed by the current run. None if it has confirmed none.
 
-        `applied` is the last that was known. Between two runs, or while no engine is there, the target may be replaced by an older
-        one; so a position counts on the stream on which its run reported it, until that run ends or the stream does. In a pause the
-        engine holds the target, and what the last run reported counts on. Of a failed subscription nothing counts: a source that was
-        restored from a backup issues positions again.
+        `applied` is the last known position. Between two runs, or while no engine is connected, the target may be
+        replaced by an older one; so a position counts on the stream on which its run reported it, until the run or the
+        stream ends. During a pause the engine holds the target, and the last reported position remains valid. A failed
+        subscription has none: a source restored from a backup issues positions again.
         """
         if self.state is SubscriptionState.FAILED:
             return None
@@ -137,13 +142,16 @@ class SubscriptionStatus:
 
     @property
     def is_halted(self) -> bool:
-        """Nothing is applied until a user or an operator acts. What was declared and asked for decides, not the state that lags it."""
+        """Whether nothing is applied until a user or an operator acts.
+
+        Declarations decide, not the reported state, which lags them.
+        """
         if self.desired is not DesiredState.RUNNING:
             return True
         return self.state is SubscriptionState.FAILED and self.reload is None
 
     def set_state(self, state: SubscriptionState, run: int) -> None:
-        """Set the state that the engine reports of a run. One in which that run may end revokes the confirmed position."""
+        """Set the state that the engine reports of a run. A state in which that run may end revokes the confirmed position."""
         held = state in _HELD or (state is SubscriptionState.RUNNING and run == self.run)
         if not held:
             self._confirmed_on = None
@@ -151,7 +159,7 @@ class SubscriptionStatus:
         self.state = state
 
     def set_reason(self, code: str | None, reason: str | None, remedy: str | None) -> None:
-        """Set why the subscription is in its state; called after `set_state`."""
+        """Set the reason of the state; call it after `set_state`."""
         self.code, self.reason, self.remedy = code, reason, remedy
         if self.state is not SubscriptionState.STARTING or reason is None:
             self.faulty_since = None
@@ -159,7 +167,7 @@ class SubscriptionStatus:
             self.faulty_since = self.now()
 
     def absence(self) -> Absence | None:
-        """What keeps the subscription from applying anything now, and for how long already; None where nothing is known to."""
+        """What prevents the subscription from applying changes now, and for how long; None if nothing is known to."""
         away_s = self.away_s()
         if away_s is not None:
             detail = f"no engine that runs it has been connected for {format_seconds(away_s)}"
@@ -171,7 +179,7 @@ class SubscriptionStatus:
         return Absence(self.code or "unknown", detail, self.remedy, faulty_s)
 
     def lasting_absence(self) -> Absence | None:
-        """As `absence`, but only once it has lasted for more than `GONE_AFTER_S`."""
+        """Like `absence`, but only after it has lasted for more than `GONE_AFTER_S`."""
         absence = self.absence()
         return absence if absence is not None and absence.seconds > GONE_AFTER_S else None
 
@@ -184,7 +192,10 @@ class SubscriptionStatus:
         return ended
 
     def confirm_run(self, run: int, stream: str) -> bool:
-        """This run reports `applied` on this stream, which confirms it. False, and nothing changes, where a later run is known."""
+        """Record that this run reports `applied` on this stream, which confirms it.
+
+        Returns False, and changes nothing, if a later run is known.
+        """
         if run < self.run:
             return False
         self._advance_run(run)
@@ -198,7 +209,7 @@ class SubscriptionStatus:
 
     @property
     def current_run(self) -> tuple[int, int]:
-        """Epoch and number of the newest run that is known. A later one may begin on an older target."""
+        """Epoch and number of the newest known run. A later run may start on an older target."""
         return self.epoch, self.run
 
     @property
@@ -208,7 +219,7 @@ class SubscriptionStatus:
         return max(known) if known else None
 
     def is_beyond_log(self, position: Lsn) -> bool:
-        """Whether `position` lies beyond the last known end of the source's log: it may never be reached."""
+        """Whether `position` is after the last known end of the source's log, and may therefore never be reached."""
         return self.source is not None and self.highest_position is not None and position > self.highest_position
 
     def lag_at(self, now: datetime, *, engine: bool) -> tuple[int | None, float | None]:
@@ -221,9 +232,9 @@ class SubscriptionStatus:
         return self.lag_bytes, round(self.lag_seconds + max(0.0, (now - self.at).total_seconds()), 3)
 
     def set_applied(self, applied: Lsn, monotonic_s: float) -> bool:
-        """Set the applied position; `monotonic_s`: when, for `estimate_ms`.
+        """Set the applied position; `monotonic_s`: the time of the report, for `estimate_ms`.
 
-        False where it went back, because the source was replaced by one with a shorter log.
+        Returns False if it moved back, because the source was replaced by one with a shorter log.
         """
         forward = self.applied is None or applied >= self.applied
         if not forward:
@@ -233,7 +244,10 @@ class SubscriptionStatus:
         return forward
 
     def replace_declared(self, fresh: SubscriptionStatus) -> None:
-        """Replace everything but the positions by what `fresh` says: reports bring positions earlier than the control database."""
+        """Replace everything but the positions by the content of `fresh`.
+
+        Reports bring positions earlier than the control database.
+        """
         if fresh.epoch != self.epoch:
             self.run, self._confirmed_on = 0, None
             self.structure = self.structure_at = None
@@ -247,7 +261,7 @@ class SubscriptionStatus:
         self.tables = fresh.tables
 
     def estimate_ms(self, position: Lsn, monotonic_s: float) -> int | None:
-        """Milliseconds until `position` is applied at the recent rate; None where nothing moves or too little is known."""
+        """Milliseconds until `position` is applied at the recent rate; None if nothing moves or too little is known."""
         if self.applied is None or len(self._steps) < 2:
             return None
         began, low = self._steps[0]

@@ -42,7 +42,7 @@ NOW_TIMEOUT_S = 30.0
 class FreshnessTracker:
     """One status and one registry of waits per subscription.
 
-    Every method is called on the event loop; the control database is read in the threads of `threads`. Statuses are in memory only and
+    Every method is called on the event loop; the control database is read in `threads`. Statuses are in memory only and
     are built from the control database by `refresh`, or by `current_registry` when a subscription is first asked for.
     """
 
@@ -55,15 +55,15 @@ class FreshnessTracker:
         self._nows: dict[str, SharedNow] = {}
         self._flushing: set[str] = set()
         self._moved: dict[str, set[str] | None] = {}
-        """What reports have changed since waits were last judged: these tables; None: any, or the subscription's own state."""
+        """Tables that reports have changed since waits were last judged; None: any table, or the subscription's own state."""
         self._outdated: dict[str, int] = {}
-        """Subscriptions whose statuses lack what was declared of late, each with the number of the last such declaration."""
+        """Subscriptions whose status lacks recent declarations, each with the number of the last such declaration."""
         self._declarations = count(1)
         self._onlookers: set[asyncio.Future[None]] = set()
         self.state_lock = asyncio.Lock()
-        """Held from reading or committing states in the control database until they are in the statuses."""
+        """Held from reading or committing states in the control database until the statuses contain them."""
 
-    # Pictures
+    # Statuses
 
     @property
     def statuses(self) -> list[SubscriptionStatus]:
@@ -75,7 +75,7 @@ class FreshnessTracker:
         return len(registry) if registry else 0
 
     async def current_registry(self, subscription: str) -> WaitRegistry:
-        """The registry of a subscription, with all that was declared before this call.
+        """The registry of a subscription, with all declarations made before this call.
 
         Raises:
             NotFound: there is none of this name.
@@ -91,13 +91,13 @@ class FreshnessTracker:
         return registry
 
     async def refresh(self, subscriptions: Sequence[str] | None = None) -> None:
-        """Bring statuses (None: all) up to what the control database says, and end the waits that this decides."""
+        """Update statuses (None: all) from the control database, and end the waits that this decides."""
         async with self.state_lock:
             await self._read_statuses(subscriptions)
         self._notify_onlookers()
 
     def mark_outdated(self, subscriptions: Collection[str]) -> None:
-        """A commit declared something of these subscriptions: `current_registry` reads them before it returns the next time."""
+        """A commit changed declarations of these subscriptions: `current_registry` reads them before it next returns."""
         number = next(self._declarations)
         self._outdated.update(dict.fromkeys(subscriptions, number))
 
@@ -114,7 +114,7 @@ class FreshnessTracker:
             self._store(status)
         for name in before if subscriptions is None else subscriptions:
             if name in before and self._outdated.get(name) == before[name]:
-                del self._outdated[name]  # Else something was declared while it was read.
+                del self._outdated[name]  # else there was another declaration during the read
 
     async def find_deleted(self, subscriptions: Collection[str]) -> set[str]:
         """Those of these subscriptions that have a status or an engine, but are no longer in the control database."""
@@ -154,7 +154,8 @@ class FreshnessTracker:
     def apply_report(self, report: Report) -> bool:
         """Apply a report to the status of its subscription; `judge_waits` then ends the waits that this decides.
 
-        Reports of an earlier epoch are ignored. Returns False where the subscription or table is not known here: call `refresh`.
+        Reports of an earlier epoch are ignored. Returns False if the subscription or table has no status here: call
+        `refresh`.
         """
         if isinstance(report, Progress):
             return self._apply_progress(report)
@@ -193,13 +194,16 @@ class FreshnessTracker:
         if not status.set_applied(report.applied, asyncio.get_running_loop().time()):
             registry.reopen_reached_waits()
         if before is None:
-            self._moved[report.subscription] = None  # Also waits whose position was reached before count again.
+            self._moved[report.subscription] = None  # reached waits may be outstanding again
         else:
             self._moved.setdefault(report.subscription, set())
         return True
 
     def judge_waits(self) -> None:
-        """End the waits that reports have decided: once what came together is in the statuses, positions and states alike."""
+        """End the waits that reports have decided.
+
+        Call it when all positions and states that arrived together have been applied.
+        """
         moved, self._moved = self._moved, {}
         for subscription, tables in moved.items():
             registry = self._registries.get(subscription)
@@ -255,10 +259,10 @@ class FreshnessTracker:
             moved.update(ended)
         return True
 
-    # Demand and "now"
+    # Demand and the current position
 
     def schedule_demand(self, subscription: str) -> None:
-        """Send what the waits demand in the next turn of the event loop, so that many waits that are added at once make few demands."""
+        """Send the waits' demand in the next turn of the event loop, so that many waits added at once make few demands."""
         if subscription not in self._flushing:
             self._flushing.add(subscription)
             asyncio.get_running_loop().call_soon(self._send_demand, subscription)
@@ -284,7 +288,8 @@ class FreshnessTracker:
     async def read_now(self, subscription: str) -> Lsn:
         """A position at or after every commit that was acknowledged before this call; concurrent calls share one reading.
 
-        What the source's catalog shows there is in force where it is applied, for tables that were live when this was called.
+        For tables that were live when this was called, the structures that the source's catalog shows there are in
+        force where it is applied.
 
         Raises EngineAwayError, EngineSilentError, AnswerError.
         """
@@ -307,17 +312,17 @@ class FreshnessTracker:
         return body.position
 
     def end_waits_of_absent(self) -> None:
-        """End the waits of subscriptions whose engine or source is gone for too long by now. Called every second."""
+        """End the waits of subscriptions whose engine or source has been unavailable for too long. Called every second."""
         for registry in self._registries.values():
             if len(registry) and registry.status.lasting_absence() is not None:
                 registry.end_decided_waits()
         if self._onlookers:
             self._notify_onlookers()
 
-    # Onlookers
+    # Observers
 
     async def wait_for_change(self) -> None:
-        """Wait until some subscription's state changed or an engine took one."""
+        """Wait until the state of any subscription changed, or an engine took one."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._onlookers.add(future)
         try:

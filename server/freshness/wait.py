@@ -27,9 +27,10 @@ _BEYOND = "Check that it is a position of this source: {origin}. One of another 
 
 @dataclass(frozen=True, slots=True)
 class WaitSpec:
-    """A wait as it was requested. `position` None is "now"; `tables` are ids, `named` where the request listed them.
+    """A wait as requested. `position` None: the source's current position. `tables`: ids; `named`: the request listed them.
 
-    `named` without any: for the position alone. `patient`: it waits on where engine or source are gone.
+    `named` with no tables: for the position alone. `patient`: it continues to wait while engine or source are
+    unavailable.
     """
 
     subscription: str
@@ -42,9 +43,10 @@ class WaitSpec:
 
 @dataclass(frozen=True, slots=True)
 class WaitOutcome:
-    """How a wait ended. `SATISFIED` has a receipt and no problem; every other status has a problem and no receipt.
+    """The end of a wait. `SATISFIED` has a receipt and no problem; every other status has a problem and no receipt.
 
-    `waited_ms` is in milliseconds. `position` is None where "now" was not read; `applied`: the last applied position that was known then.
+    `waited_ms` is in milliseconds. `position` is None if the current position was not read; `applied`: the last applied
+    position known then.
     """
 
     status: WaitStatus
@@ -58,7 +60,7 @@ class WaitOutcome:
 async def parse_request(
     tracker: FreshnessTracker, subscription: str, request: WaitRequest, pointer: str = "/position"
 ) -> WaitSpec:
-    """The wait that a request describes, checked against the subscription as it is declared. `pointer`: the JSON pointer of the position.
+    """The wait of a request, validated against the declaration of the subscription. `pointer`: the JSON pointer of the position.
 
     Raises:
         NotFound: unknown subscription.
@@ -78,7 +80,7 @@ async def parse_request(
         return WaitSpec(subscription, position, following, named=False, timeout_s=timeout_s, patient=patient)
     named = [(ref.schema_name, ref.name) for ref in request.tables]
     if not set(named) <= set(_names(registry.status)):
-        # One that was added a moment ago may not have been heard of.
+        # A table added just now may not be in the status yet.
         await tracker.refresh([subscription])
         registry = await tracker.current_registry(subscription)
     tables = _ids(registry.status, named)
@@ -116,7 +118,7 @@ def _ids(status: SubscriptionStatus, named: list[tuple[str, str]]) -> frozenset[
 
 
 async def run_wait(tracker: FreshnessTracker, spec: WaitSpec) -> WaitOutcome:
-    """Run a wait until it is satisfied, is unreachable, or its deadline passes. Not to be satisfied is an outcome, not an error.
+    """Run a wait until it is satisfied, is unreachable, or its deadline passes. The last two are outcomes, not errors.
 
     On the event loop. If cancelled, the wait is removed from its registry.
 
@@ -127,7 +129,7 @@ async def run_wait(tracker: FreshnessTracker, spec: WaitSpec) -> WaitOutcome:
 
 
 class _Run:
-    """One wait under way."""
+    """One running wait."""
 
     def __init__(self, tracker: FreshnessTracker, spec: WaitSpec, registry: WaitRegistry) -> None:
         self._tracker = tracker
@@ -150,8 +152,8 @@ class _Run:
                         return position
                     self._position = position
                     verdict, reached_by = await self._wait_until_visible(position)
-                    # Of a table that is live only later, and by a run that began since, maybe on an older target, it is not known up to
-                    # where its structure is the catalog's.
+                    # For a table that became live later, in a run that started since and perhaps on an older target, it
+                    # is not known up to which position its structure is that of the catalog.
                     if verdict is not None or self._spec.position is not None or (all_live and reached_by == run):
                         break
         except TimeoutError:
@@ -163,7 +165,7 @@ class _Run:
         return all(tables[table].state is TableStateKind.LIVE for table in self._spec.tables if table in tables)
 
     async def _resolve_now(self) -> Lsn | WaitOutcome:
-        """Read "now" on the source, however often the engine goes away meanwhile; an ending where that is no use."""
+        """Read the source's current position, again after each disconnection of the engine; an outcome if that cannot help."""
         while True:
             trouble = self._registry.unreachable_reason(self._wait_for(Lsn(0), lambda _: None))
             if trouble is not None:
@@ -183,7 +185,7 @@ class _Run:
                 return position
 
     async def _wait_until_visible(self, position: Lsn) -> tuple[Verdict, tuple[int, int]]:
-        """How it ended, and under which run."""
+        """How the wait ended, and under which run."""
         future: asyncio.Future[tuple[Verdict, tuple[int, int]]] = self._loop.create_future()
         status = self._registry.status
         wait = self._wait_for(position, lambda verdict: future.set_result((verdict, status.current_run)))
@@ -233,7 +235,7 @@ class _Run:
         return self._outcome_with(WaitStatus.TIMED_OUT, FreshnessTimeout(self._why_late(), remedy, extra=known))
 
     def _why_late(self) -> str:
-        """How far it was at the deadline, and what held it up."""
+        """The position reached at the deadline, and what delayed the wait."""
         status, position, name = self._registry.status, self._position, self._spec.subscription
         waited = f"after {self._spec.timeout_s * 1000:.0f} ms"
         absence = status.absence()
@@ -251,7 +253,7 @@ class _Run:
         return f"'{name}' had applied {status.confirmed_position} {waited}, not yet {where}."
 
     def _is_applied(self, position: Lsn) -> bool:
-        """Whether only tables hold the wait up."""
+        """Whether the position is applied and only tables delay the wait."""
         reached = self._registry.status.confirmed_position
         return reached is not None and reached >= position
 
@@ -314,7 +316,7 @@ def _receipt(
 def receipt_for_tables(
     status: SubscriptionStatus, receipt: Receipt, tables: Collection[str], left: Collection[str]
 ) -> Receipt:
-    """The receipt of a wait for the position alone, as it is for these tables; `left`: those of them that do not follow."""
+    """The receipt of a wait for the position alone, for these tables; `left`: those of them that do not follow."""
     spec = WaitSpec(status.name, None, frozenset(tables) - frozenset(left), named=True, timeout_s=0)
     made = _receipt(status, spec, Lsn.parse(receipt.position), receipt.now_ms, on_arrival=receipt.on_arrival)
     standing = [status.tables[table] for table in left if table in status.tables]
@@ -325,12 +327,12 @@ def receipt_for_tables(
 
 @lru_cache(maxsize=100_000)
 def _receipt_table(schema: str, name: str, state: str) -> ReceiptTable:
-    """A table of a receipt; thousands of receipts that are kept name the same ones."""
+    """A table of a receipt. Cached, since thousands of kept receipts contain the same tables."""
     return ReceiptTable(schema=schema, name=name, state=state)
 
 
 def problem_fields(problem: Problem) -> dict[str, Any]:
-    """A problem as it is kept with a wait whose answer is fetched later."""
+    """A problem as stored with a wait whose answer is fetched later."""
     return {
         **problem.extra,
         "status": problem.problem_status,

@@ -1,4 +1,4 @@
-"""The outstanding freshness waits of one subscription, and the rules by which they end. Without I/O and without a clock."""
+"""The outstanding freshness waits of one subscription, and the rules by which they end. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class WaitStatus(StrEnum):
     TIMED_OUT = "timed_out"
     UNREACHABLE = "unreachable"
     FAILED = "failed"
-    """"Now" could not be read on the source."""
+    """The current position of the source could not be read."""
     CANCELLED = "cancelled"
 
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """Why a wait cannot end well, and what to do about it."""
+    """Why a wait cannot be satisfied, and the remedy."""
 
     detail: str
     remedy: str | None
     cause: str | None = None
-    """Where nothing was declared that prevents it: what is away (`Absence.cause`)."""
+    """The cause, if no declaration prevents it: that of the absence (`Absence.cause`)."""
 
 
 Verdict = Unreachable | None
@@ -43,9 +43,9 @@ Verdict = Unreachable | None
 
 @dataclass(eq=False, slots=True)
 class Wait:
-    """One outstanding wait. `tables`: ids of those it covers; none that are `named`: the position alone.
+    """One outstanding wait. `tables`: ids of the tables it covers; `named` with no tables: the position alone.
 
-    `ended` is called once, with the verdict. `patient`: it waits on where engine or source are gone.
+    `ended` is called once, with the verdict. `patient`: it continues to wait while engine or source are unavailable.
     """
 
     position: Lsn
@@ -55,14 +55,15 @@ class Wait:
     patient: bool = False
     open: bool = True
     due: bool = field(default=False)
-    """Its position is applied; only tables still hold it up."""
+    """Its position is applied; only tables delay it."""
 
 
 class WaitRegistry:
     """Outstanding waits of one subscription, ended in the order of their positions.
 
-    `status` is shared with the tracker, which changes it and then calls `end_reached_waits` or `end_decided_waits`. Not thread-safe: used
-    on the event loop only. `Wait.ended` is called from within these methods and must not call back into the registry.
+    `status` is shared with the tracker, which changes it and then calls `end_reached_waits` or `end_decided_waits`. Not
+    thread-safe: used on the event loop only. `Wait.ended` is called from within these methods and must not call back
+    into the registry.
     """
 
     def __init__(self, status: SubscriptionStatus) -> None:
@@ -74,13 +75,16 @@ class WaitRegistry:
         self._numbers: dict[Wait, int] = {}
         self._wanted: set[Lsn] = set()
         self._demanded: list[Lsn] = []
-        """What was demanded and is not applied yet, in order."""
+        """Positions that were demanded and are not yet applied, in order."""
 
     def __len__(self) -> int:
         return len(self._waits)
 
     def add(self, wait: Wait) -> bool:
-        """Register a wait. False where it is not registered, since it is satisfied or unreachable: `ended` has been called already."""
+        """Register a wait.
+
+        Returns False if it is satisfied or unreachable already: then it is not registered, and `ended` has been called.
+        """
         verdict = self._verdict_on(wait)
         if verdict is not _PENDING:
             wait.open = False
@@ -98,7 +102,7 @@ class WaitRegistry:
         return True
 
     def unreachable_reason(self, wait: Wait) -> Unreachable | None:
-        """Why this wait cannot be satisfied whatever its position is; None where it may be. It need not be registered."""
+        """Why this wait, registered or not, cannot be satisfied whatever its position; None if it can."""
         if self.status.is_halted:
             return why_halted(self.status)
         return self._trouble_with_tables(wait) or self._absence_verdict(wait)
@@ -113,7 +117,7 @@ class WaitRegistry:
                 self._compact()
 
     def end_reached_waits(self) -> int:
-        """The applied position moved: end the waits that it satisfies, lowest position first. Returns how many."""
+        """The applied position moved: end the waits that it satisfies, lowest position first. Returns their number."""
         reached = self.status.confirmed_position
         ended = 0
         while reached is not None and self._by_position and self._by_position[0][0] <= reached.value:
@@ -133,10 +137,10 @@ class WaitRegistry:
                 heapq.heappush(self._by_position, (wait.position.value, number, wait))
 
     def end_decided_waits(self, tables: Collection[str] | None = None) -> int:
-        """End the waits that are satisfied or unreachable now that states have changed; lowest position first. Returns how many.
+        """End the waits that are satisfied or unreachable after a change of states; lowest position first. Returns their number.
 
-        `tables`: ids of those whose state changed, so that only waits for one of them are examined. None: the subscription's own state
-        changed, or any table's.
+        `tables`: ids of those whose state changed, so that only waits for one of them are examined. None: the
+        subscription's own state changed, or any table's.
         """
         affected = [w for w in self._waits.values() if tables is None or not w.tables.isdisjoint(tables)]
         return sum(self._end_if_decided(wait) for wait in sorted(affected, key=lambda w: w.position.value))
@@ -144,7 +148,8 @@ class WaitRegistry:
     def take_demand(self) -> list[Lsn]:
         """The positions to demand of the engine now, in ascending order; the next call does not return them again.
 
-        A position that is known to exist covers those before it; one beyond may never come, so it covers nothing but itself.
+        A position that is known to exist covers those before it. One beyond may never be reached, so it covers only
+        itself.
         """
         if self.status.applied is not None:
             del self._demanded[: bisect_left(self._demanded, self.status.applied)]
@@ -157,12 +162,12 @@ class WaitRegistry:
         return fresh[::-1]
 
     def reset_demand(self) -> None:
-        """The engine, or its stream, is a new one: the next `take_demand` returns the positions of all outstanding waits."""
+        """The engine or its stream was replaced: the next `take_demand` returns the positions of all outstanding waits."""
         self._wanted = {wait.position for wait in self._waits.values() if not wait.due and self._is_near(wait.position)}
         self._demanded.clear()
 
     def end_all(self, verdict: Verdict) -> None:
-        """End every wait, because the subscription is gone."""
+        """End every wait, because the subscription was deleted."""
         for wait in list(self._waits.values()):
             self.remove(wait)
             wait.ended(verdict)
@@ -250,7 +255,7 @@ def why_halted(status: SubscriptionStatus) -> Unreachable:
 
 
 def table_left_out(view: TableView | None) -> Unreachable:
-    """A table that the wait covers does not follow the source."""
+    """The verdict for a wait that covers a table which does not follow the source."""
     if view is None:
         return Unreachable("A table of this wait was removed.", "Wait again for tables that the subscription has.")
     remedy = view.remedy or f"{how_to_follow(view)}, or leave the table out of the wait."
@@ -264,13 +269,13 @@ _REMEDIES = {
 
 
 def what_is_left_out(view: TableView) -> str:
-    """A sentence: the table, its state, and why it does not follow."""
+    """One sentence: the table, its state, and why it does not follow."""
     why = why_left_out(view)
     return f"Table {view.schema}.{view.name} is {view.state.value}{f': {why}' if why else ''}."
 
 
 def how_to_follow(view: TableView) -> str:
-    """What makes the table follow its source, as a sentence without its full stop."""
+    """How to make the table follow its source, as a sentence without its full stop."""
     paused = "Set the table's desired_state to 'running'"
     return (view.remedy or _REMEDIES.get(view.state, paused)).rstrip(".")
 
@@ -282,7 +287,7 @@ def why_left_out(view: TableView) -> str | None:
 
 
 def nothing_to_wait_for(status: SubscriptionStatus) -> Unreachable:
-    """No table follows the source."""
+    """The verdict for a wait without named tables when no table follows the source."""
     return Unreachable(
         f"Subscription {status.name!r} has no table that follows its source: each is paused or parked, or there is none.",
         "Resume or reload a table, then wait again.",

@@ -1,1 +1,1 @@
-"""Part of the control plane."""
+"""Liveness and readiness of the server process."""

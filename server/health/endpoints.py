@@ -1,4 +1,4 @@
-"""Liveness and readiness, for machines that watch over the process. No token is needed."""
+"""Liveness and readiness, for process monitors. They require no token."""
 
 from __future__ import annotations
 

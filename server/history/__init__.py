@@ -1,1 +1,1 @@
-"""Part of the control plane."""
+"""The history of subscriptions: lag, log, throughput and waits over time."""

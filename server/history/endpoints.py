@@ -68,7 +68,7 @@ def _between(low: int | None, high: int | None) -> int | None:
 
 
 def _rates(point: Point, before: Point | None, seconds: float) -> LogRates:
-    """Positions are those at the ends of steps; a step of which nothing was heard moved none."""
+    """Rates from the positions at the ends of steps; a step without a report has no change."""
     if before is None:
         return LogRates(source=None, captured=None, applied=None)
     elapsed = point.begins + seconds - (before.begins + before.step_s)

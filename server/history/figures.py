@@ -1,4 +1,4 @@
-"""What a subscription did in a stretch of time, in figures that add up to those of longer stretches."""
+"""Figures of a subscription's activity over a period. They can be merged into those of longer periods."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from engine.link.messages import BatchReport, Progress
 _Number = TypeVar("_Number", int, float)
 _WAIT_LEAST_MS = 0.5
 _WAIT_FACTOR = 1.1
-"""Waits are counted in classes, each so many times as long as the one before."""
+"""Waits are counted in classes of duration; each class is longer than the previous by this factor."""
 
 
 @dataclass(slots=True)
 class Figures:
-    """Lags are the worst of the stretch, positions (in bytes) and what is retained its last; all else are sums.
+    """Lags are the maximum of the period; positions (in bytes) and retained log its last value; all others are sums.
 
-    `waits`: how many waits ended satisfied or timed out, by class of their length; `timed_out`: how many of them were late.
+    `waits`: waits that were satisfied or timed out, by class of duration; `timed_out`: how many of them timed out.
     """
 
     lag_seconds: float | None = None
@@ -39,19 +39,19 @@ class Figures:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Figures:
-        """From what `document` made; what another release added is passed over."""
+        """Read what `to_document` wrote; unknown members, from another release, are ignored."""
         known = {part.name for part in fields(cls)}
         return cls(**{name: value for name, value in document.items() if name in known})
 
     def to_document(self) -> dict[str, Any]:
-        """As JSON holds it; what is not known or empty is left out."""
+        """The figures as JSON; unknown and empty ones are left out."""
         return {name: value for name, value in asdict(self).items() if value is not None and value != {}}
 
     def copy(self) -> Figures:
         return replace(self, rows=dict(self.rows), seconds=dict(self.seconds), waits=dict(self.waits))
 
     def add_progress(self, report: Progress) -> None:
-        """Where the subscription stands."""
+        """Add a report of progress."""
         self._keep_worst(report.lag_seconds, report.lag_bytes)
         self._keep_last(
             report.retained_bytes,
@@ -61,7 +61,7 @@ class Figures:
         )
 
     def add_batch(self, report: BatchReport) -> None:
-        """A batch was committed on the target."""
+        """Add a batch that was committed on the target."""
         self.batches += 1
         self.transactions += report.transactions
         self.net_rows += report.net_rows
@@ -70,13 +70,13 @@ class Figures:
         _add(self.seconds, report.seconds)
 
     def add_wait(self, waited_ms: float, *, late: bool) -> None:
-        """A wait for freshness ended: satisfied, or `late`."""
+        """Add a wait that was satisfied, or that timed out (`late`)."""
         steps = math.log(max(waited_ms, _WAIT_LEAST_MS) / _WAIT_LEAST_MS, _WAIT_FACTOR)
         _add(self.waits, {str(math.ceil(steps)): 1})
         self.timed_out += late
 
     def add_figures(self, later: Figures) -> None:
-        """The stretch becomes longer by a later one."""
+        """Extend the period by a later one."""
         self._keep_worst(later.lag_seconds, later.lag_bytes)
         self._keep_last(later.retained_bytes, later.source, later.captured, later.applied)
         for name in ("batches", "transactions", "net_rows", "log_bytes", "timed_out"):
@@ -85,7 +85,7 @@ class Figures:
             _add(getattr(self, name), getattr(later, name))
 
     def wait_ms(self, share: float) -> float | None:
-        """The time within which this share (0 to 1) of the waits ended, 5 % more or less; None without any."""
+        """The duration in milliseconds within which this share (0 to 1) of the waits ended, to 5 %; None if there are none."""
         left = share * sum(self.waits.values())
         for steps in sorted(self.waits, key=int):
             left -= self.waits[steps]

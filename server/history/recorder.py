@@ -1,6 +1,6 @@
-"""Keeps the history of subscriptions: gathers on the event loop what engines report and how waits end, and writes each step down.
+"""Records the history of subscriptions: collects reports and outcomes of waits on the event loop, and stores each step.
 
-Steps are put together from finer ones, so that days can be looked at as well as the last hour.
+Coarser steps are merged from finer ones, so that days can be shown as well as the last hour.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """Steps of this length are kept for so long."""
+    """The length of a step, and for how long such steps are kept."""
 
     seconds: int
     kept: timedelta
 
     def begin(self, moment_s: int) -> int:
-        """When the step that holds a moment begins; both in seconds since 1970."""
+        """The start of the step that contains a moment; both in seconds since 1970."""
         return moment_s - moment_s % self.seconds
 
 
@@ -47,7 +47,7 @@ RESOLUTIONS = (
     Resolution(60, timedelta(hours=12)),
     Resolution(600, timedelta(days=7)),
 )
-"""From fine to coarse; each step is made of whole steps of the one before."""
+"""From fine to coarse; each step consists of whole steps of the previous resolution."""
 LONGEST = RESOLUTIONS[-1].kept
 _FINEST = RESOLUTIONS[0]
 _MOST_UNWRITTEN = 10_000
@@ -68,7 +68,7 @@ class Point:
 
 
 class Recorder:
-    """Called on the event loop only; the control database is used in threads. Times are those of the reports' arrival."""
+    """Called on the event loop only; the control database is accessed in threads. Times are those at which reports arrived."""
 
     def __init__(self, database: Database, threads: EngineThreads, clock: Clock) -> None:
         self._database = database
@@ -77,17 +77,17 @@ class Recorder:
         self._open: dict[tuple[str, int], Point] = {}
         self._over: list[Point] = []
 
-    # What is told
+    # Input
 
     def record_report(self, report: Report) -> None:
-        """Takes in a report that counted; most kinds say nothing of the course."""
+        """Add a report that was accepted; most kinds have no figures for the history."""
         if isinstance(report, Progress):
             self._open_figures(report.subscription).add_progress(report)
         elif isinstance(report, BatchReport):
             self._open_figures(report.subscription).add_batch(report)
 
     def record_wait(self, subscription: str, outcome: WaitOutcome) -> None:
-        """Count a freshness wait that was satisfied, or that ended at its deadline; other endings are not part of the history."""
+        """Count a freshness wait that was satisfied or timed out; other outcomes are not part of the history."""
         if outcome.status in (WaitStatus.SATISFIED, WaitStatus.TIMED_OUT):
             self._open_figures(subscription).add_wait(outcome.waited_ms, late=outcome.status is WaitStatus.TIMED_OUT)
 
@@ -101,7 +101,7 @@ class Recorder:
         return point.figures
 
     def _close_step(self, point: Point) -> None:
-        """A finest step is over: it is to be written, and is a part of the coarser ones."""
+        """End a step of the finest resolution: it is to be written, and is added to the coarser ones."""
         self._over.append(point)
         for resolution in RESOLUTIONS[1:]:
             key = point.subscription, resolution.seconds
@@ -117,18 +117,18 @@ class Recorder:
     def _now_s(self) -> int:
         return int(self._clock.now().timestamp())
 
-    # What is kept
+    # Storage
 
     async def keep_writing(self) -> None:
-        """Write what is over, for as long as the application lives."""
+        """Write finished steps, until cancelled."""
         while True:
             await asyncio.sleep(_FINEST.seconds)
             await self.write()
 
     async def write(self, *, everything: bool = False) -> None:
-        """Write the steps that are over; `everything`: those that are not over as well, at the end."""
+        """Write the finished steps; `everything`: at the end, the unfinished ones too."""
         now = self._now_s()
-        # Finest ones first: they become part of the coarser ones.
+        # Finest first: they are merged into the coarser ones.
         for resolution in RESOLUTIONS:
             for key, point in list(self._open.items()):
                 if point.step_s == resolution.seconds and (everything or point.begins + point.step_s <= now):
@@ -149,7 +149,7 @@ class Recorder:
         self._open = {key: point for key, point in self._open.items() if point.subscription not in gone}
 
     def _write(self, points: Sequence[Point]) -> set[str]:
-        """Returns the subscriptions that are not there any more."""
+        """Write the steps; returns the subscriptions that no longer exist."""
         names = {point.subscription for point in points}
         with self._database.write() as session:
             query = select(SubscriptionRow.name, SubscriptionRow.id).where(col(SubscriptionRow.name).in_(names))
@@ -160,10 +160,10 @@ class Recorder:
                     _merge_step(session, key, point)
         return names - ids.keys()
 
-    # What is shown
+    # Output
 
     async def read(self, subscription: str, span: timedelta) -> tuple[Resolution, list[Point]]:
-        """The last `span`, in the finest steps that are kept for so long, the oldest first.
+        """The last `span`, in the finest steps that are kept for that long, oldest first.
 
         Raises:
             NotFound: there is no such subscription.
@@ -184,7 +184,7 @@ class Recorder:
         return resolution, [found[begins] for begins in sorted(found)]
 
     def _unwritten(self, subscription: str, resolution: Resolution) -> list[Point]:
-        """What the steps of this length will have from what is in memory."""
+        """The steps of this resolution that are in memory and not yet stored."""
         step = resolution.seconds
         mine = [point for point in self._over if (point.subscription, point.step_s) == (subscription, step)]
         mine += [point for key, point in self._open.items() if key == (subscription, step)]
@@ -195,7 +195,7 @@ class Recorder:
 
 
 def _merge_step(session: WriteSession, subscription_id: int, point: Point) -> None:
-    """Store a step. One that was begun before a restart of the server is added to."""
+    """Store a step. A step that began before a restart of the server is merged with the stored one."""
     row = session.get(HistoryRow, (subscription_id, point.step_s, point.at))
     if row is None:
         row = HistoryRow(subscription_id=subscription_id, step_seconds=point.step_s, at=point.at)
@@ -219,7 +219,7 @@ def _read_steps(session: ReadSession, subscription: str, resolution: Resolution,
 
 
 def delete_old_steps(session: WriteSession) -> None:
-    """Delete what is older than it is kept."""
+    """Delete steps that are older than their resolution is kept."""
     for resolution in RESOLUTIONS:
         old = col(HistoryRow.at) < session.now() - resolution.kept
         session.exec(delete(HistoryRow).where(col(HistoryRow.step_seconds) == resolution.seconds, old))

@@ -28,16 +28,16 @@ def require_subscription(session: ReadSession, name: str) -> SubscriptionRow:
 
 
 def lock_subscription(session: WriteSession, name: str) -> SubscriptionRow | None:
-    """The subscription, kept from others until the end of the transaction."""
+    """The subscription, locked until the end of the transaction."""
     return session.exec(select(SubscriptionRow).where(SubscriptionRow.name == name).with_for_update()).first()
 
 
 def lock_changeable_subscription(session: WriteSession, name: str) -> SubscriptionRow:
-    """The same, where it may be changed.
+    """The subscription, locked, if it may be changed.
 
     Raises:
         NotFound: there is none.
-        SubscriptionDeleting: it is on its way out.
+        SubscriptionDeleting: it is being deleted.
     """
     row = lock_subscription(session, name)
     if row is None:

@@ -19,7 +19,7 @@ class TableRemoved(Conflict):
 
 
 def require_table(session: ReadSession, name: str, table_id: str) -> TableRow:
-    """The table of this id in the subscription `name`, also a removed one.
+    """The table of this id in the subscription `name`, including removed ones.
 
     Raises:
         NotFound: there is no such subscription, or no such table in it.
@@ -28,11 +28,11 @@ def require_table(session: ReadSession, name: str, table_id: str) -> TableRow:
 
 
 def lock_present_table(session: WriteSession, subscription: SubscriptionRow, table_id: str) -> TableRow:
-    """A table to be changed, kept from others until the end of the transaction.
+    """A table to be changed, locked until the end of the transaction.
 
     Raises:
-        NotFound: the subscription has none of this id.
-        TableRemoved: it had.
+        NotFound: the subscription has none with this id.
+        TableRemoved: the table was removed.
     """
     row = _find_table(session, subscription, table_id, for_update=True)
     refuse_removed_table(subscription, row)

@@ -1,1 +1,1 @@
-"""Part of the control plane."""
+"""Metrics in Prometheus' text format."""

@@ -1,6 +1,6 @@
 """`/metrics` in Prometheus' text format.
 
-It names subscriptions, so it wants a viewer's token like the rest of the API.
+It contains names of subscriptions, so it requires a viewer's token like the rest of the API.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Gauges that are read from the state of things when the metrics are scraped."""
+"""Gauges that are read from the current state at each scrape."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _POSITIONS: dict[str, Callable[[SubscriptionStatus], float | None]] = {
 
 
 class Gauges(Collector):
-    """Collected on the event loop, where the statuses live."""
+    """Collected on the event loop, which owns the statuses."""
 
     def __init__(self, hub: Hub, freshness: FreshnessTracker, clock: Clock, version: str) -> None:
         self._clock = clock
@@ -97,7 +97,7 @@ def _states(statuses: list[SubscriptionStatus]) -> GaugeMetricFamily:
 
 
 def _table_states(statuses: list[SubscriptionStatus]) -> GaugeMetricFamily:
-    """With zeroes, so that an alarm on parked tables has something to look at before there are any."""
+    """Tables by state, including zeroes, so that an alarm on parked tables has a series before any table is parked."""
     family = GaugeMetricFamily("penstock_tables", "Tables by their state.", labels=["subscription", "state"])
     for status in statuses:
         count = Counter(table.state for table in status.tables.values())

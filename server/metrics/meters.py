@@ -1,4 +1,4 @@
-"""What is counted and measured. One registry per application."""
+"""Counters and histograms. One registry per application."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BATCH_TRANSACTIONS = (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100
 
 
 class Meters:
-    """Counters and histograms that events feed; gauges are read from the state of things when the metrics are scraped."""
+    """Counters and histograms that events update. Gauges are read from the current state at each scrape."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

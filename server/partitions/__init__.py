@@ -1,1 +1,1 @@
-"""Part of the control plane."""
+"""Partitions of tables, and when each was loaded."""

@@ -32,7 +32,7 @@ async def list_partitions(request: Request, name: NamePath, table_id: TableIdPat
 
 
 async def request_partitions(request: Request, name: str, table_id: str) -> dict[str, Any]:
-    """The engine's answer."""
+    """Ask the engine for the partitions."""
 
     def question() -> dict[str, Any]:
         with database_of(request).read() as session:

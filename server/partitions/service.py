@@ -1,4 +1,4 @@
-"""Partitions: what the engine is asked about them, how its answer is shown, and which may be reloaded."""
+"""Partitions: the request to the engine, the view of its answer, and which partitions may be reloaded."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ class PartitionNotComparable(Conflict):
 
 
 def partitions_payload(session: ReadSession, name: str, table_id: str) -> dict[str, Any]:
-    """What the engine is asked. Raises NotFound."""
+    """The payload of the request to the engine. Raises NotFound."""
     return {"subscription": name, "table": require_table(session, name, table_id).id}
 
 
 def partitions_view(table_id: str, answer: Mapping[str, Any]) -> PartitionsView:
-    """The engine's answer as REST shows it."""
+    """The engine's answer as the REST interface shows it."""
     parts = PartitionsBody.model_validate(answer).partitions
     return PartitionsView(table_id=table_id, partitions=[_partition_view(part) for part in parts])
 
 
 def refuse_unloadable(answer: Mapping[str, Any], names: Sequence[str] | None) -> None:
-    """Raise what keeps these partitions, or where `names` is None any, from being reloaded by themselves.
+    """Refuse a reload of these partitions alone; `names` None: a reload of whichever differ.
 
     Raises:
         TableNotPartitioned, PartitionUnknown, PartitionNotComparable.

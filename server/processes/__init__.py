@@ -1,1 +1,1 @@
-"""Child processes of this machine: started, supervised, ended with their parent."""
+"""Child processes on this machine: started, supervised, ended with their parent."""

@@ -1,4 +1,4 @@
-"""Child processes that cannot outlive us."""
+"""Child processes that cannot outlive their parent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import IO
 
 _GUARD = Path(__file__).with_name("exit_with_parent.py")
-# The kernel watches the thread that forked, not its process: one thread that lives as long as we do forks every child.
+# The kernel's parent-death signal follows the forking thread, not its process, so one permanent thread forks all
+# children.
 _SPAWNER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spawn")
 
 
@@ -34,10 +35,10 @@ def spawn(
     user: User | None = None,
     on_death: signal.Signals = signal.SIGTERM,
 ) -> subprocess.Popen[bytes]:
-    """Start a program in a session of its own, so that the terminal's Ctrl-C reaches us alone.
+    """Start a program in a session of its own, so that the terminal's Ctrl-C reaches only this process.
 
-    `command[0]` is a path. `output` takes stdout and stderr; None leaves them ours. `on_death` is sent to the child
-    when this process dies, however it dies (Linux).
+    `command[0]` is a path. `output` receives stdout and stderr; None: they are inherited. `on_death` is the signal sent
+    to the child when this process dies for any reason (Linux).
     """
     uid, gid = (user.uid, user.gid) if user else (-1, -1)
     head = [sys.executable, "-I", "-S", str(_GUARD), str(os.getpid()), str(int(on_death)), str(uid), str(gid)]
@@ -54,7 +55,7 @@ def spawn(
 
 
 def end(process: subprocess.Popen[bytes], asks: signal.Signals, timeout_s: float) -> int:
-    """Ask a child to end and kill it if it has not done so in time. Returns its exit code."""
+    """Ask a child to end, and kill it after the timeout. Returns its exit code."""
     if process.poll() is None:
         process.send_signal(asks)
         try:

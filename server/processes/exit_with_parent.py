@@ -1,6 +1,6 @@
-"""Started in place of a child: changes the user if one is given, ties the child's life to its parent's, then becomes it.
+"""Wrapper that changes the user if one is given, ties its life to its parent's, then executes the program.
 
-Run as a script, with nothing but the standard library: `exit_with_parent.py PARENT SIGNAL UID GID PROGRAM [ARGUMENT ...]`.
+Run as a script, with the standard library only: `exit_with_parent.py PARENT SIGNAL UID GID PROGRAM [ARGUMENT ...]`.
 SIGNAL is what the kernel sends the child when PARENT dies. It is set after the change of user, which would clear it.
 """
 
@@ -12,7 +12,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main(arguments: list[str]) -> None:
-    """Never returns: the process becomes the program, or ends with 127 where the parent is already gone."""
+    """Never returns: the process becomes the program, or ends with 127 if the parent has already ended."""
     parent, signal_number, uid, gid = (int(text) for text in arguments[:4])
     command = arguments[4:]
     if uid >= 0 and os.geteuid() != uid:

@@ -1,4 +1,4 @@
-"""Keeps child processes running: starts them again with a growing pause when they die, and ends them all in time."""
+"""Keeps child processes running: restarts them with increasing delay when they die, and ends them in bounded time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LIVED_WELL_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
-    """A program to keep running. `log` takes its output; None leaves it on our stderr."""
+    """A program to keep running. `log` receives its output; None: it goes to our stderr."""
 
     name: str
     command: tuple[str, ...]
@@ -33,7 +33,7 @@ class ChildSpec:
 
 @dataclass(frozen=True, slots=True)
 class ChildDied:
-    """A child ended by itself; it starts again after `pause_s`."""
+    """A child ended by itself; it restarts after `pause_s`."""
 
     name: str
     exit_code: int
@@ -48,7 +48,7 @@ class _Child:
 
 
 class Supervisor:
-    """Runs every child of `specs` from `start` to `stop`, each watched by a thread. `on_death` is called from those."""
+    """Runs every child of `specs` from `start` to `stop`, each watched by a thread. `on_death` is called in those threads."""
 
     def __init__(self, specs: Sequence[ChildSpec], on_death: Callable[[ChildDied], None]) -> None:
         self._children = {spec.name: _Child(spec) for spec in specs}
@@ -65,12 +65,12 @@ class Supervisor:
             self._threads.append(thread)
 
     def pid(self, name: str) -> int | None:
-        """The child's process id; None between its death and its next start."""
+        """The child's process id; None between its death and its restart."""
         process = self._children[name].process
         return process.pid if process is not None and process.poll() is None else None
 
     def replace(self, spec: ChildSpec) -> None:
-        """Use `spec` from the next start of the child of its name on."""
+        """Use `spec` for the child of its name from its next start on."""
         self._children[spec.name].spec = spec
 
     def spec(self, name: str) -> ChildSpec:
@@ -82,7 +82,7 @@ class Supervisor:
         return self._children[name].deaths
 
     def stop(self, timeout_s: float = 3.0) -> None:
-        """Ask all children to end at once; kill what is left of them, and of theirs, when the time is over."""
+        """Ask all children to end at the same time; after the timeout, kill them and their remaining descendants."""
         with self._lock:
             self._stopping.set()
             processes = [child.process for child in self._children.values() if child.process is not None]
@@ -141,7 +141,7 @@ def _family(pid: int) -> list[psutil.Process]:
 
 
 def _kill_left(processes: list[psutil.Process]) -> None:
-    """Grandchildren (a JVM and its workers) may outlive a child that was killed; the ids are checked by start time."""
+    """Kill descendants (a JVM and its workers) that outlive a killed child. Process ids are verified by start time."""
     for process in wait_for_ends(processes, 0.3):
         try:
             process.kill()
@@ -151,7 +151,7 @@ def _kill_left(processes: list[psutil.Process]) -> None:
 
 
 def wait_for_ends(processes: list[psutil.Process], timeout_s: float) -> list[psutil.Process]:
-    """Those that have not ended in time. A zombie counts as ended: not every container has an init that reaps it."""
+    """The processes that have not ended in time. A zombie counts as ended: not every container has an init that reaps it."""
     deadline = monotonic() + timeout_s
     while (alive := [process for process in processes if _runs(process)]) and monotonic() < deadline:
         sleep(0.02)

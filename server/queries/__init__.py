@@ -1,1 +1,1 @@
-"""Part of the control plane."""
+"""Read-only queries on a target."""

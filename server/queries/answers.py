@@ -1,6 +1,6 @@
-"""Answers of queries on their way to the client: whole where they are small, else piece by piece as the engine sends them.
+"""Sends answers of queries to the client: small ones whole, others in chunks as the engine sends them.
 
-What goes wrong in the middle leaves the body unfinished, so that no client takes the answer for a whole one.
+An error in the middle leaves the body unfinished, so that no client takes the answer for complete.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from server.logs import get_logger
 from server.queries.render import Writer
 
 HEAD_BYTES = 1 << 20
-"""An answer up to this size is sent whole: what goes wrong in it is a problem document."""
+"""Answers up to this size are sent whole: an error in them is a problem document."""
 
 _WRITING = threading.Lock()
-"""Writing rows takes the interpreter's lock: more than one thread at it would hold up whoever waits."""
+"""Rendering rows holds the interpreter lock: more than one thread for it would delay the event loop."""
 
 log = get_logger(__name__)
 
@@ -47,10 +47,10 @@ class HttpTooOld(Problem):
 
 
 class Rows:
-    """An answer as it comes from the engine, written in the format that is asked for."""
+    """An answer as it arrives from the engine, rendered in the requested format."""
 
     def __init__(self, frames: AnswerStream, writer: Writer, deadline: float, most_rows: int | None) -> None:
-        """`deadline` by the event loop's clock. `most_rows`: more of them are an error; None: or the writer's to say."""
+        """`deadline`: by the event loop's clock. `most_rows`: exceeding it is an error; None: the writer decides."""
         self._frames = frames
         self._writer = writer
         self._deadline = deadline
@@ -61,7 +61,7 @@ class Rows:
         """Whether more rows exist. Known at the end."""
 
     async def head(self) -> tuple[bytes, bool]:
-        """The answer, or the beginning of it; and whether it is whole. Raises the problem that it ended with."""
+        """The answer or its beginning, and whether it is complete. Raises the problem that ended it."""
         head = bytearray()
         async for piece in self._pieces:
             head += piece
@@ -70,7 +70,7 @@ class Rows:
         return bytes(head), True
 
     def rest(self) -> AsyncIterator[bytes]:
-        """What follows the head. Raises the problem that it ended with."""
+        """The rest after `head`. Raises the problem that ended it."""
         return self._pieces
 
     def close(self) -> None:
@@ -107,7 +107,7 @@ class Rows:
 
 
 class StreamedAnswer(Response):
-    """An answer that is sent as it comes. `ended` is called once, with the problem that broke it off."""
+    """An answer that is sent as it arrives. `ended` is called once, with the problem if one interrupted it."""
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ from server.security.require import needs
 router = APIRouter(prefix="/subscriptions/{name}", tags=["queries"], dependencies=[needs(Role.VIEWER)])
 
 _GRACE_S = 5.0
-"""Beyond the query's own timeout, for its way to the engine and back."""
+"""Seconds beyond the query's own timeout, for the round trip to the engine."""
 
 
 class NotAcceptable(Problem):
@@ -103,7 +103,7 @@ async def _answer(
     receipt: Receipt | None,
     ended: Callable[[str], None],
 ) -> Response:
-    """The answer: whole, or begun where it is large."""
+    """The answer: whole, or streamed if it is large."""
     deadline = asyncio.get_running_loop().time() + body.timeout_ms / 1000 + _GRACE_S
     most_rows = None if wanted is Format.JSON else body.max_rows
     rows = Rows(result.frames, _writer(wanted, result, receipt), deadline, most_rows)
@@ -166,10 +166,10 @@ async def _run(request: Request, name: str, body: QueryRequest, wanted: Format) 
 
 
 def _format(accept: str | None) -> Format:
-    """The first format of ours among those that the client likes best.
+    """The client's most preferred format among ours.
 
     Raises:
-        NotAcceptable: there is none.
+        NotAcceptable: it accepts none of them.
     """
     liked: list[tuple[float, int, str]] = []
     for place, part in enumerate((accept or "*/*").split(",")):

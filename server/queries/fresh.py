@@ -1,7 +1,7 @@
-"""A query on rows that are as fresh as asked for, of the tables of its own statement.
+"""A query on rows with a required freshness, for the tables of its own statement.
 
-The position is waited for here. Whether the tables follow is decided by the engine, in the snapshot that the statement reads: then no
-table can park between the wait and the read.
+The wait for the position is done here. Whether the tables follow is decided by the engine in the snapshot that the
+statement reads, so that no table can park between the wait and the read.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ _INCLUDE = "send on_unavailable 'include' for the rows that are there"
 
 
 class Run(Protocol):
-    """Runs the statement. `following`: refuse it where one of its tables does not follow its source."""
+    """Runs the statement. `following`: refuse it if one of its tables does not follow its source."""
 
     def __call__(self, *, following: bool) -> Awaitable[QueryResult]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class FreshnessRequirement:
-    """What the rows have to contain. `position` None: everything committed until now."""
+    """The required freshness of the rows. `position` None: everything committed until now."""
 
     position: Lsn | None
     timeout_s: float
     following: bool
-    """Refuse the query where a table of its does not follow."""
+    """Refuse the query if one of its tables does not follow."""
 
 
 async def query_fresh_rows(
     waits: WaitService, status: SubscriptionStatus, requirement: FreshnessRequirement, run: Run
 ) -> tuple[QueryResult, Receipt]:
-    """The statement's rows, and what was waited for.
+    """The statement's rows, and the receipt of the wait.
 
     Raises:
-        FreshnessTimeout: not in time.
-        FreshnessUnreachable: the subscription stands still, or a table of the statement does not follow.
+        FreshnessTimeout: the deadline passed.
+        FreshnessUnreachable: the subscription is halted, or a table of the statement does not follow.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + requirement.timeout_s
@@ -80,7 +80,7 @@ async def query_fresh_rows(
 
 
 def _tables_to_wait_for(status: SubscriptionStatus, problem: ReportedProblem) -> frozenset[str]:
-    """The tables to wait for, where the engine refused the statement because of them. Raises what it was refused for otherwise."""
+    """The tables to wait for, if the engine refused the statement because of them; else raises its refusal."""
     blamed = _known_tables(status, problem.extra.get("tables", ()))
     if problem.problem_code == FreshnessUnreachable.code:
         raise _unreachable(status, blamed, problem)
@@ -90,7 +90,7 @@ def _tables_to_wait_for(status: SubscriptionStatus, problem: ReportedProblem) ->
 
 
 def _unreachable(status: SubscriptionStatus, blamed: Collection[str], problem: ReportedProblem) -> FreshnessUnreachable:
-    """In the words of this process where it knows the table to be left out: it knows reasons that the engine has forgotten."""
+    """The error with this process's reason if its status has the table as left out: the engine may have forgotten the reason."""
     views = [status.tables[table] for table in blamed]
     listed = [{"schema": view.schema, "name": view.name, "state": view.state.value} for view in views]
     left_out = next((view for view in views if view.left_out), None)

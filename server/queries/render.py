@@ -20,13 +20,13 @@ import pyarrow as pa
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _DAY_S = 86_400
-# How the target holds infinite dates (days) and timestamps (its own unit): the ends of the range, symmetrical.
+# The target's encoding of infinite dates (days) and timestamps (its own unit): the symmetric ends of the range.
 _INFINITE_DAYS = 2**31 - 1
 _INFINITE_TIME = 2**63 - 1
 
 
 class Writer(Protocol):
-    """Writes an answer in one format: `begin` once, `rows` of each piece, `end` once."""
+    """Writes an answer in one format: `begin` once, `rows` for each chunk, `end` once."""
 
     def begin(self, schema: pa.Schema) -> bytes: ...
 
@@ -36,7 +36,7 @@ class Writer(Protocol):
 
 
 class JsonWriter:
-    """The body of a query answer as the API documents it; `extra` members go in as they are."""
+    """The body of a query answer as the API documents it; `extra` members are added unchanged."""
 
     def __init__(self, position: str, extra: Mapping[str, Any] | None = None) -> None:
         self._position = position
@@ -60,7 +60,7 @@ class JsonWriter:
 
 
 class CsvWriter:
-    """RFC 4180 with a header line; values as in JSON. NULL is an empty field, an empty text a quoted one."""
+    """RFC 4180 with a header line; values as in JSON. NULL is an empty field, an empty string a quoted one."""
 
     def begin(self, schema: pa.Schema) -> bytes:
         return _csv_line(schema.names)
@@ -107,7 +107,7 @@ def _csv_line(values: Sequence[Any]) -> bytes:
 
 
 def type_name(field: pa.Field) -> str:
-    """The type as the target calls it where the engine said so, else Arrow's name for it."""
+    """The target's name of the type if the engine reported it, else Arrow's."""
     named = (field.metadata or {}).get(b"type")
     return named.decode() if named else str(field.type)
 
@@ -120,7 +120,7 @@ def _rows(table: pa.Table) -> list[list[Any]]:
 
 
 def _values(array: pa.Array) -> list[Any]:
-    """The array's values as JSON knows them."""
+    """The array's values as JSON values."""
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
         if kind.extension_name == "arrow.uuid":
@@ -151,7 +151,7 @@ def _structs(array: pa.Array) -> list[dict[str, Any] | None]:
 
 
 def _scalar(array: pa.Array) -> tuple[list[Any], Callable[[Any], Any]]:
-    """Python values of a flat array and how to write one."""
+    """Python values of a flat array, and the function that renders one."""
     kind = array.type
     if pa.types.is_floating(kind):
         return array.to_pylist(), _float
@@ -214,7 +214,7 @@ def _infinite(value: int, limit: int) -> str | None:
 
 
 def _date(days: int) -> str:
-    """Days since 1970 as a date of the proleptic Gregorian calendar, whatever the year."""
+    """Days since 1970 as a date of the proleptic Gregorian calendar, for any year."""
     shifted = days + 719_468  # days since 0000-03-01, so that a leap day is the last of its year
     era, day_of_era = divmod(shifted, 146_097)
     year_of_era = (day_of_era - day_of_era // 1_460 + day_of_era // 36_524 - day_of_era // 146_096) // 365

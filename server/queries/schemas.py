@@ -11,7 +11,7 @@ from server.freshness.schemas import DEFAULT_TIMEOUT_MS, MOST_TIMEOUT_MS, Receip
 DEFAULT_ROWS = 10_000
 MOST_ROWS = 1_000_000
 MOST_JSON_BYTES = 256 * 1024 * 1024
-"""Of rows, as Arrow holds them, that an answer in JSON may have."""
+"""Maximum size, in Arrow format, of the rows of a JSON answer."""
 
 
 class QueryFreshness(BaseModel):

@@ -1,1 +1,1 @@
-"""Part of the control plane."""
+"""Rows that a target refused."""

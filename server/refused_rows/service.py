@@ -1,4 +1,4 @@
-"""Refused rows: what the engine is asked about them, and how its answers are shown. Row values are kept nowhere here."""
+"""Refused rows: the requests to the engine, and the views of its answers. Row values are not stored here."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class TableNotComplete(Conflict):
 def refused_rows_payload(
     session: ReadSession, name: str, table_id: str, action: Action, rows: list[str] | None = None, by: str = ""
 ) -> dict[str, Any]:
-    """What is to be asked of the engine; `rows` None = about all rows of the table.
+    """The payload of the request to the engine; `rows` None: all rows of the table.
 
     Raises:
         NotFound: unknown subscription or table.
         TableRemoved: it was removed.
-        TableNotComplete: rows are to be dealt with of a table that is parked, or that no copy of is complete yet.
+        TableNotComplete: the action changes rows, and the table is parked or its first copy is not complete.
     """
     subscription = require_subscription(session, name)
     row = require_table(session, name, table_id)
@@ -48,12 +48,12 @@ def refused_rows_payload(
 
 
 def refused_row_views(answer: Mapping[str, Any]) -> list[RefusedRowView]:
-    """The engine's rows as REST shows them."""
+    """The engine's rows as the REST interface shows them."""
     return [_view(part) for part in RefusedRowsBody.model_validate(answer).rows]
 
 
 def outcome_view(answer: Mapping[str, Any], row_id: str | None = None) -> RefusedRowsOutcome:
-    """What became of the rows. Raises NotFound where one was named that is not there any more."""
+    """The outcome for the rows. Raises NotFound if a row named in the request no longer exists."""
     body = RefusedRowsBody.model_validate(answer)
     if row_id is not None and not body.found:
         raise NotFound(f"The table has no refused row '{row_id}' in quarantine.")
@@ -63,7 +63,7 @@ def outcome_view(answer: Mapping[str, Any], row_id: str | None = None) -> Refuse
 def record_outcome(
     session: WriteSession, name: str, table_id: str, action: Action, by: str, answer: RefusedRowsOutcome
 ) -> None:
-    """Note who did what, without values."""
+    """Record an event for the action and its user, without values."""
     row = require_table(session, name, table_id)
     tables_reports.set_rows_aside(session, require_subscription(session, name), {table_id: answer.rows_set_aside})
     subject = f"{row.schema_name}.{row.name}"

@@ -1,1 +1,1 @@
-"""Part of the control plane."""
+"""Reloads: tables, or some of their partitions, copied again."""

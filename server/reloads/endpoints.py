@@ -1,4 +1,4 @@
-"""Copying tables anew: one, or all of a subscription."""
+"""Reloading tables: one, some of its partitions, or all of a subscription."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ACCEPTED = status.HTTP_202_ACCEPTED
 async def _with_chosen_partitions(
     request: Request, name: str, table_id: str, body: ReloadRequest | None = None
 ) -> ReloadRequest:
-    """What is asked for, once the source is known to have it. Before anything is written, so that nothing waits for the engine."""
+    """The request, after a check that the source has its partitions. Runs before any transaction, as it waits for the engine."""
     wanted = body or ReloadRequest()
     if wanted.partitions is not None:
         names = None if wanted.partitions == "changed" else wanted.partitions

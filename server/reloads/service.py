@@ -1,4 +1,4 @@
-"""Reloads: begun here, done by the engine, shown here."""
+"""Reloads: requested here, executed by the engine, shown here."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ReloadNotCancellable(Conflict):
 def request_reload(
     session: WriteSession, name: str, table_id: str | None, partitions: list[str] | Literal["changed"] | None = None
 ) -> ReloadRow:
-    """Begin a reload as `begin` does, and record that it was asked for."""
+    """Begin a reload like `begin_reload`, and record an event for the request."""
     row = begin_reload(session, name, table_id, partitions)
     if table_id is not None:
         requests.record_reload_request(session, name, require_table(session, name, table_id), partitions)
@@ -69,9 +69,9 @@ def request_reload(
 def begin_reload(
     session: WriteSession, name: str, table_id: str | None, partitions: list[str] | Literal["changed"] | None = None
 ) -> ReloadRow:
-    """Ask the engine to copy a table anew, or all tables (`table_id` None). Also the remedy of a failed subscription.
+    """Ask the engine to reload a table, or all tables (`table_id` None). This is also the remedy of a failed subscription.
 
-    `partitions`: these alone of the table, which stays live meanwhile; `changed`: those that differ.
+    `partitions`: only these of the table, which stays live meanwhile; `changed`: those that differ.
 
     Raises:
         NotFound, SubscriptionNotRunning, ReloadRunning, TableNotReloadable.
@@ -82,7 +82,7 @@ def begin_reload(
         require_running(subscription)
     for running in session.exec(_unended(subscription)):
         if remedy and running.created_at < subscription.state_at:
-            continue  # It was under way when the subscription failed, does not go on by itself, and ends with the new copies.
+            continue  # in progress when the subscription failed; it does not continue, and ends with the new copies
         if table_id is None or running.table_id in {None, table_id}:
             what = "all tables" if running.table_id is None else f"table '{running.table_id}'"
             detail = f"Reload '{running.id}' of {what} is {running.state}."
@@ -112,7 +112,7 @@ def begin_reload(
 
 
 def require_running(subscription: SubscriptionRow) -> None:
-    """Raises SubscriptionNotRunning where nothing would be done about a table now."""
+    """Raises SubscriptionNotRunning if no engine would act on a table now."""
     if SubscriptionState(subscription.state) in HALTED_STATES:
         raise SubscriptionNotRunning(
             f"Subscription '{subscription.name}' is {subscription.state}.", subscription.remedy
@@ -124,7 +124,7 @@ def _unended(subscription: SubscriptionRow) -> SelectOfScalar[ReloadRow]:
 
 
 def require_reload(session: ReadSession, name: str, reload_id: str, table_id: str | None = None) -> ReloadRow:
-    """A reload of a subscription, or of one of its tables; NotFound where there is none of this id."""
+    """A reload of a subscription, or of one of its tables; NotFound if there is none with this id."""
     subscription = require_subscription(session, name)
     row = session.get(ReloadRow, reload_id)
     if row is None or row.subscription_id != subscription.id or (table_id is not None and row.table_id != table_id):
@@ -133,11 +133,11 @@ def require_reload(session: ReadSession, name: str, reload_id: str, table_id: st
 
 
 def cancel_reload(session: WriteSession, name: str, reload_id: str, table_id: str | None = None) -> None:
-    """End a reload before its time. A table that is being copied as a whole parks: its old rows do not follow its source any more.
+    """Cancel a reload. A table that is being copied as a whole parks: its old rows no longer follow the source.
 
     Raises:
-        ReloadHasEnded: it is too late.
-        ReloadNotCancellable: it is one of all tables, which has begun with a new slot.
+        ReloadHasEnded: it has ended.
+        ReloadNotCancellable: it is one of all tables, which began with a new slot.
     """
     row = require_reload(session, name, reload_id, table_id)
     if row.state not in UNENDED:
@@ -158,7 +158,7 @@ def cancel_reload(session: WriteSession, name: str, reload_id: str, table_id: st
 
 
 def requested_partitions(row: ReloadRow) -> list[str] | Literal["changed"] | None:
-    """The partitions that were asked for; None: all of the table."""
+    """The requested partitions; None: the whole table."""
     if row.asked is None:
         return None
     names: list[str] | None = row.asked["names"]
@@ -176,7 +176,7 @@ def _partition_views(row: ReloadRow) -> list[LoadedPartitionView] | None:
 
 
 def reload_view(row: ReloadRow) -> ReloadView:
-    """As REST shows it."""
+    """The reload as the REST interface shows it."""
     return ReloadView(
         id=row.id,
         table_id=row.table_id,

@@ -1,1 +1,1 @@
-"""Part of the control plane."""
+"""Retries of parked tables."""

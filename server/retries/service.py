@@ -1,7 +1,8 @@
-"""Retries: a table whose cause of trouble was mended is taken up again.
+"""Retries: a parked table is followed again after its cause was removed.
 
-A parked table holds no log, so what changed since is nowhere but in the source's rows: whatever it was, the table is copied anew, and its
-old rows stay readable until then. What a copy would only meet again is looked for first.
+No log is kept for a parked table, so its changes since then are only in the source's rows. Whatever the cause, the
+table is therefore reloaded; its old rows stay readable until then. Causes that a copy would meet again are checked
+first.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ IN_THE_WAY: frozenset[str] = frozenset(
         FaultKind.SHARED_TABLE_CONFLICT.value,
     }
 )
-"""Findings that end any copy of a table. Another one counts where it is what the table was parked with: a missing right, for instance."""
+"""Findings that fail any copy of a table. Others count if the table was parked for them: a missing privilege, for instance."""
 
 
 class NothingToRetry(Conflict):
@@ -53,7 +54,7 @@ class CauseRemains(Conflict):
 
 
 def preflight_payloads(session: ReadSession, box: SecretBox, name: str, table_id: str) -> list[dict[str, Any]]:
-    """What is to be asked of an engine before the table is tried again: its `preflight` of source and target, for this table.
+    """The requests to engines before the retry: `preflight` of source and target, for this table.
 
     Raises:
         NotFound, TableRemoved, NothingToRetry, SubscriptionNotRunning, SecretsUnreadable.
@@ -75,11 +76,11 @@ def preflight_payloads(session: ReadSession, box: SecretBox, name: str, table_id
 
 
 def begin_retry(session: WriteSession, name: str, table_id: str, findings: Sequence[FindingView]) -> ReloadRow:
-    """Copy the table anew, unless the findings say that this would lead to nothing.
+    """Reload the table, unless the findings show that the copy would fail.
 
     Raises:
-        NothingToRetry: it is not parked any more.
-        CauseRemains: see above.
+        NothingToRetry: the table is no longer parked.
+        CauseRemains: a finding remains that would fail the copy.
         NotFound, SubscriptionDeleting, TableRemoved, SubscriptionNotRunning, ReloadRunning.
     """
     subscription = lock_changeable_subscription(session, name)

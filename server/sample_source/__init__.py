@@ -1,1 +1,1 @@
-"""Part of the control plane."""
+"""The sample source: a small PostgreSQL that the server runs for first experiments."""

@@ -56,11 +56,11 @@ def sample_source_view(sample: Sample, home: Path) -> SampleSourceView:
 
 
 def start_sample_source(database: Database, box: SecretBox, sample: Sample) -> None:
-    """Declare its connection and begin to start it. Nothing happens where it runs already.
+    """Create its connection and begin to start it. No effect if it runs already.
 
     Raises:
-        SampleUnavailable: there is no PostgreSQL to run it with.
-        SampleNameTaken: a connection of its name leads elsewhere.
+        SampleUnavailable: no PostgreSQL is installed to run it with.
+        SampleNameTaken: the name belongs to another connection.
     """
     if not sample.is_kept:
         with database.read() as session:
@@ -96,7 +96,7 @@ def remove_sample_source(database: Database, sample: Sample) -> None:
 
 @asynccontextmanager
 async def running(app: FastAPI) -> AsyncIterator[None]:
-    """A sample that was running when the server ended is started again with it, and ends with it."""
+    """Run the sample for the lifetime of the server, if a user has started it and not removed it."""
     sample: Sample = app.state.sample
     if sample.is_kept:
         await run_in_threadpool(_resume, sample)

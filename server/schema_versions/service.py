@@ -1,4 +1,4 @@
-"""Writes and reads the history of tables."""
+"""Writes and reads the schema history of tables."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ def record_structure(
     learnt: str = "log",
     certain: bool = True,
 ) -> None:
-    """The table has this structure at `position`. A report that comes twice is recorded once.
+    """Record that the table has this structure at `position`. A repeated report is recorded once.
 
-    `columns`: `name`, `type`, `attnum`, `nullable`, `mapped` of each. `changes`, `learnt`, `certain`: as in the engine's report.
+    `columns`: `name`, `type`, `attnum`, `nullable`, `mapped` of each. `changes`, `learnt`, `certain`: as in the
+    engine's report.
     """
     newest = session.exec(
         select(SchemaVersionRow)
@@ -52,13 +53,13 @@ def record_structure(
 
 
 def _structure_identity(row: SchemaVersionRow) -> tuple[object, ...]:
-    """What makes a structure another one, wherever it came from."""
+    """The identity of a structure, whatever its origin."""
     columns = [(column.get("name"), column.get("type"), column.get("attnum")) for column in row.columns or ()]
     return columns, row.key
 
 
 def _report_identity(row: SchemaVersionRow) -> tuple[object, ...]:
-    """What makes two reports of a structure the same one."""
+    """The identity of a report of a structure."""
     return row.position, row.columns, row.key, row.changes or []
 
 
@@ -71,7 +72,7 @@ def record_state(
     code: str | None = None,
     reason: str | None = None,
 ) -> None:
-    """The table is in this state, from `position` on where one belongs to it."""
+    """Record that the table is in this state, from `position` on if the state has one."""
     session.add(
         SchemaVersionRow(
             table_id=table_id,
@@ -86,7 +87,7 @@ def record_state(
 
 
 def list_versions_page(session: ReadSession, table_id: str, after: int | None, limit: int) -> list[SchemaVersionRow]:
-    """The history in the order in which it was recorded."""
+    """The history in recording order."""
     query = select(SchemaVersionRow).where(SchemaVersionRow.table_id == table_id)
     if after is not None:
         query = query.where(col(SchemaVersionRow.id) > after)

@@ -1,1 +1,1 @@
-"""Part of the control plane."""
+"""Authentication, roles, tokens, and sealed secrets."""

@@ -1,4 +1,4 @@
-"""What has to be there before the first request: an administrator's token, the engine's, and freshly sealed secrets."""
+"""Prepares the first request: creates the administrator's and the engine's token, and seals secrets with the first key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FIRST_ADMIN = "first-admin"
 
 
 def ensure_tokens(database: Database, settings: Settings) -> None:
-    """Take in preset tokens; where nobody could administer the server, make a token and print it, this once, on stderr."""
+    """Store preset tokens; if no administrator's token exists, create one and print it once on stderr."""
     first: str | None = None
     with database.write() as session:
         if settings.admin_token is not None:
@@ -31,13 +31,13 @@ def ensure_tokens(database: Database, settings: Settings) -> None:
         if not settings.insecure_no_auth and not tokens.has_admin(session):
             _, first = tokens.create_token(session, _FIRST_ADMIN, Role.ADMIN)
     if first is not None:
-        # Not a log record: logs are collected and kept.
+        # Not a log record: logs are collected and stored.
         sys.stderr.write(f"\nFirst administrator token (shown once, keep it): {first}\n\n")
         sys.stderr.flush()
 
 
 def renew_seals(database: Database, box: SecretBox) -> None:
-    """Seal with the first key whatever an older one sealed, so that the older one can be thrown away."""
+    """Seal secrets of older keys with the first key, so that the older keys can be removed."""
     with database.write() as session:
         rows = session.exec(select(ConnectionRow).where(col(ConnectionRow.secrets_sealed).is_not(None))).all()
         for row in rows:

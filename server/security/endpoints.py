@@ -1,4 +1,4 @@
-"""Tokens: make, list, revoke; and what one's own may do."""
+"""Tokens: create, list and revoke; and the role of the caller's own token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who sends a request, and what they may do."""
+"""The sender of a request and its rights."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RANK = {Role.VIEWER: 1, Role.OPERATOR: 2, Role.ADMIN: 3}
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Whoever holds the token of this `id`; `everything` where nobody is asked who they are."""
+    """The holder of the token with this `id`; `everything` if authentication is disabled."""
 
     id: str
     name: str
@@ -28,7 +28,7 @@ class Principal:
     everything: bool = False
 
     def may(self, needed: Role) -> bool:
-        """Whether this one may do what `needed` is asked for."""
+        """Whether the principal has the rights of `needed`."""
         if self.everything or self.role is needed:
             return True
         return needed in _RANK and _RANK.get(self.role, 0) >= _RANK[needed]

@@ -1,4 +1,4 @@
-"""The dependency that lets a request in: `dependencies=[needs(Role.OPERATOR)]`."""
+"""The dependency that authorizes a request: `dependencies=[needs(Role.OPERATOR)]`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="penstock"'}
 def principal_of(
     request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 ) -> Principal:
-    """Who sends the request.
+    """The sender of the request.
 
     Raises:
         Unauthenticated: there is no valid token.
@@ -43,7 +43,7 @@ Caller = Annotated[Principal, Depends(principal_of)]
 
 
 def needs(role: Role) -> Any:
-    """A dependency that refuses whoever may not do what `role` may."""
+    """A dependency that refuses principals without the rights of `role`."""
 
     async def check(principal: Caller) -> None:  # on the event loop: a thread would cost more than this does
         if not principal.may(role):
@@ -56,7 +56,7 @@ def needs(role: Role) -> Any:
 
 
 def _refuse_foreign_host(request: Request) -> None:
-    # Without tokens, a web page could reach us under a name of its own that resolves to this machine.
+    # Without tokens, a web page could reach this server under a host name of its own that resolves to this machine.
     host = request.url.hostname or ""
     if not is_loopback(host):
         raise Forbidden(

@@ -34,7 +34,7 @@ class SecretBox:
         return self._all.encrypt(json.dumps(dict(secrets)).encode()).decode()
 
     def open(self, sealed: str | None) -> dict[str, str]:
-        """The secrets in `sealed`; none where nothing was sealed.
+        """The secrets in `sealed`; none if it is empty.
 
         Raises:
             SecretsUnreadable: no key fits.
@@ -48,7 +48,7 @@ class SecretBox:
         return {str(name): str(value) for name, value in content.items()}
 
     def renewed(self, sealed: str) -> str | None:
-        """The same secrets sealed with the first key; None where that is so already.
+        """The same secrets sealed with the first key; None if they already are.
 
         Raises:
             SecretsUnreadable: no key fits.
@@ -61,10 +61,10 @@ class SecretBox:
 
 
 def load_box(settings: Settings) -> SecretBox:
-    """The box with the keys of the environment, else of the key file, which is made when missing.
+    """The box with the keys of the environment, else of the key file, which is created if missing.
 
     Raises:
-        SettingsError: a key is malformed, or others may read the key file.
+        SettingsError: a key is malformed, or other users can read the key file.
     """
     keys = _split(settings.secret_keys) or _read_key_file(settings.home / KEY_FILE)
     try:

@@ -1,4 +1,4 @@
-"""Bearer tokens: making, finding and revoking them. Only their hashes are kept."""
+"""Bearer tokens: creation, lookup and revocation. Only their hashes are stored."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class LastAdminToken(Conflict):
 
 
 def token_digest(token: str) -> str:
-    """What is stored in place of a token."""
+    """The hash that is stored in place of a token."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def create_token(session: WriteSession, name: str, role: Role, token: str | None = None) -> tuple[TokenRow, str]:
-    """Make a token and return it together with its row; nobody can read it again. `token` presets its text.
+    """Create a token and return it with its row; it cannot be read again. `token` presets its text.
 
     Raises:
         TokenNameTaken: a token of this name exists.
@@ -50,7 +50,7 @@ def create_token(session: WriteSession, name: str, role: Role, token: str | None
 
 
 def find_principal(session: ReadSession, token: str) -> Principal | None:
-    """Whose token this is."""
+    """The principal of this token."""
     row = session.exec(select(TokenRow).where(TokenRow.digest == token_digest(token))).first()
     return None if row is None else Principal(id=row.id, name=row.name, role=Role(row.role))
 
@@ -60,11 +60,11 @@ def list_all(session: ReadSession) -> list[TokenRow]:
 
 
 def revoke_token(session: WriteSession, token_id: str) -> None:
-    """Make a token useless from now on.
+    """Revoke a token.
 
     Raises:
         NotFound: there is no such token.
-        LastAdminToken: nobody could administer the server any more.
+        LastAdminToken: it is the last token that can administer the server.
     """
     row = session.get(TokenRow, token_id)
     if row is None:
@@ -76,7 +76,7 @@ def revoke_token(session: WriteSession, token_id: str) -> None:
 
 
 def preset_token(session: WriteSession, name: str, role: Role, token: str) -> None:
-    """Let exactly `token` be valid under `name`, in place of the one that was preset there before."""
+    """Make exactly `token` valid under `name`, in place of the previous preset of that name."""
     wanted = token_digest(token)
     same_text = session.exec(select(TokenRow).where(TokenRow.digest == wanted)).first()
     named = session.exec(select(TokenRow).where(TokenRow.name == name)).first()

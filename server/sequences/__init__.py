@@ -1,1 +1,1 @@
-"""Part of the control plane."""
+"""Sequences of the target, set before a cut-over."""

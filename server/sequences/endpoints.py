@@ -1,4 +1,4 @@
-"""Bringing the target's sequences to where the source's stand."""
+"""Setting the target's sequences to the values of the source's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sequences: who may have them brought forward, what the engine is asked, and how its answer is shown."""
+"""Sequences: which targets have them, the request to the engine, and the view of its answer."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class SequencePrivilege(Problem):
 
 
 def sequences_payload(session: ReadSession, name: str, request: SequencesRequest) -> dict[str, Any]:
-    """What the engine is asked.
+    """The payload of the request to the engine.
 
     Raises:
         NotFound: unknown subscription.
-        SequencesUnsupported: a target of a kind without sequences.
+        SequencesUnsupported: the kind of target has no sequences.
         InvalidRequest: unknown table.
     """
     subscription = require_subscription(session, name)
@@ -61,13 +61,13 @@ def sequences_payload(session: ReadSession, name: str, request: SequencesRequest
 
 
 def sequences_view(answer: Mapping[str, Any]) -> SequencesView:
-    """The engine's answer as REST shows it."""
+    """The engine's answer as the REST interface shows it."""
     parts = SequencesBody.model_validate(answer).sequences
     return SequencesView(complete=all(p.outcome.is_good for p in parts), sequences=[_sequence_view(p) for p in parts])
 
 
 def record_advance(session: WriteSession, name: str, answer: SequencesView) -> None:
-    """Note that sequences of the user's target were set."""
+    """Record an event for the sequences that were set on the user's target."""
     advanced = sum(one.outcome is SequenceOutcome.ADVANCED for one in answer.sequences)
     detail = f"{advanced} of {len(answer.sequences)} sequences of the target were brought forward."
     record_event(session, kind="sequences_advanced", detail=detail, subscription=name)

@@ -1,1 +1,1 @@
-"""Shared tables: which tables of which subscriptions one shows."""
+"""Shared tables: the tables, of any subscription, whose rows each one shows."""

@@ -1,4 +1,4 @@
-"""What the declarations of subscriptions make of the shared tables of a target."""
+"""The shared tables of a target, derived from the declarations of subscriptions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from server.tables.schemas import TableTarget, TargetTable
 
 
 def shared_tables(session: ReadSession, target: ConnectionRow) -> list[SharedTableView]:
-    """Those of this target connection, by schema and name. Tables of subscriptions that were deleted are not among the members."""
+    """The shared tables of this target connection, by schema and name.
+
+    Tables of deleted subscriptions are not among the members.
+    """
     fold = KINDS[target.kind].fold
     members: dict[tuple[str, str], tuple[TableRow, SubscriptionRow]] = {}
     for row, subscription in repository.list_ever_on_target(session, target.id or 0):
-        # By when they were added: a place that was taken up again is the later one's.
+        # Rows are in the order of their addition: a target table that was taken over belongs to the later one.
         members[fold(row.target_schema), fold(row.target_name)] = row, subscription
     found: dict[tuple[str, str], SharedTableView] = {}
     for row, subscription in members.values():

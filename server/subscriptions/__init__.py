@@ -1,1 +1,1 @@
-"""Part of the control plane."""
+"""Subscriptions: declared, shown, changed and deleted."""

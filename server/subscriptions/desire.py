@@ -1,4 +1,4 @@
-"""From what the user wants to what the subscription does next; and the name of its slot."""
+"""Turns a user's desired state into the next state of the subscription; and names its slot."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _LONGEST = 63 - len("penstock__") - 8 - len("_ins")
 
 
 def slot_name(subscription: str) -> str:
-    """A new name for the slot and publications of a subscription, valid in PostgreSQL also with `_ins` behind it."""
+    """A new name for the slot and publications of a subscription. PostgreSQL also accepts it with the suffix `_ins`."""
     plain = re.sub(r"[^a-z0-9_]", "_", subscription.lower())[:_LONGEST]
     return f"penstock_{plain}_{secrets.token_hex(4)}"
 
 
 def declare_desired(session: WriteSession, row: SubscriptionRow, desired: DesiredState) -> bool:
-    """Note what the user wants and begin the way there. Returns whether anything changed.
+    """Store the desired state and start the transition to it. Returns whether anything changed.
 
-    A failed subscription is tried again also when it is told what it was told before.
+    A failed subscription is retried even if its desired state stays the same.
 
     Raises:
-        TransitionRefused: there is no way from the present state.
+        TransitionRefused: there is no transition from the present state.
     """
     state = SubscriptionState(row.state)
     if desired.value == row.desired_state and state is not SubscriptionState.FAILED:

@@ -223,7 +223,7 @@ async def _discover_for(request: Request, box: SecretBox, body: SubscriptionPut)
 
 
 async def _discover(request: Request, source_of: Any) -> list[dict[str, Any]]:
-    """The source's tables where `source_of` names a connection to ask, else none."""
+    """The source's tables, if `source_of` names a connection to ask; else none."""
 
     def read() -> dict[str, Any] | None:
         with database_of(request).read() as reading:

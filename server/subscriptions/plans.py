@@ -1,4 +1,4 @@
-"""What a PUT of a subscription would do. It is done in a transaction that is rolled back."""
+"""What a PUT of a subscription would do, found by doing it in a transaction that is rolled back."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class SubscriptionPlan(BaseModel):
 def plan_subscription_put(
     session: WriteSession, name: str, body: SubscriptionPut, discovered: Discovered, *, keep_tables: bool
 ) -> SubscriptionPlan:
-    """Find out what `service.put` would do. The session is rolled back; raises what `service.put` raises."""
+    """What `service.put_subscription` would do. The session is rolled back; raises what `put_subscription` raises."""
     row = lock_subscription(session, name)
     etag = None if row is None else etag_of(row)
     before, stood = (None, {}) if row is None else _declared_state(session, name)
@@ -102,7 +102,7 @@ def plan_subscription_put(
 
 
 def _declared_state(session: WriteSession, name: str) -> tuple[dict[str, Any], dict[tuple[str, str], Any]]:
-    """The declared fields but the tables, and each table as it is declared."""
+    """The declared fields except the tables, and the declaration of each table."""
     row = require_subscription(session, name)
     view = subscription_views(session, [row], session.now(), lambda _: None)[0].model_dump(mode="json", include=_FIELDS)
     found = {

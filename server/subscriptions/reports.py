@@ -1,4 +1,4 @@
-"""What the engine reports of subscriptions, put into their rows."""
+"""Writes the engines' reports of subscriptions into their rows."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def set_subscription_state(
     reason: str | None = None,
     remedy: str | None = None,
 ) -> bool:
-    """The subscription is in this state. Records an event where that is new, and returns whether it was.
+    """Set the state of the subscription. Records an event if the state is new; returns whether it was.
 
-    While a subscription is being deleted it shows nothing but that.
+    The state of a subscription that is being deleted does not change.
     """
     if (row.state, row.code, row.reason) == (state.value, code, reason) or row.deleting:
         return False
@@ -62,7 +62,7 @@ def set_progress(
     lag_seconds: float | None = None,
     retained_bytes: int | None = None,
 ) -> None:
-    """Where the subscription stands. What a report leaves out keeps its last value, but for the lag."""
+    """Store a report of progress. Fields missing in the report keep their last value, except the lag."""
     row.applied_position = applied
     row.source_position = source or row.source_position
     row.captured_position = captured or row.captured_position
@@ -74,7 +74,7 @@ def set_progress(
 
 
 def finish_forget(session: WriteSession, name: str, left: Sequence[str]) -> None:
-    """The engine has let go of a deleted subscription; `left` names what it could not remove. Safe to repeat."""
+    """The engine has released a deleted subscription; `left` names what it could not remove. Safe to repeat."""
     row = lock_subscription(session, name)
     if row is not None and row.deleting:
         erase_subscription(session, row, left)

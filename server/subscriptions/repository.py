@@ -19,5 +19,5 @@ def page(session: ReadSession, after: str | None, limit: int, state: str | None)
 
 
 def delete_undelivered(session: WriteSession, name: str) -> None:
-    """Throw away commands for a subscription that is going."""
+    """Delete undelivered commands for a subscription that is being deleted."""
     session.exec(delete(OutboxRow).where(col(OutboxRow.subscription) == name, col(OutboxRow.delivered_at).is_(None)))

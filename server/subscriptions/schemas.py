@@ -56,7 +56,7 @@ class SubscriptionPut(BaseModel):
     freshness: FreshnessBody = Field(default_factory=FreshnessBody)
 
     def policies(self) -> dict[str, dict[str, Any]]:
-        """What was said of each policy, without defaults."""
+        """The given members of each policy, without defaults."""
         return {
             "capture": self.capture.model_dump(exclude_unset=True, mode="json"),
             "batch": self.batch.model_dump(exclude_unset=True, mode="json"),

@@ -1,4 +1,4 @@
-"""Subscriptions: created, replaced, changed and deleted as the user declares."""
+"""Subscriptions: created, replaced, changed and deleted by their users' requests."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def put_subscription(
     *,
     keep_tables: bool = False,
 ) -> tuple[SubscriptionRow, bool]:
-    """Create the subscription, or make it what `body` says. Returns whether it is new.
+    """Create the subscription, or make it match `body`. Returns whether it is new.
 
-    `discovered`: the source's tables where `body` has patterns. `keep_tables`: tables and patterns that `body` leaves out stay.
+    `discovered`: the source's tables if `body` has patterns. `keep_tables`: tables and patterns missing in `body` stay.
     """
     row = lock_subscription(session, name)
     check_if_match(if_match, row)
@@ -84,7 +84,7 @@ def put_subscription(
 def patch_subscription(
     session: WriteSession, name: str, body: SubscriptionPatch, discovered: Discovered, if_match: str | None
 ) -> SubscriptionRow:
-    """Change what `body` names."""
+    """Change the members of `body`."""
     row = lock_changeable_subscription(session, name)
     check_if_match(if_match, row)
     _refuse_moving(session, row, body.source, body.target)
@@ -111,10 +111,11 @@ def patch_subscription(
 def remove_subscription(
     session: WriteSession, name: str, if_match: str | None, *, force: bool
 ) -> SubscriptionRow | None:
-    """Begin to delete the subscription. Returns None where it is gone at once.
+    """Begin to delete the subscription. Returns None if it is deleted immediately.
 
-    The engine stops it, drops slot and publications, and reports; then the row goes. One that no engine ever had leaves
-    nothing behind, and one that is forced out leaves what an event names.
+    The engine stops it, drops slot and publications, and reports; then the row is deleted. A subscription that was
+    never assigned to an engine leaves nothing on the source. One deleted by force leaves its slot and publications,
+    which an event names.
     """
     row = lock_subscription(session, name) or require_subscription(session, name)
     check_if_match(if_match, row)
@@ -136,7 +137,10 @@ def remove_subscription(
 
 
 def erase_subscription(session: WriteSession, row: SubscriptionRow, left: Sequence[str]) -> None:
-    """Delete the row with all that hangs on it, and tell what is left elsewhere. The target's tables always stay."""
+    """Delete the row and all that refers to it, and record an event if something is `left` on the source.
+
+    The target's tables always stay.
+    """
     session.delete(row)
     session.touch(row.name)
     session.declare(row.name)
@@ -188,7 +192,7 @@ def _create(
 
 
 def _endpoints(session: ReadSession, source: str, target: str) -> tuple[ConnectionRow, ConnectionRow]:
-    """The connections of these names, each of a kind that fits its place."""
+    """The connections of these names, each of a kind that is valid as source or as target."""
     rows = connections.find_connection(session, source), connections.find_connection(session, target)
     errors = []
     for row, name, place in zip(rows, (source, target), ("source", "target"), strict=True):
@@ -212,7 +216,7 @@ def _endpoints(session: ReadSession, source: str, target: str) -> tuple[Connecti
 
 
 def check_before_discovery(session: ReadSession, body: SubscriptionPut) -> ConnectionRow:
-    """Refuse what can be refused without asking the source; returns the source's connection."""
+    """Check what can be checked without asking the source; returns the source's connection."""
     source, target = _endpoints(session, body.source, body.target)
     _refuse_mode(target, body.apply)
     require_all_supported(body.tables)
@@ -249,7 +253,7 @@ def _set_tables(
     *,
     keep: bool = False,
 ) -> bool:
-    """`keep`: tables and patterns that are there and that `bodies` leave out stay."""
+    """Make the tables match `bodies`. `keep`: existing tables and patterns that `bodies` leave out stay."""
     meant = resolve_tables(
         bodies, discovered, target, row.name, repository_of_tables.list_kept_out(session, row.id or 0)
     )
@@ -287,7 +291,7 @@ def _merged_policy(policy: str, present: Mapping[str, Any], given: Mapping[str, 
 
 
 def _merged(present: Mapping[str, Any], given: Mapping[str, JsonValue]) -> dict[str, Any]:
-    """An object with what is given put in; objects within it are merged in the same way, and null takes a member away."""
+    """`present` with the members of `given` merged in recursively; null removes a member."""
     merged = {name: value for name, value in present.items() if name not in given}
     for name, value in given.items():
         before = present.get(name)

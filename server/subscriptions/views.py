@@ -1,4 +1,4 @@
-"""How subscriptions are shown."""
+"""The views of subscriptions in the REST interface."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _view(
 
 
 def declared_body(row: TableRow) -> TableBody:
-    """The table as its user would declare it."""
+    """The table in the form of a user's declaration."""
     elsewhere = (row.target_schema, row.target_name) != (row.schema_name, row.name)
     return TableBody(
         schema_name=row.schema_name,

@@ -1,1 +1,1 @@
-"""Part of the control plane."""
+"""Tickets: markers that measure the way from source to target."""

@@ -1,4 +1,4 @@
-"""Takes what an engine tells of tickets into the control database."""
+"""Stores the engines' reports of tickets."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _PASSAGE = (
 
 
 def write_ticket_report(session: WriteSession, subscription: SubscriptionRow, report: TicketReport) -> None:
-    """Note how far a ticket is; what has ended stays as it is.
+    """Store the progress of a ticket; an ended ticket is not changed.
 
-    One that is captured is told of as a whole: a run that reads its marker again times it anew. Whoever knows less, since the engine
-    before it timed it, takes nothing away.
+    A report with a capture time replaces all figures: a run that reads the marker again measures it again. A report
+    without one, from a run that knows less than an earlier one, deletes none.
     """
     row = session.get(TicketRow, report.ticket_id)
     if row is None or row.subscription_id != subscription.id or row.state not in UNENDED:

@@ -1,4 +1,4 @@
-"""Tickets: made here, put into the source's log and timed by the engine, shown here."""
+"""Tickets: created here, written to the source's log and timed by the engine, shown here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from server.tickets.throughput import Figures, throughput_between
 
 UNENDED = tuple(state.value for state in UNENDED_TICKET)
 KEPT = 10_000
-"""Tickets kept per subscription; older ones are deleted, except those that have not ended."""
+"""Tickets kept per subscription; older ones are deleted, except unended ones."""
 MOST_UNENDED = 100
 
 
@@ -44,7 +44,7 @@ class TicketsNotComparable(Conflict):
 
 
 def begin_ticket(session: WriteSession, name: str, request: TicketRequest) -> TicketRow:
-    """Ask the engine for a ticket. It waits where the subscription does not run.
+    """Ask the engine for a ticket. If the subscription is not running, the ticket waits.
 
     Raises:
         NotFound, SubscriptionDeleting, TooManyTickets.
@@ -80,13 +80,13 @@ def _delete_old_tickets(session: WriteSession, subscription: SubscriptionRow) ->
 
 
 def list_unended(session: ReadSession, subscription: SubscriptionRow) -> list[TicketRow]:
-    """Tickets of a subscription that are pending or under way, the oldest first."""
+    """Tickets of a subscription that are pending or on their way, oldest first."""
     query = select(TicketRow).where(TicketRow.subscription_id == subscription.id, col(TicketRow.state).in_(UNENDED))
     return list(session.exec(query.order_by(col(TicketRow.created_at), col(TicketRow.id))))
 
 
 def require_ticket(session: ReadSession, name: str, ticket_id: str) -> TicketRow:
-    """A ticket of a subscription; NotFound where there is none of this id."""
+    """A ticket of a subscription; NotFound if there is none with this id."""
     row = _find(session, require_subscription(session, name), ticket_id)
     if row is None:
         raise NotFound(f"Subscription '{name}' has no ticket '{ticket_id}'.")
@@ -94,7 +94,7 @@ def require_ticket(session: ReadSession, name: str, ticket_id: str) -> TicketRow
 
 
 def require_earlier_ticket(session: ReadSession, name: str, ticket_id: str) -> TicketRow:
-    """The ticket that others are compared with; InvalidRequest where there is none of this id."""
+    """The earlier ticket of a comparison; InvalidRequest if there is none with this id."""
     row = _find(session, require_subscription(session, name), ticket_id)
     if row is None:
         detail = f"Subscription '{name}' has no ticket '{ticket_id}'."
@@ -108,7 +108,7 @@ def _find(session: ReadSession, subscription: SubscriptionRow, ticket_id: str) -
 
 
 def require_comparable(row: TicketRow, since: TicketRow) -> None:
-    """Raises TicketsNotComparable where no throughput from `since` to `row` will ever be known."""
+    """Raises TicketsNotComparable if the throughput from `since` to `row` can never be computed."""
     for one in (since, row):
         if one.state == TicketState.LOST.value:
             raise TicketsNotComparable(f"Ticket '{one.id}' is lost: {one.reason}")
@@ -119,7 +119,7 @@ def require_comparable(row: TicketRow, since: TicketRow) -> None:
 
 
 def ticket_view(row: TicketRow, since: TicketRow | None = None) -> TicketView:
-    """As REST shows it, with the throughput from `since` on where both are applied and `since` is the earlier one."""
+    """The ticket as the REST interface shows it; with the throughput since `since` if both are applied, `since` earlier."""
     return TicketView(
         id=row.id,
         name=row.name,
@@ -143,7 +143,7 @@ def ticket_view(row: TicketRow, since: TicketRow | None = None) -> TicketView:
 
 
 def total_ms(row: TicketRow) -> float | None:
-    """From the source to the target, by the clocks of both; None where it is not there."""
+    """Milliseconds from source to target, by the clocks of both; None if it is not applied."""
     return _span_ms(row.written_at, row.applied_at)
 
 

@@ -1,4 +1,4 @@
-"""What a pipeline got through between two tickets: the throughput formulas, pure."""
+"""The throughput between two tickets. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BYTES_IN_GIB = 1024**3
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What is known of a ticket that was applied; fields as `engine.link.messages.TicketReport`."""
+    """Figures of an applied ticket; fields as in `engine.link.messages.TicketReport`."""
 
     position: Lsn
     captured_at: datetime
@@ -25,10 +25,10 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """What came between two tickets, and in what time.
+    """Volume and duration between two tickets.
 
-    `seconds` run from the capture of the earlier ticket to the commit of the later one on the target. Transactions and commands are
-    None where the two were not counted by the same run; rates are None where they would have no meaning.
+    `seconds`: from the capture of the earlier ticket to the commit of the later one on the target. Transactions and
+    commands are None if different runs counted them; rates are None if they would have no meaning.
     """
 
     seconds: float
@@ -57,7 +57,7 @@ class Throughput:
 
 
 def throughput_between(earlier: Figures, later: Figures) -> Throughput:
-    """What a pipeline got through from `earlier` to `later`, which stands at or behind it in the source's log."""
+    """The throughput from `earlier` to `later`, whose position in the source's log must not be before that of `earlier`."""
     same_run = earlier.counted_since == later.counted_since
     return Throughput(
         seconds=(later.applied_at - earlier.captured_at).total_seconds(),

@@ -1,1 +1,1 @@
-"""Part of the control plane."""
+"""Verifications: comparisons of tables with their source."""

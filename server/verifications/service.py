@@ -1,4 +1,4 @@
-"""Verifications: begun here, done by the engine, shown here."""
+"""Verifications: requested here, executed by the engine, shown here."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class VerificationHasEnded(Conflict):
 
 
 def begin_verification(session: WriteSession, name: str, request: VerificationRequest) -> VerificationRow:
-    """Ask the engine for a comparison.
+    """Ask the engine for a verification.
 
     Raises:
         NotFound, SubscriptionNotRunning, VerificationRunning; InvalidRequest for an unknown table.
@@ -97,7 +97,7 @@ def _asked(session: ReadSession, subscription: SubscriptionRow, request: Verific
 
 
 def require_verification(session: ReadSession, name: str, verification_id: str) -> VerificationRow:
-    """A verification of a subscription; NotFound where there is none of this id."""
+    """A verification of a subscription; NotFound if there is none with this id."""
     subscription = require_subscription(session, name)
     row = session.get(VerificationRow, verification_id)
     if row is None or row.subscription_id != subscription.id:
@@ -106,7 +106,7 @@ def require_verification(session: ReadSession, name: str, verification_id: str) 
 
 
 def cancel_verification(session: WriteSession, name: str, verification_id: str) -> None:
-    """End a verification before its time; VerificationHasEnded where that is too late."""
+    """Cancel a verification; VerificationHasEnded if it has ended."""
     row = require_verification(session, name, verification_id)
     if row.state not in UNENDED:
         raise VerificationHasEnded(f"Verification '{verification_id}' has {row.state}.")
@@ -117,7 +117,7 @@ def cancel_verification(session: WriteSession, name: str, verification_id: str) 
 
 
 def uncompared_tables(session: ReadSession, row: VerificationRow) -> list[dict[str, Any]]:
-    """Tables that it was to compare, or all where none were named, and that it did not: as they are now."""
+    """The present state of the tables that it was to compare (all, if the request named none) and did not."""
     compared = {result["table"] for result in row.results}
     present = repository.list_present(session, row.subscription_id)
     meant = [table for table in present if row.asked is None or table.id in row.asked]
@@ -127,7 +127,7 @@ def uncompared_tables(session: ReadSession, row: VerificationRow) -> list[dict[s
 
 
 def verification_view(session: ReadSession, row: VerificationRow) -> VerificationView:
-    """As REST shows it."""
+    """The verification as the REST interface shows it."""
     passed_over = row.left_out or []
     ids = [result["table"] for result in [*row.results, *passed_over]]
     found = session.exec(select(TableRow).where(col(TableRow.id).in_(ids))) if ids else ()

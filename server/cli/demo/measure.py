@@ -1,4 +1,4 @@
-"""Measures a running subscription from outside: its lag as reported, and waits as a client lives them."""
+"""Measures a running subscription as a client: its reported lag, and the duration of freshness waits."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from server.cli.client import Api, Document, NoServerError, ProblemError, segmen
 
 _TIMEOUT_MS = 10_000
 _LOOK_EVERY = 4
-"""Every so many waits, the target is asked for the row that was waited for."""
+"""After so many waits, the target is queried for the row that was waited for."""
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least `share` of all values do not exceed; 0 where there are none."""
+    """The smallest value that at least `share` of all values do not exceed; 0 if there are none."""
     if not values:
         return 0.0
     ordered = sorted(values)
@@ -28,13 +28,13 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 @dataclass(slots=True)
 class Samples:
-    """What was measured so far. Lists only grow, so another thread may read them at any time."""
+    """The measurements so far. Lists only grow, so another thread may read them at any time."""
 
     lag_ms: list[float] = field(default_factory=list)
     waits_ms: list[float] = field(default_factory=list)
     timed_out: int = 0
     missing: int = 0
-    """Rows that were not on the target although the wait for them had been answered."""
+    """Rows that were missing on the target after their wait was satisfied."""
     refused: int = 0
     """Requests that failed for another reason."""
     latest: Document = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Samples:
 
 
 class Probe:
-    """Samples the lag and issues freshness waits from `start` to `stop`, four of each a second."""
+    """Samples the lag and issues freshness waits from `start` to `stop`, four of each per second."""
 
     def __init__(self, api: Api, subscription: str, connect: Callable[[], psycopg.Connection[Any]]) -> None:
         self.samples = Samples()
@@ -81,14 +81,14 @@ class Probe:
             thread.join(_TIMEOUT_MS / 1000 + 5)
 
     def interrupt(self) -> None:
-        """Begin nothing new, and wait for nothing."""
+        """Start nothing new, and do not wait for what is in progress."""
         self._stopping.set()
 
     def _until_stopped(self, work: Callable[[], None]) -> None:
         try:
             work()
         except Exception:
-            if not self._stopping.is_set():  # else server and source are going down around us
+            if not self._stopping.is_set():  # else server and engine are being stopped
                 raise
 
     def _sample_lag(self) -> None:
@@ -117,7 +117,7 @@ class Probe:
                         self.samples.refused += 1
 
     def _one_wait(self, connection: psycopg.Connection[Any], turn: int) -> None:
-        """Commit a row, wait for it (by its position and by "now" in turns), and now and then look whether it is there."""
+        """Commit a row, wait for it (alternately by its position and by the current one), and at intervals query for the row."""
         number = _one(connection, "INSERT INTO pulse DEFAULT VALUES RETURNING id")
         body: Document = {"timeout_ms": _TIMEOUT_MS}
         if turn % 2:

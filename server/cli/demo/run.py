@@ -28,7 +28,7 @@ _LINE_EVERY_S = 5.0
 def run_demo(
     *, home: Path | None, host: str, port: int | None, rate: float, seconds: float | None, as_json: bool
 ) -> None:
-    """Run the demonstration to its end, print its account, and raise typer.Exit with the code that fits."""
+    """Run the demonstration to its end, print its report, and raise typer.Exit with the exit code."""
     interrupt = Interrupt()
     stage = Stage(StageOptions(home, host, port), lambda line: err.print(f"[dim]{escape(line)}[/]"))
     try:
@@ -37,13 +37,13 @@ def run_demo(
             interrupt.on_interrupt(show.interrupt)
             trouble = _run(stage, show, interrupt)
         err.print("[dim]stopping[/]")
-    finally:  # also where the terminal is gone, and nothing can be shown
+    finally:  # also if the terminal is closed, and no output is possible
         stage.tear_down()
     _account(show, trouble, as_json=as_json, interrupted=interrupt.event.is_set())
 
 
 class Screen:
-    """Where a run is shown: a live panel on a terminal, else a line on stderr now and then."""
+    """Output of a run: a live panel on a terminal, else a line on stderr at intervals."""
 
     def __init__(self, view: View, *, live: bool) -> None:
         self._view = view
@@ -60,7 +60,7 @@ class Screen:
             self._live.stop()
 
     def update(self, show: Show) -> None:
-        """Show the present state of a run."""
+        """Show the current state of a run."""
         if self._live is not None:
             self._live.start()
             self._live.update(self._view.render(show), refresh=True)
@@ -70,7 +70,7 @@ class Screen:
 
 
 def _run(stage: Stage, show: Show, interrupt: Interrupt) -> str | None:
-    """Run it; what went wrong in words, None where nothing did."""
+    """Run it; returns a description of the failure, or None."""
     try:
         stage.set_up()
         err.print(f"Penstock is at [bold]{console_link(stage.running.options.url, stage.running.admin_token)}[/]")
@@ -87,7 +87,7 @@ def _run(stage: Stage, show: Show, interrupt: Interrupt) -> str | None:
 
 
 def _account(show: Show, trouble: str | None, *, as_json: bool, interrupted: bool) -> None:
-    """Print the account of a run that came to its end, and leave with the code that fits."""
+    """Print the report of a complete run, and exit with its exit code."""
     if interrupted:
         raise typer.Exit(ExitCode.INTERRUPTED if as_json or show.seconds is not None else ExitCode.DONE)
     document = show.document()

@@ -1,4 +1,4 @@
-"""The demonstration itself: load, live view, cuts, and the closing account."""
+"""The demonstration itself: load, live view, cuts, and the final report."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Cuts:
 
     answers: list[Document] = field(default_factory=list)
     found: list[str] = field(default_factory=list)
-    """What was wrong, a line for each cut that was not equal."""
+    """A line for each cut that was not equal."""
 
     @property
     def unequal(self) -> int:
         return len(self.found)
 
     def add(self, answer: Document) -> None:
-        """Count a comparison. One that did not end, or left a table out, is not equal."""
+        """Add a comparison. It is not equal if it did not end, or left a table out."""
         self.answers.append(answer)
         tables = answer.get("tables") or []
         if not verified_equal(answer):
@@ -71,7 +71,7 @@ class Show:
         return monotonic() - self.began
 
     def interrupt(self) -> None:
-        """End the run at once, without its last cut."""
+        """End the run immediately, without its last cut."""
         self._stopping.set()
         self.probe.interrupt()
         self.stage.interrupt()
@@ -93,7 +93,7 @@ class Show:
         self._check()
 
     def document(self) -> dict[str, Any]:
-        """The account of the run. `equal` only if every row of every table was equal at every cut."""
+        """The report of the run. `equal` only if every row of every table was equal at every cut."""
         samples = self.probe.samples
         return {
             "source": {"transactions": self.load.transactions, "rows": self.cuts.rows("source")},
@@ -105,7 +105,7 @@ class Show:
         }
 
     def trouble(self) -> str | None:
-        """What went wrong in a run that came to its end; None where nothing did."""
+        """The failure of a run that came to its end; None if there is none."""
         samples = self.probe.samples
         if self.failure:
             return self.failure
@@ -135,7 +135,7 @@ class Show:
                 raise DemoError("the comparisons during the load did not end")
 
     def _cut_during_load(self) -> None:
-        """Three cuts spread over the run; without an end, one every half minute."""
+        """Three cuts spread over the run; if it has no fixed length, one every half minute."""
         number = 0
         while self.seconds is None or number < CUTS_DURING_LOAD:
             number += 1
@@ -167,7 +167,7 @@ class Show:
 
 
 def _what_differs(answer: Document) -> str:
-    """The tables that differ by name and count, or why the comparison did not end; no values."""
+    """Names and counts of the tables that differ, or why the comparison did not end; no values."""
     if answer["state"] != "succeeded":
         problem = answer.get("problem") or {}
         return f"the comparison {answer['state']}: {problem.get('detail') or 'it took too long'}"

@@ -1,4 +1,4 @@
-"""Sets the demonstration's stage: an embedded source with its rows, a server and an engine, and the subscription."""
+"""The environment of the demonstration: an embedded source with its rows, a server and an engine, and the subscription."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _ENGINE_TIMEOUT_S = 90.0
 _LIVE_TIMEOUT_S = 300.0
 _PATIENCE_KEPT_S = 2.0
 _PATIENCE_THROWN_AWAY_S = 1.0
-"""How long server and engine may take to end by themselves. What is removed right afterwards need not be closed well."""
+"""Seconds for server and engine to end by themselves. Short, since their files are removed right afterwards."""
 
 
 class DemoError(RuntimeError):
-    """The demonstration cannot go on; the message says why."""
+    """The demonstration cannot continue; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageOptions:
-    """Where and how. No `home`: a temporary folder, removed at the end."""
+    """Options. `home` None: a temporary folder, removed at the end."""
 
     home: Path | None = None
     host: str = "127.0.0.1"
@@ -45,7 +45,7 @@ class StageOptions:
 
 
 class Stage:
-    """Everything the demonstration runs, from `set_up` to `tear_down`. `say` gets a line for each step."""
+    """The processes of the demonstration, from `set_up` to `tear_down`. `say` receives a line for each step."""
 
     def __init__(self, options: StageOptions, say: Callable[[str], None]) -> None:
         self._say = say
@@ -67,16 +67,16 @@ class Stage:
         return self.postgres.connect(DATABASE)
 
     def interrupt(self) -> None:
-        """End server and engine, and make `set_up` and `wait_live` fail. The source goes on for those who use it."""
+        """End server and engine, and make `set_up` and `wait_live` fail. The source continues for its users."""
         self._interrupted.set()
         self.postgres.give_up()
         self._end_ours()
 
     def set_up(self) -> None:
-        """Start everything and declare connections and subscription.
+        """Start all processes and create connections and subscription.
 
         Raises:
-            DemoError, StartError, PostgresFailedError, ProblemError, NoServerError: something did not work.
+            DemoError, StartError, PostgresFailedError, ProblemError, NoServerError: a step failed.
             KeyboardInterrupt: `interrupt` was called.
         """
         self._step("starting server and engine")
@@ -92,12 +92,12 @@ class Stage:
         self._declare()
 
     def wait_live(self) -> None:
-        """Return when every table is live. DemoError where one is parked, or the subscription failed."""
+        """Return when every table is live. DemoError if one is parked, or the subscription failed."""
         self._step("copying")
         self._wait_until(self._all_live, _LIVE_TIMEOUT_S, "the tables did not become live")
 
     def tear_down(self) -> None:
-        """End every process within five seconds; remove what was temporary."""
+        """End every process within five seconds, and remove temporary files."""
         self.api.close()
         source = threading.Thread(target=self._end_source, name="end-source")
         source.start()
@@ -107,7 +107,7 @@ class Stage:
             shutil.rmtree(self.home, ignore_errors=True)
 
     def _end_ours(self) -> None:
-        """Returns when server and engine have ended, also where another thread is at it."""
+        """Return when server and engine have ended, even if another thread is ending them."""
         with self._ending:
             self.running.stop(_PATIENCE_THROWN_AWAY_S if self._temporary else _PATIENCE_KEPT_S)
 
@@ -128,7 +128,7 @@ class Stage:
         return "\n".join(file.read_text(errors="replace").splitlines()[-lines:]) if file.is_file() else ""
 
     def _postgres(self) -> EmbeddedPostgres:
-        """A source of our own below home; where we are root, in a folder that the server's user reaches."""
+        """A source cluster below home; as root, in a folder that the server's user can reach."""
         return persistent_cluster(
             self.home / "source.json",
             None if self._temporary else self.home / "source",

@@ -1,4 +1,4 @@
-"""What a person sees while the demonstration runs."""
+"""The display of the running demonstration."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RECENT = 200
 
 
 class View:
-    """Renders a run. Keeps the little history that rates and the lag's curve need."""
+    """Renders a run. Keeps the short history that is needed for rates and the lag's curve."""
 
     def __init__(self, url: str) -> None:
         self._url = url

@@ -1,4 +1,4 @@
-"""The tables of the control database, one module per noun. Importing this package makes all of them known."""
+"""The tables of the control database, one module per noun. Importing this package registers all of them."""
 
 from __future__ import annotations
 

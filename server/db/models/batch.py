@@ -12,7 +12,7 @@ from server.db.base import document, moment, position
 
 
 class BatchRow(SQLModel, table=True):
-    """One batch. `rows` are raw changes by operation; `seconds` are times by stage; `mode` says how it was written to the target."""
+    """One batch. `rows`: raw changes by operation; `seconds`: durations by stage; `mode`: how it was written to the target."""
 
     __tablename__ = "batches"
     __table_args__ = (

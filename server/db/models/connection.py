@@ -10,7 +10,7 @@ from server.db.base import document, moment
 
 
 class ConnectionRow(SQLModel, table=True):
-    """A connection. `secrets_sealed` is ciphertext of a JSON object; `secret_names` tells which are set without opening it."""
+    """A connection. `secrets_sealed`: ciphertext of a JSON object; `secret_names`: the names in it, readable without the key."""
 
     __tablename__ = "connections"
 

@@ -1,4 +1,4 @@
-"""Engines: the processes that replicate, as they introduced themselves."""
+"""Engines: the processes that replicate, as they registered."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from server.db.base import moment
 
 
 class EngineRow(SQLModel, table=True):
-    """An engine process. `instance` is new with each process, `name` stays over its restarts.
+    """An engine process. `instance` is new for each process, `name` persists over restarts.
 
-    `report_sequence` counts the bundles of reports that were taken in. `lost_at` is set once its lease ran out.
+    `report_sequence` counts the accepted bundles of reports. `lost_at` is set when its lease has expired.
     """
 
     __tablename__ = "engines"

@@ -1,4 +1,4 @@
-"""Events: what happened, in the order of the commits that recorded it."""
+"""Events, in the order of the commits that recorded them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from sqlmodel import Field, SQLModel
 from server.db.base import moment
 
 SUBJECT_LONGEST = 500
-"""Characters: what an index of PostgreSQL takes is bounded."""
+"""Characters: PostgreSQL limits the size of an index entry."""
 
 
 class EventRow(SQLModel, table=True):
-    """One event. `subscription` is its name, not a reference: events outlive what they tell of."""
+    """One event. `subscription` is its name, not a reference, since events outlive their subscription."""
 
     __tablename__ = "events"
     __table_args__ = (Index(None, "subject", "id"), {"sqlite_autoincrement": True})

@@ -12,10 +12,10 @@ from server.db.base import document, moment, position
 
 
 class FreshnessWaitRow(SQLModel, table=True):
-    """One wait. `asked` is the position of the request, None for "now"; `position` is set once it is known.
+    """One wait. `asked` is the requested position, None for the current one; `position` is set once it is known.
 
-    `tables` are the ids of the tables it covers, `named` tells that the request listed them. `ending` holds the receipt or
-    the problem.
+    `tables` are the ids of the tables it covers; `named`: the request listed them. `ending` contains the receipt or the
+    problem.
     """
 
     __tablename__ = "freshness_waits"
@@ -28,7 +28,7 @@ class FreshnessWaitRow(SQLModel, table=True):
     tables: list[str] = document(default_factory=list)
     named: bool = False
     patient: bool = False
-    """It waits on where engine or source are gone."""
+    """It continues to wait while engine or source are unavailable."""
     timeout_ms: int
     created_at: datetime = moment()
     deadline_at: datetime = moment()

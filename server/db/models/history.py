@@ -1,4 +1,4 @@
-"""What subscriptions did, step by step."""
+"""The history of subscriptions in steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from server.db.base import document, moment
 
 
 class HistoryRow(SQLModel, table=True):
-    """One step of a subscription: `at` is its beginning, `figures` what `server.history.figures.Figures` tells of it."""
+    """One step of a subscription: `at` is its start, `figures` a document of `server.history.figures.Figures`."""
 
     __tablename__ = "history"
 

@@ -11,7 +11,7 @@ from server.db.base import document, moment
 
 
 class IdempotencyRow(SQLModel, table=True):
-    """One answered request, by who asked, what was called and the key. `fingerprint` is a hash of the request's body."""
+    """One answered request, by principal, endpoint and key. `fingerprint` is a hash of the request's body."""
 
     __tablename__ = "idempotency_keys"
     __table_args__ = (UniqueConstraint("principal", "route", "key"),)

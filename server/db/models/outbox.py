@@ -1,4 +1,4 @@
-"""Commands for the engine, written with the change that causes them and delivered after its commit."""
+"""Commands for the engine, written with the change that causes them and sent after its commit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from server.db.base import document, moment
 
 
 class OutboxRow(SQLModel, table=True):
-    """One command. Its payload holds names and ids only: secrets are added at delivery."""
+    """One command. Its payload contains names and ids only: secrets are added when it is sent."""
 
     __tablename__ = "outbox"
     __table_args__ = {"sqlite_autoincrement": True}

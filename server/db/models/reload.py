@@ -1,4 +1,4 @@
-"""Reloads: tables copied anew from their source."""
+"""Reloads: tables copied again from their source."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from server.db.base import document, moment, position
 
 
 class ReloadRow(SQLModel, table=True):
-    """One reload: of the table `table_id`, or of the whole subscription where that is None."""
+    """One reload: of the table `table_id`, or of the whole subscription if that is None."""
 
     __tablename__ = "reloads"
 
@@ -30,9 +30,9 @@ class ReloadRow(SQLModel, table=True):
     total_bytes: int | None = Field(default=None, sa_type=BigInteger)
     rows_per_second: float | None = None
     asked: dict[str, Any] | None = document(default=None, nullable=True)
-    """`names` of the partitions that were asked for, null for those that differ; None: all of the table."""
+    """`names` of the requested partitions, null for those that differ; None: the whole table."""
     partitions: list[dict[str, Any]] | None = document(default=None, nullable=True)
-    """Those that it loads, as they were reported."""
+    """The partitions that it loads, as reported."""
     problem: dict[str, Any] | None = document(default=None, nullable=True)
     created_at: datetime = moment(index=True)
     ended_at: datetime | None = moment(default=None, nullable=True)

@@ -1,4 +1,4 @@
-"""The history of tables: each change of structure or state, with the position at which it holds."""
+"""The history of tables: each change of structure or state, with the position at which it takes effect."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from server.db.base import document, moment, position
 class SchemaVersionRow(SQLModel, table=True):
     """One change of a table. `change` is `structure` (columns and key are set) or `state` (state and perhaps a reason).
 
-    `changes`, `learnt` and `certain` belong to a structure; one that was recorded before there were such has none.
+    `changes`, `learnt` and `certain` belong to a structure; rows from before these columns existed have none.
     """
 
     __tablename__ = "schema_versions"

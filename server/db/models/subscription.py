@@ -42,7 +42,7 @@ class SubscriptionRow(SQLModel, table=True):
     remedy: str | None = None
     state_at: datetime = moment()
     last_fault: dict[str, Any] | None = document(default=None, nullable=True)
-    """The newest fault: `at`, `code`, `detail`, `remedy`, and `table`, the id of the table that it parked (None: it is of the whole)."""
+    """The newest fault: `at`, `code`, `detail`, `remedy`, and `table`, the id of the table that it parked (None: no single one)."""
 
     epoch: int = 0
     engine_id: str | None = Field(default=None, max_length=64)

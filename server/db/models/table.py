@@ -14,7 +14,7 @@ _PRESENT = text("state <> 'removed'")
 
 
 class TableRow(SQLModel, table=True):
-    """One table of a subscription. A removed one stays as history; adding the table again makes a new row with a new id."""
+    """One table of a subscription. A removed table stays as history; adding it again makes a new row with a new id."""
 
     __tablename__ = "tables"
     __table_args__ = (
@@ -47,13 +47,13 @@ class TableRow(SQLModel, table=True):
     refused_rows: str = Field(default="park", max_length=16)
     rows_set_aside: int = 0
     differs: bool = False
-    """Its last verification found rows of it different from the source's, and it was not copied since."""
+    """Its last verification found differences from the source, and it was not copied since."""
     from_pattern: bool = False
     kept_out: bool = False
-    """Of a removed table: its user removed it, and no pattern brings back what has its name."""
+    """For a removed table: a user removed it, and no pattern adds a table of its name again."""
     desired_state: str = Field(max_length=16)
     target_table: str | None = Field(default=None, max_length=16)
-    """Of a removed table: what becomes, or became, of its table on the target (TargetTable)."""
+    """For a removed table: the planned or completed treatment of its table on the target (TargetTable)."""
 
     state: str = Field(max_length=16)
     code: str | None = Field(default=None, max_length=64)
@@ -71,9 +71,9 @@ class TableRow(SQLModel, table=True):
     copied_rows_per_second: float | None = None
     copied_bytes_per_second: float | None = None
     copied_at: datetime | None = moment(default=None, nullable=True)
-    """When the figures of its copy were last told."""
+    """The time of the last report of its copy's figures."""
     copy_asked_at: datetime | None = moment(default=None, nullable=True)
-    """Since when it waits for the copy that is under way, or waited for its last one."""
+    """The time at which it began to wait for its current or last copy."""
 
     stamp: str = Field(max_length=16)
     revision: int = 1

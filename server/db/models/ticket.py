@@ -1,4 +1,4 @@
-"""Tickets: markers put into a source's log, timed on their way to the target."""
+"""Tickets: markers in a source's log, timed on their way to the target."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from server.db.base import large, moment, position
 
 
 class TicketRow(SQLModel, table=True):
-    """One ticket, as `engine.link.messages.TicketReport` told of it last."""
+    """One ticket, with the content of the last `engine.link.messages.TicketReport`."""
 
     __tablename__ = "tickets"
 

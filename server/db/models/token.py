@@ -1,4 +1,4 @@
-"""Bearer tokens: only their hashes."""
+"""Bearer tokens, as hashes only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from server.db.base import moment
 
 
 class TokenRow(SQLModel, table=True):
-    """A token. Tokens are long and random, so a plain SHA-256 of one cannot be searched back."""
+    """A token. Tokens are long and random, so a plain SHA-256 cannot be reversed by search."""
 
     __tablename__ = "tokens"
 

@@ -12,9 +12,10 @@ from server.db.base import document, moment, position
 
 
 class VerificationRow(SQLModel, table=True):
-    """One verification. `asked` are table ids, None for all live ones; `results` holds the tables compared so far.
+    """One verification. `asked`: table ids, None for all live ones; `results`: the tables compared so far.
 
-    `left_out`: once it has ended, ids of the tables that it did not compare, each with its state and reason of then.
+    `left_out`: set at its end, the ids of the tables that it did not compare, each with its state and reason at that
+    time.
     """
 
     __tablename__ = "verifications"
