@@ -282,7 +282,7 @@ def _timestamp(data: Array, p: int, stop: int, zoned: bool) -> tuple[int, bool]:
 
 @kernel
 def parse_timestamps(data: Array, off: Array, length: Array, zoned: bool, out: Array) -> int:
-    """Microseconds since 1970-01-01. `infinity` is the largest int64, `-infinity` the smallest plus one. `zoned`: the suffix +00 follows."""
+    """Microseconds since 1970-01-01. `infinity` is the largest int64, `-infinity` the smallest plus one. `zoned`: a suffix +00 follows."""
     for i in range(off.size):
         out[i] = 0
         if length[i] < 0:

@@ -18,9 +18,10 @@ from engine.model.quarantine import (
 )
 from engine.model.schema import TableSchema
 from engine.model.target import BatchCommit, QueryRefused, TableCommit
+from engine.targets.metadata_store import MetadataStore
 from engine.targets.quarantine import RefusedByTarget, RefusingTables, RowQuarantine
 from engine.targets.quarantined_rows import OF_COPY, DecodeText, Origin, key_of, moment, refused_row, texts_of
-from engine.targets.target_metadata import CopyRecord, MetadataStore, TableReservation
+from engine.targets.target_metadata import CopyRecord, TableReservation
 
 PutInPlace = Callable[[int], RefusedByTarget]
 """Puts a copy into its table's place, where so many rows may be refused; returns those."""

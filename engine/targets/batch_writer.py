@@ -21,12 +21,12 @@ from engine.model.target import BatchCommit, PartitionSwap, TableCommit, TableRe
 from engine.targets.arrow_rows import refuse_faults
 from engine.targets.batch_quarantine import BatchQuarantine
 from engine.targets.evolution import Evolution, evolution
+from engine.targets.metadata_store import MetadataStore
 from engine.targets.quarantine import RefusedByTarget, RefusingTables
 from engine.targets.quarantined_rows import DecodeText
 from engine.targets.shared import SharedTables, Views, shown_alike
 from engine.targets.target_metadata import (
     CopyRecord,
-    MetadataStore,
     Position,
     TableReservation,
     loaded_partitions,
@@ -52,6 +52,19 @@ class Tables(RefusingTables, Protocol):
 
     def read(self, table: TableId, place: TableName, schema: TableSchema, keys: Any, columns: Sequence[int]) -> Any:
         """As `model.target.ReadRows`."""
+        ...
+
+    def make_copy(
+        self, table: TableId, copy: TableName, target: TableName, schema: TableSchema, *, keyed: bool
+    ) -> None:
+        """An empty table for a copy that is to take the place of `target`; `keyed` as in Target.begin_copy.
+
+        Raises EngineFault(TABLE_STRUCTURE_CHANGED) where there can be no such table, TABLE_UNFIT where `target` does not take its rows.
+        """
+        ...
+
+    def trim(self, table: TableId, place: TableName, schema: TableSchema, above: Any) -> int:
+        """As Target.trim_copy."""
         ...
 
     def check_key(self, table: TableId, place: TableName, schema: TableSchema) -> None:
@@ -102,8 +115,8 @@ class BatchWriter:
         careful: Collection[TableId] = frozenset(),
     ) -> None:
         """`careful`: tables that the target refused rows of at another try, which are looked for now."""
-        self._records = records
-        self._tables = tables
+        self.records = records
+        self.tables = tables
         self._views = views
         self._shared = SharedTables(records, views, tables.stands)
         self._decode = decode
@@ -113,23 +126,23 @@ class BatchWriter:
         """Everything but BEGIN and COMMIT. A fault of one table names it as its subject."""
         self._advance(batch)
         names = [commit.table for commit in batch.tables]
-        known = {r.table: r for r in self._records.reservations(batch.subscription, names)} if names else {}
+        known = {r.table: r for r in self.records.reservations(batch.subscription, names)} if names else {}
         applied: list[TableId] = []
         for commit in batch.tables:
-            with self._tables.faults_of(commit.table):
+            with self.tables.faults_of(commit.table):
                 if self.apply_table(batch, commit, known):
                     applied.append(commit.table)
         if applied:
-            self._records.write_applied(batch.subscription, applied, batch.end)
+            self.records.write_applied(batch.subscription, applied, batch.end)
         self._note(batch)
-        self._shared.settle(self._tables.faults_of)
+        self._shared.settle(self.tables.faults_of)
 
     def begin_in_order(self, batch: BatchCommit) -> Position:
         """Write what has to be on record before the first of the batch's transactions; returns where the subscription stands."""
         position = self.fence(batch)
-        known = {r.table: r for r in self._records.reservations(batch.subscription, [c.table for c in batch.tables])}
+        known = {r.table: r for r in self.records.reservations(batch.subscription, [c.table for c in batch.tables])}
         for commit in batch.tables:
-            with self._tables.faults_of(commit.table):
+            with self.tables.faults_of(commit.table):
                 before = known.get(commit.table)
                 if commit.parked is not None:
                     self._park(batch, commit, before)
@@ -139,7 +152,7 @@ class BatchWriter:
                 elif before.schema != commit.schema:
                     self._restructure(batch, commit, before, before.applied)
         self._note(batch)
-        self._shared.settle(self._tables.faults_of)
+        self._shared.settle(self.tables.faults_of)
         return position
 
     def end_in_order(self, batch: BatchCommit) -> None:
@@ -147,11 +160,11 @@ class BatchWriter:
         self._advance(batch)
         changed = [commit.table for commit in batch.tables if commit.parked is None]
         if changed:
-            self._records.write_applied(batch.subscription, changed, batch.end)
+            self.records.write_applied(batch.subscription, changed, batch.end)
 
     def fence(self, batch: BatchCommit) -> Position:
         """Where the subscription stands; raises where this batch must not be written behind that."""
-        return refuse_batch(self._records.position(batch.subscription), batch)
+        return refuse_batch(self.records.position(batch.subscription), batch)
 
     def adopt_shared(
         self, subscription: SubscriptionName, table: TableId, place: TableName, into: SharedInto | None
@@ -170,26 +183,26 @@ class BatchWriter:
     def drop_copies(self, copies: Sequence[CopyRecord]) -> None:
         """Drop hidden tables and their records."""
         for copy in copies:
-            self._tables.drop(copy.place)
-            self._records.delete_copy(copy.table)
-            self._records.delete_refused(None, copy.table, of_copy=True)
+            self.tables.drop(copy.place)
+            self.records.delete_copy(copy.table)
+            self.records.delete_refused(None, copy.table, of_copy=True)
 
     def _note(self, batch: BatchCommit) -> None:
         """What the batch says of tables beside their changes."""
         if batch.marks:
-            self._records.write_marks(batch.subscription, batch.marks)
+            self.records.write_marks(batch.subscription, batch.marks)
         if batch.stale:
-            self._records.mark_unready(batch.subscription, batch.stale)
+            self.records.mark_unready(batch.subscription, batch.stale)
         for table in batch.left:
-            for copy in self._records.copies(batch.subscription, table):
-                self._records.amend_copy(replace(copy, standing=None))
+            for copy in self.records.copies(batch.subscription, table):
+                self.records.amend_copy(replace(copy, standing=None))
         if batch.removed:
             self._remove(batch)
 
     def _advance(self, batch: BatchCommit) -> None:
         """Check the fence and move the progress record."""
         position = self.fence(batch)
-        self._records.write_position(batch.subscription, position.moved(batch))
+        self.records.write_position(batch.subscription, position.moved(batch))
 
     def apply_table(self, batch: BatchCommit, commit: TableCommit, known: Mapping[TableId, TableReservation]) -> bool:
         """True where `applied` remains to be set to the batch's end."""
@@ -230,29 +243,29 @@ class BatchWriter:
             parked=None if commit.resumed else before.parked,
             mark=before.mark,
         )
-        self._records.write_table(batch.subscription, record)
+        self.records.write_table(batch.subscription, record)
 
     def _evolve(self, commit: TableCommit, place: TableName, before: TableReservation | CopyRecord) -> None:
         if before.schema is None or before.schema == commit.schema:
             return
-        self._tables.evolve(commit.table, place, commit.schema, evolution(commit.table, before.schema, commit.schema))
+        self.tables.evolve(commit.table, place, commit.schema, evolution(commit.table, before.schema, commit.schema))
 
     def _computed(self, commit: TableCommit, place: TableName) -> Sequence[TableChanges]:
         """The changes with the values of columns that the log leaves out."""
         if commit.compute is None:
             return commit.changes
-        return commit.compute(commit.changes, partial(self._tables.read, commit.table, place, commit.schema))
+        return commit.compute(commit.changes, partial(self.tables.read, commit.table, place, commit.schema))
 
     def _change(self, batch: BatchCommit, commit: TableCommit, place: TableName, *, of_copy: bool = False) -> None:
         if self.refused.concern(batch, commit, of_copy=of_copy):
             refuse_faults(commit.table, commit.changes)
             self.refused.change(batch, commit, place, self._computed(commit, place), of_copy=of_copy)
         elif commit.changes:
-            self._tables.change(commit.table, place, commit.schema, self._computed(commit, place))
+            self.tables.change(commit.table, place, commit.schema, self._computed(commit, place))
 
     def _hand_over(self, batch: BatchCommit, commit: TableCommit, before: TableReservation | None) -> None:
-        copies = self._records.copies(batch.subscription, commit.table)
-        if not copies or before is None or before.removed or not self._tables.same(before.target, commit.target):
+        copies = self.records.copies(batch.subscription, commit.table)
+        if not copies or before is None or before.removed or not self.tables.same(before.target, commit.target):
             raise EngineFault(FaultKind.INTERNAL, commit.table, "no copy is ready to take this table's place")
         copy = copies[0]
         if copy.load is not None:
@@ -260,47 +273,47 @@ class BatchWriter:
         self._evolve(commit, copy.place, copy)
         self._change(batch, commit, copy.place, of_copy=True)
         if commit.check_key:
-            self._tables.check_key(commit.table, copy.place, commit.schema)
+            self.tables.check_key(commit.table, copy.place, commit.schema)
         self._shared.open(commit.table, commit.target)
         self.refused.put_in_place(
             batch,
             commit,
-            lambda most: self._tables.put_in_place(copy.place, commit.target, commit.schema, refuse=most),
+            lambda most: self.tables.put_in_place(copy.place, commit.target, commit.schema, refuse=most),
         )
         self._shared.shown(commit.target, commit.schema)
-        self._records.delete_copy(commit.table)
+        self.records.delete_copy(commit.table)
         record = TableRecord(commit.table, commit.target, commit.schema, ready=True, applied=batch.end)
-        self._records.write_table(batch.subscription, record)
-        known = self._records.loads(batch.subscription).get(commit.table, {})
+        self.records.write_table(batch.subscription, record)
+        known = self.records.loads(batch.subscription).get(commit.table, {})
         after = loaded_whole(known, batch.end, first=before.applied == ZERO)
-        self._records.write_loads(batch.subscription, commit.table, after)
+        self.records.write_loads(batch.subscription, commit.table, after)
 
     def _exchange(self, batch: BatchCommit, commit: TableCommit, swap: PartitionSwap, before: TableReservation) -> None:
-        copies = self._records.copies(batch.subscription, commit.table)
+        copies = self.records.copies(batch.subscription, commit.table)
         if not copies or copies[0].load != swap.load:
             raise EngineFault(FaultKind.INTERNAL, commit.table, "no copy of its partitions is ready")
         copy = copies[0]
         self._evolve(commit, copy.place, copy)
         if swap.changes:
-            self._tables.change(commit.table, copy.place, commit.schema, swap.changes)
-        self._tables.exchange(commit.table, copy.place, before.target, commit.schema, swap.rows)
-        self._records.delete_copy(commit.table)
-        known = self._records.loads(batch.subscription).get(commit.table, {})
+            self.tables.change(commit.table, copy.place, commit.schema, swap.changes)
+        self.tables.exchange(commit.table, copy.place, before.target, commit.schema, swap.rows)
+        self.records.delete_copy(commit.table)
+        known = self.records.loads(batch.subscription).get(commit.table, {})
         after = loaded_partitions(known, swap.reasons, batch.end, swap.request)
-        self._records.write_loads(batch.subscription, commit.table, after)
+        self.records.write_loads(batch.subscription, commit.table, after)
 
     def _change_copy(self, batch: BatchCommit, commit: TableCommit, standing: StandingCopy) -> None:
         """Apply to a copy that is not complete yet. The first time it has no rows but those of its first stretch."""
-        copies = self._records.copies(batch.subscription, commit.table)
+        copies = self.records.copies(batch.subscription, commit.table)
         if not copies or (copies[0].standing is None and standing.stretches != 1):
             raise EngineFault(FaultKind.INTERNAL, commit.table, "not the copy that the batch was made for")
         copy = copies[0]
         self._evolve(commit, copy.place, copy)
         if commit.changes:
-            self._tables.change(commit.table, copy.place, commit.schema, self._computed(commit, copy.place))
+            self.tables.change(commit.table, copy.place, commit.schema, self._computed(commit, copy.place))
         after = replace(copy, schema=commit.schema, standing=standing)
         if after != copy:
-            self._records.amend_copy(after)
+            self.records.amend_copy(after)
 
     def _park(self, batch: BatchCommit, commit: TableCommit, before: TableReservation | None) -> None:
         """The rows stay as they are, and so does the structure that describes them."""
@@ -315,26 +328,26 @@ class BatchWriter:
             applied=before.applied if before is not None else ZERO,
             parked=commit.parked,
         )
-        self._records.write_table(batch.subscription, record)
+        self.records.write_table(batch.subscription, record)
 
     def _try(self, batch: BatchCommit, tried: TableCommit, before: TableReservation) -> BatchQuarantine:
-        writer = BatchWriter(self._records, self._tables, self._views, self._decode, {tried.table})
-        with self._tables.trial() as possible:
+        writer = BatchWriter(self.records, self.tables, self._views, self._decode, {tried.table})
+        with self.tables.trial() as possible:
             if possible:
                 writer.apply_table(batch, replace(tried, set_aside=PARKED_KEPT), {tried.table: before})
         return writer.refused
 
     def _remove(self, batch: BatchCommit) -> None:
-        self._records.mark_removed(batch.subscription, batch.removed)
+        self.records.mark_removed(batch.subscription, batch.removed)
         for table in batch.removed:
-            self._records.delete_refused(batch.subscription, table)
-            self.drop_copies(self._records.copies(batch.subscription, table))
-        for reservation in self._records.reservations(batch.subscription, batch.removed):
-            member = self._records.member(reservation.target)
+            self.records.delete_refused(batch.subscription, table)
+            self.drop_copies(self.records.copies(batch.subscription, table))
+        for reservation in self.records.reservations(batch.subscription, batch.removed):
+            member = self.records.member(reservation.target)
             if member is not None and member.schema is None:
                 self._shared.gone(reservation.target)
-        for reservation in self._records.reservations(batch.subscription, batch.dropped) if batch.dropped else ():
-            with self._tables.faults_of(reservation.table):
+        for reservation in self.records.reservations(batch.subscription, batch.dropped) if batch.dropped else ():
+            with self.tables.faults_of(reservation.table):
                 self._drop(batch, reservation)
 
     def _drop(self, batch: BatchCommit, left: TableReservation) -> None:
@@ -344,9 +357,9 @@ class BatchWriter:
             raise EngineFault(FaultKind.TABLE_NOT_DROPPED, left.table, detail)
         if left.applied > ZERO:
             self._shared.open(left.table, left.target)
-            self._tables.drop_for_good(left.table, left.target)
+            self.tables.drop_for_good(left.table, left.target)
             self._shared.gone(left.target)
-        elif self._tables.stands(left.target):
+        elif self.tables.stands(left.target):
             detail = f"{left.target} on the target is from before: no copy of the table has taken its place yet"
             raise EngineFault(FaultKind.TABLE_NOT_DROPPED, left.table, detail)
-        self._records.delete_table(batch.subscription, left.table)
+        self.records.delete_table(batch.subscription, left.table)

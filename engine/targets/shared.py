@@ -12,7 +12,8 @@ from engine.model.identity import SubscriptionName, TableId, TableName
 from engine.model.schema import Column, SourceType, TableSchema
 from engine.model.shared import SharedInto
 from engine.model.widening import holds
-from engine.targets.target_metadata import Member, MetadataStore
+from engine.targets.metadata_store import MetadataStore
+from engine.targets.target_metadata import Member
 
 
 @dataclass(frozen=True, slots=True)

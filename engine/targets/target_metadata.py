@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 from engine.model.copies import KeyBound, StandingCopy
 from engine.model.fault import EngineFault, FaultKind
@@ -14,7 +14,6 @@ from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, Tab
 from engine.model.last_commit import LastCommit
 from engine.model.partitions import WHOLE, LoadReason, Loads, PartitionLoad, generation_of
 from engine.model.position import Lsn
-from engine.model.quarantine import RefusedRow
 from engine.model.schema import TableSchema
 from engine.model.shared import SharedInto
 from engine.model.target import BatchCommit, TableRecord, TargetProgress
@@ -163,100 +162,6 @@ def behind(pairs: Sequence[tuple[str, str]]) -> str:
     return f"({left} > {right} OR ({left} = {right} AND {behind(rest)}))"
 
 
-class MetadataStore(Protocol):
-    """Reads and writes what the target remembers, inside the transaction of its caller."""
-
-    def position(self, subscription: SubscriptionName) -> Position | None: ...
-
-    def write_position(self, subscription: SubscriptionName, position: Position) -> None:
-        """Insert or replace the subscription's record."""
-        ...
-
-    def reservations(
-        self, subscription: SubscriptionName | None, tables: Sequence[TableId] | None = None
-    ) -> list[TableReservation]:
-        """Of one subscription or all, of the given tables or all; removed ones included."""
-        ...
-
-    def write_table(self, subscription: SubscriptionName, record: TableRecord) -> None:
-        """Insert or replace a table's record."""
-        ...
-
-    def write_applied(self, subscription: SubscriptionName, tables: Sequence[TableId], end: Lsn) -> None:
-        """Set how far these tables' changes have been applied, all at once."""
-        ...
-
-    def write_marks(self, subscription: SubscriptionName, marks: Mapping[TableId, str | None]) -> None: ...
-
-    def mark_removed(self, subscription: SubscriptionName, tables: Sequence[TableId]) -> None: ...
-
-    def delete_table(self, subscription: SubscriptionName, table: TableId) -> None:
-        """Forget a table whose place on the target is empty now: what comes to stand there is not ours."""
-        ...
-
-    def mark_unready(self, subscription: SubscriptionName, tables: Sequence[TableId] | None = None) -> None:
-        """Note that these tables' rows are not complete any more; None = all of the subscription."""
-        ...
-
-    def copies(self, subscription: SubscriptionName | None, table: TableId | None = None) -> list[CopyRecord]: ...
-
-    def delete_copy(self, table: TableId) -> None: ...
-
-    def loads(self, subscription: SubscriptionName) -> dict[TableId, Loads]: ...
-
-    def write_loads(self, subscription: SubscriptionName, table: TableId, loads: Loads) -> None:
-        """Insert or replace these of a table, loaded at this moment; with `WHOLE`, all others go."""
-        ...
-
-    def amend_copy(self, copy: CopyRecord) -> None:
-        """Replace what is recorded of a copy: its structure, and how far it is."""
-        ...
-
-    def members(self, relation: TableName | None = None) -> list[Member]:
-        """Of one shared table or all, by their places."""
-        ...
-
-    def member(self, place: TableName) -> Member | None:
-        """The one at this place."""
-        ...
-
-    def write_member(self, member: Member) -> None:
-        """Insert or replace the member at this place."""
-        ...
-
-    def delete_member(self, place: TableName) -> None: ...
-    def refused(self, subscription: SubscriptionName, table: TableId, *, of_copy: bool = False) -> list[RefusedRow]:
-        """Refused rows that are kept of a table, or of the copy that is being made of it; in no order."""
-        ...
-
-    def write_refused(
-        self, subscription: SubscriptionName, table: TableId, rows: Sequence[RefusedRow], *, of_copy: bool = False
-    ) -> None: ...
-
-    def delete_refused(
-        self,
-        subscription: SubscriptionName | None,
-        table: TableId,
-        rows: Collection[str] | None = None,
-        *,
-        of_copy: bool = False,
-    ) -> None:
-        """Forget these refused rows; None = all."""
-        ...
-
-    def take_refused_of_copy(self, subscription: SubscriptionName, table: TableId) -> None:
-        """What is kept of the copy is the table's from now on, in place of what was kept of the table."""
-        ...
-
-    def now_us(self) -> int:
-        """The target's clock: microseconds since 1970."""
-        ...
-
-    def set_aside(self, subscription: SubscriptionName) -> dict[TableId, int]:
-        """How many rows stand aside, of tables where some do."""
-        ...
-
-
 def hidden_name(table: TableId, target: TableName) -> TableName:
     """Where a copy of the table is loaded until it takes the table's place."""
     return TableName(target.schema, HIDDEN_PREFIX + table)
@@ -349,14 +254,19 @@ def refuse_batch(position: Position | None, batch: BatchCommit) -> Position:
     return position
 
 
-def mark_of(batch: BatchCommit) -> tuple[Epoch, BatchId, Lsn]:
-    """What tells a batch from every other of its subscription."""
-    return batch.epoch, batch.batch, batch.end
-
-
-def stands(position: Position | None, batch: BatchCommit) -> bool:
+def counts(position: Position | None, batch: BatchCommit) -> bool:
     """Whether the record says that this batch was the last one written."""
-    return position is not None and (position.epoch, position.batch, position.end) == mark_of(batch)
+    return position is not None and (position.epoch, position.batch, position.end) == (
+        batch.epoch,
+        batch.batch,
+        batch.end,
+    )
+
+
+def same_batch(one: BatchCommit, other: BatchCommit) -> bool:
+    """Whether both are the same batch of the same subscription, whatever they hold."""
+    marks = [(batch.subscription, batch.epoch, batch.batch, batch.end) for batch in (one, other)]
+    return marks[0] == marks[1]
 
 
 def loads_of(rows: Sequence[tuple[Any, ...]]) -> dict[TableId, Loads]:

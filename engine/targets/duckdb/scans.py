@@ -22,10 +22,10 @@ from engine.model.position import Lsn
 from engine.model.target import QueryRefused, TableRead
 from engine.targets.duckdb.database import Database
 from engine.targets.duckdb.identifiers import folded, folded_name, qualified, quoted
+from engine.targets.duckdb.metadata import DuckDbMetadata
 from engine.targets.duckdb.pushed import condition_sql, scan_column
 from engine.targets.duckdb.query_guard import Named
 from engine.targets.duckdb.query_process import NOTHING
-from engine.targets.duckdb.records import DuckDbRecords
 
 MOST_SCANS = 64
 """Scans of one statement, each of which may be open beside all others."""
@@ -61,7 +61,7 @@ class Snapshot:
 
     def position(self, subscription: SubscriptionName) -> Lsn:
         """Raises QueryRefused(query_unavailable) where there is none."""
-        position = DuckDbRecords(self._connections[0], self._catalog).position(subscription)
+        position = DuckDbMetadata(self._connections[0], self._catalog).position(subscription)
         if position is None:
             raise QueryRefused("query_unavailable", "nothing has been replicated to this target yet")
         return position.end
@@ -69,12 +69,12 @@ class Snapshot:
     def reads(self, relations: Sequence[Shown]) -> list[TableRead]:
         """The tables whose rows these relations show."""
         names = [relation.name for relation in relations]
-        return DuckDbRecords(self._connections[0], self._catalog).reads(names) if names else []
+        return DuckDbMetadata(self._connections[0], self._catalog).reads(names) if names else []
 
     def shown(self, subscription: SubscriptionName, named: Named) -> list[Shown]:
         """What readers of the subscription see and a statement names; or all of it, where some name is none of it."""
         connection = self._connections[0]
-        readable = DuckDbRecords(connection, self._catalog).readable(subscription)
+        readable = DuckDbMetadata(connection, self._catalog).readable(subscription)
         wanted = [name for name in readable if self.is_named(name, named)]
         known = {folded(name.name) for name in wanted} | named.expressions
         everything = named.catalog or any(name not in known for _, name in named.places)
@@ -182,7 +182,7 @@ def snapshot(database: Database, scans: int) -> Iterator[Snapshot]:
                     connection.execute("SET SESSION arrow_lossless_conversion = true")
                     connection.execute("BEGIN TRANSACTION READ ONLY")
                     # DuckDB takes its snapshot at the first look at the file, not at BEGIN.
-                    DuckDbRecords(connection, database.catalog).look()
+                    DuckDbMetadata(connection, database.catalog).look()
         except duckdb.CatalogException:
             raise QueryRefused("query_unavailable", "nothing has been replicated to this target yet") from None
         found = Snapshot(database, connections)

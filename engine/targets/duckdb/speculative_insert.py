@@ -23,7 +23,7 @@ from engine.targets.duckdb.changes import Place, apply_changes
 from engine.targets.duckdb.database import Database, roll_back
 from engine.targets.duckdb.errors import is_broken
 from engine.targets.duckdb.identifiers import folded, qualified
-from engine.targets.duckdb.records import DuckDbRecords
+from engine.targets.duckdb.metadata import DuckDbMetadata
 from engine.targets.duckdb.staging import StagingConnection
 from engine.targets.target_metadata import Position
 
@@ -137,7 +137,7 @@ class AheadTransaction:
                 raise _changed(table.table)
         for table in batch.tables:
             self._insert(table)
-        records = DuckDbRecords(self._connection, self.database.catalog)
+        records = DuckDbMetadata(self._connection, self.database.catalog)
         records.add_position(batch.subscription, position.moved(batch))
 
     def _place(self, table: TableCommit) -> Place:
@@ -149,7 +149,7 @@ class AheadTransaction:
         return Place(table.table, qualified(self.database.catalog, standing.target), table.schema)
 
     def _look(self, table: TableId, connection: StagingConnection) -> _Standing:
-        found = DuckDbRecords(connection, self.database.catalog).reservations(self.subscription, [table])
+        found = DuckDbMetadata(connection, self.database.catalog).reservations(self.subscription, [table])
         if not found or found[0].schema is None or not found[0].ready or found[0].removed or found[0].parked:
             raise _changed(table)
         target = found[0].target

@@ -15,12 +15,12 @@ from engine.model.identity import TableId, TableName
 from engine.model.partitions import PartitionRows
 from engine.model.quarantine import Texts
 from engine.model.schema import TableSchema
-from engine.targets.duckdb.changes import Place, apply_changes, belongs, check_key, read_rows, rows_at
+from engine.targets.duckdb.changes import Place, apply_changes, belongs, check_key, delete_behind, read_rows, rows_at
 from engine.targets.duckdb.errors import fault_of, is_broken, is_out_of_memory
 from engine.targets.duckdb.identifiers import folded_name, qualified, quoted
 from engine.targets.duckdb.preflight import standing
 from engine.targets.duckdb.staging import StagingConnection
-from engine.targets.duckdb.structure import check_columns, evolve_statements
+from engine.targets.duckdb.structure import check_columns, create_statements, evolve_statements
 from engine.targets.duckdb.views import views_upon
 from engine.targets.evolution import Evolution
 from engine.targets.quarantine import RefusedByTarget
@@ -48,6 +48,18 @@ class DuckDbTables:
 
     def read(self, table: TableId, place: TableName, schema: TableSchema, keys: Any, columns: Sequence[int]) -> Any:
         return read_rows(self._connection, Place(table, self._qualified(place), schema), keys, columns)
+
+    def make_copy(
+        self, table: TableId, copy: TableName, target: TableName, schema: TableSchema, *, keyed: bool
+    ) -> None:
+        del target, keyed
+        check_columns(table, schema)
+        self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(self._catalog)}.{quoted(copy.schema)}")
+        for statement in create_statements(self._qualified(copy), schema):
+            self._connection.execute(statement)
+
+    def trim(self, table: TableId, place: TableName, schema: TableSchema, above: Any) -> int:
+        return delete_behind(self._connection, Place(table, self._qualified(place), schema), above)
 
     def check_key(self, table: TableId, place: TableName, schema: TableSchema) -> None:
         check_key(self._connection, Place(table, self._qualified(place), schema))

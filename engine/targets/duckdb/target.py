@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -13,10 +13,8 @@ from typing import Any
 import duckdb
 
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
-from engine.model.last_commit import LastCommit
-from engine.model.position import Lsn
-from engine.model.quarantine import RefusedCause, RefusedRow, SetAside, Texts
+from engine.model.identity import SubscriptionName, TableId, TableName
+from engine.model.quarantine import SetAside
 from engine.model.schema import TableSchema
 from engine.model.shared import SharedInto
 from engine.model.subscription import ConnectionSpec
@@ -27,16 +25,16 @@ from engine.model.target import (
     QueryLimits,
     QueryRefused,
     SpeculativeTransaction,
-    TargetProgress,
     TargetReader,
     any_reads,
 )
 from engine.targets.batch_writer import BatchWriter
-from engine.targets.duckdb.changes import Place, delete_behind
+from engine.targets.duckdb.changes import Place
 from engine.targets.duckdb.database import Database, roll_back, transaction
 from engine.targets.duckdb.errors import fault_of, is_broken
 from engine.targets.duckdb.identifiers import folded, folded_name, qualified, quoted
 from engine.targets.duckdb.loading import CopyLoad
+from engine.targets.duckdb.metadata import DuckDbMetadata
 from engine.targets.duckdb.preflight import (
     ambiguous_members,
     fault_finding,
@@ -50,30 +48,21 @@ from engine.targets.duckdb.query import run_query
 from engine.targets.duckdb.query_process import ProcessLimits
 from engine.targets.duckdb.query_process import main as query_process
 from engine.targets.duckdb.reader import DuckDbReader
-from engine.targets.duckdb.records import DuckDbRecords
 from engine.targets.duckdb.settings import DuckDbSettings, settings_from
 from engine.targets.duckdb.shared import DuckDbViews
 from engine.targets.duckdb.speculative_insert import AheadTransaction
-from engine.targets.duckdb.structure import check_columns, create_statements, evolve_statements
+from engine.targets.duckdb.structure import evolve_statements
 from engine.targets.duckdb.tables import DuckDbTables
 from engine.targets.evolution import evolution
-from engine.targets.quarantined_rows import DecodeText, in_order, no_decoder
-from engine.targets.query_pool import Begin, QueryPool
+from engine.targets.metadata_store import MetadataStore
+from engine.targets.quarantined_rows import DecodeText, no_decoder
+from engine.targets.query_pool import Begin
 from engine.targets.shared import shared_findings
-from engine.targets.target_metadata import (
-    CopyRecord,
-    Member,
-    Position,
-    claimed,
-    hidden_name,
-    mark_of,
-    progress_of,
-    rebased,
-    stands,
-)
+from engine.targets.sql_target import SqlTarget
+from engine.targets.target_metadata import Member, Position, counts, hidden_name, same_batch
 
 
-class DuckDbTarget:
+class DuckDbTarget(SqlTarget):
     """Implements Target. The file is opened at the first use that needs it and held until `close`.
 
     Any method may raise EngineFault(TARGET_LOCKED, TARGET_UNAVAILABLE, TARGET_DISK_FULL, TARGET_FILE_GONE). After a fault that
@@ -91,6 +80,7 @@ class DuckDbTarget:
 
         `decode` makes columns of the texts of rows that stand aside.
         """
+        super().__init__()
         self._decode = decode
         self.path = ((home or Path.cwd()) / path).absolute()
         self._relative = not Path(path).is_absolute()
@@ -100,8 +90,6 @@ class DuckDbTarget:
         self._opening = threading.Lock()
         """Guards `_database`. Taken after `_lock`, never before it, except without waiting."""
         self._database: Database | None = None
-        self._queries: QueryPool | None = None
-        """What readers' statements run in. Guarded by `_opening`."""
         self._in_doubt: BatchCommit | None = None
         self._ahead: AheadTransaction | None = None
         """The last one begun. It may end at any time; `_lock` is held to begin or commit one."""
@@ -131,85 +119,25 @@ class DuckDbTarget:
         findings += [taken_finding(table) for table in [*tables, *relations] if folded_name(table) in taken]
         return findings + shared_findings(shared, members, folded)
 
-    def progress(self, subscription: SubscriptionName) -> TargetProgress | None:
+    @contextmanager
+    def writing(self, table: TableId | None = None) -> Iterator[BatchWriter]:
+        with self._lock:
+            database = self._open()
+            try:
+                with transaction(database.writer):
+                    yield self._batch_writer(database)
+            except duckdb.Error as error:
+                raise self._fault(error, database, table) from error
+
+    @contextmanager
+    def reading(self) -> Iterator[MetadataStore]:
         with self._reading() as (connection, catalog):
-            records = DuckDbRecords(connection, catalog)
-            position = records.position(subscription) if records.exist() else None
-            if position is None:
-                return None
-            return progress_of(
-                position,
-                records.reservations(subscription),
-                records.copies(subscription),
-                records.set_aside(subscription),
-                records.loads(subscription),
-            )
+            yield DuckDbMetadata(connection, catalog)
 
-    def claim(
-        self,
-        subscription: SubscriptionName,
-        epoch: Epoch,
-        system_id: str,
-        timeline: int,
-        slot: str,
-        start: Lsn,
-        publications: str = "",
-    ) -> None:
-        """As the protocol says. Drops the subscription's unfinished copies, whoever began them, but for those that can go on."""
-        wanted = Position(epoch, BatchId(0), start, system_id, timeline, slot, publications, LastCommit.unknown(start))
-        with self._writing() as (connection, database):
-            records = DuckDbRecords(connection, database.catalog)
-            self._begin_again(database, records, subscription, lambda before: claimed(subscription, before, wanted))
-            copies = records.copies(subscription)
-            self._give_up_loads(copy.table for copy in copies)
-            self._writer(database).drop_copies([copy for copy in copies if copy.standing is None])
-        # What fails here fails again where the shared table is defined next, and has a table to blame then.
-        with suppress(EngineFault), self._writing() as (_, database):
-            self._writer(database).mend_shared(subscription)
-
-    def rebase(
-        self,
-        subscription: SubscriptionName,
-        epoch: Epoch,
-        system_id: str,
-        timeline: int,
-        slot: str,
-        start: Lsn,
-        publications: str = "",
-    ) -> None:
-        """Begin a subscription again from another place in the log, or another log: what a whole reload needs.
-
-        Its tables keep their rows for readers and count as not ready until each has been handed over again.
-        Raises EngineFault(EPOCH_LOST) where the claim is another engine's.
-        """
-        wanted = Position(epoch, BatchId(0), start, system_id, timeline, slot, publications, LastCommit.unknown(start))
-        with self._writing() as (connection, database):
-            records = DuckDbRecords(connection, database.catalog)
-            self._begin_again(database, records, subscription, lambda before: rebased(subscription, before, wanted))
-            self._drop_copies(database, records, subscription)
-            records.mark_unready(subscription)
-
-    def _begin_again(
-        self,
-        database: Database,
-        records: DuckDbRecords,
-        subscription: SubscriptionName,
-        next_: Callable[[Position | None], Position],
-    ) -> None:
-        """Put the subscription where `next_` says, and end what others have begun."""
+    def on_reset(self, records: MetadataStore, subscription: SubscriptionName, before: Position | None) -> None:
+        del before
         self._end_ahead(subscription)
-        records.create()
-        records.write_position(subscription, next_(records.position(subscription)))
-
-    def forget(self, subscription: SubscriptionName) -> None:
-        """Drop the subscription's record and unfinished copies; its tables stay, and it may take them up again."""
-        with self._writing() as (connection, database):
-            self._end_ahead(subscription)
-            records = DuckDbRecords(connection, database.catalog)
-            if records.exist():
-                records.create()
-                self._drop_copies(database, records, subscription)
-                records.forget(subscription)
+        self._give_up_loads(copy.table for copy in records.copies(subscription))
 
     def adopt(
         self,
@@ -233,20 +161,18 @@ class DuckDbTarget:
         ambiguous = ambiguous_members({} if shared is None else {target: shared}, self.path.stem)
         if ambiguous:
             raise EngineFault(FaultKind.SHARED_TABLE_CONFLICT, table, ambiguous[0][2])
-        with self._writing() as (connection, database):
-            self._adopt(connection, database, subscription, table, target)
-            self._writer(database).adopt_shared(subscription, table, target, shared)
+        with self.writing(table) as writer:
+            self._reserve(writer, subscription, table, target)
+            writer.adopt_shared(subscription, table, target, shared)
 
-    def _adopt(
-        self, connection: Any, database: Database, subscription: SubscriptionName, table: TableId, target: TableName
-    ) -> None:
-        records = DuckDbRecords(connection, database.catalog)
+    def _reserve(self, writer: BatchWriter, subscription: SubscriptionName, table: TableId, target: TableName) -> None:
+        records = writer.records
         records.create()
         same = [r for r in records.reservations(None) if folded_name(r.target) == folded_name(target)]
         mine = {r.table: r for r in records.reservations(subscription) if folded_name(r.target) == folded_name(target)}
         if table in mine and not mine[table].removed:
             return
-        stands = folded_name(target) in map(folded_name, standing(connection))
+        stands = writer.tables.stands(target)
         others = [other for other in same if other.table not in mine or not other.removed]
         if others and all(other.removed for other in others):
             if stands:
@@ -273,30 +199,12 @@ class DuckDbTarget:
         keyed: bool = False,
         load: str | None = None,
     ) -> None:
-        del keyed
         self._give_up_loads([table])
-        check_columns(table, schema)
-        try:
-            with self._writing() as (connection, database):
-                records = DuckDbRecords(connection, database.catalog)
-                if not any(
-                    r.table == table and folded_name(r.target) == folded_name(target)
-                    for r in records.reservations(subscription, [table])
-                ):
-                    raise EngineFault(FaultKind.INTERNAL, table, "its name on the target was not reserved")
-                writer = self._writer(database)
-                writer.refuse_columns(table, target, schema)
-                writer.drop_copies(records.copies(None, table))
-                place = Place(table, qualified(database.catalog, hidden_name(table, target)), schema)
-                connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(database.catalog)}.{quoted(target.schema)}")
-                for statement in create_statements(place.qualified, schema):
-                    connection.execute(statement)
-                records.write_copy(subscription, CopyRecord(table, hidden_name(table, target), schema, load=load))
-                with self._loading:
-                    self._loads[table] = CopyLoad(database, place)
-        except BaseException:
-            self._give_up_loads([table])
-            raise
+        super().begin_copy(subscription, table, target, schema, keyed=keyed, load=load)
+        database = self._open()
+        place = Place(table, qualified(database.catalog, hidden_name(table, target)), schema)
+        with self._loading:
+            self._loads[table] = CopyLoad(database, place)
 
     def append_copy(self, table: TableId, rows: Any) -> int:
         load = self._load_of(table)
@@ -316,8 +224,10 @@ class DuckDbTarget:
             load = self._loads.get(table)
         if load is not None and not load.database.broken:
             return load
-        with self._writing(table) as (connection, database):
-            place = self._copy(connection, database, table)
+        with self.writing(table) as writer:
+            _, copy = self.loading(writer.records, table)
+            database = self._open()
+            place = Place(table, qualified(database.catalog, copy.place), copy.schema)
             with self._loading:
                 return self._loads.setdefault(table, CopyLoad(database, place))
 
@@ -348,36 +258,9 @@ class DuckDbTarget:
             if load is not None:
                 load.give_up()
 
-    def set_aside_of_copy(self, table: TableId, refused: Sequence[tuple[Texts, RefusedCause]], most: int) -> None:
-        with self._writing(table) as (connection, database):
-            records = DuckDbRecords(connection, database.catalog)
-            subscription = records.copying(table)
-            if subscription is None:
-                raise EngineFault(FaultKind.COPY_FAILED, table, "no copy of this table is being loaded")
-            copy = records.copies(subscription, table)[0]
-            self._writer(database).refused.keep_of_copy(subscription, copy, refused, most)
-
-    def trim_copy(self, table: TableId, above: Any) -> int:
-        self.finish_copy(table)
-        with self._writing(table) as (connection, database):
-            return delete_behind(connection, self._copy(connection, database, table), above)
-
-    def _copy(self, connection: Any, database: Database, table: TableId) -> Place:
-        """The hidden table that is being loaded."""
-        copies = DuckDbRecords(connection, database.catalog).copies(None, table)
-        if not copies:
-            raise EngineFault(FaultKind.COPY_FAILED, table, "no copy of this table is being loaded")
-        return Place(table, qualified(database.catalog, copies[0].place), copies[0].schema)
-
-    def _drop_copies(self, database: Database, records: DuckDbRecords, subscription: SubscriptionName) -> None:
-        copies = records.copies(subscription)
-        self._give_up_loads(copy.table for copy in copies)
-        self._writer(database).drop_copies(copies)
-
     def discard_copy(self, table: TableId) -> None:
         self._give_up_loads([table])
-        with self._writing(table) as (connection, database):
-            self._writer(database).drop_copies(DuckDbRecords(connection, database.catalog).copies(None, table))
+        super().discard_copy(table)
 
     def commit(self, batch: BatchCommit) -> Mapping[TableId, SetAside]:
         """As the protocol says, with one exception: where the file cannot be opened again after a failure in the commit
@@ -388,7 +271,7 @@ class DuckDbTarget:
         self._give_up_loads(batch.removed)
         with self._lock:
             if self._in_doubt is not None and self._settle(batch):
-                return self._standing(batch)
+                return self.standing_aside(batch)
             if self._ahead is not None and self._ahead.in_the_way_of(batch):
                 self._end_ahead()
             try:
@@ -402,46 +285,14 @@ class DuckDbTarget:
         if database is not None:
             database.check_file(log=True)
 
-    def _standing(self, batch: BatchCommit) -> dict[TableId, SetAside]:
-        """What stands aside behind a batch of which nothing else is known any more."""
-        if not any(commit.set_aside or commit.aside for commit in batch.tables):
-            return {}
-        with self._reading() as (connection, catalog):
-            counts = DuckDbRecords(connection, catalog).set_aside(batch.subscription)
-        return {commit.table: SetAside(counts.get(commit.table, 0), 0) for commit in batch.tables}
-
-    def refused_rows(self, subscription: SubscriptionName, table: TableId) -> list[RefusedRow]:
-        with self._reading() as (connection, catalog):
-            records = DuckDbRecords(connection, catalog)
-            return in_order(records.refused(subscription, table)) if records.exist() else []
-
     def retry_refused(self, subscription: SubscriptionName, table: TableId, rows: Collection[str] | None) -> list[str]:
-        with self._writing(table) as (_, database):
+        with self._lock:
             self._end_ahead(subscription)
-            return self._writer(database).refused.retry(subscription, table, rows)
-
-    def skip_refused(
-        self, subscription: SubscriptionName, table: TableId, rows: Collection[str] | None, by: str
-    ) -> list[str]:
-        with self._writing(table) as (_, database):
-            return self._writer(database).refused.skip(subscription, table, rows, by)
+            return super().retry_refused(subscription, table, rows)
 
     def evolution(self, table: TableId, target: TableName, old: TableSchema, new: TableSchema) -> list[str]:
         place = f"{quoted(target.schema)}.{quoted(target.name)}"
         return evolve_statements(table, place, evolution(table, old, new))
-
-    def tuning(self) -> dict[str, float]:
-        """Nothing: there is one way in."""
-        return {}
-
-    def in_parts(self) -> None:
-        """Not offered: one transaction writes a batch as fast as several would."""
-
-    def in_order(self) -> None:
-        """Not offered: a small transaction costs this database as much as a large one."""
-
-    def sequences(self) -> None:
-        """Not offered: nobody but the engine writes to the file, so nothing there draws values."""
 
     def begin_ahead(self, subscription: SubscriptionName) -> SpeculativeTransaction | None:
         with self._lock:
@@ -459,10 +310,7 @@ class DuckDbTarget:
         self, sql: str, limits: QueryLimits, subscription: SubscriptionName, judge: JudgeReads = any_reads
     ) -> Iterator[QueryAnswer]:
         database = self._open()
-        with self._opening:
-            if self._queries is None:
-                self._queries = QueryPool(partial(self._query_process, database), Path(f"{self.path}.queries.tmp"))
-            queries = self._queries
+        queries = self.query_pool(partial(self._query_process, database), Path(f"{self.path}.queries.tmp"))
         try:
             with run_query(database, queries, sql, limits, subscription, judge) as answer:
                 yield answer
@@ -480,17 +328,14 @@ class DuckDbTarget:
         with self._reading() as (connection, catalog):
             connection.execute("BEGIN TRANSACTION")
             # DuckDB takes its snapshot at the first look at the file, not at BEGIN.
-            position = DuckDbRecords(connection, catalog).position(subscription)
+            position = DuckDbMetadata(connection, catalog).position(subscription)
             if position is None:
                 raise QueryRefused("query_unavailable", "nothing has been replicated to this target yet")
             yield DuckDbReader(connection, catalog, position.end)
 
     def close(self) -> None:
         """Checkpoint and give the file up. Running queries are interrupted. A later call opens the file again."""
-        with self._opening:
-            queries, self._queries = self._queries, None
-        if queries is not None:
-            queries.close()
+        self.close_queries()
         with self._lock:
             self._end_ahead()
             self._give_up_loads()
@@ -504,7 +349,7 @@ class DuckDbTarget:
         connection = database.writer
         try:
             connection.execute("BEGIN TRANSACTION")
-            writer = self._writer(database)
+            writer = self._batch_writer(database)
             writer.apply(batch)
         except duckdb.OutOfMemoryException:
             roll_back(connection)
@@ -533,7 +378,7 @@ class DuckDbTarget:
                 return True
             database = self._open()
             try:
-                position = self._writer(database).fence(batch)
+                position = self._batch_writer(database).fence(batch)
             except duckdb.Error as error:
                 raise self._fault(error, database) from error
             if rows.database is not database or not rows.write(batch, position, database.writer):
@@ -551,8 +396,8 @@ class DuckDbTarget:
 
     def _fold(self, batch: BatchCommit) -> None:
         """Leave one row of the progress record behind a commit ahead. Where it fails, the next batch does it."""
-        with suppress(EngineFault), self._writing() as (connection, database):
-            records = DuckDbRecords(connection, database.catalog)
+        with suppress(EngineFault), self.writing() as writer:
+            records = writer.records
             position = records.position(batch.subscription)
             if position is not None:
                 records.write_position(batch.subscription, position)
@@ -584,23 +429,11 @@ class DuckDbTarget:
             return False
         database = self._open()
         try:
-            position = DuckDbRecords(database.writer, database.catalog).position(doubted.subscription)
+            position = DuckDbMetadata(database.writer, database.catalog).position(doubted.subscription)
         except duckdb.Error as error:
             raise self._fault(error, database) from error
         self._in_doubt = None
-        same = doubted.subscription == batch.subscription and mark_of(doubted) == mark_of(batch)
-        return same and stands(position, doubted)
-
-    @contextmanager
-    def _writing(self, table: TableId | None = None) -> Iterator[tuple[Any, Database]]:
-        """The writer's connection in a transaction, and the driver's errors as faults."""
-        with self._lock:
-            database = self._open()
-            try:
-                with transaction(database.writer):
-                    yield database.writer, database
-            except duckdb.Error as error:
-                raise self._fault(error, database, table) from error
+        return counts(position, doubted) and same_batch(doubted, batch)
 
     @contextmanager
     def _reading(self) -> Iterator[tuple[Any, str]]:
@@ -615,16 +448,16 @@ class DuckDbTarget:
     def _foreign_tables(self) -> tuple[set[tuple[str, str]], list[Member]]:
         """Folded names of tables and views in the file that are not ours, and what shared tables show."""
         with self._reading() as (connection, catalog):
-            records = DuckDbRecords(connection, catalog)
+            records = DuckDbMetadata(connection, catalog)
             members = records.members() if records.exist() else []
             ours = {folded_name(r.target) for r in records.reservations(None)} if records.exist() else set()
             ours |= {folded_name(member.into.relation) for member in members if member.schema is not None}
             return {folded_name(name) for name in standing(connection)} - ours, members
 
-    def _writer(self, database: Database) -> BatchWriter:
+    def _batch_writer(self, database: Database) -> BatchWriter:
         crowded = self._ahead is not None and not self._ahead.over
         return BatchWriter(
-            DuckDbRecords(database.writer, database.catalog, crowded=crowded),
+            DuckDbMetadata(database.writer, database.catalog, crowded=crowded),
             DuckDbTables(database.writer, database.catalog, self.path),
             DuckDbViews(database.writer, database.catalog),
             self._decode,

@@ -18,9 +18,9 @@ from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.target import JudgeReads, QueryAnswer, QueryLimits, QueryRefused, TableRead
 from engine.postgres.sessions import PostgresConnection, Sessions
+from engine.targets.postgres.metadata import PostgresMetadata
 from engine.targets.postgres.query_process import DENIED, PIECE
 from engine.targets.postgres.readers import UNUSABLE, Readers, unusable
-from engine.targets.postgres.records import PostgresRecords
 from engine.targets.query_pool import Message, QueryPool, QueryProcess
 from engine.targets.query_rows import limited, pieces
 
@@ -119,13 +119,15 @@ class _Statement:
         with self._parts.sessions.session() as connection:
             try:
                 position = self._parts.snapshot(connection, self._subscription)
-                relations = PostgresRecords(connection).readable(self._subscription)
+                records = PostgresMetadata(connection)
+                records.exist()
+                relations = records.readable(self._subscription)
                 way_in = self._parts.readers.way_in(self._subscription, relations, self._deadline - monotonic())
                 snapshot = connection.execute("SELECT pg_export_snapshot()").fetchall()[0][0]
                 request = {"conninfo": way_in, "sql": sql, "snapshot": snapshot, "max_rows": self._limits.max_rows}
                 self._process.send(request)
                 named = self._said("named")[0]
-                reads = PostgresRecords(connection).reads([TableName(*name) for name in named["relations"]])
+                reads = records.reads([TableName(*name) for name in named["relations"]])
             finally:
                 with suppress(psycopg.Error):
                     connection.execute("ROLLBACK")

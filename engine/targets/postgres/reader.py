@@ -17,8 +17,8 @@ from engine.model.target import TableRecord
 from engine.postgres.sessions import PostgresConnection
 from engine.targets.arrow_rows import in_chunks
 from engine.targets.postgres.changes import Place, belongs, bounds_of, image
+from engine.targets.postgres.metadata import PostgresMetadata
 from engine.targets.postgres.owner_tables.inspect import place_of
-from engine.targets.postgres.records import PostgresRecords
 from engine.targets.postgres.staging import copy_rows, in_table
 
 _SOURCE = "pg_temp.__penstock_source"
@@ -47,7 +47,7 @@ class PostgresReader:
         Raises EngineFault(TARGET_UNAVAILABLE) where the table was replaced since this reader began: its snapshot sees no rows then.
         """
         place = place_of(
-            self._connection, PostgresRecords(self._connection), record.table, record.target, record.schema
+            self._connection, PostgresMetadata(self._connection), record.table, record.target, record.schema
         )
         self._hold(record, place)
         columns = ", ".join(f"{c.name} {c.type}" for c in place.columns)
@@ -73,7 +73,7 @@ class PostgresReader:
 
     def _hold(self, record: TableRecord, place: Place) -> None:
         self._execute(f"LOCK TABLE {place.qualified} IN ACCESS SHARE MODE")
-        seen = PostgresRecords(self._connection).generations()
+        seen = PostgresMetadata(self._connection).generations()
         if seen.get(record.target) != self._generations_now().get(record.target):
             detail = "the table was replaced while it was to be compared; verify again"
             raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, place.table, detail)

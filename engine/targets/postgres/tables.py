@@ -20,6 +20,7 @@ from engine.targets.postgres.changes import (
     Place,
     apply_changes,
     check_key,
+    delete_behind,
     delete_rows,
     insert_but_refused,
     read_rows,
@@ -28,6 +29,7 @@ from engine.targets.postgres.changes import (
 )
 from engine.targets.postgres.errors import cause_of, fault_of_table
 from engine.targets.postgres.identifiers import literal, qualified, quoted
+from engine.targets.postgres.metadata import PostgresMetadata
 from engine.targets.postgres.owner_tables.ddl import add_columns, follow
 from engine.targets.postgres.owner_tables.inspect import (
     foreign_rows,
@@ -37,8 +39,7 @@ from engine.targets.postgres.owner_tables.inspect import (
     refuse_unfit,
     takes_rows_of,
 )
-from engine.targets.postgres.records import PostgresRecords
-from engine.targets.postgres.structure import evolve_statements, key_statement
+from engine.targets.postgres.structure import create_statement, evolve_statements, key_statement
 from engine.targets.postgres.types import postgres_type
 from engine.targets.quarantine import RefusedByTarget
 from engine.targets.quarantined_rows import DecodeText, key_of, typed
@@ -81,7 +82,7 @@ class PostgresTables:
     """Implements Tables inside the transaction of the caller."""
 
     def __init__(
-        self, connection: PostgresConnection, records: PostgresRecords, decode: DecodeText, *, in_place: bool = True
+        self, connection: PostgresConnection, records: PostgresMetadata, decode: DecodeText, *, in_place: bool = True
     ) -> None:
         """`in_place`: as in `apply_changes`. `decode` makes columns of rows that an owner's table is filled with one by one."""
         self._decode = decode
@@ -123,6 +124,21 @@ class PostgresTables:
     def read(self, table: TableId, place: TableName, schema: TableSchema, keys: Any, columns: Sequence[int]) -> Any:
         where = place_of(self._connection, self._records, table, place, schema)
         return read_rows(self._connection, where, keys, columns)
+
+    def make_copy(
+        self, table: TableId, copy: TableName, target: TableName, schema: TableSchema, *, keyed: bool
+    ) -> None:
+        require_columns(table, schema)
+        if self._records.existing(target) is not None:
+            refuse_unfit(self._connection, table, target, schema)
+        self._execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(copy.schema)}")
+        self._execute(create_statement(qualified(copy), schema))
+        key = key_statement(qualified(copy), schema) if keyed else None
+        if key is not None:
+            self._execute(key)
+
+    def trim(self, table: TableId, place: TableName, schema: TableSchema, above: Any) -> int:
+        return delete_behind(self._connection, Place(table, qualified(place), schema), above)
 
     def check_key(self, table: TableId, place: TableName, schema: TableSchema) -> None:
         check_key(self._connection, Place(table, qualified(place), schema))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
@@ -12,10 +12,9 @@ from typing import Any
 import psycopg
 
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
-from engine.model.last_commit import LastCommit
+from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
-from engine.model.quarantine import RefusedCause, RefusedRow, SetAside, Texts
+from engine.model.quarantine import SetAside
 from engine.model.schema import TableSchema
 from engine.model.shared import SharedInto
 from engine.model.subscription import ConnectionSpec, OriginFilter
@@ -28,21 +27,21 @@ from engine.model.target import (
     QueryAnswer,
     QueryLimits,
     QueryRefused,
-    SpeculativeTransaction,
-    TargetProgress,
     TargetReader,
     any_reads,
 )
 from engine.postgres.sessions import PostgresConnection, Sessions
 from engine.targets.batch_writer import BatchWriter
-from engine.targets.evolution import evolution, require_columns
-from engine.targets.postgres.changes import Place, delete_behind, insert_rows
+from engine.targets.evolution import evolution
+from engine.targets.metadata_store import MetadataStore
+from engine.targets.postgres.changes import Place, insert_rows
 from engine.targets.postgres.errors import TARGET
-from engine.targets.postgres.identifiers import qualified, quoted
+from engine.targets.postgres.identifiers import qualified
 from engine.targets.postgres.lanes import LaneWriter, TableStretch, stream_of, tied_tables
+from engine.targets.postgres.metadata import PostgresMetadata
 from engine.targets.postgres.origins import Origins, origin_findings
 from engine.targets.postgres.owner_tables.claim import adopt, refuse_reserved
-from engine.targets.postgres.owner_tables.inspect import place_of, refuse_unfit
+from engine.targets.postgres.owner_tables.inspect import place_of
 from engine.targets.postgres.preflight import (
     existing_findings,
     fault_finding,
@@ -58,22 +57,15 @@ from engine.targets.postgres.query_process import main as query_process
 from engine.targets.postgres.rates import measured_rates
 from engine.targets.postgres.reader import PostgresReader
 from engine.targets.postgres.readers import Readers, role_findings
-from engine.targets.postgres.records import PostgresRecords
 from engine.targets.postgres.sequences import PostgresSequences
-from engine.targets.postgres.structure import create_statement, evolve_statements, key_statement
+from engine.targets.postgres.structure import evolve_statements
 from engine.targets.postgres.two_phase.recovery import all_prepared, wait_alone, waiting_parts
 from engine.targets.postgres.two_phase.writer import Dealt, PartSessions, PartsUnderWay, apply_part, deal
 from engine.targets.postgres.writer import Writer, roll_back
-from engine.targets.quarantined_rows import in_order
-from engine.targets.query_pool import QueryPool
 from engine.targets.shared import shared_findings
+from engine.targets.sql_target import SqlTarget
 from engine.targets.target_metadata import (
-    CopyRecord,
     Position,
-    claimed,
-    hidden_name,
-    progress_of,
-    rebased,
 )
 
 QUERY_MEMORY = 512 << 20
@@ -104,7 +96,7 @@ def _as_one(fault: EngineFault) -> bool:
     return passing or fault.kind not in _NOT_THE_ROWS
 
 
-class PostgresTarget:
+class PostgresTarget(SqlTarget):
     """Implements Target. Connects at the first use that needs it.
 
     Any method may raise EngineFault(TARGET_UNAVAILABLE, TARGET_DISK_FULL). After a lost connection the next call connects anew.
@@ -125,14 +117,12 @@ class PostgresTarget:
         More rows than `copy_above` come to a statement through COPY; None = measured. `query_memory`: bytes of each process that runs
         a reader's statement.
         """
+        super().__init__()
         self._spec = spec
         self._query_memory = query_memory
         self._parts_from_rows = parts_from_rows
         self._sessions = Sessions(spec, TARGET)
         self._readers = Readers(spec, self._sessions)
-        self._opening = threading.Lock()
-        self._queries: QueryPool | None = None
-        """What readers' statements run in. Guarded by `_opening`."""
         self._decode = decode
         self._passing = passing
         origins = Origins(self._sessions.name)
@@ -158,7 +148,7 @@ class PostgresTarget:
             with self._sessions.session() as connection:
                 findings += place_findings(connection) or origin_findings(connection)
                 findings += role_findings(connection, self._spec.settings)
-                records = PostgresRecords(connection)
+                records = PostgresMetadata(connection)
                 ours = {r.target for r in records.reservations(None)} if records.exist() else set()
                 members = records.members() if ours else []
                 ours |= {member.into.relation for member in members if member.schema is not None}
@@ -171,85 +161,33 @@ class PostgresTarget:
         findings += shared_findings(shared, members, str)
         return findings + [taken_finding(table) for table in strange]
 
-    def progress(self, subscription: SubscriptionName) -> TargetProgress | None:
+    @contextmanager
+    def writing(self, table: TableId | None = None) -> Iterator[BatchWriter]:
+        with self._writer.transaction(table):
+            yield self._writer.batch_writer()
+
+    @contextmanager
+    def reading(self) -> Iterator[MetadataStore]:
         with self._sessions.session() as connection, connection.transaction():
-            records = PostgresRecords(connection)
-            position = records.position(subscription) if records.exist() else None
-            if position is None:
-                return None
-            return progress_of(
-                position,
-                records.reservations(subscription),
-                records.copies(subscription),
-                records.set_aside(subscription),
-                records.loads(subscription),
-            )
+            yield PostgresMetadata(connection)
 
-    def claim(
-        self,
-        subscription: SubscriptionName,
-        epoch: Epoch,
-        system_id: str,
-        timeline: int,
-        slot: str,
-        start: Lsn,
-        publications: str = "",
-    ) -> None:
-        """As the protocol says. Drops the subscription's unfinished copies, whoever began them, but for those that can go on."""
-        wanted = Position(epoch, BatchId(0), start, system_id, timeline, slot, publications, LastCommit.unknown(start))
-        with self._writer.transaction() as connection:
-            after = self._begin_again(connection, subscription, lambda before: claimed(subscription, before, wanted))
-            copies = PostgresRecords(connection).copies(subscription)
-            self._writer.batch_writer().drop_copies([copy for copy in copies if copy.standing is None])
-        self._epochs[subscription] = epoch
-        self._wait_alone(subscription, after.end)
-        # What fails here fails again where the shared table is defined next, and has a table to blame then.
-        with suppress(EngineFault), self._writer.transaction():
-            self._writer.batch_writer().mend_shared(subscription)
-
-    def rebase(
-        self,
-        subscription: SubscriptionName,
-        epoch: Epoch,
-        system_id: str,
-        timeline: int,
-        slot: str,
-        start: Lsn,
-        publications: str = "",
-    ) -> None:
-        wanted = Position(epoch, BatchId(0), start, system_id, timeline, slot, publications, LastCommit.unknown(start))
-        with self._writer.transaction() as connection:
-            self._begin_again(connection, subscription, lambda before: rebased(subscription, before, wanted))
-            self._writer.batch_writer().drop_copies(PostgresRecords(connection).copies(subscription))
-            PostgresRecords(connection).mark_unready(subscription)
-        self._epochs[subscription] = epoch
-        self._wait_alone(subscription, None)
-
-    def _begin_again(
-        self,
-        connection: PostgresConnection,
-        subscription: SubscriptionName,
-        next_: Callable[[Position | None], Position],
-    ) -> Position:
-        """Put the subscription where `next_` says, behind what older engines have left."""
-        records = PostgresRecords(connection, fence=True)
-        records.create()
-        before = records.position(subscription)
-        after = next_(before)
+    def on_reset(self, records: MetadataStore, subscription: SubscriptionName, before: Position | None) -> None:
+        del records
         self._writer.settle_parts(subscription, before)
-        records.write_position(subscription, after)
-        return after
+
+    def after_claim(self, subscription: SubscriptionName, epoch: Epoch, reached: Lsn | None) -> None:
+        self._epochs[subscription] = epoch
+        # No part of a batch that an older engine writes can come to count any more.
+        with self._sessions.session() as connection:
+            wait_alone(connection, subscription, reached)
+
+    def fence(self, records: MetadataStore, subscription: SubscriptionName) -> None:
+        claimed_here, epoch = self._epochs.get(subscription), records.shared_epoch(subscription)
+        if claimed_here is not None and epoch != claimed_here:
+            raise EngineFault(FaultKind.EPOCH_LOST, subscription, "another engine has taken this subscription over")
 
     def forget(self, subscription: SubscriptionName) -> None:
-        """Drop the subscription's record and unfinished copies; its tables stay, and it may take them up again."""
-        with self._writer.transaction() as connection:
-            records = PostgresRecords(connection, fence=True)
-            if records.exist():
-                records.create()
-                before = records.position(subscription)
-                self._writer.settle_parts(subscription, before)
-                self._writer.batch_writer().drop_copies(records.copies(subscription))
-                records.forget(subscription)
+        super().forget(subscription)
         self._loader.leave()
         self._writer.leave()
         self._readers.drop(subscription)
@@ -270,84 +208,17 @@ class PostgresTarget:
                 refuse_reserved(table, shared.relation)
             self._writer.batch_writer().adopt_shared(subscription, table, target, shared)
 
-    def begin_copy(
-        self,
-        subscription: SubscriptionName,
-        table: TableId,
-        target: TableName,
-        schema: TableSchema,
-        *,
-        keyed: bool = False,
-        load: str | None = None,
-    ) -> None:
-        require_columns(table, schema)
-        with self._writer.transaction(table) as connection:
-            records = PostgresRecords(connection)
-            self._fence_copy(records, subscription)
-            if not any(r.target == target for r in records.reservations(subscription, [table])):
-                raise EngineFault(FaultKind.INTERNAL, table, "its name on the target was not reserved")
-            if records.existing(target) is not None:
-                refuse_unfit(connection, table, target, schema)
-            writer = self._writer.batch_writer()
-            writer.refuse_columns(table, target, schema)
-            writer.drop_copies(records.copies(None, table))
-            place = hidden_name(table, target)
-            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(target.schema)}".encode())
-            connection.execute(create_statement(qualified(place), schema).encode())
-            key = key_statement(qualified(place), schema) if keyed else None
-            if key is not None:
-                connection.execute(key.encode())
-            records.write_copy(subscription, CopyRecord(table, place, schema, load=load))
-
     def append_copy(self, table: TableId, rows: Any) -> int:
         with self._loader.transaction(table) as connection:
-            return insert_rows(connection, self._copy(connection, table), rows)
-
-    def finish_copy(self, table: TableId) -> None:
-        """Nothing: what was appended counts already."""
-
-    def set_aside_of_copy(self, table: TableId, refused: Sequence[tuple[Texts, RefusedCause]], most: int) -> None:
-        with self._writer.transaction(table) as connection:
-            self._copy(connection, table)
-            records = PostgresRecords(connection)
-            subscription = records.copying(table)
-            if subscription is not None:
-                copy = records.copies(subscription, table)[0]
-                self._writer.batch_writer().refused.keep_of_copy(subscription, copy, refused, most)
-
-    def trim_copy(self, table: TableId, above: Any) -> int:
-        with self._writer.transaction(table) as connection:
-            return delete_behind(connection, self._copy(connection, table), above)
-
-    def discard_copy(self, table: TableId) -> None:
-        with self._writer.transaction(table) as connection:
-            records = PostgresRecords(connection)
-            if (subscription := records.copying(table)) is not None:
-                self._fence_copy(records, subscription)
-                self._writer.batch_writer().drop_copies(records.copies(None, table))
-
-    def _copy(self, connection: PostgresConnection, table: TableId) -> Place:
-        """The hidden table that is being loaded, if that is still for this engine to do."""
-        records = PostgresRecords(connection)
-        subscription = records.copying(table)
-        if subscription is None:
-            raise EngineFault(FaultKind.COPY_FAILED, table, "no copy of this table is being loaded")
-        self._fence_copy(records, subscription)
-        copy = records.copies(subscription, table)[0]
-        return Place(table, qualified(copy.place), copy.schema)
-
-    def _fence_copy(self, records: PostgresRecords, subscription: SubscriptionName) -> None:
-        """No other claim of the subscription is done until the transaction ends. Raises EngineFault(EPOCH_LOST) where one was made."""
-        claimed_here, epoch = self._epochs.get(subscription), records.shared_epoch(subscription)
-        if claimed_here is not None and epoch != claimed_here:
-            raise EngineFault(FaultKind.EPOCH_LOST, subscription, "another engine has taken this subscription over")
+            _, copy = self.loading(PostgresMetadata(connection), table)
+            return insert_rows(connection, Place(table, qualified(copy.place), copy.schema), rows)
 
     def commit(self, batch: BatchCommit) -> Mapping[TableId, SetAside]:
         """As the protocol says, with one exception: where the database is gone after a failure in the commit itself, whether
         the batch counts is decided, and this call's successor told, when it can be."""
         with self._writer.lock:
             if self._writer.settled(batch):
-                return self._standing(batch)
+                return self.standing_aside(batch)
             found = self._apply(batch)
             self._writer.make_durable(batch)
             return found
@@ -383,34 +254,6 @@ class PostgresTarget:
         """End the statements of readers: one of them may hold up what a batch does to a table. False where none runs."""
         queries = self._queries
         return queries is not None and queries.kill_busy(GAVE_WAY)
-
-    def _standing(self, batch: BatchCommit) -> dict[TableId, SetAside]:
-        """What stands aside behind a batch of which nothing else is known any more."""
-        if not any(commit.set_aside or commit.aside for commit in batch.tables):
-            return {}
-        with self._sessions.session() as connection:
-            counts = PostgresRecords(connection).set_aside(batch.subscription)
-        return {commit.table: SetAside(counts.get(commit.table, 0), 0) for commit in batch.tables}
-
-    def check_place(self) -> None:
-        """Nothing to be seen: a database does not go while sessions are in it."""
-
-    def refused_rows(self, subscription: SubscriptionName, table: TableId) -> list[RefusedRow]:
-        with self._sessions.session() as connection:
-            records = PostgresRecords(connection)
-            return in_order(records.refused(subscription, table)) if records.exist() else []
-
-    def retry_refused(self, subscription: SubscriptionName, table: TableId, rows: Collection[str] | None) -> list[str]:
-        with self._writer.transaction(table) as connection:
-            self._fence_copy(PostgresRecords(connection), subscription)
-            return self._writer.batch_writer().refused.retry(subscription, table, rows)
-
-    def skip_refused(
-        self, subscription: SubscriptionName, table: TableId, rows: Collection[str] | None, by: str
-    ) -> list[str]:
-        with self._writer.transaction(table) as connection:
-            self._fence_copy(PostgresRecords(connection), subscription)
-            return self._writer.batch_writer().refused.skip(subscription, table, rows, by)
 
     def evolution(self, table: TableId, target: TableName, old: TableSchema, new: TableSchema) -> list[str]:
         return evolve_statements(qualified(target), evolution(table, old, new))
@@ -461,7 +304,7 @@ class PostgresTarget:
     def _dealt(self, batch: BatchCommit, lanes: int) -> Dealt | None:
         connection = self._writer.connection
         try:
-            records = PostgresRecords(connection)
+            records = PostgresMetadata(connection)
             recorded = records.reservations(batch.subscription, [commit.table for commit in batch.tables])
             schemas = {one.table: one.schema for one in recorded}
             return deal(
@@ -495,11 +338,6 @@ class PostgresTarget:
             except BaseException:
                 self._writer.doubt(batch)
                 raise
-
-    def _wait_alone(self, subscription: SubscriptionName, reached: Lsn | None) -> None:
-        """Until no older engine writes a part of a batch any more. Behind the claim: none of them can come to count."""
-        with self._sessions.session() as connection:
-            wait_alone(connection, subscription, reached)
 
     def in_order(self) -> PostgresTarget:
         return self
@@ -541,7 +379,7 @@ class PostgresTarget:
         changed = [commit for commit in batch.tables if commit.changes]
         connection = self._writer.connection
         try:
-            records = PostgresRecords(connection)
+            records = PostgresMetadata(connection)
             records.reservations(batch.subscription, [commit.table for commit in changed])
             places = [place_of(connection, records, c.table, c.target, c.schema) for c in changed]
             tied = set() if alone else tied_tables(connection, [place.qualified for place in places])
@@ -560,17 +398,10 @@ class PostgresTarget:
     def sequences(self) -> PostgresSequences:
         return PostgresSequences(self._sessions)
 
-    def begin_ahead(self, subscription: SubscriptionName) -> SpeculativeTransaction | None:
-        """None: rows are not taken before their commit."""
-        return None
-
     def query(
         self, sql: str, limits: QueryLimits, subscription: SubscriptionName, judge: JudgeReads = any_reads
     ) -> AbstractContextManager[QueryAnswer]:
-        with self._opening:
-            if self._queries is None:
-                self._queries = QueryPool(lambda _: (query_process, (ProcessLimits(self._query_memory),)))
-            pool = self._queries
+        pool = self.query_pool(lambda _: (query_process, (ProcessLimits(self._query_memory),)))
         given = bool(self._spec.settings.get("query_user"))
         parts = QueryParts(
             self._sessions, self._readers, pool, self._decode, self._snapshot, self._generations, role_given=given
@@ -596,7 +427,7 @@ class PostgresTarget:
         with self._whole:
             waiting = waiting_parts(connection, subscription)
             connection.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-            records = PostgresRecords(connection)
+            records = PostgresMetadata(connection)
             position = records.position(subscription) if records.exist() else None
         if position is None:
             raise QueryRefused("query_unavailable", "nothing has been replicated to this target yet")
@@ -606,10 +437,7 @@ class PostgresTarget:
 
     def close(self) -> None:
         """Close all connections. A later call connects again."""
-        with self._opening:
-            queries, self._queries = self._queries, None
-        if queries is not None:
-            queries.close()
+        self.close_queries()
         self._loader.close()
         with self._writer.lock:
             self._writer.close()
@@ -619,5 +447,5 @@ class PostgresTarget:
 
     def _generations(self) -> dict[TableName, int]:
         with self._sessions.session() as connection:
-            records = PostgresRecords(connection)
+            records = PostgresMetadata(connection)
             return records.generations() if records.exist() else {}

@@ -16,15 +16,15 @@ from engine.postgres.sessions import PostgresConnection, Sessions
 from engine.targets.batch_writer import BatchWriter
 from engine.targets.postgres.errors import TARGET, fault_of_table
 from engine.targets.postgres.ingest import Ingest, measured_ingest
+from engine.targets.postgres.metadata import PostgresMetadata
 from engine.targets.postgres.origins import Origins, drop_unused
 from engine.targets.postgres.plans import FIND_BY_KEY
-from engine.targets.postgres.records import PostgresRecords
 from engine.targets.postgres.shared import PostgresViews
 from engine.targets.postgres.staging import set_copy_above, wonders
 from engine.targets.postgres.tables import PostgresTables
 from engine.targets.postgres.two_phase.recovery import settle_parts
 from engine.targets.quarantined_rows import DecodeText
-from engine.targets.target_metadata import Position, mark_of, stands
+from engine.targets.target_metadata import Position, counts, same_batch
 
 STATEMENTS_KEPT = 200
 """Prepared statements that a writer's connection keeps, the least recently used ones going first."""
@@ -113,7 +113,7 @@ class Writer:
 
     def batch_writer(self, *, in_place: bool = True, careful: Collection[TableId] = frozenset()) -> BatchWriter:
         """What writes a batch in the connection's transaction."""
-        records = PostgresRecords(self.connection, fence=True)
+        records = PostgresMetadata(self.connection, fence=True)
         tables = PostgresTables(self.connection, records, self._decode, in_place=in_place)
         return BatchWriter(records, tables, PostgresViews(self.connection), self._decode, careful)
 
@@ -150,13 +150,12 @@ class Writer:
         connection = self.connection
         try:
             with connection.transaction():
-                position = PostgresRecords(connection, fence=True).position(doubted.subscription)
+                position = PostgresMetadata(connection, fence=True).position(doubted.subscription)
                 self.settle_parts(doubted.subscription, position)
         except psycopg.Error as error:
             raise TARGET.fault(error, self._sessions.name) from error
         self._in_doubt = None
-        same = doubted.subscription == batch.subscription and mark_of(doubted) == mark_of(batch)
-        return same and stands(position, doubted)
+        return counts(position, doubted) and same_batch(doubted, batch)
 
     def settle_parts(self, subscription: SubscriptionName, position: Position | None) -> None:
         """End the subscription's prepared parts, over another connection: the caller's transaction holds the record and read `position`."""
@@ -200,7 +199,7 @@ def _check_constraints(connection: PostgresConnection) -> None:
     except psycopg.errors.IntegrityError as error:
         roll_back(connection)
         place = TableName(error.diag.schema_name or "", error.diag.table_name or "")
-        for reserved in PostgresRecords(connection).reservations(None):
+        for reserved in PostgresMetadata(connection).reservations(None):
             if reserved.target == place:
                 raise fault_of_table(error, reserved.table) from error
         raise

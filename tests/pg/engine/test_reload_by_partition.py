@@ -80,9 +80,9 @@ def spoil(replica: Replica, *statements: str) -> None:
     """Change the target's rows behind the engine's back."""
     target: Any = replica.pipeline.target
     if replica.spec.target.kind == "duckdb":
-        with target._writing() as (connection, _):
+        with target.writing():
             for statement in statements:
-                connection.execute(statement)
+                target._open().writer.execute(statement)
         return
     with target._writer.transaction() as connection:
         for statement in statements:

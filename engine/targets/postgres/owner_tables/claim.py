@@ -8,9 +8,9 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import SubscriptionName, TableId, TableName
 from engine.model.position import ZERO
 from engine.postgres.sessions import PostgresConnection
+from engine.targets.postgres.metadata import PostgresMetadata
 from engine.targets.postgres.owner_tables.inspect import refuse_unadoptable
 from engine.targets.postgres.preflight import INTO_REMEDY, is_reserved, is_taken
-from engine.targets.postgres.records import PostgresRecords
 from engine.targets.target_metadata import OwnerTable, TableReservation
 
 
@@ -24,7 +24,7 @@ def adopt(
 ) -> None:
     """As Target.adopt, in the transaction of the caller. What this subscription left behind on removal may be taken up again."""
     refuse_reserved(table, target)
-    records = PostgresRecords(connection)
+    records = PostgresMetadata(connection)
     records.create()
     same = [r for r in records.reservations(None) if r.target == target]
     mine = {r.table: r for r in records.reservations(subscription) if r.target == target}

@@ -11,8 +11,8 @@ from engine.model.schema import SourceType, TableSchema
 from engine.postgres.sessions import PostgresConnection
 from engine.targets.postgres.changes import Place
 from engine.targets.postgres.identifiers import qualified, quoted
+from engine.targets.postgres.metadata import PostgresMetadata
 from engine.targets.postgres.owner_tables.compatibility import StandingColumn, StandingTable, key_misfits, misfits
-from engine.targets.postgres.records import PostgresRecords
 from engine.targets.postgres.types import own_type
 from engine.targets.target_metadata import OwnerTable
 
@@ -80,7 +80,7 @@ _LEAVE_OUT = 'or leave "into_existing" out'
 
 
 def place_of(
-    connection: PostgresConnection, records: PostgresRecords, table: TableId, target: TableName, schema: TableSchema
+    connection: PostgresConnection, records: PostgresMetadata, table: TableId, target: TableName, schema: TableSchema
 ) -> Place:
     """Where a table's changes go. Columns of an owner's table are of the types that they have there.
 

@@ -1,0 +1,494 @@
+"""The metadata tables: schema `penstock` of a target. What a target does in its own way is in its dialect, or its subclass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
+from engine.model.partitions import WHOLE, Loads
+from engine.model.position import ZERO, Lsn
+from engine.model.quarantine import RefusedRow
+from engine.model.target import TableRead, TableRecord
+from engine.targets.quarantined_rows import body_of, row_from
+from engine.targets.structure_text import from_text, to_text
+from engine.targets.target_metadata import (
+    OWN_SCHEMA,
+    CopyRecord,
+    Member,
+    OwnerTable,
+    Position,
+    TableReservation,
+    copy_from,
+    loads_of,
+    member_from,
+    member_row,
+    standing_text,
+)
+
+EDITION = 5
+"""Edition of the tables below, raised when they change, or what their rows mean. A target counts its layouts from a number of its own.
+
+In edition 0 a subscription has one row in `progress`; from 1 on it may have more, of which the last by epoch and batch counts, and
+`tables` notes tables of their owners."""
+_STANDING, _SHARED, _PUBLICATIONS, _LAST_COMMIT = range(2, EDITION + 1)
+"""The editions from which on copies can go on; there are shared tables, rows that stand aside and counted loads; the publications are
+recorded; the last transaction is."""
+
+COLUMNS: Mapping[str, str] = {
+    "layout": "version integer NOT NULL",
+    "progress": "subscription text NOT NULL, epoch bigint NOT NULL, batch bigint NOT NULL, position text NOT NULL,"
+    " system_id text NOT NULL, timeline bigint NOT NULL, slot text NOT NULL, publications {added}, last_commit {added}",
+    "tables": "subscription text NOT NULL, table_id text NOT NULL, target_schema text NOT NULL, target_name text NOT NULL,"
+    " structure text, ready boolean NOT NULL, applied text NOT NULL, parked text, removed boolean NOT NULL, mark text",
+    "copies": "subscription text NOT NULL, table_id text NOT NULL, target_schema text NOT NULL, hidden_name text NOT NULL,"
+    " structure text NOT NULL, standing text",
+    "shared": "subscription text NOT NULL, table_id text NOT NULL, target_schema text NOT NULL, target_name text NOT NULL,"
+    " shared_schema text NOT NULL, shared_name text NOT NULL, source_column text NOT NULL, source_value text NOT NULL,"
+    " structure text",
+    "refused_rows": "subscription text NOT NULL, table_id text NOT NULL, row_id text NOT NULL, of_copy boolean NOT NULL,"
+    " state text NOT NULL, body text NOT NULL",
+    "loads": "subscription text NOT NULL, table_id text NOT NULL, partition text NOT NULL, generation bigint NOT NULL,"
+    " reason text NOT NULL, position text NOT NULL, loaded_us bigint NOT NULL, request text",
+}
+"""What every target has. `{added}`: Dialect.added_text."""
+_LATER = ("shared", "refused_rows", "loads")
+"""Tables that layouts before `_SHARED` lack."""
+_NO_SHARED = (
+    "(SELECT '' AS subscription, '' AS table_id, '' AS shared_schema, '' AS shared_name, '' AS structure WHERE false)"
+)
+_PROGRESS = ("epoch", "batch", "position", "system_id", "timeline", "slot", "publications", "last_commit")
+_TABLE = (
+    *("table_id", "target_schema", "target_name", "structure"),
+    *("ready", "applied", "parked", "removed", "mark"),
+)
+_MEMBER = (
+    *("subscription", "table_id", "target_schema", "target_name"),
+    *("shared_schema", "shared_name", "source_column", "source_value", "structure"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a target says in SQL what every store of metadata needs."""
+
+    container: str
+    """What the schema is in, for messages."""
+    first_layout: int
+    """The number of the layout that is edition 0."""
+    placeholder: str
+    now: str
+    """Microseconds since 1970 by the target's clock."""
+    member_of: Callable[[str], str]
+    """SQL: whether a column's text is in the list that a placeholder stands for."""
+    folded: Callable[[str], str]
+    """Names with equal folded forms are the same name to the target."""
+    folded_column: Callable[[str], str]
+    """SQL: `folded` of a column."""
+    added_text: str
+    """Type and constraints of a text column, empty by default, that may be added to a table that has rows."""
+    tables: Mapping[str, str]
+    """What follows the names of the tables in CREATE TABLE: COLUMNS in parentheses, keys, storage."""
+    fence: str = ""
+    """What a read of a subscription's position ends with where others that fence it are to wait until the transaction ends."""
+    shared_fence: str = ""
+    """The same where they need not wait, and a claim does not end before the transaction does."""
+    keyed: bool = False
+    """Whether the tables have keys, over which an INSERT can replace a row."""
+    owner_tables: bool = False
+    """Whether `tables` has a column `existing`."""
+    first_values: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """By table: columns of the target's own and what they hold in a new row. A row that is replaced keeps what it has in them."""
+
+
+class Rows(Protocol):
+    """What a statement answered."""
+
+    def fetchall(self) -> list[Any]: ...
+
+
+class Session(Protocol):
+    """A connection to the target, in a transaction of whoever uses it."""
+
+    def execute(self, sql: str, values: Sequence[Any], /) -> Rows: ...
+
+
+class MetadataStore:
+    """Reads and writes what the target remembers, inside the transaction of its caller."""
+
+    dialect: Dialect
+
+    def __init__(self, session: Session, own: str = OWN_SCHEMA, *, fence: bool = False) -> None:
+        """`own`: the schema as SQL names it. `fence`: whoever looks at a subscription's position holds it until the transaction ends, and
+        others wait, but for those that look at its `shared_epoch`."""
+        self._session = session
+        self._own = own
+        self._fence = self.dialect.fence if fence else ""
+        self._edition = EDITION
+
+    def exist(self) -> bool:
+        """Whether the target holds metadata at all.
+
+        Raises:
+            EngineFault: TARGET_FOREIGN where a newer version wrote it, or the schema is not ours.
+        """
+        schema, layout = self._found()
+        if not schema:
+            return False
+        if not layout:
+            detail = f"the {self.dialect.container} has a schema of this name that is not ours"
+            raise EngineFault(FaultKind.TARGET_FOREIGN, OWN_SCHEMA, detail)
+        first, newest = self.dialect.first_layout, self.dialect.first_layout + EDITION
+        version = self._execute(f"SELECT max(version) FROM {self._own}.layout").fetchall()[0][0]
+        if version not in range(first, newest + 1):
+            detail = f"its progress record has layout {version}; this version of Penstock knows {newest}"
+            raise EngineFault(FaultKind.TARGET_FOREIGN, OWN_SCHEMA, detail)
+        self._edition = version - first
+        return True
+
+    def create(self) -> None:
+        """Make the tables, or bring those of an older version to this one."""
+        layout = self.dialect.first_layout + EDITION
+        if not self.exist():
+            self._execute(f"CREATE SCHEMA IF NOT EXISTS {self._own}")
+            self._make(self.dialect.tables)
+            self._insert("layout", {"version": layout})
+        elif self._edition != EDITION:
+            self._migrate()
+            self._update("layout", {"version": layout})
+            self._edition = EDITION
+
+    def position(self, subscription: SubscriptionName) -> Position | None:
+        later = {"publications": _PUBLICATIONS, "last_commit": _LAST_COMMIT}
+        columns = ", ".join(c if self._edition >= later.get(c, 0) else "''" for c in _PROGRESS)
+        sql = f"SELECT {columns} FROM {self._own}.progress WHERE subscription = ?{self._fence}"
+        rows = self._execute(sql, [subscription]).fetchall()
+        return Position.recorded(max(rows, key=lambda row: (row[0], row[1]))) if rows else None
+
+    def shared_epoch(self, subscription: SubscriptionName) -> Epoch | None:
+        """The epoch on record. Batches are not held up, but a claim does not end before the transaction does."""
+        sql = f"SELECT epoch FROM {self._own}.progress WHERE subscription = ?{self.dialect.shared_fence}"
+        return max((Epoch(row[0]) for row in self._execute(sql, [subscription]).fetchall()), default=None)
+
+    def write_position(self, subscription: SubscriptionName, position: Position) -> None:
+        """Insert or replace the subscription's record."""
+        self._insert("progress", progress_row(subscription, position), instead=("subscription",))
+
+    def forget(self, subscription: SubscriptionName) -> None:
+        """Delete the subscription's record; of its tables it stays on record who left them behind."""
+        self._delete("progress", subscription=subscription)
+        self._update("tables", {"removed": True, "ready": False}, subscription=subscription)
+        if self._edition >= _SHARED:
+            self._delete("refused_rows", subscription=subscription)
+            self._delete("loads", subscription=subscription)
+            self._execute(
+                f"DELETE FROM {self._own}.shared WHERE subscription = ? AND structure IS NULL", [subscription]
+            )
+
+    def reservations(
+        self, subscription: SubscriptionName | None, tables: Collection[TableId] | None = None
+    ) -> list[TableReservation]:
+        """Of one subscription or all, of the given tables or all; removed ones included."""
+        return self._reservations(*self._only({"subscription": subscription, "table_id": tables}))
+
+    def reserve(
+        self,
+        subscription: SubscriptionName,
+        table: TableId,
+        target: TableName,
+        instead_of: Sequence[TableId],
+        existing: OwnerTable | None = None,
+    ) -> None:
+        """Put a table's name in, without a structure, in place of its own record and those of `instead_of`."""
+        self._delete("tables", subscription=subscription, table_id=[table, *instead_of])
+        row = _table_row(subscription, TableReservation(table, target, None, False, ZERO, None, False, None))
+        self._insert("tables", row if existing is None else {**row, "existing": existing.value})
+
+    def write_table(self, subscription: SubscriptionName, record: TableRecord) -> None:
+        """Insert or replace a table's record."""
+        r = record
+        reservation = TableReservation(r.table, r.target, r.schema, r.ready, r.applied, r.parked, False, r.mark)
+        row = _table_row(subscription, reservation)
+        self._insert("tables", row, instead=("subscription", "table_id"))
+
+    def write_applied(self, subscription: SubscriptionName, tables: Sequence[TableId], end: Lsn) -> None:
+        """Set how far these tables' changes have been applied, all at once."""
+        self._update("tables", {"applied": str(end)}, subscription=subscription, table_id=tables)
+
+    def write_marks(self, subscription: SubscriptionName, marks: Mapping[TableId, str | None]) -> None:
+        for table, mark in marks.items():
+            self._update("tables", {"mark": mark}, subscription=subscription, table_id=table)
+
+    def mark_removed(self, subscription: SubscriptionName, tables: Sequence[TableId]) -> None:
+        self._update("tables", {"removed": True, "ready": False}, subscription=subscription, table_id=tables)
+
+    def mark_unready(self, subscription: SubscriptionName, tables: Sequence[TableId] | None = None) -> None:
+        """Note that these tables' rows are not complete any more; None = all of the subscription."""
+        self._update("tables", {"ready": False, "parked": None}, subscription=subscription, table_id=tables)
+
+    def delete_table(self, subscription: SubscriptionName, table: TableId) -> None:
+        """Forget a table whose place on the target is empty now: what comes to stand there is not ours."""
+        for own in ("tables", "loads"):
+            self._delete(own, subscription=subscription, table_id=table)
+
+    def delete_left(self, target: TableName) -> None:
+        """Forget who left a table of this name behind, whichever subscription it was."""
+        where, values = self._named("target", target)
+        self._execute(f"DELETE FROM {self._own}.tables WHERE removed AND {where}", values)
+
+    def copies(self, subscription: SubscriptionName | None, table: TableId | None = None) -> list[CopyRecord]:
+        standing = "standing" if self._edition >= _STANDING else "NULL"
+        columns = f"table_id, target_schema, hidden_name, structure, {standing}"
+        rows = self._select("copies", columns, "table_id", subscription=subscription, table_id=table)
+        return [copy_from(row[4], TableId(row[0]), TableName(row[1], row[2]), from_text(row[3])) for row in rows]
+
+    def copying(self, table: TableId) -> SubscriptionName | None:
+        """Whose copy of the table is being loaded; None where there is none."""
+        rows = self._select("copies", "subscription", table_id=table)
+        return SubscriptionName(rows[0][0]) if rows else None
+
+    def write_copy(self, subscription: SubscriptionName, copy: CopyRecord) -> None:
+        row = {
+            "subscription": subscription,
+            "table_id": copy.table,
+            "target_schema": copy.place.schema,
+            "hidden_name": copy.place.name,
+            "structure": to_text(copy.schema),
+            "standing": standing_text(copy),
+        }
+        self._insert("copies", row)
+
+    def amend_copy(self, copy: CopyRecord) -> None:
+        """Replace what is recorded of a copy: its structure, and how far it is."""
+        row = {"structure": to_text(copy.schema), "standing": standing_text(copy)}
+        self._update("copies", row, table_id=copy.table)
+
+    def delete_copy(self, table: TableId) -> None:
+        self._delete("copies", table_id=table)
+
+    def loads(self, subscription: SubscriptionName) -> dict[TableId, Loads]:
+        if self._edition < _SHARED:
+            return {}
+        columns = "table_id, partition, generation, reason, position, loaded_us, request"
+        return loads_of(self._select("loads", columns, subscription=subscription))
+
+    def write_loads(self, subscription: SubscriptionName, table: TableId, loads: Loads) -> None:
+        """Insert or replace these of a table, loaded at this moment; with `WHOLE`, all others go."""
+        partitions = None if WHOLE in loads else list(loads)
+        self._delete("loads", subscription=subscription, table_id=table, partition=partitions)
+        sql = (
+            f"INSERT INTO {self._own}.loads"
+            " (subscription, table_id, partition, generation, reason, position, request, loaded_us)"
+            f" VALUES (?, ?, ?, ?, ?, ?, ?, {self.dialect.now})"
+        )
+        for partition, load in loads.items():
+            row = [partition, load.generation, load.reason.value, str(load.position), load.request]
+            self._execute(sql, [subscription, table, *row])
+
+    def members(self, relation: TableName | None = None) -> list[Member]:
+        """Of one shared table or all, by their places."""
+        if self._edition < _SHARED:
+            return []
+        return self._members(*(("true", []) if relation is None else self._named("shared", relation)))
+
+    def member(self, place: TableName) -> Member | None:
+        """The one at this place."""
+        return next(iter(self._members(*self._named("target", place))), None)
+
+    def write_member(self, member: Member) -> None:
+        """Insert or replace the member at this place."""
+        self.delete_member(member.place)
+        self._insert("shared", dict(zip(_MEMBER, member_row(member), strict=True)))
+
+    def delete_member(self, place: TableName) -> None:
+        where, values = self._named("target", place)
+        self._execute(f"DELETE FROM {self._own}.shared WHERE {where}", values)
+
+    def refused(self, subscription: SubscriptionName, table: TableId, *, of_copy: bool = False) -> list[RefusedRow]:
+        """Refused rows that are kept of a table, or of the copy that is being made of it; in no order."""
+        columns = "row_id, state, body"
+        rows = self._select("refused_rows", columns, subscription=subscription, table_id=table, of_copy=of_copy)
+        return [row_from(*row) for row in rows]
+
+    def write_refused(
+        self, subscription: SubscriptionName, table: TableId, rows: Sequence[RefusedRow], *, of_copy: bool = False
+    ) -> None:
+        self._execute_each(
+            f"INSERT INTO {self._own}.refused_rows (subscription, table_id, row_id, of_copy, state, body)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            [[subscription, table, row.row, of_copy, row.state.value, body_of(row)] for row in rows],
+        )
+
+    def delete_refused(
+        self,
+        subscription: SubscriptionName | None,
+        table: TableId,
+        rows: Collection[str] | None = None,
+        *,
+        of_copy: bool = False,
+    ) -> None:
+        """Forget these refused rows; None = all."""
+        self._delete("refused_rows", subscription=subscription, table_id=table, of_copy=of_copy, row_id=rows)
+
+    def take_refused_of_copy(self, subscription: SubscriptionName, table: TableId) -> None:
+        """What is kept of the copy is the table's from now on, in place of what was kept of the table."""
+        self.delete_refused(subscription, table)
+        self._update("refused_rows", {"of_copy": False}, subscription=subscription, table_id=table)
+
+    def set_aside(self, subscription: SubscriptionName) -> dict[TableId, int]:
+        """How many rows stand aside, of tables where some do."""
+        if self._edition < _SHARED:
+            return {}
+        sql = (
+            f"SELECT table_id, count(*) FROM {self._own}.refused_rows"
+            " WHERE subscription = ? AND NOT of_copy AND state <> 'parked' GROUP BY table_id"
+        )
+        return {TableId(row[0]): int(row[1]) for row in self._execute(sql, [subscription]).fetchall()}
+
+    def now_us(self) -> int:
+        """The target's clock: microseconds since 1970."""
+        return int(self._execute(f"SELECT {self.dialect.now}").fetchall()[0][0])
+
+    def readable(self, subscription: SubscriptionName) -> list[TableName]:
+        """What readers of the subscription may see: its tables, also left behind, and shared tables that show their rows.
+
+        Some of it may not be there yet, or not any more.
+        """
+        sql = (
+            f"SELECT target_schema, target_name FROM {self._own}.tables WHERE subscription = ?"
+            f" UNION SELECT shared_schema, shared_name FROM {self._shared} AS s"
+            " WHERE subscription = ? AND structure IS NOT NULL ORDER BY 1, 2"
+        )
+        return [TableName(*row) for row in self._execute(sql, [subscription, subscription]).fetchall()]
+
+    def reads(self, relations: Collection[TableName]) -> list[TableRead]:
+        """The tables among these relations, and those whose rows the shared tables among them show."""
+        named = [self.dialect.member_of(self.dialect.folded_column(c)) for c in ("t.target_name", "s.shared_name")]
+        sql = (
+            "SELECT t.subscription, t.table_id, t.target_schema, t.target_name, t.ready AND t.parked IS NULL, t.removed,"
+            " coalesce(s.shared_schema, ''), coalesce(s.shared_name, '')"
+            f" FROM {self._own}.tables AS t LEFT JOIN {self._shared} AS s"
+            " ON s.subscription = t.subscription AND s.table_id = t.table_id AND s.structure IS NOT NULL"
+            f" WHERE {' OR '.join(named)}"
+        )
+        names = [self.dialect.folded(relation.name) for relation in relations]
+        wanted = {self._folded(relation) for relation in relations}
+        return [
+            TableRead(SubscriptionName(row[0]), TableId(row[1]), TableName(*row[2:4]), row[4], row[5])
+            for row in self._execute(sql, [names, names]).fetchall()
+            if not wanted.isdisjoint({self._folded(TableName(*row[2:4])), self._folded(TableName(*row[6:]))})
+        ]
+
+    def _found(self) -> tuple[bool, bool]:
+        """Whether the schema is there, with something in it where the target makes them of its own accord, and whether `layout` is."""
+        raise NotImplementedError
+
+    def _migrate(self) -> None:
+        """Bring the tables of an older edition to this one, without raising its number."""
+        text = self.dialect.added_text
+        for table, column in (
+            ("copies", "standing text"),
+            ("progress", f"publications {text}"),
+            ("progress", f"last_commit {text}"),
+        ):
+            self._execute(f"ALTER TABLE {self._own}.{table} ADD COLUMN IF NOT EXISTS {column}")
+        self._make(_LATER)
+
+    def _make(self, tables: Iterable[str]) -> None:
+        for table in tables:
+            body = self.dialect.tables[table].format(added=self.dialect.added_text)
+            self._execute(f"CREATE TABLE IF NOT EXISTS {self._own}.{table} {body}")
+
+    @property
+    def _shared(self) -> str:
+        return f"{self._own}.shared" if self._edition >= _SHARED else _NO_SHARED
+
+    def _reservations(self, where: str, values: Sequence[object]) -> list[TableReservation]:
+        existing = "existing" if self.dialect.owner_tables and self._edition else "NULL"
+        sql = f"SELECT {', '.join(_TABLE)}, {existing} FROM {self._own}.tables WHERE {where} ORDER BY table_id"
+        return [_reservation(row) for row in self._execute(sql, values).fetchall()]
+
+    def _members(self, where: str, values: Sequence[object]) -> list[Member]:
+        sql = f"SELECT {', '.join(_MEMBER)} FROM {self._own}.shared WHERE {where} ORDER BY target_schema, target_name"
+        return [member_from(row) for row in self._execute(sql, values).fetchall()]
+
+    def _folded(self, name: TableName) -> TableName:
+        return TableName(self.dialect.folded(name.schema), self.dialect.folded(name.name))
+
+    def _named(self, prefix: str, name: TableName) -> tuple[str, list[object]]:
+        """The condition that a table is this one to the target; its name is in the columns `prefix`_schema and `prefix`_name."""
+        fold, wanted = self.dialect.folded_column, self._folded(name)
+        return f"{fold(prefix + '_schema')} = ? AND {fold(prefix + '_name')} = ?", [wanted.schema, wanted.name]
+
+    def _only(self, wanted: Mapping[str, object]) -> tuple[str, list[object]]:
+        """The condition that columns have these values, or one of these; None: any value will do.
+
+        What is not asked for would cost as much to plan as what is, and every batch comes by here.
+        """
+        terms, values = [], list[object]()
+        for column, value in wanted.items():
+            if isinstance(value, str | bool):
+                terms.append(f"{column} = ?")
+                values.append(value)
+            elif isinstance(value, Collection):
+                terms.append(self.dialect.member_of(column))
+                values.append(list(value))
+        return " AND ".join(terms) or "true", values
+
+    def _select(self, table: str, columns: str, order: str | None = None, **wanted: object) -> list[Any]:
+        where, values = self._only(wanted)
+        by = "" if order is None else f" ORDER BY {order}"
+        return self._execute(f"SELECT {columns} FROM {self._own}.{table} WHERE {where}{by}", values).fetchall()
+
+    def _insert(self, table: str, row: Mapping[str, object], *, instead: Sequence[str] = ()) -> None:
+        """Insert a row; with `instead`, in place of the one that has the same values in these columns."""
+        conflict = ""
+        if instead and self.dialect.keyed:
+            updates = ", ".join(f"{column} = excluded.{column}" for column in row if column not in instead)
+            conflict = f" ON CONFLICT ({', '.join(instead)}) DO UPDATE SET {updates}"
+        elif instead:
+            self._delete(table, **{column: row[column] for column in instead})
+        new = {**row, **self.dialect.first_values.get(table, {})}
+        places = ", ".join("?" for _ in new)
+        sql = f"INSERT INTO {self._own}.{table} ({', '.join(new)}) VALUES ({places}){conflict}"
+        self._execute(sql, list(new.values()))
+
+    def _update(self, table: str, row: Mapping[str, object], **wanted: object) -> Rows:
+        where, values = self._only(wanted)
+        assignments = ", ".join(f"{column} = ?" for column in row)
+        return self._execute(f"UPDATE {self._own}.{table} SET {assignments} WHERE {where}", [*row.values(), *values])
+
+    def _delete(self, table: str, **wanted: object) -> None:
+        where, values = self._only(wanted)
+        self._execute(f"DELETE FROM {self._own}.{table} WHERE {where}", values)
+
+    def _execute(self, sql: str, values: Sequence[object] = ()) -> Rows:
+        return self._session.execute(sql.replace("?", self.dialect.placeholder), values)
+
+    def _execute_each(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
+        for row in rows:
+            self._execute(sql, row)
+
+
+def progress_row(subscription: SubscriptionName, position: Position) -> dict[str, object]:
+    """A subscription's row of `progress`."""
+    return {"subscription": subscription, **dict(zip(_PROGRESS, position.values(), strict=True))}
+
+
+def _table_row(subscription: SubscriptionName, one: TableReservation) -> dict[str, object]:
+    """What `_reservation` reads, but for `existing`."""
+    structure = to_text(one.schema) if one.schema is not None else None
+    state = [one.ready, str(one.applied), one.parked, one.removed, one.mark]
+    values = [one.table, one.target.schema, one.target.name, structure, *state]
+    return {"subscription": subscription, **dict(zip(_TABLE, values, strict=True))}
+
+
+def _reservation(row: tuple[Any, ...]) -> TableReservation:
+    schema = from_text(row[3]) if row[3] is not None else None
+    existing = OwnerTable(row[9]) if row[9] is not None else None
+    target = TableName(row[1], row[2])
+    return TableReservation(
+        TableId(row[0]), target, schema, row[4], Lsn.parse(row[5]), row[6], row[7], row[8], existing
+    )

@@ -1,0 +1,265 @@
+"""What all targets that are SQL databases do alike: who may write, copies, rows that stand aside. A target gives the rest."""
+
+from __future__ import annotations
+
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+from typing import Any
+
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
+from engine.model.last_commit import LastCommit
+from engine.model.position import Lsn
+from engine.model.quarantine import RefusedCause, RefusedRow, SetAside, Texts
+from engine.model.schema import TableSchema
+from engine.model.sequences import SequenceTarget
+from engine.model.target import (
+    BatchCommit,
+    InOrderTarget,
+    PartsTarget,
+    SpeculativeTransaction,
+    Target,
+    TargetProgress,
+)
+from engine.targets.batch_writer import BatchWriter
+from engine.targets.metadata_store import MetadataStore
+from engine.targets.quarantined_rows import in_order
+from engine.targets.query_pool import Begin, QueryPool
+from engine.targets.target_metadata import CopyRecord, Position, claimed, hidden_name, progress_of, rebased
+
+Rule = Callable[[SubscriptionName, Position | None, Position], Position]
+"""Where a subscription is to go on: of where it was, and where it would begin."""
+
+
+class SqlTarget(Target):
+    """A frame for a target: a method here does as `Target` says, and may raise what `writing` and `reading` raise.
+
+    A target has to give ten methods: the two abstract ones, and of the protocol `check`, `adopt`, `append_copy`, `commit`, `evolution`,
+    `query`, `pin` and `close`. `on_reset`, `after_claim` and `fence` are for what else it has to do, and do nothing by themselves.
+    """
+
+    def __init__(self) -> None:
+        self._queries: QueryPool | None = None
+        """What readers' statements run in. Guarded by `_pooling`."""
+        self._pooling = threading.Lock()
+
+    @abstractmethod
+    def writing(self, table: TableId | None = None) -> AbstractContextManager[BatchWriter]:
+        """A transaction of its own, committed at the end of the block and rolled back on any exception; one at a time, from any thread.
+
+        What the driver raises in it becomes an EngineFault: of `table`, where it is given and to blame.
+        """
+
+    @abstractmethod
+    def reading(self) -> AbstractContextManager[MetadataStore]:
+        """The metadata as they are committed, for reading only; from any thread, also while something is being written.
+
+        What the driver raises in it becomes an EngineFault.
+        """
+
+    def on_reset(self, records: MetadataStore, subscription: SubscriptionName, before: Position | None) -> None:
+        """End what was begun for the subscription and is not committed, whoever began it.
+
+        Called where it is claimed, rebased or forgotten, in that transaction, before anything else is written in it. `before`: where the
+        subscription was; nobody else moves it before the transaction ends.
+        """
+        del records, subscription, before
+
+    def after_claim(self, subscription: SubscriptionName, epoch: Epoch, reached: Lsn | None) -> None:
+        """The subscription is this engine's now, on record. Wait until no older one writes any more.
+
+        `reached`: where it goes on; None where it begins again.
+        """
+        del subscription, epoch, reached
+
+    def fence(self, records: MetadataStore, subscription: SubscriptionName) -> None:
+        """Keep other claims of the subscription from ending before the transaction does.
+
+        Raises EngineFault(EPOCH_LOST) where one was made since the last one here. Needed where others can write to the target.
+        """
+        del records, subscription
+
+    def progress(self, subscription: SubscriptionName) -> TargetProgress | None:
+        with self.reading() as records:
+            position = records.position(subscription) if records.exist() else None
+            if position is None:
+                return None
+            return progress_of(
+                position,
+                records.reservations(subscription),
+                records.copies(subscription),
+                records.set_aside(subscription),
+                records.loads(subscription),
+            )
+
+    def claim(
+        self,
+        subscription: SubscriptionName,
+        epoch: Epoch,
+        system_id: str,
+        timeline: int,
+        slot: str,
+        start: Lsn,
+        publications: str = "",
+    ) -> None:
+        """Drops the subscription's unfinished copies, whoever began them, but for those that can go on."""
+        wanted = Position(epoch, BatchId(0), start, system_id, timeline, slot, publications, LastCommit.unknown(start))
+        with self.writing() as writer:
+            after = self._begin_again(writer.records, subscription, wanted, claimed)
+            writer.drop_copies([copy for copy in writer.records.copies(subscription) if copy.standing is None])
+        self.after_claim(subscription, epoch, after.end)
+        # What fails here fails again where the shared table is defined next, and has a table to blame then.
+        with suppress(EngineFault), self.writing() as writer:
+            writer.mend_shared(subscription)
+
+    def rebase(
+        self,
+        subscription: SubscriptionName,
+        epoch: Epoch,
+        system_id: str,
+        timeline: int,
+        slot: str,
+        start: Lsn,
+        publications: str = "",
+    ) -> None:
+        wanted = Position(epoch, BatchId(0), start, system_id, timeline, slot, publications, LastCommit.unknown(start))
+        with self.writing() as writer:
+            self._begin_again(writer.records, subscription, wanted, rebased)
+            writer.drop_copies(writer.records.copies(subscription))
+            writer.records.mark_unready(subscription)
+        self.after_claim(subscription, epoch, None)
+
+    def _begin_again(
+        self, records: MetadataStore, subscription: SubscriptionName, wanted: Position, rule: Rule
+    ) -> Position:
+        """Put the subscription where the rule says, and end what others have begun."""
+        records.create()
+        before = records.position(subscription)
+        after = rule(subscription, before, wanted)
+        self.on_reset(records, subscription, before)
+        records.write_position(subscription, after)
+        return after
+
+    def forget(self, subscription: SubscriptionName) -> None:
+        with self.writing() as writer:
+            records = writer.records
+            if records.exist():
+                records.create()
+                self.on_reset(records, subscription, records.position(subscription))
+                writer.drop_copies(records.copies(subscription))
+                records.forget(subscription)
+
+    def begin_copy(
+        self,
+        subscription: SubscriptionName,
+        table: TableId,
+        target: TableName,
+        schema: TableSchema,
+        *,
+        keyed: bool = False,
+        load: str | None = None,
+    ) -> None:
+        with self.writing(table) as writer:
+            records, tables = writer.records, writer.tables
+            self.fence(records, subscription)
+            if not any(tables.same(r.target, target) for r in records.reservations(subscription, [table])):
+                raise EngineFault(FaultKind.INTERNAL, table, "its name on the target was not reserved")
+            writer.drop_copies(records.copies(None, table))
+            place = hidden_name(table, target)
+            tables.make_copy(table, place, target, schema, keyed=keyed)
+            writer.refuse_columns(table, target, schema)
+            records.write_copy(subscription, CopyRecord(table, place, schema, load=load))
+
+    def finish_copy(self, table: TableId) -> None:
+        """Nothing: what was appended counts already."""
+        del table
+
+    def set_aside_of_copy(self, table: TableId, refused: Sequence[tuple[Texts, RefusedCause]], most: int) -> None:
+        with self.writing(table) as writer:
+            subscription, copy = self.loading(writer.records, table)
+            writer.refused.keep_of_copy(subscription, copy, refused, most)
+
+    def trim_copy(self, table: TableId, above: Any) -> int:
+        self.finish_copy(table)
+        with self.writing(table) as writer:
+            _, copy = self.loading(writer.records, table)
+            return writer.tables.trim(table, copy.place, copy.schema, above)
+
+    def discard_copy(self, table: TableId) -> None:
+        with self.writing(table) as writer:
+            subscription = writer.records.copying(table)
+            if subscription is not None:
+                self.fence(writer.records, subscription)
+                writer.drop_copies(writer.records.copies(None, table))
+
+    def loading(self, records: MetadataStore, table: TableId) -> tuple[SubscriptionName, CopyRecord]:
+        """The copy of the table that is being loaded, if that is still for this engine to do.
+
+        Raises EngineFault(COPY_FAILED) where there is none, and as `fence`.
+        """
+        subscription = records.copying(table)
+        if subscription is None:
+            raise EngineFault(FaultKind.COPY_FAILED, table, "no copy of this table is being loaded")
+        self.fence(records, subscription)
+        return subscription, records.copies(subscription, table)[0]
+
+    def standing_aside(self, batch: BatchCommit) -> dict[TableId, SetAside]:
+        """What stands aside after a batch of which nothing else is known any more."""
+        if not any(commit.set_aside or commit.aside for commit in batch.tables):
+            return {}
+        with self.reading() as records:
+            counts = records.set_aside(batch.subscription)
+        return {commit.table: SetAside(counts.get(commit.table, 0), 0) for commit in batch.tables}
+
+    def refused_rows(self, subscription: SubscriptionName, table: TableId) -> list[RefusedRow]:
+        with self.reading() as records:
+            return in_order(records.refused(subscription, table)) if records.exist() else []
+
+    def retry_refused(self, subscription: SubscriptionName, table: TableId, rows: Collection[str] | None) -> list[str]:
+        with self.writing(table) as writer:
+            self.fence(writer.records, subscription)
+            return writer.refused.retry(subscription, table, rows)
+
+    def skip_refused(
+        self, subscription: SubscriptionName, table: TableId, rows: Collection[str] | None, by: str
+    ) -> list[str]:
+        with self.writing(table) as writer:
+            self.fence(writer.records, subscription)
+            return writer.refused.skip(subscription, table, rows, by)
+
+    def check_place(self) -> None:
+        """Nothing to be seen: a database does not go while sessions are in it."""
+
+    def tuning(self) -> Mapping[str, float]:
+        """Nothing: there is one way in."""
+        return {}
+
+    def in_parts(self) -> PartsTarget | None:
+        return None
+
+    def in_order(self) -> InOrderTarget | None:
+        return None
+
+    def sequences(self) -> SequenceTarget | None:
+        return None
+
+    def begin_ahead(self, subscription: SubscriptionName) -> SpeculativeTransaction | None:
+        del subscription
+        return None
+
+    def query_pool(self, begin: Callable[[Path | None], Begin], folder: Path | None = None) -> QueryPool:
+        """What readers' statements run in; made with these at the first use."""
+        with self._pooling:
+            if self._queries is None:
+                self._queries = QueryPool(begin, folder)
+            return self._queries
+
+    def close_queries(self) -> None:
+        """End all statements. A later query makes another pool."""
+        with self._pooling:
+            queries, self._queries = self._queries, None
+        if queries is not None:
+            queries.close()
