@@ -16,7 +16,7 @@ from engine.control.target_registry import TargetRegistry
 from engine.copy.reload_requests import PartitionChoice, ReloadRequests
 from engine.model.batch import TableFault
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import BatchId, TableId, TicketId
+from engine.model.identity import TableId, TicketId
 from engine.model.position import ZERO, Lsn
 from engine.model.schema import TableSchema
 from engine.model.source import Source
@@ -45,15 +45,19 @@ from engine.sources.postgres_log.safety.wal_retention import RetentionGuard
 from engine.tables.context import RunContext
 from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.reporter import Evidence, Reporter
-from engine.tables.start_point import StartPoint, known_marks, reset_point, start_point, why_not_described
+from engine.tables.start_point import (
+    StartPoint,
+    entry_at_start,
+    known_marks,
+    reset_point,
+    start_point,
+    why_not_described,
+)
 from engine.tables.state import (
-    AwaitApproval,
-    Copy,
     Live,
     Parked,
     Paused,
     Registered,
-    Reloading,
     awaits_approval,
     awaits_recopy,
 )
@@ -685,26 +689,3 @@ class SubscriptionSupervisor:
 
 def _reason(fault: EngineFault) -> Reason:
     return Reason(fault.kind.value, f"{fault.subject}: {fault.detail}", policy(fault.kind).remedy)
-
-
-def entry_at_start(spec: TableSpec, point: StartPoint) -> TableEntry:
-    progress = point.progress
-    record = progress.tables.get(spec.table)
-    standing = progress.copies.get(spec.table)
-    if standing is not None and spec.table in point.resumable and (record is None or record.parked is None):
-        schema = standing.schema.logged
-        copy = Copy(schema, followed=True)
-        return TableEntry(spec, Registered(copy) if record is None else Reloading(copy=copy), schema)
-    if record is None:
-        return TableEntry(spec, Paused() if spec.paused else Registered())
-    schema, first = record.schema.logged, BatchId(progress.batch + 1)
-    if record.parked is not None:
-        kind = FaultKind(record.parked)
-        reason = Reason(record.parked, "parked before the last start", policy(kind).remedy, known=False)
-        # What was kept while it waited was lost with the process that kept it.
-        then = AwaitApproval(record.applied) if kind is FaultKind.SCHEMA_CHANGE_WAITING else None
-        return TableEntry(spec, Parked(reason, then), schema)
-    if not record.ready:
-        # Changes kept for it were lost with the process that kept them: only a new copy makes it whole.
-        return TableEntry(spec, Paused() if spec.paused else Reloading())
-    return TableEntry(spec, Paused(progress.end, first) if spec.paused else Live(progress.end), schema)

@@ -49,26 +49,13 @@ from engine.sources.postgres_log.safety.partition_fingerprints import PartitionF
 from engine.sources.postgres_log.safety.restart_lsn_watermark import RestartLsnWatermark
 from engine.sources.postgres_log.safety.source_monitor import SourceMonitor
 from engine.sources.postgres_log.safety.wal_retention import RetentionActions, RetentionProgress
+from engine.tables import state as states
 from engine.tables.context import RunContext
 from engine.tables.ddl_messages import CertifiedSchema
 from engine.tables.known_catalog import Settled
 from engine.tables.planner import CatalogSchema, PlannedBatch, Planner
 from engine.tables.registry import TableEntry
 from engine.tables.reporter import BatchTimes
-from engine.tables.state import (
-    Approve,
-    AskResume,
-    CopyLost,
-    CopyStarted,
-    Live,
-    Pause,
-    Reload,
-    Reloading,
-    Remove,
-    awaits_approval,
-    awaits_recopy,
-    kept_from,
-)
 
 log = structlog.get_logger(__name__)
 
@@ -279,7 +266,7 @@ class ReplicationRun:
                 self.copies.hold()
             self.copies.begin_missing()
             for entry in self._book.all():
-                if awaits_recopy(entry.state):
+                if states.awaits_recopy(entry.state):
                     self._renew(entry.table)
             self._stop.wait()
         finally:
@@ -308,7 +295,9 @@ class ReplicationRun:
         """Seal a batch that ends at or behind this position, even an empty one."""
         self._intake.put(Flush(position))
 
-    def defer(self, event: Callable[[BatchId], CopyStarted | CopyLost | Reload], tables: list[TableId]) -> None:
+    def defer(
+        self, event: Callable[[BatchId], states.CopyStarted | states.CopyLost | states.Reload], tables: list[TableId]
+    ) -> None:
         """Move tables by an event, keeping their changes from the next batch on. Returns when it holds."""
         held = threading.Event()
 
@@ -335,7 +324,7 @@ class ReplicationRun:
     def remove(self, table: TableId, *, drop: bool = False) -> None:
         """A table leaves the subscription; its rows on the target stay, unless it is to be dropped there."""
         self.copies.cancel(table)
-        self._book.apply(table, Remove())
+        self._book.apply(table, states.Remove())
         self._book.forget(table)
         self._give_up(table, drop=drop)
 
@@ -349,29 +338,29 @@ class ReplicationRun:
         def pause(number: BatchId, after: Lsn) -> None:
             entry = self._book.get(table)
             if entry is not None and entry.kind in _PAUSABLE:
-                position = after if isinstance(entry.state, Live) else None
-                self._book.apply(table, Pause(number, after, taken_in=self._planner.leave(table)), position)
+                position = after if isinstance(entry.state, states.Live) else None
+                self._book.apply(table, states.Pause(number, after, taken_in=self._planner.leave(table)), position)
 
         self._between.put(pause)
 
     def resume(self, table: TableId) -> None:
         """Apply a paused table's kept changes with the next batch; where none were kept, copy it anew."""
-        if not isinstance(self._book.apply(table, AskResume()), Refused):
+        if not isinstance(self._book.apply(table, states.AskResume()), Refused):
             self.flush(self._intake.captured)
             return
         with suppress(EngineFault):
-            self.defer(Reload, [table])
+            self.defer(states.Reload, [table])
             self.copies.begin_missing()
 
     def approve(self, table: TableId) -> None:
         """Let the target follow a change of structure that waits for it; where nothing was kept since, by a new copy."""
-        if not isinstance(self._book.apply(table, Approve()), Refused):
+        if not isinstance(self._book.apply(table, states.Approve()), Refused):
             self.flush(self._intake.captured)
             return
         entry = self._book.get(table)
-        if entry is not None and awaits_approval(entry.state):
+        if entry is not None and states.awaits_approval(entry.state):
             with suppress(EngineFault):
-                self.defer(Reload, [table])
+                self.defer(states.Reload, [table])
                 self.copies.begin_missing()
 
     def reload(self, request: str, tables: list[TableId], only: PartitionChoice | None = None) -> None:
@@ -409,7 +398,7 @@ class ReplicationRun:
     def _table_ended(self, entry: TableEntry) -> None:
         """A table parked or left."""
         self.copies.table_ended(entry)
-        if awaits_recopy(entry.state):
+        if states.awaits_recopy(entry.state):
             self._renew(entry.table)
 
     def _renew(self, table: TableId) -> None:
@@ -417,9 +406,9 @@ class ReplicationRun:
 
         def reload(number: BatchId, after: Lsn) -> None:
             entry = self._book.get(table)
-            if entry is None or not awaits_recopy(entry.state):
+            if entry is None or not states.awaits_recopy(entry.state):
                 return
-            if not isinstance(self._book.apply(table, Reload(number), after), Refused):
+            if not isinstance(self._book.apply(table, states.Reload(number), after), Refused):
                 self._planner.leave(table)
                 self.copies.begin_missing()
 
@@ -667,9 +656,9 @@ class ReplicationRun:
         for table in reloads:
             self.copies.partitions.give_up(table, FaultKind.DEFERRED_OVER_BUDGET, detail)
         for entry in self._book.all() if not reloads else ():
-            if isinstance(entry.state, Reloading) and self.copies.held:
-                self._book.apply(entry.table, CopyLost(self._planner.next_number))
-            elif kept_from(entry.state) is not None and not self._planner.takes_in(entry.table):
+            if isinstance(entry.state, states.Reloading) and self.copies.held:
+                self._book.apply(entry.table, states.CopyLost(self._planner.next_number))
+            elif states.kept_from(entry.state) is not None and not self._planner.takes_in(entry.table):
                 self.copies.cancel(entry.table)
                 self._book.park(entry.table, FaultKind.DEFERRED_OVER_BUDGET.value, detail)
 

@@ -9,13 +9,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import TableId, TableName
+from engine.model.identity import BatchId, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode
 from engine.model.source import Earlier, Severity, SlotStatus, Source, SourceIdentity
 from engine.model.subscription import SubscriptionSpec, TableSpec
+from engine.model.subscription_state import Reason
 from engine.model.target import TableRecord, Target, TargetProgress
 from engine.platform.failpoints import Failpoint, hit
+from engine.platform.fault_policy import policy
+from engine.tables.registry import TableEntry
+from engine.tables.state import AwaitApproval, Copy, Live, Parked, Paused, Registered, Reloading
 
 NOT_FOLLOWED = frozenset({FaultKind.TABLE_NO_IDENTITY, FaultKind.TABLE_NOT_LOGGED})
 """Why a table that is there is not described."""
@@ -194,3 +198,27 @@ def _make_slot(spec: SubscriptionSpec, source: Source) -> Lsn:
         position = snapshot.position
     hit(Failpoint.SLOT_CREATED)
     return position
+
+
+def entry_at_start(spec: TableSpec, point: StartPoint) -> TableEntry:
+    """A table as the target's record at the start of a run has it."""
+    progress = point.progress
+    record = progress.tables.get(spec.table)
+    standing = progress.copies.get(spec.table)
+    if standing is not None and spec.table in point.resumable and (record is None or record.parked is None):
+        schema = standing.schema.logged
+        copy = Copy(schema, followed=True)
+        return TableEntry(spec, Registered(copy) if record is None else Reloading(copy=copy), schema)
+    if record is None:
+        return TableEntry(spec, Paused() if spec.paused else Registered())
+    schema, first = record.schema.logged, BatchId(progress.batch + 1)
+    if record.parked is not None:
+        kind = FaultKind(record.parked)
+        reason = Reason(record.parked, "parked before the last start", policy(kind).remedy, known=False)
+        # What was kept while it waited was lost with the process that kept it.
+        then = AwaitApproval(record.applied) if kind is FaultKind.SCHEMA_CHANGE_WAITING else None
+        return TableEntry(spec, Parked(reason, then), schema)
+    if not record.ready:
+        # Changes kept for it were lost with the process that kept them: only a new copy makes it whole.
+        return TableEntry(spec, Paused() if spec.paused else Reloading())
+    return TableEntry(spec, Paused(progress.end, first) if spec.paused else Live(progress.end), schema)

@@ -15,7 +15,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from engine.control.supervisor import entry_at_start
 from engine.link.messages import Report
 from engine.model.batch import LogRange, RelationSeen, SealedBatch, TableChanges
 from engine.model.identity import BatchId, Epoch, Ordinal, RelationId, SubscriptionName, TableId, TableName
@@ -32,7 +31,7 @@ from engine.sources.postgres_log.safety.partition_fingerprints import PartitionF
 from engine.tables.planner import PlannedBatch, Planner
 from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.reporter import Reporter
-from engine.tables.start_point import StartPoint
+from engine.tables.start_point import StartPoint, entry_at_start
 from engine.tables.state import (
     Approve,
     AskResume,

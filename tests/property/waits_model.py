@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, cast
 
-from engine.control.supervisor import entry_at_start
 from engine.link.client import ServerLink
 from engine.link.messages import Report
 from engine.model.batch import SealedBatch, TableChanges, TableFault, TablePart
@@ -32,7 +31,7 @@ from engine.sources.postgres_log.safety.partition_fingerprints import PartitionF
 from engine.tables.planner import PlannedBatch
 from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.reporter import Reporter
-from engine.tables.start_point import StartPoint
+from engine.tables.start_point import StartPoint, entry_at_start
 from engine.tables.state import AskResume, CatchingUp, CopyFinished, CopyStarted, Pause, Paused, Reload
 from server.clock import SystemClock as ServerClock
 from server.db.models.subscription import SubscriptionRow

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from engine.control.supervisor import entry_at_start
 from engine.link.messages import Report, TableStateReport
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId
 from engine.model.position import Lsn
@@ -14,7 +13,7 @@ from engine.model.target import TableRecord, TargetProgress
 from engine.platform.clock import SystemClock
 from engine.tables.registry import TableRegistry
 from engine.tables.reporter import Reporter
-from engine.tables.start_point import StartPoint
+from engine.tables.start_point import StartPoint, entry_at_start
 from tests.unit.tables.test_planner import A, spec
 
 T = TableId("ta")
