@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Iterator
+from multiprocessing.connection import Client
 from multiprocessing.managers import BaseManager
 from pathlib import Path
 from typing import Any, cast
@@ -61,12 +62,24 @@ def rows() -> RowsDatabase:
 def address(rows: RowsDatabase) -> Iterator[tuple[str, int]]:
     """Where the database is served."""
     _Served.register("database", callable=lambda: rows)
-    server = _Served(("127.0.0.1", 0), _KEY).get_server()
+    server: Any = _Served(("127.0.0.1", 0), _KEY).get_server()
     server.stop_event = threading.Event()
-    accepting = threading.Thread(target=server.accepter, daemon=True)
+
+    def accept() -> None:
+        while True:
+            connection = server.listener.accept()
+            if server.stop_event.is_set():
+                connection.close()
+                return
+            threading.Thread(target=server.handle_request, args=(connection,), daemon=True).start()
+
+    accepting = threading.Thread(target=accept, daemon=True)
     accepting.start()
-    yield cast("tuple[str, int]", server.address)
+    yield server.address
     server.stop_event.set()
+    # Closing the listener would not wake a thread that waits in accept.
+    Client(server.address).close()
+    accepting.join()
     server.listener.close()
 
 
