@@ -48,7 +48,7 @@ _COMPUTES_HERE: dict[str, Callable[[ConnectionSpec], bool]] = {"postgres": is_on
 
 
 def open_source(connection: ConnectionSpec) -> Source:
-    """A source by its kind. Named by text in task descriptors: `engine.connectors:open_source`."""
+    """Open a source by its kind. Task descriptors name this function as text: `engine.connectors:open_source`."""
     captures = {capture: opener for (kind, capture), opener in SOURCES.items() if kind == connection.kind}
     capture = connection.capture.kind if connection.capture is not None else next(iter(captures), "")
     if capture not in captures:

@@ -1,1 +1,1 @@
-"""A stage of the engine."""
+"""The control channel between server and engine: its messages, and the engine's client."""

@@ -1,6 +1,6 @@
-"""Rows of a query on their way from the engine to the server: frames, so that an answer that broke off is never taken for a whole one.
+"""Frames in which the engine uploads a query's rows to the server, so that an interrupted answer is not mistaken for a complete one.
 
-A frame of rows is an Arrow IPC stream of its own. The last frame says how the answer ended; without it the answer is broken.
+A frame of rows is an Arrow IPC stream. The last frame (AnswerEnd) says how the answer ended; without it the answer is incomplete.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _END = b"e"
 
 
 class MalformedFramesError(Exception):
-    """What came is no frames of an answer."""
+    """The received bytes are not frames of an answer."""
 
 
 class FrameTooLargeError(MalformedFramesError):
-    """A frame is larger than an engine sends them."""
+    """A frame is larger than the limit for engines."""
 
 
 class AnswerEnd(Message):
-    """How an answer ended. `truncated`: there were more rows than asked for. `problem`: why more rows could not be read."""
+    """How an answer ended. `truncated`: there are more rows than requested. `problem`: why further rows could not be read."""
 
     truncated: bool = False
     problem: Problem | None = None
@@ -41,7 +41,7 @@ class AnswerEnd(Message):
 
 @dataclass(frozen=True, slots=True)
 class RowsFrame:
-    """Rows of an answer, as an Arrow IPC stream. Those of one answer have the same schema."""
+    """Rows of an answer, as an Arrow IPC stream. All frames of an answer have the same schema."""
 
     arrow: bytes = field(repr=False)
 
@@ -55,7 +55,7 @@ Frame = RowsFrame | AnswerEnd
 
 
 def rows_frame(schema: Any, batches: Iterable[Any] = ()) -> bytes:
-    """A frame of these record batches."""
+    """Encode record batches as one frame."""
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, schema) as writer:
         for batch in batches:
@@ -69,13 +69,13 @@ def end_frame(end: AnswerEnd) -> bytes:
 
 
 class FrameReader:
-    """Cuts what comes in pieces of any size into frames."""
+    """Cuts a byte stream, received in pieces of any size, into frames."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
 
     def feed(self, piece: bytes) -> Iterator[Frame]:
-        """The frames that are whole now. Raises MalformedFramesError."""
+        """Add a piece, and yield the frames that are complete now. Raises MalformedFramesError."""
         self._rest += piece
         while len(self._rest) >= _HEAD.size:
             kind, size = _HEAD.unpack_from(self._rest)

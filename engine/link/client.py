@@ -1,7 +1,4 @@
-"""The engine's end of the control channel.
-
-One stream of commands down, bundles of reports up. Nothing here blocks the pipeline.
-"""
+"""The engine's client of the control channel: receives a stream of commands, sends bundles of reports. It never blocks the pipeline."""
 
 from __future__ import annotations
 
@@ -44,13 +41,13 @@ _ANSWER_DEADLINE_S = 30.0
 
 
 class _AwayError(Exception):
-    """The server cannot be used just now; try again after a pause."""
+    """The server is unavailable; retry after a pause."""
 
 
 class ServerLink:
-    """Keeps this engine known to the server, whatever happens to either.
+    """Keeps this engine registered at the server, and reconnects after failures of either.
 
-    `on_command` is called from one thread, in the order of the stream, and must return quickly; what it raises is
+    `on_command` is called from one thread, in the order of the stream, and must return quickly; its exceptions are
     logged. `report` and `answer` may be called from any thread.
     """
 
@@ -67,10 +64,8 @@ class ServerLink:
         pace_s: float = 0.1,
         retry_most_s: float = 2.0,
     ) -> None:
-        """`pace_s`.
-
-        How often progress goes out while nobody waits for it. `capacity`: reports kept while the server is away.
-        """
+        """`pace_s`: interval in seconds at which progress is sent while no query waits for it. `capacity`: most reports kept while the
+        server is unavailable. `retry_most_s`: longest pause between attempts."""
         self._registration = Registration(instance=instance, name=name, version=version)
         self._on_command = on_command
         self._pace_s = pace_s
@@ -118,10 +113,9 @@ class ServerLink:
         return dict(self._registered.epochs) if self._registered else {}
 
     def report(self, report: Report) -> None:
-        """Queue a report.
+        """Queue a report, without waiting. Order is kept: report a table's change of state before the progress that caused it.
 
-        Never waits. Order is kept: report a table's change of state before the progress that brought it. A position names the stream
-        that is there when it is reported, so that the server knows one from before an interruption.
+        Progress carries the name of the current command stream, so that the server recognises a position from before an interruption.
         """
         with self._state:
             if isinstance(report, Progress):
@@ -130,10 +124,7 @@ class ServerLink:
             self._state.notify_all()
 
     def answer(self, answer: Answer) -> None:
-        """Send the end of a request at once, from the caller's thread.
-
-        Given up when nobody can be waiting for it any more.
-        """
+        """Send the answer to a request at once, from the caller's thread. Abandoned after the time for which the server waits for it."""
         self._deliver("POST", "answers", encode(answer), _JSON)
 
     def refuse(self, request_id: str, problem: Problem) -> None:
@@ -150,10 +141,10 @@ class ServerLink:
         tables: Sequence[str] = (),
         not_following: Sequence[str] = (),
     ) -> None:
-        """End a `query` with its rows, read at `position`. Returns when the server has them all, or wants no more of them.
+        """Answer a `query` with its rows, read at `position`. Returns when the server has received them all, or has cancelled.
 
-        `tables`: ids of those that the statement reads; `not_following`: those of them that do not follow their source. A frame that
-        cannot be sent within `timeout_s` ends it. What `frames` raises breaks the answer off, and is raised.
+        `tables`: ids of the tables that the statement reads; `not_following`: those that are not replicated at present. A frame that
+        cannot be sent within `timeout_s` ends the upload. An exception of `frames` aborts the answer, and is raised.
         """
         headers = _FRAMES | {
             "Penstock-Position": str(position),
@@ -174,7 +165,7 @@ class ServerLink:
             log.error("answer_refused", status=response.status_code)
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until every report handed over so far has been taken in; False at the deadline."""
+        """Wait until the server has received every report queued so far; False at the timeout."""
         with self._state:
             self._hurried += 1
             self._state.notify_all()
@@ -184,10 +175,7 @@ class ServerLink:
                 self._hurried -= 1
 
     def close(self) -> None:
-        """End both threads.
-
-        What is still queued is lost, and told again by the state that the engine reports at its start.
-        """
+        """End both threads. Queued reports are lost; the engine reports its state again at its next start."""
         self._stopping.set()
         with self._state:
             self._state.notify_all()
@@ -198,7 +186,7 @@ class ServerLink:
         self._http.close()
 
     def _hang_up(self) -> None:
-        """Wake the reader: closing its response from here would not."""
+        """Wake the reader thread by shutting down its socket: closing its response from another thread does not wake it."""
         if self._socket is not None:
             try:
                 self._socket.shutdown(socket.SHUT_RDWR)
@@ -222,7 +210,7 @@ class ServerLink:
 
     def _stream(self) -> Iterator[Command]:
         engine_id = self._engine_id()
-        # Some missed heartbeats mean that the server, or the way to it, is gone.
+        # Three missed heartbeats: the server, or the network to it, is down.
         patience = httpx.Timeout(10.0, read=max(3 * self._heartbeat_s(), 5.0))
         with self._http.stream("GET", f"engines/{engine_id}/commands", timeout=patience) as response:
             self._check(response)
@@ -270,7 +258,7 @@ class ServerLink:
                 self._state.notify_all()
 
     def _next_reports(self) -> list[Report] | None:
-        """Wait for reports that are due; None when closing."""
+        """Wait for reports that are due; None while closing."""
         due = monotonic() + self._pace_s
         with self._state:
             while not self._stopping.is_set():
@@ -293,10 +281,8 @@ class ServerLink:
         return False
 
     def _post_reports(self, reports: list[Report]) -> None:
-        """Send until the server has taken the bundle in.
-
-        It counts bundles, so one whose answer was lost is not taken twice.
-        """
+        """Send the bundle repeatedly until the server has received it. The server ignores a sequence number that it has received before,
+        so a bundle whose response was lost is not processed twice."""
         pause = _Pause(self._retry_most_s)
         while not self._stopping.is_set():
             try:
@@ -341,7 +327,7 @@ class ServerLink:
     # Registration
 
     def _engine_id(self) -> str:
-        """This engine's id, registering where the server does not know it."""
+        """This engine's id. Registers the engine if the server does not know it."""
         with self._registering:
             if self._registered is not None:
                 return self._registered.engine_id
@@ -369,7 +355,7 @@ class ServerLink:
 
 
 class _Pause:
-    """Growing pauses with jitter, so that many engines do not come back in step."""
+    """Growing pauses with jitter, so that many engines do not reconnect at the same time."""
 
     def __init__(self, most_s: float) -> None:
         self._most_s = most_s
@@ -391,7 +377,7 @@ def _socket_of(response: httpx.Response) -> socket.socket | None:
 
 
 def _lines(response: httpx.Response) -> Iterator[bytes]:
-    """Lines split at line feeds only: httpx's own splitting also breaks at characters that a table's name may hold."""
+    """Lines split at line feeds only: httpx's own line splitting also splits at other characters, which a table name may contain."""
     rest = b""
     for piece in response.iter_raw():
         *whole, rest = (rest + piece).split(b"\n")
@@ -402,6 +388,6 @@ def _parse(line: bytes) -> Command | None:
     try:
         return COMMANDS.validate_json(line)
     except ValidationError as error:
-        # Only the places: the input may hold secrets.
+        # Only the fields' paths are logged: the input may contain secrets.
         log.error("command_not_understood", errors=[".".join(map(str, e["loc"])) for e in error.errors()])
         return None

@@ -1,4 +1,4 @@
-"""How connections and tables of a subscription are told to an engine."""
+"""Parts of messages: the connections and tables of a subscription."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TableNamePart(Message):
 
 
 class SharedPart(Message):
-    """A shared table and a table's place in it; fields as `engine.model.shared.SharedInto`."""
+    """A table's membership in a shared table; fields as `engine.model.shared.SharedInto`."""
 
     schema_name: str = Field(alias="schema")
     name: str

@@ -1,4 +1,4 @@
-"""What every message of the control channel is, and how positions and secrets travel in it."""
+"""Base of all messages of the control channel, and the encoding of positions and secrets in them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Secret = Annotated[SecretStr, PlainSerializer(_write_secret, return_type=str)]
 
 
 class Message(BaseModel):
-    """Base of everything that travels."""
+    """Base of all messages and their parts."""
 
     model_config = ConfigDict(
         extra="ignore", frozen=True, validate_by_name=True, validate_by_alias=True, serialize_by_alias=True
@@ -32,5 +32,5 @@ class Message(BaseModel):
 
 
 def encode(message: Message) -> bytes:
-    """One message as one line of JSON without its line end, secrets included: for the wire only."""
+    """A message as one line of JSON without line end. It contains secrets: for the wire only."""
     return message.model_dump_json(context=_WIRE).encode()

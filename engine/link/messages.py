@@ -36,7 +36,7 @@ from engine.model.subscription import (
 from engine.model.ticket import TicketState
 
 PROTOCOL = 12
-"""Raised when an older engine could misunderstand a newer server, or the other way round."""
+"""Protocol version. Increase it if an older engine could misunderstand a newer server, or the reverse."""
 
 # Parts of messages
 
@@ -102,10 +102,10 @@ class DdlCaptureBody(Message):
 
 
 class NowBody(Message):
-    """Body of the answer to `now`: a position behind every commit that was acknowledged before the command arrived.
+    """Body of the answer to `now`: a position after every commit that was acknowledged before the command arrived.
 
-    `structure`: what the source's catalog showed there, at or behind the position, is in force where the position is applied, for all
-    tables that were live when the command arrived. An engine that does not say so has not looked.
+    `structure`: once the position is applied, the schemas that the source's catalog showed at or after it are in force, for all tables
+    that were live when the command arrived. None: the engine did not check the catalog.
     """
 
     position: Position
@@ -114,14 +114,14 @@ class NowBody(Message):
 
 
 class SequenceValuePart(Message):
-    """Where a sequence stands; fields as `engine.model.sequences.SequenceValue`."""
+    """Value of a sequence; fields as `engine.model.sequences.SequenceValue`."""
 
     last: int
     called: bool
 
 
 class SequencePart(Message):
-    """What became of one sequence. Without `target_sequence` none was looked at: `outcome` says why."""
+    """Result for one sequence. Without `target_sequence` no sequence was read; `outcome` says why."""
 
     table: str
     source: TableNamePart
@@ -145,27 +145,27 @@ class SequencesBody(Message):
 
 
 class Heartbeat(Message):
-    """Nothing to do; the server is there. `at_most_s` later the next line comes."""
+    """Keepalive of the command stream. The next line follows within `at_most_s` seconds."""
 
     kind: Literal["heartbeat"] = "heartbeat"
     at_most_s: float = 5.0
 
 
 class Sync(Message):
-    """The first line of every stream but for heartbeats: this engine's subscriptions with their epochs; it lets go of all others.
+    """The first line of every stream except heartbeats: this engine's subscriptions with their epochs; it must stop all others.
 
-    At the beginning an `assign` for each follows; later it comes when one was taken away. Where the engine runs it
-    in this epoch already, that is its newest wording.
+    At the start of a stream an `assign` for each follows, which updates a subscription that the engine already runs in this epoch.
+    Later it is sent when a subscription was taken away.
     """
 
     kind: Literal["sync"] = "sync"
     subscriptions: dict[str, int]
     stream: str = ""
-    """The stream that begins; the engine names it with each position from here on."""
+    """Name of the stream that begins; the engine sends it with each position from now on."""
 
 
 class Assign(Message):
-    """Take this subscription in this epoch, or bring the running one of the same epoch up to date."""
+    """Start this subscription in this epoch, or update the running one of the same epoch."""
 
     kind: Literal["assign"] = "assign"
     name: str
@@ -187,9 +187,9 @@ class Assign(Message):
     schema_changes: SchemaPolicy = SchemaPolicy.APPLY
     copies: CopyPolicy = CopyPolicy()
     patterns: tuple[TablePattern, ...] = ()
-    """Tables that match one, and appear on the source, are to be reported."""
+    """The engine reports new tables of the source that match one of them."""
     dropped: tuple[str, ...] = ()
-    """Tables that were removed, and whose tables on the target are to go too."""
+    """Removed tables whose tables on the target are to be dropped."""
 
     def to_spec(self) -> SubscriptionSpec:
         return SubscriptionSpec(
@@ -215,7 +215,7 @@ class Assign(Message):
 
 
 class Desire(Message):
-    """What the user wants the subscription to do."""
+    """The user's desired state of the subscription."""
 
     kind: Literal["desire"] = "desire"
     subscription: str
@@ -235,7 +235,7 @@ class Forget(Message):
 
 
 class Demand(Message):
-    """Somebody waits for `position`: seal the open batch once capture has passed it. A lower one than before counts too."""
+    """A query waits for `position`: seal the open batch once capture has reached it. A lower position than before is valid too."""
 
     kind: Literal["demand"] = "demand"
     subscription: str
@@ -243,9 +243,10 @@ class Demand(Message):
 
 
 class Reload(Message):
-    """Copy tables anew; `tables` None = all. May come twice with one `request_id`. Answered by `reload` reports.
+    """Copy tables again; `tables` None = all. May be sent twice with the same `request_id`. Answered by `reload` reports.
 
-    `partitions`: these alone of the one table, as schema.name; `changed`: those that differ from the source's. None = all of it.
+    `partitions`: only these partitions of the one table, as schema.name; `changed`: only those whose rows differ from the source's.
+    None = the whole table.
     """
 
     kind: Literal["reload"] = "reload"
@@ -264,13 +265,13 @@ class Table(Message):
     spec: TablePart | None = None
     removed: bool = False
     drop: bool = False
-    """With `removed`: its table on the target goes too. Answered by `table_dropped`."""
+    """With `removed`: its table on the target is dropped too. Answered by `table_dropped`."""
 
 
 class Approve(Message):
-    """The table may follow the change that it waits with. May come twice; one that waits with none is left alone.
+    """The user approves the schema change that the table waits for. May be sent twice; ignored if the table waits for none.
 
-    `reason`: what the table waited for when somebody approved of it; where that is something else by now, nothing happens.
+    `reason`: the reason that the table had when the user approved; ignored if it has another one now.
     """
 
     kind: Literal["approve"] = "approve"
@@ -295,7 +296,7 @@ class Discover(Message):
 
 
 class DdlCapture(Message):
-    """Look at what tells changes of structure in a source's log, install it, or remove it. May come twice."""
+    """Check, install or remove the DDL capture on a source. May be sent twice."""
 
     kind: Literal["ddl_capture"] = "ddl_capture"
     request_id: str
@@ -310,7 +311,7 @@ class Now(Message):
 
 
 class Sequences(Message):
-    """Bring the target's sequences to where the source's stand, `margin` values beyond; `tables` None = of all. May come twice."""
+    """Advance the target's sequences to the source's values plus `margin` values; `tables` None = of all. May be sent twice."""
 
     kind: Literal["sequences"] = "sequences"
     request_id: str
@@ -320,7 +321,7 @@ class Sequences(Message):
 
 
 class Verify(Message):
-    """Compare tables at a cut; `tables` None = all live ones. May come twice. Answered by `verification` reports."""
+    """Compare tables at a cut; `tables` None = all live ones. May be sent twice. Answered by `verification` reports."""
 
     kind: Literal["verify"] = "verify"
     subscription: str
@@ -329,13 +330,13 @@ class Verify(Message):
 
 
 class Cancel(Message):
-    """Nobody waits for this request any more; also ends a verification or reload of this id."""
+    """Cancel a request: its answer is not needed any more. Also ends a verification or reload with this id."""
 
     kind: Literal["cancel"] = "cancel"
     request_id: str
     subscription: str | None = None
     table: str | None = None
-    """Of a reload: the table that it copied as a whole. The engine may go on with the copy without knowing the reload."""
+    """For a reload: the table that it copies as a whole. A restarted engine may have resumed the copy without knowing the reload."""
 
 
 Command = Annotated[
@@ -368,17 +369,17 @@ COMMANDS: TypeAdapter[Command] = TypeAdapter(Command)
 
 
 class SubscriptionReport(Message):
-    """Base of reports on a subscription; one of an older epoch than the server's is passed over."""
+    """Base of reports on a subscription. The server ignores reports of an older epoch."""
 
     subscription: str
     epoch: int
 
 
 class Progress(SubscriptionReport):
-    """Where a subscription stands. `applied` is durable on the target, for every table that is live; a table's change of state is
-    reported in front of the progress of the batch that brought it, in the same bundle or an earlier one.
+    """Position of a subscription. `applied`: durable on the target, for every live table. A table's change of state is reported before the
+    progress of the batch that caused it, in the same bundle or an earlier one.
 
-    `run`: the run of the engine whose position this is; `stream`: the last stream of commands that had begun when it was reported.
+    `run`: the engine's run that reached the position; `stream`: the last command stream that had begun when it was reported.
     """
 
     kind: Literal["progress"] = "progress"
@@ -393,15 +394,15 @@ class Progress(SubscriptionReport):
     """Log that the slot holds back on the source."""
     sealed_at: datetime | None = None
     committed_at: datetime | None = None
-    """When the batch that ends at `applied` was sealed, and committed on the target."""
+    """Times at which the batch that ends at `applied` was sealed, and committed on the target."""
     structure: Position | None = None
     structure_at: datetime | None = None
-    """Where and when the source's catalog was last looked at with everything that it showed in force."""
+    """Position and time of the last check of the source's catalog after which every schema that it showed was in force."""
     at: datetime
 
 
 class SubscriptionStateReport(SubscriptionReport):
-    """`code`, `reason` and `remedy` are set where the state is `failed`. Positions of runs before `run` count no more."""
+    """`code`, `reason` and `remedy` are set if the state is `failed`. Positions of runs before `run` become invalid."""
 
     kind: Literal["subscription_state"] = "subscription_state"
     run: int = 0
@@ -412,9 +413,9 @@ class SubscriptionStateReport(SubscriptionReport):
 
 
 class TableStateReport(SubscriptionReport):
-    """`schema`, `name`: the table on the source. `position`: from where on the state holds, where one belongs to it.
+    """`schema`, `name`: the table on the source. `position`: from which on the state is in force, for states that have one.
 
-    A table that is parked with a code and no reason was so before this engine began: the reason that was told before holds.
+    A parked table with a code and no reason was parked before this engine started: the reason reported earlier stays valid.
     """
 
     kind: Literal["table_state"] = "table_state"
@@ -429,7 +430,7 @@ class TableStateReport(SubscriptionReport):
 
 
 class TableRenamed(SubscriptionReport):
-    """The source's table goes by this name now. It stays where it is on the target."""
+    """The source's table was renamed to this name. Its table on the target keeps its name."""
 
     kind: Literal["table_renamed"] = "table_renamed"
     table: str
@@ -438,7 +439,7 @@ class TableRenamed(SubscriptionReport):
 
 
 class FoundTable(Message):
-    """A table on the source. `identity`: its updates and deletes can be followed as it is."""
+    """A table on the source. `identity`: its updates and deletes can be replicated without a change of the table."""
 
     schema_name: str = Field(alias="schema")
     name: str
@@ -446,14 +447,14 @@ class FoundTable(Message):
 
 
 class TablesFound(SubscriptionReport):
-    """Tables on the source that a pattern takes and the engine was not told of."""
+    """Tables on the source that match a pattern and are not part of the subscription."""
 
     kind: Literal["tables_found"] = "tables_found"
     tables: tuple[FoundTable, ...]
 
 
 class TableDropped(SubscriptionReport):
-    """What became of the table on the target of one that was removed with it: gone, or `left` for this reason."""
+    """Result of dropping a removed table on the target: dropped, or `left` for this reason."""
 
     kind: Literal["table_dropped"] = "table_dropped"
     table: str
@@ -462,7 +463,7 @@ class TableDropped(SubscriptionReport):
 
 
 class RowsSetAside(SubscriptionReport):
-    """How many rows of tables stand aside on the target, by table id. `whole`: none of any other table."""
+    """Number of quarantined rows by table id. `whole`: all other tables have none."""
 
     kind: Literal["rows_set_aside"] = "rows_set_aside"
     counts: dict[str, int]
@@ -470,8 +471,8 @@ class RowsSetAside(SubscriptionReport):
 
 
 class CopyProgress(SubscriptionReport):
-    """How far a table's copy is. `bytes` are of the source's storage, as are `total_bytes`; totals are estimates. `goes_on`: it goes on
-    behind what is there already, and figures that were told before hold until it has passed them."""
+    """Progress of a table's copy. `bytes`, `total_bytes`: of the source's storage; totals are estimates. `goes_on`: a resumed copy, which
+    continues after its finished chunks; figures reported before stay valid until it has passed them."""
 
     kind: Literal["copy_progress"] = "copy_progress"
     table: str
@@ -487,7 +488,7 @@ class CopyProgress(SubscriptionReport):
 
 
 class ColumnPart(Message):
-    """A column; `type` as the source prints it, `mapped` the type on the target."""
+    """A column; `type`: as the source prints it, `mapped`: the type on the target."""
 
     name: str
     type: str
@@ -497,12 +498,12 @@ class ColumnPart(Message):
 
 
 class SchemaVersion(SubscriptionReport):
-    """The table has this structure at `position`, the end of the batch that told of it.
+    """The table's schema at `position`, the end of the batch that contained the change.
 
-    `changes`: what is different from the structure before, in words. `learnt`: found so by a copy, announced by the log, told by the
-    source's DDL trigger (the transaction that made it so ends at `position` then), or seen in the source's catalog. `certain`: false
-    where the catalog was further on, and columns were matched by name and type. `target`: as the target has it at a start, which is
-    news only where an engine that ended then had not told.
+    `changes`: differences from the previous schema, as text. `learnt`: found by a copy, announced by a relation record, reported by a DDL
+    message (`position` is then the end of the transaction that changed it), or read from the source's catalog. `certain`: false if the
+    catalog already showed a later schema, and columns were matched by name and type. `target`: the target's schema at a start, which is
+    new to the server only if an earlier engine ended before it reported it.
     """
 
     kind: Literal["schema_version"] = "schema_version"
@@ -518,13 +519,13 @@ class SchemaVersion(SubscriptionReport):
 class BatchReport(SubscriptionReport):
     """One committed batch. `rows`: raw changes by operation. `seconds`: by stage (`capture_age`, `job`, `commit`).
 
-    `mode`: how it was written to the target. `tuning`: what was chosen for it and what decided: `tasks`, and `driver_setup_ms` and
-    `spark_setup_ms` (what a job costs on each path before its first record); with `transactional` or `grouped` declared, `lanes`;
-    with `grouped`, `group_size` and, where that is not declared, `commit_rate_low` and `commit_rate_high` (commits a second that
-    the target's disk takes); with `auto`, `net_ms` and `single_ms` (what the batch was expected to take as net changes, and change
-    by change) and `net_share`; with a PostgreSQL target `parts`, where there may be more than one, `copy_above_rows` (more rows of a
-    table go through a temporary table) and `copy_setup_ms` (what that costs before its first row).
-    `apply_calls`: by table and operation, how many times it was given at least 1, 10, 100 … rows.
+    `mode`: how it was written to the target. `tuning`: the choices made for it and their inputs: `tasks`; `driver_setup_ms`,
+    `spark_setup_ms` (cost of a job in each place before its first record); with `transactional` or `grouped` declared, `lanes`;
+    with `grouped`, `group_size` and, unless that is declared, `commit_rate_low` and `commit_rate_high` (commits per second of the
+    target's disk); with `auto`, `net_ms` and `single_ms` (expected time of the batch as net changes, and change by change) and
+    `net_share`; with a PostgreSQL target `parts`, if there may be several, `copy_above_rows` (above this number of rows a table's rows
+    go through a temporary table) and `copy_setup_ms` (the cost of that before its first row).
+    `apply_calls`: by table and operation, the number of calls with at least 1, 10, 100 … rows.
     """
 
     kind: Literal["batch"] = "batch"
@@ -573,17 +574,17 @@ class VerifiedTable(Message):
     table: str
     equal: bool
     position: Position | None = None
-    """Where it was compared: behind the verification's own position where it could not be read there."""
+    """Position at which it was compared: after the verification's own position if it could not be read there."""
     source_rows: int
     target_rows: int
     set_aside: int = 0
-    """Rows of it that stand aside: known differences."""
+    """Number of its quarantined rows, which are known differences."""
     differing: tuple[Difference, ...] = ()
     """At most 100 differences."""
 
 
 class Verification(SubscriptionReport):
-    """Progress or end of a verification. `tables`: those compared so far, of `total`."""
+    """Progress or end of a verification. `tables`: compared so far, of `total`."""
 
     kind: Literal["verification"] = "verification"
     verification_id: str
@@ -614,12 +615,12 @@ class ReloadReport(SubscriptionReport):
 
 
 class TicketReport(SubscriptionReport):
-    """All that is known of a ticket so far. `position`: of its marker in the log; its commit ends at or before `until`.
+    """State of a ticket. `position`: of its marker in the log; the marker's commit ends at or before `until`.
 
     `written_at` is by the source's clock, the other times by the engine's: when the marker reached the run, its batch was sealed, the
-    batch's net changes were known, and it was committed. `transactions`, `commands`: committed transactions, and row changes, that had
-    reached the run before the marker, since the run began (`counted_since`). Among the changes are some that were rolled back later,
-    where the source sends them early, and some twice, where a connection to it was lost. `code`, `reason`, `remedy`: why it is lost.
+    batch's net changes were computed, and it was committed. `transactions`, `commands`: number of committed transactions, and of row
+    changes, that reached the run before the marker, since its start (`counted_since`). Row changes include streamed ones that were
+    rolled back later, and repeated ones after a lost connection. `code`, `reason`, `remedy`: why the ticket was lost.
     """
 
     kind: Literal["ticket"] = "ticket"
@@ -641,7 +642,7 @@ class TicketReport(SubscriptionReport):
 
 
 class Forgotten(Message):
-    """A deleted subscription is gone; `left` names what could not be removed, in words."""
+    """A deleted subscription was removed; `left` names what could not be removed, as text."""
 
     kind: Literal["forgotten"] = "forgotten"
     subscription: str
@@ -690,7 +691,7 @@ class Registered(Message):
 
 
 class ReportBundle(Message):
-    """Reports in order. A bundle whose `sequence` was taken in before is passed over, so it can be sent again."""
+    """Reports in order. The server ignores a bundle whose `sequence` it has received before, so it can be sent again."""
 
     sequence: int
     reports: tuple[Report, ...]

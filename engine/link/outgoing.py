@@ -1,7 +1,4 @@
-"""The queue of reports that wait to be sent.
-
-Order kept, the newest progress instead of all of it, bounded memory. Pure.
-"""
+"""The queue of reports to be sent: keeps order, keeps only the newest progress per subscription, bounds memory. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ _Key = tuple[str, ...]
 
 
 def _replaceable_by(report: Report) -> _Key | None:
-    """Reports with the same key supersede each other; None: this one always goes out."""
+    """Key of a report: a later report with the same key replaces it. None: it is always sent."""
     if isinstance(report, Progress):
         return ("progress", report.subscription)
     if isinstance(report, CopyProgress):
@@ -20,11 +17,11 @@ def _replaceable_by(report: Report) -> _Key | None:
 
 
 class Outgoing:
-    """Reports in the order they came in. Not thread-safe.
+    """Reports in the order in which they were added. Not thread-safe.
 
-    A newer progress takes the place of an older unsent one, at the end of the queue: it overtakes nothing. Over
-    `capacity` the oldest batch reports go, then states of tables that a later one supersedes; nothing else is ever
-    dropped, and `dropped` counts.
+    A new progress replaces an older unsent one, but is added at the end of the queue, so that it overtakes no other report.
+    Above `capacity` the oldest batch reports are dropped, then table states that a later one supersedes; nothing else is ever
+    dropped. `dropped` counts them.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -39,17 +36,17 @@ class Outgoing:
 
     @property
     def only_progress(self) -> bool:
-        """True where nothing waits but reports that a newer one may still replace."""
+        """True if all queued reports are of kinds that a newer report may replace."""
         return len(self._place) == len(self._items)
 
     def progress(self, subscription: str) -> Progress | None:
-        """The unsent progress of a subscription."""
+        """The unsent progress of a subscription, None if there is none."""
         place = self._place.get(("progress", subscription))
         report = self._items.get(place) if place is not None else None
         return report if isinstance(report, Progress) else None
 
     def _is_of_an_ended_run(self, report: Progress) -> bool:
-        """A thread of a run that has ended may report late; the position of the run that goes on must not be lost over it."""
+        """Whether it belongs to an earlier run: a thread of an ended run may report late, which must not replace the current run's."""
         unsent = self.progress(report.subscription)
         return unsent is not None and (report.epoch, report.run) < (unsent.epoch, unsent.run)
 

@@ -1,4 +1,4 @@
-"""Partitions of tables in messages."""
+"""Messages and parts about the partitions of tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from engine.model.partitions import LoadReason
 
 
 class Partitions(Message):
-    """Which partitions a table has on the source, and when each was loaded last. May come twice."""
+    """List a table's partitions on the source, with the last load of each. May be sent twice."""
 
     kind: Literal["partitions"] = "partitions"
     request_id: str
@@ -18,7 +18,7 @@ class Partitions(Message):
 
 
 class LoadedPartitionPart(Message):
-    """A partition that a reload loads, by its name schema.name; `generation` of its last load that the target has."""
+    """A partition that a reload loads, by name (schema.name); `generation`: of its last load that the target recorded."""
 
     name: str
     reason: LoadReason
@@ -26,10 +26,10 @@ class LoadedPartitionPart(Message):
 
 
 class PartitionPart(Message):
-    """`name`, `parent`: as schema.name. `bound`: as the source prints it. `obstacle`: why it cannot be reloaded by itself.
+    """`name`, `parent`: as schema.name. `bound`: as the source prints it. `obstacle`: why it cannot be reloaded alone.
 
-    `generation` goes up with each load; `reason`, `position` and `loaded_us` (Unix time of the target's clock, microseconds) of the
-    last one are None where that was before anybody counted.
+    `generation` increases with each load. `reason`, `position` and `loaded_us` (microseconds since 1970 UTC, target's clock) are those of
+    the last load; None if that was before loads were recorded.
     """
 
     name: str
@@ -44,6 +44,6 @@ class PartitionPart(Message):
 
 
 class PartitionsBody(Message):
-    """Body of the answer to `partitions`; none where the table is not partitioned."""
+    """Body of the answer to `partitions`; empty if the table is not partitioned."""
 
     partitions: tuple[PartitionPart, ...]

@@ -1,4 +1,4 @@
-"""Messages about rows that a target refused."""
+"""Messages and parts about rejected rows."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from engine.link.message import Message, Position
 
 
 class RefusedRows(Message):
-    """Refused rows of a table: `list` shows them, `retry` puts those that stand aside into the table, `skip` notes that they stay out.
+    """Rejected rows of a table: `list` returns them, `retry` inserts quarantined ones into the table, `skip` marks them to stay out.
 
-    `rows`: their ids; None = all. May come twice.
+    `rows`: their ids; None = all. May be sent twice.
     """
 
     kind: Literal["refused_rows"] = "refused_rows"
@@ -20,11 +20,11 @@ class RefusedRows(Message):
     action: Literal["list", "retry", "skip"] = "list"
     rows: tuple[str, ...] | None = None
     by: str = ""
-    """Who asks for it."""
+    """The user who requests it."""
 
 
 class RefusedRowPart(Message):
-    """A refused row; fields as `engine.model.quarantine.RefusedRow`. It holds row values, and is never logged."""
+    """A rejected row; fields as `engine.model.quarantine.RefusedRow`. It contains row values and must not be logged."""
 
     row: str
     state: Literal["parked", "set_aside", "skipped"]
@@ -43,10 +43,10 @@ class RefusedRowPart(Message):
 
 
 class RefusedRowsBody(Message):
-    """Body of the answer to `refused_rows`: the rows for `list`, else the ids of those that were dealt with, and how many stand aside."""
+    """Body of the answer to `refused_rows`: for `list` the rows, else the ids of the processed rows; and the number of quarantined rows."""
 
     rows: tuple[RefusedRowPart, ...] = ()
     found: int = 0
-    """How many of the rows asked about stood aside."""
+    """How many of the requested rows were quarantined."""
     done: tuple[str, ...] = ()
     left: int = 0

@@ -1,4 +1,4 @@
-"""What is asked of an engine about queries."""
+"""Commands to an engine about queries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.link.message import Message
 
 
 class Query(Message):
-    """Run one read on the target. Its rows are uploaded in frames; a refusal before the first of them is an `answer` with a problem."""
+    """Execute one read on the target. Its rows are uploaded in frames; an error before the first frame is an `answer` with a problem."""
 
     kind: Literal["query"] = "query"
     request_id: str
@@ -18,8 +18,8 @@ class Query(Message):
     sql: str = Field(repr=False)
     max_rows: int | None = None
     max_bytes: int | None = None
-    """A larger answer ends with `query_too_large`."""
+    """Most bytes of the answer; a larger one ends with `query_too_large`."""
     timeout_ms: int
     following: bool = False
-    """Refuse the query where a table of the statement does not follow its source: with `freshness_unreachable`, or with
-    `table_not_ready` where it is about to."""
+    """Reject the query if a table of the statement is not replicated at present: with `freshness_unreachable`, or with `table_not_ready`
+    if it will be soon."""

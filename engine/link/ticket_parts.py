@@ -1,4 +1,4 @@
-"""What is asked of an engine about tickets."""
+"""Commands to an engine about tickets."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from engine.link.message import Message, Position
 
 
 class Ticket(Message):
-    """Put a ticket's marker into the source's log as soon as the subscription runs, and tell how it gets on. May come twice.
+    """Write a ticket's marker to the source's log as soon as the subscription runs. May be sent twice.
 
-    Answered by `ticket` reports. `until`: an engine has told that the marker was committed at or before this position.
+    Answered by `ticket` reports. `until`: an engine reported that the marker was committed at or before this position.
     """
 
     kind: Literal["ticket"] = "ticket"

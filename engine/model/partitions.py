@@ -120,9 +120,9 @@ class LoadReason(StrEnum):
     CHANGED = "changed"
     """Its rows differed from the source's."""
     UNKNOWN = "unknown"
-    """Whether they differed could not be told."""
+    """It could not be determined whether they differed."""
     ASKED = "asked"
-    """Somebody named it, or had the whole table copied anew."""
+    """A reload request named it, or the whole table was copied again on request."""
 
 
 @dataclass(frozen=True, slots=True)

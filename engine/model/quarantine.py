@@ -34,7 +34,7 @@ class RefusedState(StrEnum):
     """Its table was parked over it."""
     SET_ASIDE = "set_aside"
     SKIPPED = "skipped"
-    """Set aside, and somebody said that it is to stay out of the table."""
+    """Quarantined, and marked by a user to stay out of the table."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What the engine needs of a source: values that its folder hands out, and the protocols it fulfils."""
+"""The interface of a source: the protocols that it implements, and the values that it returns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ITSELF = RelationId(0)
 
 
 class Severity(StrEnum):
-    """How much a finding matters: an `error` keeps the subscription from starting."""
+    """Severity of a finding: an `error` prevents the subscription from starting."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -32,14 +32,14 @@ class Severity(StrEnum):
 
 
 class Earlier(StrEnum):
-    """What publications may be that are there before `prepare`."""
+    """Which existing publications `prepare` accepts."""
 
     ANY = "any"
-    """Whatever they are: no change of before counts, since all tables are copied behind this."""
+    """Any: earlier changes do not matter, because all tables are copied afterwards."""
     OURS = "ours"
-    """There, and changed by nothing but us: whatever they were until now, tables depend on it."""
+    """They must exist, and be unchanged by others, because replicated tables depend on them."""
     UNMARKED = "unmarked"
-    """As OURS, or made by a version that left no mark on them."""
+    """As OURS, or created by a version of the engine that did not write the publication's comment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Finding:
     what: str
     remedy: str
     sql: tuple[str, ...] = ()
-    """Statements that mend it, by somebody who may; none where it takes a choice that is not ours."""
+    """Statements that fix it, for a user with the privileges; empty if the fix requires a decision of the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class DiscoveredTable:
 
 @dataclass(frozen=True, slots=True)
 class SourceIdentity:
-    """Which database cluster this is; a change of either means that positions no longer compare."""
+    """Identity of the database cluster. If system identifier or timeline change, positions are not comparable any more."""
 
     system_id: str
     timeline: int
@@ -98,10 +98,9 @@ class SlotStatus:
 class RecordChunk:
     """Raw records in arrival order, as read from the log.
 
-    `data` holds the records' bytes one behind the other (numpy uint8), `offsets` their borders (numpy int32, count + 1).
-    `controls` is a numpy array of model.control.CONTROL_FIELDS whose `ordinal` counts from 0 within the chunk; `relations` maps
-    such an ordinal to the whole relation record, and to messages of the source's DDL capture. `wal_end`: everything
-    committed up to here has been read, this chunk included.
+    `data`: the concatenated records (numpy uint8); `offsets`: their borders (numpy int32, count + 1). `controls`: numpy array of
+    model.control.CONTROL_FIELDS whose `ordinal` counts from 0 within the chunk. `relations`: by such an ordinal, the whole record of each
+    relation, DDL message and ticket marker. `wal_end`: everything committed up to here has been read, including this chunk.
     """
 
     data: Any
@@ -117,10 +116,10 @@ class RecordChunk:
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """What one append to the queue left there.
+    """A landing: the result of one append to the queue.
 
-    `controls` (model.control.CONTROL_FIELDS) and `relations` are those of the chunk with ordinals of the queue. `block` is None
-    where only `wal_end` moved, or for the SESSION mark that opens a session.
+    `controls` (model.control.CONTROL_FIELDS) and `relations` are those of the chunk, with ordinals of the queue. `block` is None
+    if only `wal_end` moved, or for the SESSION record that begins a session.
     """
 
     block: BlockRef | None
@@ -134,21 +133,21 @@ class LogStream(Protocol):
 
     @property
     def verified(self) -> bool:
-        """Whether the session is known to read the log of which everything up to its start is held. Before that nothing behind the start
-        comes, and nothing is released."""
+        """Whether the session was verified to continue the log that was read before. Until then no record after the start is returned, and
+        nothing is confirmed."""
         ...
 
     def read(self, timeout_s: float) -> RecordChunk | None:
-        """The next records, at most about 8 MiB; an empty chunk when only `wal_end` moved; None when nothing came in time or before `wake`.
+        """The next records, at most about 8 MiB; an empty chunk if only `wal_end` moved; None at the timeout, or when `wake` is readable.
 
-        Answers the source's keepalives by itself, whatever the caller does between calls of at most some seconds.
-        Raises EngineFault(SOURCE_UNREACHABLE) when the connection is lost, PUBLICATION_CHANGED on a notice of the server, LOG_GAP where
-        the log is another one than the one that was read up to the start.
+        Keepalives are answered independently of the caller, who may take some seconds between calls.
+        Raises EngineFault: SOURCE_UNREACHABLE if the connection is lost, PUBLICATION_CHANGED on a notice of the server, LOG_GAP if the
+        log is not the one that was read up to the start.
         """
         ...
 
     def confirm(self, durable: Lsn) -> None:
-        """Tell the source that everything up to `durable` may be released. Never goes back; before it, nothing is released."""
+        """Confirm that the source may release its log up to `durable`. Never decreases; nothing is confirmed before the first call."""
         ...
 
     def ask_position(self) -> None:
@@ -162,9 +161,9 @@ class LogStream(Protocol):
 class ScannedChanges:
     """Changes found by a scan over `ranges`, in commit order; numpy arrays of equal length, one entry per row change or truncate.
 
-    `op`: 1 insert, 2 update, 3 delete, 4 truncate. `relation`: oid. `version`: how many relation records of this relation the scan
-    has met before. `new`, `old`: offset in `data` of the tuple's data (at its column count), -1 where absent. `old_kind`: 0 none,
-    1 key only, 2 full row. `range_index`: which of the ranges. `end`: end LSN of its transaction.
+    `op`: 1 insert, 2 update, 3 delete, 4 truncate. `relation`: OID. `version`: number of relation records of this relation before it in
+    the scan. `new`, `old`: offset in `data` of the tuple (of its column count), -1 if absent. `old_kind`: 0 none, 1 key only, 2 full row.
+    `range_index`: index of its range. `end`: end LSN of its transaction.
     """
 
     data: Any
@@ -177,7 +176,7 @@ class ScannedChanges:
     range_index: Any
     end: Any
     xids: frozenset[int] = frozenset()
-    """(Sub)transactions that wrote records of streamed ranges."""
+    """(Sub)transactions that wrote rows in streamed ranges."""
 
 
 class Scanner(Protocol):
@@ -186,17 +185,17 @@ class Scanner(Protocol):
     def scan(
         self, data: Any, offsets: Any, first: Any, ranges: Sequence[LogRange], parts: Sequence[TablePart]
     ) -> ScannedChanges:
-        """Find the changes of `parts` in committed order.
+        """Find the changes of `parts` in commit order.
 
-        `data`: uint8, all records of all blocks one behind the other; `offsets`: int64 borders (count + 1); `first`: int64 ordinal
-        per record. Ranges name ordinals; records of an aborted subtransaction are left out (relation records count all the same).
+        `data`: uint8, the concatenated records of all blocks; `offsets`: int64 borders (count + 1); `first`: int64, the ordinal of each
+        record. `ranges` are ordinals. Records of an aborted subtransaction are skipped, except relation records.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedSnapshot:
-    """A snapshot that other sessions may import while its keeper lives, and the position it corresponds to."""
+    """A snapshot that other sessions can import while the session that exported it lives, and the snapshot's position."""
 
     name: str
     position: Lsn
@@ -204,22 +203,22 @@ class ExportedSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class CopyChunk:
-    """A part of a table that one task copies: SQL that selects the schema's columns in order, as text through COPY."""
+    """A chunk of a table, copied by one task: SQL that selects the schema's columns in order, to be read as COPY text."""
 
     relation: RelationId
     sql: str
     bytes_estimate: int
     rows_estimate: int
     storage: RelationId = _ITSELF
-    """The table whose rows it reads: a partition's own number, 0 = `relation` itself."""
+    """OID of the table that stores the rows: a partition; 0 = `relation` itself."""
     reads: TableName | None = None
     columns: tuple[tuple[int, str], ...] = ()
-    """The names that `sql` goes by: of the table whose rows it reads, and of the columns of `relation` by attribute number."""
+    """`reads`, `columns`: the names in `sql`: of the table that stores the rows, and of the columns by attribute number in `relation`."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedChunk:
-    """A chunk that holds the rows behind the chunk before it, up to and with the key `upto`; None = all that follow."""
+    """A chunk with the rows after the previous chunk, up to and including the key `upto`; None = all remaining rows."""
 
     chunk: CopyChunk
     upto: KeyBound | None
@@ -227,7 +226,7 @@ class KeyedChunk:
 
 @dataclass(frozen=True, slots=True)
 class KeyWalk:
-    """The next chunks along a table's key, and about how large the whole table is; no rows where the source has no statistics."""
+    """The next chunks along a table's key, and the estimated size of the whole table; 0 rows if the source has no statistics."""
 
     chunks: tuple[KeyedChunk, ...]
     table_bytes: int
@@ -236,12 +235,12 @@ class KeyWalk:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRewrite:
-    """Partitions of a root got new storage, or are new and may have come with rows, and nothing else changed.
+    """Partitions of a root have new storage, or are new and may have been attached with rows; nothing else changed.
 
-    Fine iff each writer's truncate of the root is in the log, and the DDL capture tells of each new one that it was made as a partition.
+    No fault if the log contains each writer's TRUNCATE of the root, and a DDL message that each new partition was created as a partition.
 
-    `root`: as truncate records name it. `writers`: the (sub)transactions that gave the new storage. `attached`: the new ones. `seen_by`:
-    all that committed at or before this position, so that whoever has read the log up to there has seen what it tells of them.
+    `root`: OID in TRUNCATE records. `writers`: the (sub)transactions that created the new storage. `attached`: the new partitions.
+    `seen_by`: all of them committed at or before this position, so the log up to it contains these records, if they exist.
     """
 
     root: RelationId
@@ -252,47 +251,47 @@ class PartitionRewrite:
 
 @dataclass(frozen=True, slots=True)
 class GuardReading:
-    """What the guard and the publication watch saw in one look at the source."""
+    """Result of one check of the source: slot, publications and partitions."""
 
     slot: SlotStatus
     publication_faults: tuple[str, ...] = ()
     partition_faults: Mapping[TableName, str] = field(default_factory=dict)
     partition_rewrites: Mapping[TableName, PartitionRewrite] = field(default_factory=dict)
-    """Those of `partition_faults` that are none if the log explains them."""
+    """Partition faults that are cleared if the log contains a matching TRUNCATE or ATTACH."""
     replaced: Mapping[TableName, RelationId] = field(default_factory=dict)
-    """Those of `partition_faults` that tell of a table dropped or made again, with what stands there now; 0 = nothing."""
+    """Partition faults for tables that were dropped or created again, with the OID that has the name now; 0 = none."""
     marks: Mapping[TableName, str] = field(default_factory=dict)
-    """For tables with parts below them: what those parts are at present, as text that only the source reads (see `remember`)."""
+    """Fingerprints of partitioned tables: the state of their partitions as text that only the source interprets (see `remember`)."""
     below: Mapping[TableName, frozenset[RelationId]] = field(default_factory=dict)
-    """For those tables: the parts that are below them."""
+    """The current partitions of these tables."""
     left: Mapping[TableName, Mapping[RelationId, Lsn]] = field(default_factory=dict)
-    """For those tables: parts that looks met below them once, and the log's end behind the look that found each gone."""
+    """Former partitions of these tables, with the log's end after the check that found each of them missing."""
 
     def has_met(self, table: TableName, part: RelationId, end: Lsn) -> bool:
-        """Whether looks have met this part below the table, of which the log tells up to `end`."""
+        """Whether checks have seen this partition of the table, which the log names up to `end`."""
         left = self.left.get(table, {}).get(part)
         return part in self.below.get(table, frozenset()) or (left is not None and end <= left)
 
     renamed: Mapping[TableName, TableName] = field(default_factory=dict)
-    """Tables that go by another name now. They are still published, and looked for under that name from the next look on."""
+    """Renamed tables, old name to new name. They are still published, and checked under the new name from now on."""
     oldest_open: str | None = None
-    """The open source transaction that holds the log, as `pid 123, open for 45 s`."""
+    """The open source transaction that causes retained WAL, as `pid 123, open for 45 s`."""
     oldest_open_s: float = 0.0
-    """How long it has been open."""
+    """Its age in seconds."""
     copy_retained_bytes: int = 0
-    """Log that the slots of copies under way hold back."""
+    """WAL retained by the slots of running copies."""
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogAt:
-    """What the catalog says of tables, as a mark to compare with others: read behind `position`, so that it has what lies before."""
+    """Fingerprint of tables in the catalog. It was read after `position`, so it includes every change committed before that."""
 
     position: Lsn
     mark: str
 
 
 class Resolve(Protocol):
-    """`Source.resolve` with one look at the catalog for many records."""
+    """`Source.resolve` with one read of the catalog for many records."""
 
     def __call__(
         self, payload: bytes, spec: TableSpec, known: TableSchema | None, capture: Capture | None = None, /
@@ -303,17 +302,17 @@ class LogSource(Protocol):
     """The log of a source: where it ends, its stream, and the structures that it announces."""
 
     def now(self) -> Lsn:
-        """A position behind every commit so far, with the log flushed up to it (CORRECTNESS: "Now")."""
+        """A position after every commit so far, with the log flushed up to it."""
         ...
 
     def current(self) -> Lsn:
-        """The log's current end, without writing; for lag only."""
+        """The current end of the log, without a write; for measuring lag only."""
         ...
 
     def catalog_at(self, tables: Sequence[TableSpec], slot: str, *, now: bool) -> CatalogAt:
-        """A position, as `now` or as `current` gives it, and behind it a mark of what the catalog says of these tables, of what is below
-        them and of their publications. Equal marks: nothing that a look of `guard` or `describe` would tell was changed in between, but
-        what came and went. Tables that no look has met yet are not in it, and change it when one does."""
+        """A position from `now` (if `now`) or `current`, and then a fingerprint of these tables, their partitions and their publications in
+        the catalog. Equal fingerprints: between them nothing changed that `guard` or `describe` would report, except what was changed and
+        restored. Tables that no check has seen are not included; the fingerprint changes when one has."""
         ...
 
     def open_stream(
@@ -325,30 +324,30 @@ class LogSource(Protocol):
         origin: OriginFilter = OriginFilter.ANY,
         last: LastCommit | None = None,
     ) -> LogStream:
-        """Start streaming behind `start`: the one way to open a session, and the check for a gap is in it.
+        """Start streaming after `start`. The only way to open a session; it includes the check for a gap.
 
-        `wake`: a file descriptor; a read that waits ends as soon as it has something to read. `last`: the last transaction up to `start`;
-        the session may begin with transactions that end at or before `start`.
+        `wake`: a file descriptor; a waiting read ends when it becomes readable. `last`: the last transaction up to `start`; the session may
+        begin with transactions that end at or before `start`.
 
-        `wal_end` passes transactions that `origin` leaves out like any others. Raises EngineFault(LOG_GAP) where the slot does not hand
-        out all that ends behind `start`, ORIGIN_UNSUPPORTED where the source cannot leave them out.
+        `wal_end` also passes transactions that `origin` filters out. Raises EngineFault: LOG_GAP if the slot cannot deliver everything
+        that ends after `start`, ORIGIN_UNSUPPORTED if the source cannot filter by origin.
         """
         ...
 
     def resolve(
         self, payload: bytes, spec: TableSpec, known: TableSchema | None, capture: Capture | None = None
     ) -> TableSchema:
-        """The structure that a relation record announces, completed from the catalog.
+        """The schema that a relation record announces, completed from the catalog.
 
-        `capture`: where it is still in force, and the record announces just what it vouches for, that is the structure.
+        `capture`: if the DDL capture is still in force, and the record announces exactly the schema that it certifies, that one is used.
 
-        Raises EngineFault(TABLE_STRUCTURE_CHANGED) where the record and the catalog cannot be brought together with certainty,
-        TABLE_NO_IDENTITY where its updates and deletes cannot be followed any more.
+        Raises EngineFault: TABLE_STRUCTURE_CHANGED if record and catalog cannot be matched with certainty, TABLE_NO_IDENTITY if updates
+        and deletes cannot be replicated any more.
         """
         ...
 
     def resolver(self, payloads: Collection[bytes]) -> Resolve:
-        """`resolve` for any of these records, with the catalog as it is now: one look for all of them."""
+        """A function like `resolve` for these records, with one read of the catalog for all of them."""
         ...
 
     def relation_name(self, payload: bytes) -> TableName: ...
@@ -358,14 +357,14 @@ class SnapshotSource(Protocol):
     """Consistent reads of whole tables, for copies and cuts."""
 
     def snapshot(self, timeout_s: float) -> AbstractContextManager[ExportedSnapshot]:
-        """A temporary slot's snapshot and position, for a copy or a cut.
+        """Snapshot and position of a temporary slot, for a copy or a cut.
 
-        Raises SOURCE_TIMEOUT when open transactions hold it up, SOURCE_SNAPSHOT_TOO_LARGE when it has no room for all of them.
+        Raises SOURCE_TIMEOUT if open transactions delay it, SOURCE_SNAPSHOT_TOO_LARGE if there are more of them than it can hold.
         """
         ...
 
     def copy_chunks(self, schema: TableSchema, spec: TableSpec, chunk_bytes: int) -> list[CopyChunk]:
-        """Cut a table into parts for parallel tasks; ranges serve only within one exported snapshot."""
+        """Cut a table into chunks for parallel tasks; they are valid under one exported snapshot only."""
         ...
 
     def walk_key(
@@ -376,18 +375,18 @@ class SnapshotSource(Protocol):
         most_chunks: int,
         above_bytes: int | None = None,
     ) -> KeyWalk | None:
-        """At most so many chunks of about `chunk_bytes` along a table's key, behind the place `after`; they serve under any snapshot.
+        """At most `most_chunks` chunks of about `chunk_bytes` along a table's key, after the bound `after`. Valid under any snapshot.
 
-        None where the table has no key whose order is the same here and there, or none to go along cheaply, and where the whole table
-        is no larger than `above_bytes`.
+        None if the table has no key that sorts equally in the engine and on the source, or no index over it, or if the whole table is not
+        larger than `above_bytes`.
         """
         ...
 
     def read_chunk(self, chunk: CopyChunk, snapshot: str) -> Iterator[bytes]:
-        """COPY output in text form, in pieces of whole lines, read under the imported snapshot.
+        """COPY text, in pieces of whole lines, read under the imported snapshot.
 
-        Raises EngineFault(COPY_LOST) where the snapshot can no longer be imported, TABLE_STRUCTURE_CHANGED where a column of
-        the chunk is gone, TABLE_MISSING where the table is, SOURCE_PRIVILEGE where reading is not allowed.
+        Raises EngineFault: COPY_LOST if the snapshot can no longer be imported, TABLE_STRUCTURE_CHANGED if a column of the chunk was
+        dropped, TABLE_MISSING if the table was, SOURCE_PRIVILEGE if the user may not read it.
         """
         ...
 
@@ -396,25 +395,25 @@ class ReaderControl(Protocol):
     """What the source keeps for the reader of its log, by the name of that reader: on PostgreSQL a replication slot."""
 
     def create(self, slot: str) -> AbstractContextManager[ExportedSnapshot]:
-        """Create the lasting slot; the snapshot lives as long as the context, the slot stays."""
+        """Create the permanent slot. Its exported snapshot ends with the context, the slot stays."""
         ...
 
     def status(self, slot: str) -> SlotStatus: ...
 
     def look(self, slot: str) -> GuardReading:
-        """One look at the slot and at what holds the log; tables and publications are left alone."""
+        """Check the slot and the causes of retained WAL only; tables and publications are not checked."""
         ...
 
     def release(self, slot: str) -> list[str]:
-        """Drop the slot and leave the publications; returns what could not be dropped, in words. Safe to repeat."""
+        """Drop the slot but not the publications; returns what could not be dropped, as text. Idempotent."""
         ...
 
     def remove(self, slot: str) -> list[str]:
-        """Drop slot and publications; returns what could not be dropped, in words. The publications stay where the slot does."""
+        """Drop slot and publications; returns what could not be dropped, as text. If the slot stays, the publications stay too."""
         ...
 
     def end_other(self, slot: str, application: str) -> bool:
-        """End our own older walsender on this slot by pid; SLOT_IN_USE where it is someone else's."""
+        """End the engine's own older walsender on this slot. Raises SLOT_IN_USE if another client reads the slot."""
         ...
 
 
@@ -428,30 +427,30 @@ class Publications(Protocol):
         known: Collection[RelationId] = (),
         earlier: Earlier = Earlier.ANY,
     ) -> frozenset[RelationId]:
-        """Create or bring up to date the publications for `tables`, committed before it returns. Safe to repeat.
+        """Create or update the publications for `tables`; committed when it returns. Idempotent.
 
-        `known`: numbers of those that were published before this object was there. One that was renamed since it was looked for stays
-        published. Returns what is published now. Raises EngineFault(PUBLICATION_CHANGED) where what is there is not what `earlier` says,
-        or lacks a table that was published: in the transaction that changes the publications, so that none of it is hidden by that.
+        `known`: OIDs of the tables published before this object was created; one of them that was renamed stays published. Returns the
+        OIDs that are published now. Raises EngineFault(PUBLICATION_CHANGED) if the existing publications do not meet `earlier`, or lack a
+        table that was published; this is checked in the transaction that changes them, so that the change cannot hide it.
         """
         ...
 
     def recorded(self, slot: str) -> str | None:
-        """Which publications these are, as text that only the source reads: other ones under their names have another. None where one
-        is missing."""
+        """Identity of the publications, as text that only the source interprets; it changes if one is dropped and created again. None if
+        one is missing."""
         ...
 
     def withdraw(self, tables: Sequence[TableSpec], slot: str) -> None:
-        """Take those of these tables out of the publications that have no replica identity any more: in them, their owner's own
-        updates and deletes fail. Their changes are lost from then on. Raises PUBLICATION_CHANGED as `prepare` does."""
+        """Remove the tables that have no replica identity any more from the publications, because UPDATE and DELETE on them would fail.
+        Their changes are lost from then on. Raises PUBLICATION_CHANGED as `prepare`."""
         ...
 
     def unpublished(
         self, tables: Sequence[TableSpec], slot: str, relations: Mapping[TableName, RelationId] | None = None
     ) -> tuple[str, ...]:
-        """What of these tables the publications do not send, or not all of it, in words; what else they send does not matter.
+        """Which of these tables are not published, or only in part, as text. Other published tables are ignored.
 
-        `relations`: the numbers that tables had when they were described. One that was made again since does not matter either.
+        `relations`: OIDs of the tables when they were described; tables created again since are ignored.
         """
         ...
 
@@ -460,22 +459,22 @@ class PartitionedTables(Protocol):
     """Tables that consist of others: a capability."""
 
     def fingerprints(self, tables: Sequence[TableSpec]) -> dict[TableName, str]:
-        """What is below those of these tables that are partitioned, as in GuardReading.marks. Nothing counts as looked at by this."""
+        """Fingerprints of the given tables that are partitioned, as in GuardReading.marks. Does not count as a check of them."""
         ...
 
     def with_observed(self, mark: str, below: Mapping[RelationId, TableName]) -> str:
-        """The mark with these partitions, which the log named and no look has met: a later look tells those that are not there. The same
-        text where it has them all."""
+        """The fingerprint with these partitions added, which only relation records named: a later check reports those that do not exist.
+        The same text if it contains all of them."""
         ...
 
     def roots(self, relations: Collection[RelationId]) -> dict[RelationId, TableName]:
-        """Those of these tables that are partitions, each with the table at the top."""
+        """The root table of each of these tables that is a partition."""
         ...
 
     def partitions(self, schema: TableSchema, snapshot: str | None = None) -> list[Partition]:
-        """Everything below a partitioned table, by name; nothing where it is not one. As of an exported snapshot, or of now.
+        """All partitions of a table, ordered by name; empty if it is not partitioned. `snapshot`: an exported one; None = now.
 
-        Raises EngineFault(COPY_LOST) where the snapshot can no longer be imported.
+        Raises EngineFault(COPY_LOST) if the snapshot can no longer be imported.
         """
         ...
 
@@ -484,15 +483,15 @@ class CatalogWatch(Protocol):
     """Changes that only the catalog shows: a capability of sources whose catalog may be changed past the log."""
 
     def look(self, tables: Sequence[TableSpec], slot: str) -> GuardReading:
-        """One look, compared with the look before; the first one with what `remember` handed in, where it did."""
+        """One check, compared with the previous one; the first one with the fingerprints of `remember`, if any."""
         ...
 
     def remember(self, marks: Mapping[TableName, str]) -> None:
-        """Compare with these marks of an earlier reading, whoever took it, instead of what `prepare` found. Before the first look."""
+        """Set the fingerprints that the first check is compared with, instead of the state at `prepare`. To be called before it."""
         ...
 
     def accept(self, table: TableName, relation: RelationId) -> None:
-        """A table that a reading told as replaced is followed as it stands there now: its publication is watched again."""
+        """Accept `relation` as the table that replaced a reported one: it is checked from now on, its publication included."""
         ...
 
 
@@ -500,26 +499,26 @@ class DdlReports(Protocol):
     """DDL that the source reports in its log: a capability."""
 
     def parse(self, payload: bytes) -> DdlMessage:
-        """What a message of the DDL capture says, a record as in MessageSeen. Raises LOG_UNREADABLE where it makes no sense."""
+        """Parse a DDL message, a record as in MessageSeen. Raises EngineFault(LOG_UNREADABLE) if it cannot be parsed."""
         ...
 
     def mark(self) -> str:
-        """A mark of the DDL capture that all transactions are subject to now, empty where there is none.
+        """Mark of the DDL capture if it is in force for all open transactions, else empty.
 
-        Where two looks see the same one, nothing was changed between them that it did not tell of.
+        If two calls return the same mark, the log contains a DDL message for every DDL command between them.
         """
         ...
 
     def status(self) -> DdlCapture:
-        """What is installed to have the source tell its DDL, and what installing and removing it runs. Reads only."""
+        """State of the DDL capture on the source, and the statements that install and remove it. Read-only."""
         ...
 
     def install(self) -> DdlCapture:
-        """Install it, or bring it up to date. Safe to repeat. Raises EngineFault(DDL_CAPTURE_PRIVILEGE) where the user may not."""
+        """Install or upgrade the DDL capture. Idempotent. Raises EngineFault(DDL_CAPTURE_PRIVILEGE) if the user lacks the privilege."""
         ...
 
     def uninstall(self) -> DdlCapture:
-        """Take it away without trace. Safe to repeat. Raises as `install_ddl_capture`."""
+        """Remove the DDL capture completely. Idempotent. Raises as `install_ddl_capture`."""
         ...
 
 
@@ -527,9 +526,9 @@ class TicketWriter(Protocol):
     """Markers in the log: a capability."""
 
     def write(self, ticket: TicketId) -> TicketWritten:
-        """Put a ticket's marker into the log, committed and flushed. It comes through every slot, whatever is published.
+        """Write a ticket's marker to the log, committed and flushed. Every slot delivers it, independently of publications.
 
-        Raises EngineFault(SOURCE_PRIVILEGE) where the source takes no writes, or not from this user.
+        Raises EngineFault(SOURCE_PRIVILEGE) if the source is read-only, or the user may not write.
         """
         ...
 
@@ -538,9 +537,9 @@ class SequenceReader(Protocol):
     """Sequences: a capability."""
 
     def read(self, tables: Sequence[TableName]) -> list[SourceSequence]:
-        """The sequences of these tables' columns as they stand now, by table and column; what they do next is not held up.
+        """The sequences of these tables' columns with their current values, by table and column. They are not locked.
 
-        Raises SequencesRefused where the user may not read one.
+        Raises SequencesRefused if the user may not read one.
         """
         ...
 
@@ -549,19 +548,19 @@ class ComputedColumns(Protocol):
     """Generated columns that the log does not carry: a capability of sources that have such."""
 
     def compute(self, table: TableId, columns: Sequence[Column], inputs: Mapping[int, str], rows: int) -> bytes:
-        """Values of generated columns that the log does not carry, for rows of which it did, as COPY text, a line for each.
+        """Compute generated columns that the log does not contain. Returns COPY text, one line per row.
 
-        `inputs`: by attribute number, every column that their expressions read, as the text of an array of texts. Raises
-        EngineFault(TABLE_STRUCTURE_CHANGED), with `table` as its subject, where they cannot be computed so any more.
+        `inputs`: by attribute number, each column that the expressions read, as the text form of a text[] with one element per row.
+        Raises EngineFault(TABLE_STRUCTURE_CHANGED), with `table` as its subject, if they cannot be computed any more.
         """
         ...
 
 
 class Source(Protocol):
-    """A source database as the engine process uses it; methods may be called from several threads.
+    """A source database, as the engine uses it. Methods may be called from several threads.
 
-    All raise EngineFault with a SOURCE_* kind when the database cannot be reached or refuses. What a kind of source does not
-    have, it takes from `absent_capabilities`: the engine asks for the capability, never for the kind.
+    All methods raise EngineFault with a SOURCE_* kind if the database cannot be reached or rejects the request. A kind of source
+    takes the capabilities that it lacks from `absent_capabilities`: the engine asks for the capability, never for the kind.
     """
 
     log: LogSource
@@ -578,25 +577,25 @@ class Source(Protocol):
     def preflight(
         self, tables: Sequence[TableSpec], slot: str | None, origin: OriginFilter = OriginFilter.ANY
     ) -> list[Finding]:
-        """Look for what would keep these tables from being replicated. Reads only."""
+        """Find what prevents these tables from being replicated. Read-only."""
         ...
 
     def discover(self) -> list[DiscoveredTable]:
-        """Every table that could be replicated, partitions under their root."""
+        """Every table that can be replicated; partitions are listed under their root."""
         ...
 
     def identify(self) -> SourceIdentity: ...
 
     def describe(self, tables: Sequence[TableSpec]) -> dict[TableName, TableSchema]:
-        """The current structure of these tables; missing ones are left out, and those whose changes cannot be followed as declared."""
+        """The current schemas of these tables; without missing ones, and those whose changes cannot be replicated as declared."""
         ...
 
     def names(self, relations: Collection[RelationId]) -> dict[RelationId, TableName]:
-        """Under which names these tables stand now; those that are gone are left out."""
+        """The current names of these tables; dropped ones are left out."""
         ...
 
     def standing(self, schemas: Collection[str]) -> dict[RelationId, TableName]:
-        """The tables of these schemas that a pattern may take: their changes are logged, and they are no partitions."""
+        """The tables of these schemas that a pattern can match: logged, and not partitions."""
         ...
 
     def close(self) -> None: ...

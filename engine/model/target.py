@@ -1,4 +1,4 @@
-"""What the engine needs of a target: the protocol, and the values that pass over it."""
+"""The interface of a target: the protocols that it implements, and the values passed through them."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from engine.model.subscription import LanePolicy
 
 @dataclass(frozen=True, slots=True)
 class TableRecord:
-    """What the target itself remembers of a table, written in the transactions that change it."""
+    """The target's record of a table, written in the transactions that change the table."""
 
     table: TableId
     target: TableName
     schema: TableSchema
     ready: bool
-    """True once its rows are complete: copied and caught up."""
+    """True once its rows are complete: copied, and caught up with the log."""
     applied: Lsn
-    """Changes up to here are in it; less than the subscription's where the table is paused or parked."""
+    """Changes up to this position are applied; below the subscription's position if the table is paused or parked."""
     parked: str | None = None
     """Code of the fault that parked it."""
     mark: str | None = None
-    """What the source showed below the table when it was last looked at (GuardReading.marks); None where that is not known."""
+    """Fingerprint of the table's partitions at the last check (GuardReading.marks); None if unknown."""
     set_aside: int = 0
-    """Rows of it that stand aside, since the target did not take them."""
+    """Number of its quarantined rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,72 +52,72 @@ class TargetProgress:
     slot: str
     tables: Mapping[TableId, TableRecord] = field(default_factory=dict)
     copies: Mapping[TableId, StandingCopy] = field(default_factory=dict)
-    """Copies that are not complete and can go on: every batch up to `end` is in them."""
+    """Unfinished copies that can be resumed: every batch up to `end` is applied to them."""
     loads: Mapping[TableId, Loads] = field(default_factory=dict)
-    """When the rows of tables and of partitions were loaded last."""
+    """Last loads of tables and of their partitions."""
     reserved: frozenset[TableId] = frozenset()
-    """Tables that have a name there and nothing else yet."""
+    """Tables whose name is reserved on the target, without rows yet."""
     publications: str = ""
-    """As `claim` or `rebase` recorded them; empty where that was a version that did not."""
+    """Identity of the publications, as recorded by `claim` or `rebase`; empty if a version recorded none."""
     last: LastCommit | None = None
-    """The last transaction of the log up to `end`; None where a version wrote the record that did not note it."""
+    """The last transaction of the log up to `end`; None if the record was written by a version that did not store it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionSwap:
-    """Rows of partitions that take the place of those there: from the table's hidden copy, which holds them and nothing else."""
+    """Replaces the rows of partitions by those of the table's hidden copy, which contains these partitions only."""
 
     rows: PartitionRows
     changes: Sequence[TableChanges]
-    """What concerns these rows and has come since the copy was read; the copy gets it first."""
+    """Changes of these rows since the copy was read; they are applied to the copy first."""
     reasons: Mapping[str, LoadReason]
-    """Why each of the partitions was loaded, by name: recorded with its next generation."""
+    """Reason for each partition's load, by name; recorded with its next generation."""
     request: str
     load: str
     """The copy's name, as in `begin_copy`."""
 
 
 ReadRows = Callable[[Any, Sequence[int]], Any]
-"""What rows of a table hold now: of a pyarrow.Table with their keys, k0 … km, and positions of columns, a pyarrow.Table of those as
-c<position>, in the order of the keys; typed as they are staged, or the text that PostgreSQL prints. Raises
-EngineFault(NET_CHANGE_ANOMALY) where a row is not there."""
+"""Reads current rows of a table. Arguments: pyarrow.Table with their keys, k0 … km; positions of columns. Returns a pyarrow.Table with
+columns c<position>, in the order of the keys; values have the staged type, or are text as PostgreSQL prints it. Raises
+EngineFault(NET_CHANGE_ANOMALY) if a row is missing."""
 Compute = Callable[[Sequence[TableChanges], ReadRows], Sequence[TableChanges]]
 
 
 @dataclass(frozen=True, slots=True)
 class TableCommit:
-    """One table's share of a batch. Steps run in this order: structure, changes, swap."""
+    """One table's share of a batch. Steps are executed in this order: schema, changes, swap."""
 
     table: TableId
     schema: TableSchema
-    """The structure after the batch; the target brings the table to it (columns matched by attnum) before the changes."""
+    """The schema after the batch. The target alters the table to it (columns matched by attnum) before it applies the changes."""
     target: TableName
     changes: Sequence[TableChanges] = ()
-    """One per bucket, rows as pyarrow.Table."""
+    """One element per bucket, with rows as pyarrow.Table."""
     handover: bool = False
-    """Apply to the copy that was being loaded, then put it in the place of the table that readers see."""
+    """Apply the changes to the finished copy, then replace the table that readers see by it."""
     parked: str | None = None
-    """Record only that the table is parked with this fault code; changes are empty."""
+    """Only record that the table is parked with this fault code; `changes` is empty."""
     tried: TableCommit | None = None
-    """With `parked`: what the table parks over. Nothing of it stays, but the rows that the target refuses are kept to be looked at."""
+    """With `parked`: the commit that failed. It is rolled back, but the rows that the target rejects are kept for inspection."""
     resumed: bool = False
-    """The changes include everything since the table became stale: it counts as complete again."""
+    """The changes include everything since the table became stale, so it is complete again."""
     check_key: bool = False
-    """With `handover`: refuse the copy with TABLE_KEY_NOT_UNIQUE where two rows have the same `schema.key`, or one has a NULL in it."""
+    """With `handover`: raise TABLE_KEY_NOT_UNIQUE if two rows of the copy have the same `schema.key`, or a key contains NULL."""
     set_aside: int = 0
-    """So many rows of the table may stand aside, refused ones of these changes among them; 0: a refused row is a fault."""
+    """Most quarantined rows of the table, including rejected rows of these changes; 0: a rejected row is a fault."""
     aside: bool = False
-    """Some rows of it stand aside. The changes may be of them."""
+    """The table has quarantined rows; some of these changes may update them."""
     copy: StandingCopy | None = None
-    """Apply to the copy that is being loaded, which goes on being that; this is recorded of it behind the batch."""
+    """Apply the changes to the unfinished copy, which stays unfinished; its state after the batch, to be recorded."""
     compute: Compute | None = field(default=None, compare=False)
-    """Gives the changes the values of columns that are not in the log, inside the target's transaction, before they are applied."""
+    """Adds the values of columns that the log does not contain, within the target's transaction, before the changes are applied."""
     swap: PartitionSwap | None = None
-    """Behind the changes, put these rows into the place of those that the table has of the same partitions."""
+    """After the changes, replace the table's rows of these partitions."""
 
     @property
     def ordinary(self) -> bool:
-        """Whether nothing but rows, and maybe the structure, of the table that readers see is changed."""
+        """Whether it changes only the rows, and possibly the schema, of the table that readers see."""
         return not (
             self.handover or self.resumed or self.parked is not None or self.copy is not None or self.swap is not None
         )
@@ -125,7 +125,7 @@ class TableCommit:
 
 @dataclass(frozen=True, slots=True)
 class BatchCommit:
-    """One target transaction: all tables' changes and the progress record, or nothing."""
+    """One target transaction: the changes of all tables and the progress record, atomically."""
 
     subscription: SubscriptionName
     epoch: Epoch
@@ -134,22 +134,23 @@ class BatchCommit:
     tables: tuple[TableCommit, ...] = ()
     removed: tuple[TableId, ...] = ()
     dropped: tuple[TableId, ...] = ()
-    """Those of `removed` whose tables on the target go with them."""
+    """The tables of `removed` that are also dropped on the target."""
     stale: tuple[TableId, ...] = ()
-    """Tables whose changes are kept elsewhere from this batch on; recorded as not ready, so that a crash makes them copied anew."""
+    """Tables whose changes are retained outside the target from this batch on; recorded as not ready, so that they are copied again after
+    a crash."""
     marks: Mapping[TableId, str | None] = field(default_factory=dict)
-    """New marks of tables. Others keep theirs, but a table that is parked or handed over loses it where none is given here."""
+    """New fingerprints of tables. Other tables keep theirs, except that a parked or handed-over table without one here loses it."""
     left: tuple[TableId, ...] = ()
-    """Tables whose unfinished copies later batches leave out; recorded, so that after a crash they do not go on."""
+    """Tables whose unfinished copies are not updated by later batches; recorded, so that they are not resumed after a crash."""
     last: LastCommit | None = None
     """The last transaction of the log up to `end`, recorded with it."""
     times: CommitTimes | None = field(default=None, compare=False)
-    """Of its transactions, for a target that moves the progress record behind each of them."""
+    """Commit times of its transactions, for a target that updates the progress record after each of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class InOrder:
-    """How changes in the order of the log are written: over how many connections, and how many source transactions in one."""
+    """How changes are written in log order: number of connections, and number of source transactions per target transaction."""
 
     policy: LanePolicy = LanePolicy.PESSIMISTIC
     lanes: int = 1
@@ -157,14 +158,14 @@ class InOrder:
 
 
 MOST_ROW_BYTES = 64 * 1024 * 1024
-"""The largest row that a query may answer with."""
+"""Largest row in a query's answer."""
 BATCH_BYTES = 1 << 20
-"""About the size of the pieces that an answer comes in; a larger row is a piece of its own."""
+"""Approximate size of the record batches of an answer; a larger row is a batch of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryLimits:
-    """How far a query may go. `max_rows`: more are left out, and the answer says so; None: none are."""
+    """Limits of a query. `max_rows`: further rows are omitted and the answer is marked as truncated; None: no limit."""
 
     timeout_s: float
     max_rows: int | None = None
@@ -174,41 +175,41 @@ class QueryLimits:
 
 @dataclass(frozen=True, slots=True)
 class TableRead:
-    """A table whose rows a statement reads, itself or through a shared table, as the target's record has it in the statement's snapshot."""
+    """A table that a statement reads, directly or through a shared table, by the target's record in the statement's snapshot."""
 
     subscription: SubscriptionName
     table: TableId
     target: TableName
     complete: bool
-    """Every change up to the subscription's position is in its rows."""
+    """Its rows include every change up to the subscription's position."""
     removed: bool = False
 
 
 JudgeReads = Callable[[Sequence[TableRead]], None]
-"""Called with the tables that a statement reads, before it runs. What it raises ends the query."""
+"""Called with the tables that a statement reads, before it is executed. An exception from it ends the query."""
 
 
 def any_reads(_: Sequence[TableRead]) -> None:
-    """Whatever the tables are."""
+    """Accepts all tables."""
 
 
 @dataclass(slots=True)
 class QueryAnswer:
-    """Rows of a read-only query, as they come. They are to be taken once, and within the `with` block of `Target.query`."""
+    """Rows of a read-only query, as a stream. To be read once, within the `with` block of `Target.query`."""
 
     schema: Any
-    """pyarrow.Schema. Names of columns may occur more than once."""
+    """pyarrow.Schema. Column names need not be unique."""
     position: Lsn
     batches: Iterator[Any]
-    """pyarrow.RecordBatch of about BATCH_BYTES. Raises QueryRefused where the query fails, or reaches a limit, later on."""
+    """pyarrow.RecordBatch objects of about BATCH_BYTES. The iterator raises QueryRefused if the query fails or reaches a limit."""
     truncated: bool = False
-    """More rows than `max_rows` exist. Known at the end of `batches`."""
+    """There are more rows than `max_rows`. Valid after the end of `batches`."""
 
 
 class QueryRefused(Exception):
-    """The SQL is not exactly one read, or failed; the message says why in the target's words. `code` is stable.
+    """The SQL is not exactly one read-only statement, or it failed; the message is the target's. `code` is stable.
 
-    `remedy`: where it is not the one that the code has. `tables`: those that are to blame.
+    `remedy`: overrides the code's own remedy. `tables`: the tables that caused it.
     """
 
     def __init__(self, code: str, detail: str, remedy: str | None = None, tables: Sequence[TableId] = ()) -> None:
@@ -227,101 +228,102 @@ class TargetReader(Protocol):
     def compare(
         self, record: TableRecord, source: Any, limit: int, rows: PartitionRows | None = None
     ) -> tuple[int, int, list[dict[str, Any]]]:
-        """Compare a table, or those `rows` of it alone, with the source's rows at the same position.
+        """Compare a table, or only its `rows`, with the source's rows at the same position.
 
-        `source`: iterator of pyarrow.RecordBatch with columns c0 … cn as in TableChanges.inserts. Returns (source rows, target
-        rows, at most `limit` differences as `{"key": [...], "kind": "missing" | "extra" | "different"}`, keys as text).
+        `source`: iterator of pyarrow.RecordBatch with columns c0 … cn as in TableChanges.inserts. Returns (number of source rows, number
+        of target rows, at most `limit` differences as `{"key": [...], "kind": "missing" | "extra" | "different"}`, keys as text).
         """
         ...
 
 
 class SpeculativeTransaction(Protocol):
-    """Rows of one source transaction that is still open, in a target transaction of their own beside those of `commit`.
+    """Speculative insert: rows of one open source transaction, in a target transaction separate from those of `commit`.
 
-    Nobody sees them before they are committed. Any method may be called from any thread. It may end by itself, whenever the target
-    cannot keep it or needs it gone; nothing of it stays then, and all that is lost is the time it took.
+    Readers do not see the rows before they are committed. Any method may be called from any thread. The target may roll it back at any
+    time; only the time spent on it is lost then.
     """
 
     @property
     def over(self) -> bool:
-        """It ended, one way or the other."""
+        """Whether it was committed or rolled back."""
         ...
 
     @property
     def overdue(self) -> bool:
-        """It has come to hold up the target's housekeeping: time to roll it back."""
+        """Whether it delays the target's maintenance, and should be rolled back."""
         ...
 
     def insert(self, table: TableCommit) -> bool:
-        """Insert the rows of `changes`, which hold inserts only, into a table that stands complete with just this structure.
+        """Insert the rows of `changes`, which contain inserts only, into a table that is complete and has exactly this schema.
 
-        False where it is over: now, or before.
+        False if the transaction has ended, now or before.
         """
         ...
 
     def commit(self, batch: BatchCommit) -> bool:
-        """Commit with the rest of the batch, inserts only, and its progress: durable and one transaction, as Target.commit.
+        """Commit together with the rest of the batch (inserts only) and its progress, in one durable transaction like Target.commit.
 
-        `batch` names every table that rows were inserted into. False: nothing of it stays, and the whole batch is to be committed
-        the other way. Raises as Target.commit.
+        `batch` names every table that rows were inserted into. False: it was rolled back, and the whole batch must be committed with
+        Target.commit. Raises as Target.commit.
         """
         ...
 
     def roll_back(self) -> None:
-        """End it, where it has not ended. Waits for an insert under way."""
+        """Roll back, unless it has ended. Waits for a running insert."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CommitRates:
-    """Commits a second that the target's disk takes, one at a time: `low` of full log buffers, `high` of next to nothing."""
+    """Serial commits per second of the target's disk: `low` with full log buffers, `high` with nearly empty ones."""
 
     low: float
     high: float
 
 
 class InOrderTarget(Protocol):
-    """Writes source transactions as such. From the thread that commits batches."""
+    """Optional interface of a target that keeps source transactions. Called from the commit thread."""
 
     def commit_in_order(self, batch: BatchCommit, way: InOrder) -> int:
-        """Write a batch whose tables hold changes `in_order` as the source's transactions, in the order of their commits.
+        """Write a batch whose tables have `in_order` changes as the source's transactions, in commit order.
 
-        Each target transaction holds `way.group` of them, the last one maybe fewer, and moves the progress record to where they end.
-        All are durable when this returns. Where it raises, a beginning of them stays; the same call again writes the others. A batch
-        that hands a table over, resumes one or changes a structure cannot be written so.
+        Each target transaction contains `way.group` of them (the last one possibly fewer), and updates the progress record to their end.
+        All are durable when it returns. If it raises, a prefix of them is committed; the same call again writes the rest. Not for a batch
+        that hands over or resumes a table, or changes a schema.
 
-        Returns how often transactions had to be done again because connections hindered each other. Raises as Target.commit.
+        Returns the number of transactions repeated because of conflicts between connections. Raises as Target.commit.
         """
         ...
 
     def commit_rates(self) -> CommitRates:
-        """Measure, for some tenths of a second. From any thread."""
+        """Measure the commit rates; takes some tenths of a second. From any thread."""
         ...
 
 
 PARTS_FROM_ROWS = 5_000
-"""Batches with fewer net rows are written over one connection where nobody says otherwise: each part costs two writes to disk."""
+"""Default of the setting `parts_from_rows`: batches with fewer net rows are written over one connection, because each part costs two
+writes to disk."""
 
 
 class PartsTarget(Protocol):
-    """Writes a batch in parts. From the thread that commits batches."""
+    """Optional interface of a target that writes a batch in parts (two-phase commit). Called from the commit thread."""
 
     def parts_missing(self, lanes: int) -> str | None:
-        """Why the database does not allow for so many parts, and what to do; None where it does. From any thread."""
+        """Why the database does not allow `lanes` parts, and the remedy; None if it does. From any thread."""
         ...
 
     def commit_in_parts(self, batch: BatchCommit, lanes: int) -> int:
-        """As Target.commit, written by up to so many connections beside each other, each of which commits its part by itself.
+        """As Target.commit, written by up to `lanes` parallel connections, each of which commits its part.
 
-        Everything counts, or nothing: whether it does is decided with the progress record, and what a failure leaves open is brought
-        to its end by the next commit or claim. Only other readers of the database see some parts before others; `query` and `pin`
-        do not. Returns the number of parts; 1 where the batch, or the database, does not allow for more. Raises as Target.commit.
+        Atomic: the progress record decides whether the batch is committed, and after a failure the next commit or claim completes or rolls
+        back the prepared parts. Other readers of the database may see some parts before others; `query` and `pin` do not. Returns the
+        number of parts; 1 if the batch or the database does not allow more. Raises as Target.commit.
         """
         ...
 
 
 class Target(Protocol):
-    """A target database. `commit`, copies and DDL come from one thread at a time; `query` and `pin` from any thread."""
+    """A target database. `commit`, copies and DDL are called from one thread at a time; `query` and `pin` from any thread."""
 
     def check(
         self,
@@ -329,9 +331,9 @@ class Target(Protocol):
         existing: Collection[TableName] = (),
         shared: Mapping[TableName, SharedInto] = MappingProxyType({}),
     ) -> list[tuple[str, str, str, str]]:
-        """Preflight: (severity, code, what, remedy) per finding; reads only.
+        """Preflight: (severity, code, what, remedy) per finding. Read-only.
 
-        `existing`: those that are to stand there already. `shared`: those of which a shared table is to show the rows.
+        `existing`: tables that must already exist on the target. `shared`: tables whose rows a shared table includes.
         """
         ...
 
@@ -347,10 +349,10 @@ class Target(Protocol):
         start: Lsn,
         publications: str = "",
     ) -> None:
-        """Create or take over the progress record and sweep leftovers of older epochs, but for copies that can go on. `publications`, as
-        the source names them, are recorded in place of those before.
+        """Create or take over the progress record, and remove leftovers of older epochs except resumable copies. `publications`: identity
+        from Source.publications, recorded in place of the previous one.
 
-        Raises EngineFault(EPOCH_LOST) where a higher epoch is recorded, TARGET_FOREIGN where the record is of another source.
+        Raises EngineFault: EPOCH_LOST if a higher epoch is recorded, TARGET_FOREIGN if the record belongs to another source.
         """
         ...
 
@@ -364,15 +366,15 @@ class Target(Protocol):
         start: Lsn,
         publications: str = "",
     ) -> None:
-        """Begin a subscription again from another place in the log: tables keep their rows for readers and count as not ready.
+        """Restart a subscription at another position of the log: tables keep their rows for readers, and are not ready.
         `publications`: as in `claim`.
 
-        Raises EngineFault(EPOCH_LOST) where the claim is another engine's.
+        Raises EngineFault(EPOCH_LOST) if another engine has the claim.
         """
         ...
 
     def forget(self, subscription: SubscriptionName) -> None:
-        """Drop the subscription's record and unfinished copies; its tables stay."""
+        """Drop the subscription's progress record and unfinished copies, but not its tables."""
         ...
 
     def adopt(
@@ -384,15 +386,15 @@ class Target(Protocol):
         into_existing: bool = False,
         shared: SharedInto | None = None,
     ) -> None:
-        """Reserve a table's name on the target. Again before each copy, with what is declared by then.
+        """Reserve a table's name on the target. Called again before each copy, with the declaration of that time.
 
-        `into_existing`: the table that its owner made there takes the rows, and is never replaced by another one. It has to be
-        empty, unless rows of this subscription are in it from before. `shared`: the shared table that shows its rows too, from the
-        transaction on in which a copy takes its place; it is defined anew in each transaction that changes what it shows.
+        `into_existing`: use the existing table, which is never replaced. It must be empty, unless it has rows of this subscription.
+        `shared`: the shared table that includes its rows, from the transaction of the copy's hand-over on; its view is defined again in
+        each transaction that changes its tables.
 
-        Raises EngineFault(TABLE_NAME_COLLISION) where another table has the name, or, without `into_existing`, a table stands
-        there that is not ours; TABLE_UNFIT where the table cannot be taken as it is; SHARED_TABLE_CONFLICT where it cannot be shown
-        beside the others of its shared table.
+        Raises EngineFault: TABLE_NAME_COLLISION if another table has the name, or, without `into_existing`, a table exists that the engine
+        did not create; TABLE_UNFIT if the existing table is incompatible; SHARED_TABLE_CONFLICT if the table does not fit into its shared
+        table.
         """
         ...
 
@@ -406,36 +408,36 @@ class Target(Protocol):
         keyed: bool = False,
         load: str | None = None,
     ) -> None:
-        """Make an empty hidden table for a copy, in place of any unfinished one. `keyed`: batches will change its rows by their key.
+        """Create an empty hidden table for a copy, in place of any unfinished one. `keyed`: batches will change its rows by key.
 
-        `load`: it gets rows of partitions alone, and only a PartitionSwap of this name may use it.
+        `load`: the copy contains rows of partitions only, and only a PartitionSwap with this name may use it.
 
-        Raises EngineFault(TABLE_UNFIT) where the table was adopted as one of its owner's, and its structure does not take the rows;
-        SHARED_TABLE_CONFLICT where its columns do not go with those of the others in its shared table.
+        Raises EngineFault: TABLE_UNFIT if an existing table is used and its schema is incompatible; SHARED_TABLE_CONFLICT if its columns
+        do not fit those of the other tables in its shared table.
         """
         ...
 
     def append_copy(self, table: TableId, rows: Any) -> int:
-        """Append rows (pyarrow.Table, columns c0 … cn) to the hidden table; batches are committed meanwhile. Returns the count.
+        """Append rows (pyarrow.Table, columns c0 … cn) to the hidden table, while batches are committed. Returns the count.
 
-        They count behind `finish_copy`, or before. Raises EngineFault(COPY_FAILED) where no such copy is being loaded,
-        TABLE_STRUCTURE_CHANGED where it was changed or dropped meanwhile.
+        They are guaranteed to be part of the copy only after `finish_copy`. Raises EngineFault: COPY_FAILED if no such copy is being
+        loaded, TABLE_STRUCTURE_CHANGED if the hidden table was changed or dropped meanwhile.
         """
         ...
 
     def finish_copy(self, table: TableId) -> None:
-        """Let everything count that was appended, for the batch that is to use it. More may be appended later."""
+        """Make all appended rows part of the copy, for the batch that uses it. More rows may be appended later."""
         ...
 
     def set_aside_of_copy(self, table: TableId, refused: Sequence[tuple[Texts, RefusedCause]], most: int) -> None:
-        """Keep rows of a copy that their columns cannot hold, with the hidden table; texts by column, in a transaction of its own.
+        """Quarantine rows of a copy that their columns cannot hold (texts by column), in a separate transaction.
 
-        Raises EngineFault(TOO_MANY_SET_ASIDE) where more than `most` would stand aside.
+        Raises EngineFault(TOO_MANY_SET_ASIDE) if more than `most` rows would be quarantined.
         """
         ...
 
     def trim_copy(self, table: TableId, above: Any) -> int:
-        """Delete the rows of the hidden table behind a place of its key, in a transaction of its own. Returns the count.
+        """Delete the rows of the hidden table whose key is above a bound, in a separate transaction. Returns the count.
 
         `above`: pyarrow.Table of one row with columns k0 … km, the first columns of the key.
         """
@@ -444,32 +446,32 @@ class Target(Protocol):
     def discard_copy(self, table: TableId) -> None: ...
 
     def commit(self, batch: BatchCommit) -> Mapping[TableId, SetAside]:
-        """Apply a batch and its progress in one durable transaction. Nothing of it stays when this raises.
+        """Apply a batch and its progress in one durable transaction; rolled back if it raises.
 
-        Returns, of tables where rows may or do stand aside, what became of those.
+        Returns the effect on quarantined rows, for tables that have them or may get them.
 
-        Raises EngineFault(TARGET_DISK_FULL, TARGET_UNAVAILABLE, TARGET_FILE_GONE, EPOCH_LOST); a fault of one table names it as
-        `subject`, also TABLE_NOT_DROPPED: the table is its owner's, or others depend on it, and the batch is to be committed without
+        Raises EngineFault: TARGET_DISK_FULL, TARGET_UNAVAILABLE, TARGET_FILE_GONE, EPOCH_LOST. A fault of one table has it as `subject`;
+        so has TABLE_NOT_DROPPED: the user owns the table, or other objects depend on it, and the batch must be committed without
         dropping it.
         """
         ...
 
     def check_place(self) -> None:
-        """Look whether what was committed is where others find it, as far as that can change unseen. Cheap; called before each position
-        counts as applied, and now and then while nothing is committed.
+        """Check that committed data is still where readers find it (a database file may have been removed or replaced). Cheap; called
+        before each position is reported as applied, and periodically while nothing is committed.
 
-        Raises EngineFault(TARGET_FILE_GONE). `close`, and the next call opens what is there then.
+        Raises EngineFault(TARGET_FILE_GONE). After `close`, the next call opens the file that exists then.
         """
         ...
 
     def refused_rows(self, subscription: SubscriptionName, table: TableId) -> list[RefusedRow]:
-        """The rows of a table that were refused and are kept, in the order in which they came. From any thread."""
+        """The stored rejected rows of a table, in the order in which they were rejected. From any thread."""
         ...
 
     def retry_refused(self, subscription: SubscriptionName, table: TableId, rows: Collection[str] | None) -> list[str]:
-        """Put rows that stand aside into the table, all of them where `rows` is None, in one transaction; from any thread.
+        """Insert quarantined rows into the table (all of them if `rows` is None), in one transaction; from any thread.
 
-        Those that are refused again stay aside with their new cause. Returns the ids of those that are in the table now.
+        Rows that are rejected again stay quarantined with their new cause. Returns the ids of the rows that are in the table now.
         Raises EngineFault(EPOCH_LOST).
         """
         ...
@@ -477,46 +479,47 @@ class Target(Protocol):
     def skip_refused(
         self, subscription: SubscriptionName, table: TableId, rows: Collection[str] | None, by: str
     ) -> list[str]:
-        """Note that rows that stand aside are to stay out of the table; from any thread. Returns the ids of those that were not so before.
+        """Mark quarantined rows as skipped: they stay out of the table. From any thread. Returns the ids of newly skipped rows.
 
         Raises EngineFault(EPOCH_LOST).
         """
         ...
 
     def tuning(self) -> Mapping[str, float]:
-        """What the target has measured and goes by, to be shown with each batch. From any thread."""
+        """Measured values that the target uses for its decisions, reported with each batch. From any thread."""
         ...
 
     def evolution(self, table: TableId, target: TableName, old: TableSchema, new: TableSchema) -> list[str]:
-        """The statements that bring a table from one structure to another, for people to see before they are run. Touches nothing.
+        """The statements that change a table from one schema to another, shown to users for approval. Changes nothing.
 
-        Raises EngineFault(TABLE_STRUCTURE_CHANGED) where only a new copy would.
+        Raises EngineFault(TABLE_STRUCTURE_CHANGED) if a new copy is required.
         """
         ...
 
     def in_parts(self) -> PartsTarget | None:
-        """The part of this target that writes a batch in parts; None where it cannot."""
+        """Interface for writing a batch in parts; None if the target cannot."""
         ...
 
     def in_order(self) -> InOrderTarget | None:
-        """The part of this target that keeps the source's transactions; None where they all become batches."""
+        """Interface for writing source transactions in order; None if the target writes batches only."""
         ...
 
     def sequences(self) -> SequenceTarget | None:
-        """The part of this target whose columns can have sequences; None where it has none at all."""
+        """Interface for sequences of columns; None if the target has no sequences."""
         ...
 
     def begin_ahead(self, subscription: SubscriptionName) -> SpeculativeTransaction | None:
-        """Begin to take rows before their commit; one at a time. None where that is not possible, now or on this target at all."""
+        """Begin a speculative insert; one at a time. None if that is not possible now, or not on this target."""
         ...
 
     def query(
         self, sql: str, limits: QueryLimits, subscription: SubscriptionName, judge: JudgeReads = any_reads
     ) -> AbstractContextManager[QueryAnswer]:
-        """Run exactly one read on one batch boundary. Raises QueryRefused, also while rows are taken. Readers see the subscription's
-        tables, those it left behind included, and the shared tables that show their rows. `judge` may get more tables than are read.
+        """Execute exactly one read-only statement at a batch boundary. Raises QueryRefused, also while rows are read. It can read the
+        subscription's tables, including removed ones, and the shared tables that include their rows. `judge` may get more tables than the
+        statement reads.
 
-        The time limit holds for both: who takes the rows slowly is stopped by it too. At the end of the block nothing of it runs any more.
+        The time limit includes reading the rows, so a slow reader is stopped too. At the end of the block the query has ended.
         """
         ...
 

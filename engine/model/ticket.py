@@ -17,7 +17,7 @@ class TicketState(StrEnum):
     """Where a ticket is; the value is what REST shows."""
 
     PENDING = "pending"
-    """Its marker is not in the source's log, as far as anybody told."""
+    """Its marker is not in the source's log, as far as is known."""
     UNDER_WAY = "under_way"
     APPLIED = "applied"
     """Everything that was committed on the source before it can be read on the target."""

@@ -36,7 +36,7 @@ class RelationLedger:
             if kind == ControlKind.RELATION:
                 payload = relations[int(control["ordinal"])]
                 if xid:
-                    # Inside a streamed transaction the record carries its id behind the type byte.
+                    # Inside a streamed transaction a transaction id follows the type byte.
                     self._open.setdefault(xid, []).append(self._shared(unstreamed(payload)))
                 else:
                     self._keep(payload)

@@ -1,8 +1,8 @@
 """Offset-only reading of PostgreSQL's pgoutput: control records of a chunk, and row changes of committed ranges.
 
 Text format, protocol versions 2 to 4 with streaming 'on'. Inside a streamed transaction the messages R, Y, I, U, D, T
-and M carry the id of the (sub)transaction that wrote them behind the type byte. No value is looked at; what is found
-are places in the buffer.
+and M carry the id of the (sub)transaction that wrote them after the type byte. Values are not parsed; results are
+offsets in the buffer.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def _kernel(function: _F) -> _F:
-    """Compile with numba, keeping the signature for the type checker.
+    """Compile with numba; the signature is kept for the type checker.
 
-    Kernels call only kernels of their own module: the compiler's cache does not notice changes in another file.
+    Kernels call only kernels of their own module, because numba's cache does not notice changes in another file.
     """
     return cast("_F", njit(cache=True, nogil=True)(function))
 
@@ -363,7 +363,7 @@ def _scan_all(data: Array, offsets: Array, ranges: _Ranges, parts: _Parts, out: 
 
 
 class RecordScanner:
-    """`model.source.Scanner` for pgoutput. Holds nothing; one may serve any number of threads."""
+    """`model.source.Scanner` for pgoutput. Stateless; one object may serve any number of threads."""
 
     def scan(
         self, data: Any, offsets: Any, first: Any, ranges: Sequence[LogRange], parts: Sequence[TablePart]

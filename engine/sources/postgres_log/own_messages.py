@@ -11,7 +11,7 @@ from engine.records.messages import XID_BYTES, read_marker, unstreamed
 from engine.sources.postgres_log.ddl_capture import MOST_BYTES, PREFIX
 
 HEAD = 10
-"""Bytes before the prefix: type, flags and position; a transaction id stands behind the type where the message is streamed."""
+"""Bytes before the prefix: type (1), flags (1), LSN (8). In a streamed transaction a 4-byte transaction id follows the type."""
 _LENGTH = 4
 _SHARED = np.frombuffer(b"penstock.", np.uint8)
 _DDL = PREFIX.encode() + b"\0"
