@@ -34,11 +34,16 @@ class _Reached(BaseManager):
 
 
 _Reached.register("database")
+_HERE: dict[tuple[str, int], RowsDatabase] = {}
+"""Databases that this process serves, by their address: a proxy to oneself, freed while a call is accepted, would wait for itself."""
 
 
 def open_rows(connection: ConnectionSpec) -> Source:
     """Importable by name: the log reader process and tasks of copies call it."""
-    reached = _Reached((str(connection.settings["host"]), int(connection.settings["port"])), _KEY)
+    address = (str(connection.settings["host"]), int(connection.settings["port"]))
+    if address in _HERE:
+        return RowsSource(_HERE[address])
+    reached = _Reached(address, _KEY)
     reached.connect()
     return RowsSource(cast("Any", reached).database())
 
@@ -75,7 +80,9 @@ def address(rows: RowsDatabase) -> Iterator[tuple[str, int]]:
 
     accepting = threading.Thread(target=accept, daemon=True)
     accepting.start()
+    _HERE[server.address] = rows
     yield server.address
+    del _HERE[server.address]
     server.stop_event.set()
     # Closing the listener would not wake a thread that waits in accept.
     Client(server.address).close()
