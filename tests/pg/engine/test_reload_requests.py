@@ -15,9 +15,8 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
 from engine.model.subscription import SchemaPolicy
 from engine.model.subscription_state import DesiredState
-from engine.model.table_state import TableEventKind
 from engine.pipeline.run import ReplicationRun
-from engine.tables.state import CatchingUp
+from engine.tables.state import CatchingUp, Reload
 from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
@@ -201,8 +200,8 @@ def test_a_cancelled_reload_replaces_no_rows(
     if when == "before its tables moved":
         real = run.copies._defer
 
-        def cancelled_first(event: TableEventKind, tables: list[TableId]) -> None:
-            if event is TableEventKind.RELOAD:
+        def cancelled_first(event: Any, tables: list[TableId]) -> None:
+            if event is Reload:
                 replica.pipeline.cancel_reload("r1")
             real(event, tables)
 
