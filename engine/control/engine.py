@@ -12,7 +12,8 @@ from importlib.metadata import version
 import structlog
 
 from engine.connectors import open_source, open_target
-from engine.control.request_handlers import Request, RequestHandler
+from engine.control.handlers import Handlers
+from engine.control.request_handlers import RequestHandler
 from engine.control.supervisor import EngineContext, SubscriptionSupervisor
 from engine.control.target_registry import TargetRegistry
 from engine.copy.reload_requests import PartitionChoice
@@ -40,6 +41,10 @@ from engine.platform.settings import EngineSettings
 from engine.tables.reporter import Reporter
 
 log = structlog.get_logger(__name__)
+
+
+HANDLERS: Handlers[Engine] = Handlers()
+"""The commands that are obeyed here; those that are answered go on to the request handler."""
 
 
 class Engine:
@@ -101,31 +106,55 @@ class Engine:
             return self._pipelines.get(subscription)
 
     def _take(self, command: Command) -> None:
-        if isinstance(command, Request):
+        take = HANDLERS.find(command)
+        if take is not None:
+            take(self, command)
+        else:
             self._requests.take(command)
-        elif isinstance(command, Assign):
-            self._assign(command.to_spec())
-        elif isinstance(command, Sync):
-            self._sync(command)
-        elif isinstance(command, Forget):
-            self._forget(command)
-        elif isinstance(command, Cancel):
-            self._requests.cancel(command.request_id)
-            with self._lock:
-                pipelines = list(self._pipelines.values())
-            for each in pipelines:
-                table = command.table if command.subscription == each.spec.name else None
-                each.cancel_reload(command.request_id, None if table is None else TableId(table))
-        elif isinstance(command, Demand):
-            pipeline = self._find(command.subscription)
-            if pipeline is not None:
-                pipeline.demand(command.position)
-        elif isinstance(command, Approve | Desire | Reload | Table):
-            pipeline = self._find(command.subscription)
-            if pipeline is not None:
-                self._changes.submit(_logged, lambda: _pass_on(pipeline, command))
 
-    def _assign(self, spec: SubscriptionSpec) -> None:
+    @HANDLERS.handles(Cancel)
+    def _cancel(self, command: Cancel) -> None:
+        self._requests.cancel(command.request_id)
+        with self._lock:
+            pipelines = list(self._pipelines.values())
+        for each in pipelines:
+            table = command.table if command.subscription == each.spec.name else None
+            each.cancel_reload(command.request_id, None if table is None else TableId(table))
+
+    @HANDLERS.handles(Demand)
+    def _demand(self, command: Demand) -> None:
+        pipeline = self._find(command.subscription)
+        if pipeline is not None:
+            pipeline.demand(command.position)
+
+    @HANDLERS.handles(Desire)
+    def _desire(self, command: Desire) -> None:
+        self._change(command.subscription, lambda pipeline: pipeline.desire(DesiredState(command.desired)))
+
+    @HANDLERS.handles(Reload)
+    def _reload(self, command: Reload) -> None:
+        tables = None if command.tables is None else [TableId(table) for table in command.tables]
+        self._change(
+            command.subscription, lambda pipeline: pipeline.reload(command.request_id, tables, _chosen(command))
+        )
+
+    @HANDLERS.handles(Approve)
+    def _approve(self, command: Approve) -> None:
+        self._change(command.subscription, lambda pipeline: pipeline.approve(TableId(command.table), command.reason))
+
+    @HANDLERS.handles(Table)
+    def _table(self, command: Table) -> None:
+        self._change(command.subscription, lambda pipeline: pipeline.update(_with_table(pipeline.spec, command)))
+
+    def _change(self, subscription: str, change: Callable[[SubscriptionSupervisor], None]) -> None:
+        """Changes happen one after the other, in the order of their commands."""
+        pipeline = self._find(subscription)
+        if pipeline is not None:
+            self._changes.submit(_logged, lambda: change(pipeline))
+
+    @HANDLERS.handles(Assign)
+    def _assign(self, command: Assign) -> None:
+        spec = command.to_spec()
         running = self._find(str(spec.name))
         if running is not None and running.spec.epoch == spec.epoch:
             self._changes.submit(_logged, lambda: running.update(spec))
@@ -139,6 +168,7 @@ class Engine:
         log.info("subscription_taken", subscription=spec.name, epoch=spec.epoch)
         pipeline.start()
 
+    @HANDLERS.handles(Sync)
     def _sync(self, command: Sync) -> None:
         """Subscriptions that are no longer ours are let go; another engine may already wait for them."""
         with self._lock:
@@ -153,6 +183,7 @@ class Engine:
         if pipeline is not None:
             pipeline.close()
 
+    @HANDLERS.handles(Forget)
     def _forget(self, command: Forget) -> None:
         with self._lock:
             pipeline = self._pipelines.pop(command.subscription, None)
@@ -188,17 +219,8 @@ def _chosen(command: Reload) -> PartitionChoice | None:
     return PartitionChoice(None if command.partitions == "changed" else command.partitions)
 
 
-def _pass_on(pipeline: SubscriptionSupervisor, command: Approve | Desire | Reload | Table) -> None:
-    if isinstance(command, Desire):
-        pipeline.desire(DesiredState(command.desired))
-    elif isinstance(command, Reload):
-        tables = None if command.tables is None else [TableId(table) for table in command.tables]
-        pipeline.reload(command.request_id, tables, _chosen(command))
-    elif isinstance(command, Approve):
-        pipeline.approve(TableId(command.table), command.reason)
-    else:
-        spec = pipeline.spec
-        others = tuple(t for t in spec.tables if t.table != command.table)
-        changed = () if command.removed or command.spec is None else (command.spec.to_spec(),)
-        dropped = spec.dropped | {TableId(command.table)} if command.drop else spec.dropped
-        pipeline.update(replace(spec, tables=(*others, *changed), dropped=dropped))
+def _with_table(spec: SubscriptionSpec, command: Table) -> SubscriptionSpec:
+    others = tuple(t for t in spec.tables if t.table != command.table)
+    changed = () if command.removed or command.spec is None else (command.spec,)
+    dropped = spec.dropped | {TableId(command.table)} if command.drop else spec.dropped
+    return replace(spec, tables=(*others, *changed), dropped=dropped)

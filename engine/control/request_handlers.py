@@ -6,11 +6,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, TypeVar
 
 import structlog
 
 from engine.connectors import is_unyielding, open_source, open_target
+from engine.control.handlers import Handlers
 from engine.control.partitions import listed_partitions
 from engine.control.problem import problem_of
 from engine.control.quarantine import answer_refused
@@ -21,15 +22,16 @@ from engine.control.supervisor import SubscriptionSupervisor
 from engine.control.verification import VerificationReport, verify_at_cuts
 from engine.link.answer_frames import AnswerEnd, end_frame, rows_frame
 from engine.link.client import ServerLink
+from engine.link.message import Message, Question
 from engine.link.messages import (
     Answer,
+    Command,
     DdlCapture,
     DdlCaptureBody,
     Discover,
     DiscoverBody,
     DiscoveredColumn,
     DiscoveredTablePart,
-    FindingPart,
     Now,
     NowBody,
     Preflight,
@@ -46,8 +48,8 @@ from engine.link.ticket_parts import Ticket
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import SubscriptionName, TableId, TicketId
 from engine.model.sequences import SequencesRefused
-from engine.model.source import DiscoveredTable, Finding
-from engine.model.subscription import ConnectionSpec, SchemaPolicy, TableSpec
+from engine.model.source import DiscoveredTable, Finding, Severity
+from engine.model.subscription import SchemaPolicy
 from engine.model.target import QueryAnswer, QueryLimits, QueryRefused
 from engine.pipeline.run import ReplicationRun
 from engine.platform.fault_policy import policy
@@ -59,10 +61,27 @@ WORKERS = 16
 _LATE_S = 5.0
 """How long after its time limit a query may still take to say that it is over."""
 
-Request = Preflight | Discover | DdlCapture | Now | Partitions | Query | RefusedRows | Sequences | Ticket | Verify
+log = structlog.get_logger(__name__)
+
+
+HANDLERS: Handlers[RequestHandler] = Handlers()
 """The commands that are answered here."""
 
-log = structlog.get_logger(__name__)
+C = TypeVar("C", bound=Question)
+B = TypeVar("B", bound=Message)
+
+
+def _answers(command: type[C]) -> Callable[[Callable[[RequestHandler, C], B]], Callable[[RequestHandler, C], B]]:
+    """The method takes commands of this class in a thread; what it returns is the body of the answer."""
+
+    def register(method: Callable[[RequestHandler, C], B]) -> Callable[[RequestHandler, C], B]:
+        @HANDLERS.handles(command)
+        def _take(self: RequestHandler, command: C) -> None:
+            self.answer(command, lambda: method(self, command))
+
+        return method
+
+    return register
 
 
 class RequestHandler:
@@ -80,18 +99,20 @@ class RequestHandler:
         """Answers go through this link."""
         self._link = link
 
-    def take(self, command: Request) -> None:
-        """Begin to answer. Returns at once."""
-        if isinstance(command, Ticket):
-            self._ticket(command)
-        elif isinstance(command, Verify):
-            self._pool.submit(self._verify, command)
-        elif isinstance(command, Query):
-            self._queries.take(self._turn(command))
-        elif isinstance(command, Now):
-            self._pool.submit(self._answered, command, lambda: self._now(command))
-        else:
-            self._pool.submit(self._answer, command)
+    def take(self, command: Command) -> None:
+        """Begin to answer, where it is a command that is answered here. Returns at once."""
+        take = HANDLERS.find(command)
+        if take is not None:
+            take(self, command)
+
+    def answer(self, command: Question, body: Callable[[], Message]) -> None:
+        """Answer with `body`, which is called in a thread."""
+
+        def answer() -> None:
+            found = body().model_dump(mode="json")
+            self._out.answer(Answer(request_id=command.request_id, ok=True, body=found))
+
+        self._pool.submit(self._answered, command, answer)
 
     def cancel(self, request: str) -> None:
         """Nobody waits for this request any more."""
@@ -110,6 +131,10 @@ class RequestHandler:
         if self._link is None:
             raise EngineFault(FaultKind.INTERNAL, "requests", "not connected to a server")
         return self._link
+
+    @HANDLERS.handles(Query)
+    def _take_query(self, command: Query) -> None:
+        self._queries.take(self._turn(command))
 
     def _turn(self, command: Query) -> QueryTurn:
         limit_s = command.timeout_ms / 1000
@@ -133,17 +158,7 @@ class RequestHandler:
             remedy="Ask again when others have ended, with a longer timeout_ms, or raise PENSTOCK_QUERIES_AT_ONCE of the engine.",
         )
 
-    def _answer(self, command: Preflight | Discover | DdlCapture | Partitions | RefusedRows | Sequences) -> None:
-        def answer() -> None:
-            self._out.answer(Answer(request_id=command.request_id, ok=True, body=self._body(command)))
-
-        self._answered(command, answer)
-
-    def _answered(
-        self,
-        command: Preflight | Discover | DdlCapture | Now | Partitions | Query | RefusedRows | Sequences,
-        answer: Callable[[], None],
-    ) -> None:
+    def _answered(self, command: Question, answer: Callable[[], None]) -> None:
         """Call `answer`; what it raises is the answer then."""
         request = command.request_id
         try:
@@ -158,25 +173,17 @@ class RequestHandler:
             log.exception("request_failed", kind=command.kind, error=type(error).__name__)
             self._out.refuse(request, problem_of(EngineFault(FaultKind.INTERNAL, command.kind, type(error).__name__)))
 
-    def _body(
-        self, command: Preflight | Discover | DdlCapture | Partitions | RefusedRows | Sequences
-    ) -> dict[str, Any]:
-        if isinstance(command, Partitions):
-            return listed_partitions(self._pipeline(command.subscription), TableId(command.table)).model_dump(
-                mode="json"
-            )
-        if isinstance(command, Sequences):
-            body = bring_forward(self._pipeline(command.subscription), command)
-            return body.model_dump(mode="json", by_alias=True)
-        if isinstance(command, RefusedRows):
-            return self._refused_rows(command)
-        connection = command.connection.to_spec()
-        if isinstance(command, Discover):
-            return self._discover(connection)
-        if isinstance(command, DdlCapture):
-            return self._ddl_capture(connection, command)
-        findings = self._preflight(connection, command)
-        return PreflightBody(findings=tuple(findings)).model_dump(mode="json")
+    @_answers(Partitions)
+    def _partitions(self, command: Partitions) -> Message:
+        return listed_partitions(self._pipeline(command.subscription), TableId(command.table))
+
+    @_answers(Sequences)
+    def _sequences(self, command: Sequences) -> Message:
+        return bring_forward(self._pipeline(command.subscription), command)
+
+    @HANDLERS.handles(Now)
+    def _take_now(self, command: Now) -> None:
+        self._pool.submit(self._answered, command, lambda: self._now(command))
 
     def _now(self, command: Now) -> None:
         run = self._pipeline(command.subscription).run
@@ -192,64 +199,62 @@ class RequestHandler:
         else:
             self._out.answer(answer)
 
-    def _refused_rows(self, command: RefusedRows) -> dict[str, Any]:
+    @_answers(RefusedRows)
+    def _refused_rows(self, command: RefusedRows) -> Message:
         pipeline = self._pipeline(command.subscription)
         body = answer_refused(pipeline, command)
         if command.action != "list":
             epoch, counts = int(pipeline.spec.epoch), {command.table: body.left}
             self._out.report(RowsSetAside(subscription=command.subscription, epoch=epoch, counts=counts))
-        return body.model_dump(mode="json")
+        return body
 
-    def _preflight(self, connection: ConnectionSpec, command: Preflight) -> list[FindingPart]:
-        tables = [part.to_spec() for part in command.tables]
+    @_answers(Preflight)
+    def _preflight(self, command: Preflight) -> PreflightBody:
         try:
             if command.role == "target":
-                return self._preflight_target(connection, tables)
-            source = open_source(connection)
+                return PreflightBody(findings=self._preflight_target(command))
+            source = open_source(command.connection)
             try:
-                return [_finding(found) for found in source.preflight(tables, None, command.origin)]
+                return PreflightBody(findings=tuple(source.preflight(command.tables, None, command.origin)))
             finally:
                 source.close()
         except EngineFault as fault:
-            return [
-                FindingPart(
-                    severity="error", code=fault.kind.value, what=fault.detail, remedy=policy(fault.kind).remedy
-                )
-            ]
+            remedy = policy(fault.kind).remedy
+            return PreflightBody(findings=(Finding(Severity.ERROR, fault.kind.value, fault.detail, remedy),))
 
-    def _preflight_target(self, connection: ConnectionSpec, tables: Sequence[TableSpec]) -> list[FindingPart]:
-        target = open_target(connection, self._settings)
+    def _preflight_target(self, command: Preflight) -> tuple[Finding, ...]:
+        target = open_target(command.connection, self._settings)
         try:
-            existing = {table.target for table in tables if table.into_existing}
-            shared = {table.target: table.shared for table in tables if table.shared is not None}
-            found = target.check([table.target for table in tables], existing, shared)
+            existing = {table.target for table in command.tables if table.into_existing}
+            shared = {table.target: table.shared for table in command.tables if table.shared is not None}
+            found = target.check([table.target for table in command.tables], existing, shared)
         finally:
             target.close()
-        return [FindingPart(severity=_severity(s), code=c, what=w, remedy=r) for s, c, w, r in found]
+        return tuple(Finding(Severity(severity), code, what, remedy) for severity, code, what, remedy in found)
 
-    def _discover(self, connection: ConnectionSpec) -> dict[str, Any]:
-        source = open_source(connection)
+    @_answers(Discover)
+    def _discover(self, command: Discover) -> Message:
+        source = open_source(command.connection)
         try:
-            tables = tuple(_discovered(table) for table in source.discover())
+            return DiscoverBody(tables=tuple(_discovered(table) for table in source.discover()))
         finally:
             source.close()
-        return DiscoverBody(tables=tables).model_dump(mode="json", by_alias=True)
 
-    def _ddl_capture(self, connection: ConnectionSpec, command: DdlCapture) -> dict[str, Any]:
-        source = open_source(connection)
+    @_answers(DdlCapture)
+    def _ddl_capture(self, command: DdlCapture) -> Message:
+        source = open_source(command.connection)
         try:
             actions = {"install": source.ddl.install, "remove": source.ddl.uninstall}
             found = actions.get(command.action, source.ddl.status)()
         finally:
             source.close()
-        body = DdlCaptureBody(
+        return DdlCaptureBody(
             installed=found.installed,
             version=found.version,
             current=found.current,
             install_sql=found.install_sql,
             remove_sql=found.remove_sql,
         )
-        return body.model_dump(mode="json")
 
     def _query(self, command: Query, limit_s: float) -> None:
         pipeline = self._pipeline(command.subscription)
@@ -286,12 +291,17 @@ class RequestHandler:
             raise EngineFault(FaultKind.TARGET_UNAVAILABLE, subscription, "this engine does not run the subscription")
         return pipeline
 
+    @HANDLERS.handles(Ticket)
     def _ticket(self, command: Ticket) -> None:
         """It is in the book before anything of the log that may hold its marker is read by a run that begins now."""
         pipeline, ticket = self._find(command.subscription), TicketId(command.ticket_id)
         if pipeline is not None:
             pipeline.tickets.ask(ticket, command.until)
             self._pool.submit(pipeline.send_ticket, ticket)
+
+    @HANDLERS.handles(Verify)
+    def _take_verify(self, command: Verify) -> None:
+        self._pool.submit(self._verify, command)
 
     def _verify(self, command: Verify) -> None:
         if command.verification_id in self._cancels:
@@ -374,15 +384,6 @@ def _refusal(refused: QueryRefused) -> Problem:
     return Problem(status=status, code=refused.code, detail=refused.detail, remedy=remedy, tables=refused.tables)
 
 
-def _finding(found: Finding) -> FindingPart:
-    severity = _severity(found.severity.value)
-    return FindingPart(severity=severity, code=found.code, what=found.what, remedy=found.remedy, sql=found.sql)
-
-
-def _severity(text: str) -> Literal["error", "warning", "info"]:
-    return "error" if text == "error" else "warning" if text == "warning" else "info"
-
-
 def _discovered(table: DiscoveredTable) -> DiscoveredTablePart:
     return DiscoveredTablePart(
         schema=table.name.schema,
@@ -393,5 +394,5 @@ def _discovered(table: DiscoveredTable) -> DiscoveredTablePart:
         rows_estimate=table.rows_estimate,
         bytes=table.bytes,
         columns=tuple(DiscoveredColumn(name=c["name"], type=c["type"]) for c in table.columns),
-        problems=tuple(_finding(found) for found in table.problems),
+        problems=table.problems,
     )

@@ -6,15 +6,13 @@ from collections.abc import Iterable, Sequence
 
 from engine.connectors import open_source
 from engine.control.supervisor import SubscriptionSupervisor
-from engine.link.declared_parts import TableNamePart
-from engine.link.messages import Problem, SequencePart, Sequences, SequencesBody, SequenceValuePart
+from engine.link.messages import Problem, SequencePart, Sequences, SequencesBody
 from engine.model.identity import TableName
 from engine.model.sequences import (
     SequenceGoal,
     SequenceOutcome,
     SequencesRefused,
     SequenceStep,
-    SequenceValue,
     SourceSequence,
 )
 from engine.model.subscription import TableSpec
@@ -96,11 +94,11 @@ def _parts(one: SourceSequence, spec: TableSpec, steps: Sequence[SequenceStep] |
     """What to say of a sequence of the source. `steps` None: its table did not take part."""
     left_alone = SequencePart(
         table=spec.table,
-        source=_name(one.table),
+        source=one.table,
         column=one.column,
-        source_sequence=_name(one.name),
-        source_value=_value(one.value),
-        target_table=_name(spec.target),
+        source_sequence=one.name,
+        source_value=one.value,
+        target_table=spec.target,
         outcome=SequenceOutcome.TABLE_NOT_LIVE if steps is None else SequenceOutcome.NO_SEQUENCE_ON_TARGET,
     )
     if not steps:
@@ -108,17 +106,9 @@ def _parts(one: SourceSequence, spec: TableSpec, steps: Sequence[SequenceStep] |
     for step in steps or ():
         yield left_alone.model_copy(
             update={
-                "target_sequence": _name(step.name),
-                "before": _value(step.before),
-                "after": _value(step.after),
+                "target_sequence": step.name,
+                "before": step.before,
+                "after": step.after,
                 "outcome": step.outcome,
             }
         )
-
-
-def _name(name: TableName) -> TableNamePart:
-    return TableNamePart(schema=name.schema, name=name.name)
-
-
-def _value(value: SequenceValue) -> SequenceValuePart:
-    return SequenceValuePart(last=value.last, called=value.called)

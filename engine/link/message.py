@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, SecretStr, SerializationInfo
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, SerializationInfo
 
 from engine.model.position import Lsn
 
@@ -15,12 +15,7 @@ def _parse_position(value: object) -> object:
     return Lsn.parse(value) if isinstance(value, str) else value
 
 
-def _write_secret(value: SecretStr, info: SerializationInfo) -> str:
-    return value.get_secret_value() if info.context == _WIRE else str(value)
-
-
 Position = Annotated[Lsn, BeforeValidator(_parse_position), PlainSerializer(str, return_type=str)]
-Secret = Annotated[SecretStr, PlainSerializer(_write_secret, return_type=str)]
 
 
 class Message(BaseModel):
@@ -29,6 +24,18 @@ class Message(BaseModel):
     model_config = ConfigDict(
         extra="ignore", frozen=True, validate_by_name=True, validate_by_alias=True, serialize_by_alias=True
     )
+
+
+class Question(Message):
+    """Base of the commands that end with one answer, which names the same `request_id`."""
+
+    kind: str
+    request_id: str
+
+
+def is_wire(info: SerializationInfo) -> bool:
+    """Whether it is `encode` that writes, and secrets belong to what is written."""
+    return bool(info.context == _WIRE)
 
 
 def encode(message: Message) -> bytes:

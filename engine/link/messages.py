@@ -7,20 +7,22 @@ ignored, so that a server and an engine one release apart understand each other.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
-from engine.link.declared_parts import ConnectionPart, TableNamePart, TablePart
-from engine.link.message import Message, Position
+from engine.link.declared import Connection, DeclaredTable
+from engine.link.message import Message, Position, Question
 from engine.link.partition_parts import LoadedPartitionPart, Partitions
 from engine.link.quarantine_parts import RefusedRows
 from engine.link.query_parts import Query
 from engine.link.ticket_parts import Ticket
-from engine.model.identity import Epoch, SubscriptionName, TableId
+from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
 from engine.model.patterns import TablePattern
-from engine.model.sequences import SequenceOutcome
+from engine.model.sequences import SequenceOutcome, SequenceValue
+from engine.model.source import Finding
 from engine.model.subscription import (
     ApplyMode,
     ApplyPolicy,
@@ -52,16 +54,6 @@ class Problem(Message):
     """Ids of the tables that are to blame."""
 
 
-class FindingPart(Message):
-    """One result of a preflight check."""
-
-    severity: Literal["error", "warning", "info"]
-    code: str
-    what: str
-    remedy: str
-    sql: tuple[str, ...] = ()
-
-
 class DiscoveredColumn(Message):
     name: str
     type: str
@@ -78,13 +70,13 @@ class DiscoveredTablePart(Message):
     rows_estimate: int = 0
     bytes: int = 0
     columns: tuple[DiscoveredColumn, ...] = ()
-    problems: tuple[FindingPart, ...] = ()
+    problems: tuple[Finding, ...] = ()
 
 
 class PreflightBody(Message):
     """Body of the answer to `preflight`."""
 
-    findings: tuple[FindingPart, ...]
+    findings: tuple[Finding, ...]
 
 
 class DiscoverBody(Message):
@@ -113,25 +105,18 @@ class NowBody(Message):
     structure_at: datetime | None = None
 
 
-class SequenceValuePart(Message):
-    """Value of a sequence; fields as `engine.model.sequences.SequenceValue`."""
-
-    last: int
-    called: bool
-
-
 class SequencePart(Message):
     """Result for one sequence. Without `target_sequence` no sequence was read; `outcome` says why."""
 
     table: str
-    source: TableNamePart
+    source: TableName
     column: str
-    source_sequence: TableNamePart
-    source_value: SequenceValuePart
-    target_table: TableNamePart
-    target_sequence: TableNamePart | None = None
-    before: SequenceValuePart | None = None
-    after: SequenceValuePart | None = None
+    source_sequence: TableName
+    source_value: SequenceValue
+    target_table: TableName
+    target_sequence: TableName | None = None
+    before: SequenceValue | None = None
+    after: SequenceValue | None = None
     outcome: SequenceOutcome
 
 
@@ -168,11 +153,11 @@ class Assign(Message):
     """Start this subscription in this epoch, or update the running one of the same epoch."""
 
     kind: Literal["assign"] = "assign"
-    name: str
-    epoch: int
-    source: ConnectionPart
-    target: ConnectionPart
-    tables: tuple[TablePart, ...]
+    name: SubscriptionName
+    epoch: Epoch
+    source: Connection
+    target: Connection
+    tables: tuple[DeclaredTable, ...]
     slot: str
     desired: Literal["running", "paused", "stopped"] = "running"
     queue_mode: QueueMode = QueueMode.MEMORY
@@ -188,30 +173,13 @@ class Assign(Message):
     copies: CopyPolicy = CopyPolicy()
     patterns: tuple[TablePattern, ...] = ()
     """The engine reports new tables of the source that match one of them."""
-    dropped: tuple[str, ...] = ()
+    dropped: frozenset[TableId] = frozenset()
     """Removed tables whose tables on the target are to be dropped."""
 
     def to_spec(self) -> SubscriptionSpec:
-        return SubscriptionSpec(
-            name=SubscriptionName(self.name),
-            epoch=Epoch(self.epoch),
-            source=self.source.to_spec(self.capture),
-            target=self.target.to_spec(),
-            tables=tuple(table.to_spec() for table in self.tables),
-            slot=self.slot,
-            desired=self.desired,
-            queue_mode=self.queue_mode,
-            queue_budget_bytes=self.queue_budget_bytes,
-            slot_budget_bytes=self.slot_budget_bytes,
-            origin=self.origin,
-            guard=self.guard,
-            batch=self.batch,
-            apply=self.apply,
-            schema_changes=self.schema_changes,
-            copies=self.copies,
-            patterns=self.patterns,
-            dropped=frozenset(TableId(table) for table in self.dropped),
-        )
+        """All but `kind` and `capture` are fields of the specification; the capture is the source's there."""
+        shared = {name: getattr(self, name) for name in type(self).model_fields if name not in {"kind", "capture"}}
+        return SubscriptionSpec(**{**shared, "source": replace(self.source, capture=self.capture)})
 
 
 class Desire(Message):
@@ -262,7 +230,7 @@ class Table(Message):
     kind: Literal["table"] = "table"
     subscription: str
     table: str
-    spec: TablePart | None = None
+    spec: DeclaredTable | None = None
     removed: bool = False
     drop: bool = False
     """With `removed`: its table on the target is dropped too. Answered by `table_dropped`."""
@@ -280,41 +248,36 @@ class Approve(Message):
     reason: str | None = None
 
 
-class Preflight(Message):
+class Preflight(Question):
     kind: Literal["preflight"] = "preflight"
-    request_id: str
-    connection: ConnectionPart
+    connection: Connection
     role: Literal["source", "target"]
-    tables: tuple[TablePart, ...] = ()
+    tables: tuple[DeclaredTable, ...] = ()
     origin: OriginFilter = OriginFilter.ANY
 
 
-class Discover(Message):
+class Discover(Question):
     kind: Literal["discover"] = "discover"
-    request_id: str
-    connection: ConnectionPart
+    connection: Connection
 
 
-class DdlCapture(Message):
+class DdlCapture(Question):
     """Check, install or remove the DDL capture on a source. May be sent twice."""
 
     kind: Literal["ddl_capture"] = "ddl_capture"
-    request_id: str
-    connection: ConnectionPart
+    connection: Connection
     action: Literal["look", "install", "remove"] = "look"
 
 
-class Now(Message):
+class Now(Question):
     kind: Literal["now"] = "now"
-    request_id: str
     subscription: str
 
 
-class Sequences(Message):
+class Sequences(Question):
     """Advance the target's sequences to the source's values plus `margin` values; `tables` None = of all. May be sent twice."""
 
     kind: Literal["sequences"] = "sequences"
-    request_id: str
     subscription: str
     tables: tuple[str, ...] | None = None
     margin: int = 0

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from engine.link.message import Message, Position
+from engine.link.message import Message, Position, Question
 from engine.model.partitions import LoadReason
 
 
-class Partitions(Message):
+class Partitions(Question):
     """List a table's partitions on the source, with the last load of each. May be sent twice."""
 
     kind: Literal["partitions"] = "partitions"
-    request_id: str
     subscription: str
     table: str
 

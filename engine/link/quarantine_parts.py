@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-from engine.link.message import Message, Position
+from engine.link.message import Message, Position, Question
 
 
-class RefusedRows(Message):
+class RefusedRows(Question):
     """Rejected rows of a table: `list` returns them, `retry` inserts quarantined ones into the table, `skip` marks them to stay out.
 
     `rows`: their ids; None = all. May be sent twice.
     """
 
     kind: Literal["refused_rows"] = "refused_rows"
-    request_id: str
     subscription: str
     table: str
     action: Literal["list", "retry", "skip"] = "list"

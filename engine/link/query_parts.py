@@ -6,14 +6,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from engine.link.message import Message
+from engine.link.message import Question
 
 
-class Query(Message):
+class Query(Question):
     """Execute one read on the target. Its rows are uploaded in frames; an error before the first frame is an `answer` with a problem."""
 
     kind: Literal["query"] = "query"
-    request_id: str
     subscription: str
     sql: str = Field(repr=False)
     max_rows: int | None = None

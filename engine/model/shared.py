@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from engine.model.identity import TableName
@@ -16,3 +17,18 @@ class SharedInto:
     """The column that identifies the table of each row."""
     source_value: str
     """The column's value for this table's rows, unique in the shared table."""
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, str]) -> SharedInto:
+        """Raises KeyError where a member is missing."""
+        relation = TableName(document["schema"], document["name"])
+        return cls(relation, document["source_column"], document["source_value"])
+
+    def document(self) -> dict[str, str]:
+        """Its stored form, which the link carries too."""
+        return {
+            "schema": self.relation.schema,
+            "name": self.relation.name,
+            "source_column": self.source_column,
+            "source_value": self.source_value,
+        }

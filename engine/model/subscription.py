@@ -8,8 +8,8 @@ from enum import StrEnum
 
 from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
 from engine.model.patterns import TablePattern
-from engine.model.quarantine import RefusedPolicy
 from engine.model.shared import SharedInto
+from engine.model.table_options import TableOptions
 
 
 class QueueMode(StrEnum):
@@ -95,34 +95,26 @@ class ConnectionSpec:
 
     name: str
     kind: str
-    settings: Mapping[str, str | int]
+    settings: Mapping[str, str | int] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     capture: CaptureSpec | None = None
     """Of a source; None: as is usual for its kind."""
 
 
 @dataclass(frozen=True, slots=True)
-class TableSpec:
+class TableSpec(TableOptions):
     """One table of a subscription as the user declared it, with the id that the server assigned."""
 
     table: TableId
     source: TableName
     target: TableName
-    key: tuple[str, ...] = ()
-    operations: frozenset[str] = frozenset({"insert", "update", "delete", "truncate"})
-    where: str | None = None
-    insert_only: bool = False
-    map_as: Mapping[str, str] = field(default_factory=dict)
+    operations: frozenset[str] = field(default=frozenset({"insert", "update", "delete", "truncate"}), kw_only=True)
+    """Those that are followed."""
     map_others_as: str | None = None
     """Type override for columns without one of their own; set by the target's kind, not by the user."""
     paused: bool = False
-    into_existing: bool = False
-    """Use an existing table on the target, which is never replaced by another one."""
     shared: SharedInto | None = None
     """The shared table that includes its rows."""
-    priority: int = 0
-    """Tables with a higher one are copied before those with a lower one."""
-    refused_rows: RefusedPolicy = RefusedPolicy.PARK
 
 
 @dataclass(frozen=True, slots=True)

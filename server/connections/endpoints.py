@@ -22,7 +22,7 @@ from server.connections.schemas import (
 from server.connections.service import ConnectionInUse, ConnectionKindFixed
 from server.db.dependencies import Reading, Writing, database_of
 from server.declarations.connection_kinds import KINDS
-from server.declarations.table_body import preflight_parts
+from server.declarations.table_body import preflight_specs
 from server.declarations.table_declaration import IntoExistingUnsupported, refuse_existing_bodies
 from server.errors import Conflict, InvalidRequest, NotFound, NotSupportedYet, PreconditionFailed, responses
 from server.etags import IfMatch, IfNoneMatch, check_absent, set_etag
@@ -161,7 +161,7 @@ async def check_connection(request: Request, box: Box, name: NamePath, body: Che
     payload = {
         "connection": connection,
         "role": role,
-        "tables": preflight_parts(body.tables),
+        "tables": preflight_specs(body.tables),
         "origin": body.origin.value,
     }
     answer = await _ask(request, "preflight", payload)

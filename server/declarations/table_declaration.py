@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.model.identity import TableName
-from engine.model.quarantine import RefusedPolicy
 from engine.model.shared import SharedInto
+from engine.model.table_options import TableOptions
 from server.declarations.connection_kinds import Kind
 from server.declarations.table_body import TableBody, require_all_supported
 from server.errors import FieldError, InvalidRequest
@@ -54,17 +54,10 @@ class Declaration:
     name: str
     target_schema: str
     target_name: str
-    key: tuple[str, ...]
-    operations: tuple[str, ...]
-    where: str | None
-    insert_only: bool
-    map_as: Mapping[str, str]
+    options: TableOptions
     from_pattern: bool
     pointer: str
     shared: SharedInto | None = None
-    into_existing: bool = False
-    priority: int = 0
-    refused_rows: str = RefusedPolicy.PARK.value
 
     @property
     def source(self) -> tuple[str, str]:
@@ -86,17 +79,10 @@ def declare_table(body: TableBody, pointer: str, subscription: str) -> Declarati
         name=body.name,
         target_schema=schema,
         target_name=name,
-        key=tuple(body.key or ()),
-        operations=tuple(sorted(body.operations or ())),
-        where=body.where,
-        insert_only=body.insert_only,
-        map_as=body.map_as,
+        options=body.options,
         from_pattern=False,
         pointer=pointer,
         shared=body.shared(subscription),
-        into_existing=body.into_existing,
-        priority=body.priority,
-        refused_rows=body.refused_rows.value,
     )
 
 
@@ -244,7 +230,8 @@ def declare_by_pattern(
         InvalidRequest: see `declare`.
     """
     table = declare_table(body.model_copy(update={"name": name}), pointer, subscription)
-    return replace(table, insert_only=table.insert_only and not has_identity, from_pattern=True)
+    options = replace(table.options, insert_only=table.options.insert_only and not has_identity)
+    return replace(table, options=options, from_pattern=True)
 
 
 def _has_identity(table: Mapping[str, Any]) -> bool:

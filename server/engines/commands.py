@@ -7,7 +7,6 @@ from typing import Literal
 
 from sqlmodel import col, select
 
-from engine.link.declared_parts import TablePart
 from engine.link.messages import (
     Approve,
     Assign,
@@ -169,7 +168,7 @@ def _table_command(session: ReadSession, name: str, table_id: str) -> Command:
     if row is None or row.state == "removed":
         drop = row is not None and row.target_table == TargetTable.TO_BE_DROPPED
         return Table(subscription=name, table=table_id, removed=True, drop=drop)
-    return Table(subscription=name, table=table_id, spec=TablePart.model_validate(build_table(session, table_id)))
+    return Table(subscription=name, table=table_id, spec=build_table(session, table_id))
 
 
 def _approve_command(session: ReadSession, name: str, table_id: str, reason: str | None) -> Command | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from engine.link.declared_parts import TableNamePart
-from engine.link.messages import SequencePart, SequencesBody, SequenceValuePart
-from engine.model.sequences import SequenceOutcome
+from engine.link.messages import SequencePart, SequencesBody
+from engine.model.identity import TableName
+from engine.model.sequences import SequenceOutcome, SequenceValue
 from server.connections.repository import connections_by_id
 from server.db.models.subscription import SubscriptionRow
 from server.db.session import ReadSession, WriteSession
@@ -93,12 +93,12 @@ def _table_ids(session: ReadSession, subscription: SubscriptionRow, request: Seq
 def _sequence_view(part: SequencePart) -> SequenceView:
     return SequenceView(
         id=part.table,
-        schema_name=part.source.schema_name,
+        schema_name=part.source.schema,
         name=part.source.name,
         column=part.column,
         source_sequence=_name(part.source_sequence),
         source_value=_value(part.source_value),
-        target=TableTarget(schema_name=part.target_table.schema_name, name=part.target_table.name),
+        target=TableTarget(schema_name=part.target_table.schema, name=part.target_table.name),
         target_sequence=None if part.target_sequence is None else _name(part.target_sequence),
         value_before=None if part.before is None else _value(part.before),
         value_after=None if part.after is None else _value(part.after),
@@ -107,9 +107,9 @@ def _sequence_view(part: SequencePart) -> SequenceView:
     )
 
 
-def _name(part: TableNamePart) -> SequenceName:
-    return SequenceName(schema_name=part.schema_name, name=part.name)
+def _name(name: TableName) -> SequenceName:
+    return SequenceName(schema_name=name.schema, name=name.name)
 
 
-def _value(part: SequenceValuePart) -> SequenceValueView:
-    return SequenceValueView(last_value=part.last, is_called=part.called)
+def _value(value: SequenceValue) -> SequenceValueView:
+    return SequenceValueView(last_value=value.last, is_called=value.called)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from engine.model.identity import TableName
+from engine.model.subscription import TableSpec
 from server.connections import repository as connections
 from server.connections.service import connection_with_secrets
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession
 from server.declarations.policies import ApplyBody, BatchBody, CapturePolicy, CopiesBody, QueuePolicy, SchemaChangesBody
-from server.declarations.table_body import table_part
+from server.declarations.table_body import shared_from
+from server.declarations.table_options import options_of, table_spec
 from server.errors import NotFound
 from server.lookup.subscriptions import require_subscription
 from server.security.secret_box import SecretBox
@@ -33,7 +36,7 @@ def build_assignment(session: ReadSession, box: SecretBox, name: str) -> dict[st
         "epoch": row.epoch,
         "source": connection_with_secrets(ends[row.source_id], box),
         "target": connection_with_secrets(ends[row.target_id], box),
-        "tables": [_part(table) for table in tables.list_present(session, row.id or 0)],
+        "tables": [_spec(table) for table in tables.list_present(session, row.id or 0)],
         "dropped": tables.list_to_be_dropped(session, row.id or 0),
         "patterns": [
             {"schema": one["schema"], "name": one["name"], "exclude": one.get("exclude") or []} for one in row.patterns
@@ -53,8 +56,8 @@ def build_assignment(session: ReadSession, box: SecretBox, name: str) -> dict[st
     }
 
 
-def build_table(session: ReadSession, table_id: str) -> dict[str, Any]:
-    """One table, in the shape of the spec of the command `table`.
+def build_table(session: ReadSession, table_id: str) -> TableSpec:
+    """One table, as the command `table` has it.
 
     Raises:
         NotFound: there is no such table.
@@ -62,7 +65,7 @@ def build_table(session: ReadSession, table_id: str) -> dict[str, Any]:
     row = session.get(TableRow, table_id)
     if row is None:
         raise NotFound(f"There is no table with the id '{table_id}'.")
-    return _part(row)
+    return _spec(row)
 
 
 def build_connection(session: ReadSession, box: SecretBox, row: SubscriptionRow) -> dict[str, Any]:
@@ -70,19 +73,12 @@ def build_connection(session: ReadSession, box: SecretBox, row: SubscriptionRow)
     return connection_with_secrets(connections.connections_by_id(session, [row.source_id])[row.source_id], box)
 
 
-def _part(row: TableRow) -> dict[str, Any]:
-    return table_part(
+def _spec(row: TableRow) -> TableSpec:
+    return table_spec(
         row.id,
-        source=(row.schema_name, row.name),
-        target=(row.target_schema, row.target_name),
-        key=row.key,
-        operations=row.operations,
-        where=row.where,
-        insert_only=row.insert_only,
-        map_as=row.map_as,
+        TableName(row.schema_name, row.name),
+        TableName(row.target_schema, row.target_name),
+        options_of(row),
         paused=row.desired_state == "paused",
-        into_existing=row.into_existing,
-        shared_into=row.shared_into,
-        priority=row.priority,
-        refused_rows=row.refused_rows,
+        shared=shared_from(row.shared_into),
     )

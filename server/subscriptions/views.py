@@ -8,7 +8,6 @@ from datetime import datetime
 
 from engine.model.patterns import ANY
 from engine.model.position import Lsn
-from engine.model.quarantine import RefusedPolicy
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from server.assessment.assess import Assessment, ConnectedFor
 from server.connections import repository as connections
@@ -24,7 +23,8 @@ from server.declarations.policies import (
     QueuePolicy,
     SchemaChangesBody,
 )
-from server.declarations.table_body import ColumnOptions, Operation, TableBody, TargetName, shared_body
+from server.declarations.table_body import TableBody, TargetName, shared_body
+from server.declarations.table_options import declared_options, options_of
 from server.subscriptions.schemas import Lag, Positions, SubscriptionView
 from server.tables import repository as tables
 
@@ -94,17 +94,10 @@ def declared_body(row: TableRow) -> TableBody:
     return TableBody(
         schema_name=row.schema_name,
         name=row.name,
-        key=row.key or None,
-        operations=[Operation(operation) for operation in row.operations] or None,
-        where=row.where,
-        insert_only=row.insert_only,
         target=TargetName(schema_name=row.target_schema, name=row.target_name) if elsewhere else None,
-        columns={name: ColumnOptions(map_as="text") for name in row.map_as},
-        into_existing=row.into_existing,
         shared_into=shared_body(row.shared_into),
-        priority=row.priority,
-        refused_rows=RefusedPolicy(row.refused_rows),
         exact=ANY in row.name,
+        **declared_options(options_of(row)),
     )
 
 

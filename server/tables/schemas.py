@@ -7,10 +7,9 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from engine.model.quarantine import RefusedPolicy
 from engine.model.table_state import TableStateKind
 from server.assessment.schemas import Copied, TableHealth
-from server.declarations.table_body import ColumnOptions, Identifier, Operation
+from server.declarations.table_options import ColumnOptions, Identifier, Operation, patches_options, shows_options
 
 
 class TableDesiredState(StrEnum):
@@ -36,6 +35,7 @@ class TargetTable(StrEnum):
     NOT_DROPPED = "not_dropped"
 
 
+@patches_options
 class TablePatch(BaseModel):
     """What to change of a table; what is left out stays, null goes back to the default. `columns` is merged by name."""
 
@@ -49,8 +49,6 @@ class TablePatch(BaseModel):
     where: str | None = None
     insert_only: bool | None = None
     into_existing: bool | None = None
-    priority: int | None = Field(default=None, ge=-1000, le=1000)
-    refused_rows: RefusedPolicy | None = None
     columns: dict[Identifier, ColumnOptions | None] | None = None
 
 
@@ -74,6 +72,7 @@ class SharedView(BaseModel):
     source_value: str
 
 
+@shows_options
 class TableView(BaseModel):
     """A table of a subscription."""
 
@@ -129,10 +128,6 @@ class TableView(BaseModel):
     into_existing: bool
     shared_into: SharedView | None = Field(
         default=None, description="The shared table that shows its rows together with those of other sources."
-    )
-    priority: int = Field(default=0, description="Tables with a higher one are copied before those with a lower one.")
-    refused_rows: RefusedPolicy = Field(
-        default=RefusedPolicy.PARK, description="What happens to a row that the target does not take."
     )
     rows_set_aside: int = Field(
         default=0, description="Rows in quarantine, since the target did not take them; skipped ones included."

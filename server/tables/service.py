@@ -9,7 +9,7 @@ from dataclasses import replace
 from pydantic import ValidationError
 
 from engine.model.identity import TableName
-from engine.model.quarantine import RefusedPolicy
+from engine.model.table_options import TableOptions
 from engine.model.table_state import Refused, TableEventKind, TableStateKind, next_state
 from server.assessment.schemas import Copied, TableHealth
 from server.db.models.subscription import SubscriptionRow
@@ -17,16 +17,15 @@ from server.db.models.table import TableRow
 from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
 from server.declarations.connection_kinds import Kind
-from server.declarations.table_body import (
-    ColumnOptions,
-    Operation,
-    TableOptions,
-    followed_operations,
-    require_supported,
-    shared_document,
-    shared_from,
-)
+from server.declarations.table_body import require_supported, shared_from
 from server.declarations.table_declaration import Declaration, OccupiedPlaces, check_targets, refuse_existing
+from server.declarations.table_options import (
+    TableOptionsBody,
+    declared_options,
+    options_of,
+    shown_options,
+    stored_options,
+)
 from server.error_handlers import field_errors
 from server.errors import Conflict, InvalidRequest
 from server.etags import check_if_match, new_stamp
@@ -85,22 +84,12 @@ def table_view(row: TableRow, health: TableHealth, copied: Copied) -> TableView:
         health=health,
         desired_state=TableDesiredState(row.desired_state),
         copied=copied,
-        key=row.key,
-        operations=[
-            Operation(operation)
-            for operation in row.operations or sorted(followed_operations(insert_only=row.insert_only))
-        ],
-        where=row.where,
-        insert_only=row.insert_only,
-        columns={name: ColumnOptions(map_as="text") for name in row.map_as},
-        into_existing=row.into_existing,
         shared_into=SharedView.model_validate(row.shared_into) if row.shared_into is not None else None,
-        priority=row.priority,
-        refused_rows=RefusedPolicy(row.refused_rows),
         rows_set_aside=row.rows_set_aside,
         target_table=TargetTable(row.target_table) if row.target_table is not None else None,
         from_pattern=row.from_pattern,
         created_at=row.created_at,
+        **shown_options(options_of(row)),
     )
 
 
@@ -111,7 +100,7 @@ def add_table(session: WriteSession, name: str, table: Declaration, target: Kind
         TableExists: it is there.
         InvalidRequest: it cannot stand beside the others on the target, or not in a table that stands there.
     """
-    refuse_existing([(table.pointer, table.into_existing)], target)
+    refuse_existing([(table.pointer, table.options.into_existing)], target)
     subscription = lock_changeable_subscription(session, name)
     present = repository.list_present(session, subscription.id or 0)
     for row in present:
@@ -273,21 +262,14 @@ def _insert(
         name=table.name,
         target_schema=table.target_schema,
         target_name=table.target_name,
-        key=list(table.key),
-        operations=list(table.operations),
-        where=table.where,
-        insert_only=table.insert_only,
-        map_as=dict(table.map_as),
-        into_existing=table.into_existing,
-        shared_into=shared_document(table.shared),
-        priority=table.priority,
-        refused_rows=table.refused_rows,
+        shared_into=table.shared.document() if table.shared is not None else None,
         from_pattern=table.from_pattern,
         desired_state=TableDesiredState.RUNNING.value,
         state=TableStateKind.REGISTERED.value,
         state_at=now,
         stamp=new_stamp(),
         created_at=now,
+        **stored_options(table.options),
     )
     session.add(row)
     session.flush()
@@ -347,16 +329,7 @@ def _redeclare(session: WriteSession, subscription: str, row: TableRow, table: D
         shown = replace(shown, relation=TableName(shown.relation.schema, standing.relation.name))
     if shown != standing:
         raise TableTargetFixed(f"What '{row.schema_name}.{row.name}' is shown in on the target does not change.")
-    options = (
-        list(table.key),
-        list(table.operations),
-        table.where,
-        row.insert_only if keep else table.insert_only,
-        dict(table.map_as),
-        table.into_existing,
-        table.priority,
-        table.refused_rows,
-    )
+    options = replace(table.options, insert_only=row.insert_only) if keep else table.options
     changed = _apply_options(session, subscription, row, options)
     if row.from_pattern != table.from_pattern:
         row.from_pattern = table.from_pattern
@@ -366,13 +339,9 @@ def _redeclare(session: WriteSession, subscription: str, row: TableRow, table: D
     return changed
 
 
-Options = tuple[list[str], list[str], str | None, bool, dict[str, str], bool, int, str]
-_OPTIONS = ("key", "operations", "where", "insert_only", "map_as", "into_existing", "priority", "refused_rows")
-
-
-def _apply_options(session: WriteSession, subscription: str, row: TableRow, options: Options) -> bool:
-    changed = [name for name, value in zip(_OPTIONS, options, strict=True) if getattr(row, name) != value]
-    for name, value in zip(_OPTIONS, options, strict=True):
+def _apply_options(session: WriteSession, subscription: str, row: TableRow, options: TableOptions) -> bool:
+    changed = {name: value for name, value in stored_options(options).items() if getattr(row, name) != value}
+    for name, value in changed.items():
         setattr(row, name, value)
     if changed:
         requests.record_settings_change(
@@ -381,39 +350,20 @@ def _apply_options(session: WriteSession, subscription: str, row: TableRow, opti
     return bool(changed)
 
 
-def _merged_options(row: TableRow, body: TablePatch) -> Options:
-    columns: dict[str, object] = {name: {"map_as": kind} for name, kind in row.map_as.items()}
-    given = body.model_dump(exclude_unset=True, exclude={"desired_state", "columns"}, mode="json")
-    for name, options in (body.columns or {}).items():
-        if options is None:
-            columns.pop(name, None)
-        else:
-            columns[name] = options
-    merged = {
-        "key": row.key or None,
-        "operations": row.operations or None,
-        "where": row.where,
-        "insert_only": row.insert_only,
-        "into_existing": row.into_existing,
-        "priority": row.priority,
-        "refused_rows": row.refused_rows,
-        **given,
-        "columns": {} if "columns" in body.model_fields_set and body.columns is None else columns,
-    }
-    for flag in ("insert_only", "into_existing"):
-        merged[flag] = bool(merged[flag])
-    merged["priority"] = merged["priority"] or 0
-    merged["refused_rows"] = merged["refused_rows"] or RefusedPolicy.PARK
+def _merged_options(row: TableRow, body: TablePatch) -> TableOptions:
+    present = declared_options(options_of(row))
+    given = body.model_dump(exclude_unset=True, exclude={"desired_state"}, mode="json")
+    if given.get("columns") is not None:
+        given["columns"] = {**present["columns"], **given["columns"]}
+        given["columns"] = {name: options for name, options in given["columns"].items() if options is not None}
+    merged = {name: value for name, value in {**present, **given}.items() if value is not None}
     try:
-        valid = TableOptions.model_validate(merged)
+        valid = TableOptionsBody.model_validate(merged)
     except ValidationError as error:
         found = field_errors(error.errors(include_input=False, include_url=False))
         raise InvalidRequest("The changed table would not be valid.", errors=found) from None
     require_supported(valid)
-    operations: list[str] = sorted(valid.operations or ())
-    key = list(valid.key or ())
-    policy = valid.refused_rows.value
-    return key, operations, valid.where, valid.insert_only, valid.map_as, valid.into_existing, valid.priority, policy
+    return valid.options
 
 
 def _check_transition(row: TableRow, desired: TableDesiredState) -> None:

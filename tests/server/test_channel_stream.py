@@ -284,7 +284,7 @@ def test_a_connection_is_checked_by_the_engine(engine: FakeEngine, client: httpx
     assert answer.status_code == 200, answer.text
     assert "source_wal_level" in answer.text
     command = engine.seen(Preflight)
-    assert command.connection.to_spec().secrets == {"password": "hunter2"}
+    assert command.connection.secrets == {"password": "hunter2"}
 
 
 def test_tables_of_a_pattern_are_discovered_by_the_engine(engine: FakeEngine, client: httpx.Client) -> None:

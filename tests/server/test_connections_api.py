@@ -7,6 +7,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlmodel import select
 
+from engine.model.identity import TableName
 from server.db.models.connection import ConnectionRow
 from server.db.models.outbox import OutboxRow
 from server.errors import ReportedProblem
@@ -200,7 +201,7 @@ def test_checks_ask_the_engine_with_secrets(client: TestClient, engine: PlayedEn
     kind, payload = engine.asked[0]
     assert kind == "preflight"
     assert payload["connection"]["secrets"] == {"password": "hidden-word"}
-    assert payload["tables"][0]["source"] == {"schema": "public", "name": "orders"}
+    assert payload["tables"][0].source == TableName("public", "orders")
     assert payload["origin"] == "none"
     engine.answers["preflight"] = {"findings": []}
     assert client.post(f"{URL}/shop/checks").json() == {"ok": True, "findings": []}

@@ -66,5 +66,5 @@ def test_a_tables_priority_is_declared_and_changed(client: TestClient, app: Fast
         answer = client.patch(f"{URL}/tables/{table['id']}", json={"priority": given})
         assert (answer.status_code, answer.json()["priority"]) == (200, shown)
         with app.state.database.read() as session:
-            assert build_table(session, table["id"])["priority"] == shown
+            assert build_table(session, table["id"]).priority == shown
     assert client.patch(f"{URL}/tables/{table['id']}", json={"priority": 1001}).status_code == 422

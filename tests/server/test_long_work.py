@@ -123,7 +123,7 @@ def test_a_verification_that_compared_nothing_says_nothing(rig: Rig) -> None:
 def test_a_verification_of_some_tables(rig: Rig) -> None:
     client, engine, assign = rig
     name = assign.tables[0].source
-    wanted = {"tables": [{"schema": name.schema_name, "name": name.name}]}
+    wanted = {"tables": [{"schema": name.schema, "name": name.name}]}
     assert client.post(_VERIFICATIONS, json=wanted).status_code == 202
     assert engine.seen(Verify).tables == (assign.tables[0].table,)
     unknown = client.post("/subscriptions/orders/verifications", json={"tables": [{"schema": "public", "name": "no"}]})

@@ -62,7 +62,7 @@ def test_a_tables_policy_is_declared_and_changed(client: TestClient, app: FastAP
     for given, shown in (("set_aside", "set_aside"), (None, "park")):
         assert client.patch(url, json={"refused_rows": given}).json()["refused_rows"] == shown
         with app.state.database.read() as session:
-            assert build_table(session, table)["refused_rows"] == shown
+            assert build_table(session, table).refused_rows == shown
     assert client.patch(url, json={"refused_rows": "drop"}).status_code == 422
     body = {"tables": [{"schema": "public", "name": "orders", "refused_rows": "set_aside"}]}
     assert client.patch(SUBSCRIPTION, json=body).json()["tables"][0]["refused_rows"] == "set_aside"

@@ -101,7 +101,7 @@ def test_named_partitions_are_reloaded_and_shown(rig: Rig) -> None:
 def _told(client: httpx.Client, assign: Assign) -> list[tuple[str, str]]:
     """The newest two events of the table: kind, and detail behind its name."""
     name = assign.tables[0].source
-    subject = f"{name.schema_name}.{name.name}"
+    subject = f"{name.schema}.{name.name}"
     items = client.get("/events", params={"subject": subject, "page_size": 2}).json()["items"]
     return [(item["kind"], item["detail"].removeprefix(f"The table '{subject}' ")) for item in items]
 

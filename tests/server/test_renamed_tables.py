@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlmodel import select
 
+from engine.model.identity import TableName
 from server.db.models.outbox import OutboxRow
 from server.lookup.subscriptions import require_subscription
 from server.subscriptions.assignment import build_table
@@ -61,11 +62,8 @@ def test_the_name_follows_and_the_place_stays(client: TestClient, app: FastAPI) 
     assert client.get(f"{URL}/tables/{table}").headers["ETag"] != tag
     assert commands(app) == [{"table": table, "removed": False}]
     with app.state.database.read() as session:
-        part = build_table(session, table)
-    assert (part["source"], part["target"]) == (
-        {"schema": "sales", "name": "orders_2026"},
-        {"schema": "public", "name": "orders"},
-    )
+        spec = build_table(session, table)
+    assert (spec.source, spec.target) == (TableName("sales", "orders_2026"), TableName("public", "orders"))
     (event,) = events(client, "table_renamed")
     assert (event["severity"], event["subject"], event["subscription"]) == ("info", "sales.orders_2026", "s")
     assert event["detail"] == (

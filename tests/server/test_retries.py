@@ -60,7 +60,7 @@ def test_a_parked_table_is_copied_anew_behind_a_look(
     assert client.get(answer.headers["Location"]).json() == answer.json()
     assert (answer.json()["table_id"], answer.json()["state"]) == (table, "queued")
     assert [row.payload for row in reloads(app)] == [{"id": answer.json()["id"]}]
-    asked = [(kind, asked["role"], [t["table"] for t in asked["tables"]]) for kind, asked in engine.asked]
+    asked = [(kind, asked["role"], [t.table for t in asked["tables"]]) for kind, asked in engine.asked]
     assert asked == [("preflight", "source", [table]), ("preflight", "target", [table])]
     (event,) = client.get("/api/v1/events", params={"kind": "table_retried"}).json()["items"]
     assert event["detail"] == (

@@ -160,7 +160,7 @@ def test_a_check_of_the_target_is_told(client: TestClient, engine: PlayedEngine)
     kind, payload = engine.asked[-1]
     shared = {"schema": "all", "name": "orders", "source_column": "source", "source_value": "eu"}
     assert kind == "preflight"
-    assert [(t["target"]["name"], t["shared_into"]) for t in payload["tables"]] == [("orders__eu", shared)]
+    assert [(t.target.name, t.shared.document()) for t in payload["tables"]] == [("orders__eu", shared)]
 
 
 def test_a_removed_table_says_whether_its_rows_are_still_shown(client: TestClient, app: FastAPI) -> None:

@@ -95,7 +95,7 @@ def test_pause_and_resume(client: TestClient, app: FastAPI, table: dict[str, Any
     paused = client.patch(one, json={"desired_state": "paused"})
     assert (paused.status_code, paused.json()["desired_state"], paused.json()["state"]) == (200, "paused", "live")
     with app.state.database.read() as session:
-        assert build_table(session, table["id"])["paused"] is True
+        assert build_table(session, table["id"]).paused is True
     report(app, table["id"], TableStateKind.PAUSED)
     assert client.patch(one, json={"desired_state": "running"}).json()["desired_state"] == "running"
     assert len(commands(app)) == 2

@@ -129,7 +129,7 @@ def test_every_sort_of_sequence_is_brought_forward_once(
         "bare.id": ("no_sequence_on_target", None, None),
         "away.id": ("table_not_live", None, None),
     }
-    assert first["orders.id"].target_table.to_name() == TableName("shop", "sold")
+    assert first["orders.id"].target_table == TableName("shop", "sold")
     assert first["lines.id"].target_sequence is not None
     assert first["lines.id"].target_sequence.name == "lines'%s \"id"
     assert first["lines.ticket"].source_value.last == 700

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import pytest
 
 from engine.control.request_handlers import RequestHandler
-from engine.link.declared_parts import ConnectionPart, TableNamePart, TablePart
 from engine.link.messages import Preflight, TableDropped
 from engine.model.identity import TableId
-from engine.model.subscription import TableSpec
+from engine.model.source import Severity
+from engine.model.subscription import ConnectionSpec, TableSpec
 from engine.model.subscription_state import DesiredState
 from engine.model.target import QueryRefused
 from engine.platform.settings import EngineSettings
@@ -107,13 +108,15 @@ def in_the_way(replica: Replica, of: TableSpec) -> list[str]:
     """Codes of what an engine finds against a table when it is to be tried again: of the source, then of the target. Nothing of the
     target's user."""
     desk = RequestHandler(EngineSettings(home=replica.folder), lambda _: None)
-    name = TableNamePart(schema=of.source.schema, name=of.source.name)
-    part = TablePart(table=of.table, source=name, target=name)
+    ends: tuple[tuple[Literal["source", "target"], ConnectionSpec], ...] = (
+        ("source", replica.spec.source),
+        ("target", replica.spec.target),
+    )
     found = []
-    for role, spec in (("source", replica.spec.source), ("target", replica.spec.target)):
-        connection = ConnectionPart(name=spec.name, kind=spec.kind, settings=dict(spec.settings))
-        command = Preflight(request_id="r", connection=connection, role=role, tables=(part,))
-        found += [one.code for one in desk._preflight(connection.to_spec(), command) if one.severity == "error"]
+    for role, spec in ends:
+        tables = (TableSpec(of.table, of.source, of.source),)
+        command = Preflight(request_id="r", connection=spec, role=role, tables=tables)
+        found += [one.code for one in desk._preflight(command).findings if one.severity is Severity.ERROR]
     desk.close()
     return [code for code in found if code != "target_superuser"]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import MISSING, fields
+
 import pytest
 from pydantic import ValidationError
 
@@ -97,6 +99,32 @@ def test_secrets_are_on_the_wire_and_nowhere_else() -> None:
         repr(assign.to_spec()),
     ):
         assert "s3cret" not in shown
+
+
+def test_secrets_of_a_connection_inside_other_commands_are_hidden_too() -> None:
+    """And an engine's own fields of a connection or a table do not travel."""
+    connection, table = _ASSIGN["source"], _ASSIGN["tables"][0]  # type: ignore[index]
+    for command in (
+        {"kind": "preflight", "request_id": "r", "role": "source", "connection": connection, "tables": [table]},
+        {"kind": "discover", "request_id": "r", "connection": connection},
+        {"kind": "forget", "subscription": "orders", "assignment": _ASSIGN},
+    ):
+        message = COMMANDS.validate_python(command)
+        line = encode(message).decode()
+        assert "s3cret" in line
+        assert "map_others_as" not in line
+        assert COMMANDS.validate_json(line) == message
+        for shown in (repr(message), str(message.model_dump()), str(message.model_dump(mode="json"))):
+            assert "s3cret" not in shown
+
+
+def test_an_assignment_has_every_field_of_the_specification_with_its_default() -> None:
+    own, spec = Assign.model_fields, {each.name: each for each in fields(SubscriptionSpec)}
+    assert own.keys() - {"kind", "capture"} == spec.keys()
+    for name, each in spec.items():
+        if not own[name].is_required():
+            default = each.default_factory() if each.default is MISSING else each.default  # type: ignore[misc]
+            assert own[name].default == default, name
 
 
 def test_one_message_is_one_line() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import fields
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,12 +13,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from engine.model.identity import TableName
+from engine.model.quarantine import RefusedPolicy
+from engine.model.table_options import TableOptions
+from server.db.models.table import TableRow
 from server.declarations.connection_kinds import KINDS
-from server.declarations.table_body import TableBody, preflight_parts, table_part
+from server.declarations.table_body import TableBody, preflight_specs
 from server.declarations.table_declaration import OccupiedPlaces, check_targets, declare_table, resolve_tables
+from server.declarations.table_options import (
+    OPTION_NAMES,
+    TableOptionsBody,
+    declared_options,
+    options_of,
+    stored_options,
+    table_spec,
+)
 from server.error_handlers import json_pointer
 from server.errors import InvalidRequest
 from server.paging import PageRequest, PageTokenInvalid, _parse
+from server.tables.schemas import TablePatch, TableView
 
 DUCK = KINDS["duckdb"]
 names = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=20).filter(
@@ -66,7 +81,8 @@ def test_a_pattern_takes_what_its_name_says_but_for_what_it_leaves_out_and_for_w
     assert meant("nothing_*") == []
     named = body(name="order_1", key=["id"])
     assert [
-        t.key for t in resolve_tables([named, body(name="order_*")], discovered, DUCK, "s", [("public", "order_1")])
+        t.options.key
+        for t in resolve_tables([named, body(name="order_*")], discovered, DUCK, "s", [("public", "order_1")])
     ] == [
         ("id",),
         (),
@@ -108,23 +124,43 @@ def test_case_is_ignored_of_ascii_letters_only() -> None:
 def test_consent_to_inserts_limits_what_is_followed(
     operations: tuple[str, ...], insert_only: bool, followed: list
 ) -> None:
-    made = table_part(
-        "t1",
-        source=("s", "n"),
-        target=("s", "n"),
-        key=(),
-        operations=operations,
-        where=None,
-        insert_only=insert_only,
-        map_as={},
-        paused=False,
+    options = TableOptions(operations=frozenset(operations), insert_only=insert_only)
+    made = table_spec("t1", TableName("s", "n"), TableName("s", "n"), options)
+    assert made.operations == set(followed)
+
+
+def test_an_option_that_is_declared_is_stored_and_comes_back() -> None:
+    """In the row there is a column for each, of its name and with its default."""
+    columns = TableRow.__table__.columns  # type: ignore[attr-defined]
+    assert set(OPTION_NAMES) <= {column.name for column in columns}
+    assert stored_options(TableOptions()) == {
+        name: TableRow.model_fields[name].get_default(call_default_factory=True) for name in OPTION_NAMES
+    }
+    every = TableOptions(
+        key=("a", "b"),
+        operations=frozenset({"insert", "truncate"}),
+        where="x",
+        insert_only=True,
+        map_as={"a": "text"},
+        into_existing=True,
+        priority=7,
+        refused_rows=RefusedPolicy.SET_ASIDE,
     )
-    assert made["operations"] == followed
+    assert all(getattr(every, each.name) != getattr(TableOptions(), each.name) for each in fields(TableOptions))
+    row = SimpleNamespace(**stored_options(every))
+    assert options_of(row) == every
+    assert TableOptionsBody.model_validate(declared_options(every)).options == every
+
+
+def test_rest_takes_changes_and_shows_every_option() -> None:
+    rest = {*OPTION_NAMES} - {"map_as"} | {"columns"}
+    for body in (TableBody, TablePatch, TableView):
+        assert rest <= body.model_fields.keys(), body
 
 
 def test_preflight_leaves_patterns_out() -> None:
-    parts = preflight_parts([body(), body(name="*"), body(name="b", target={"schema": "x"})])
-    assert [(p["source"]["name"], p["target"]["schema"]) for p in parts] == [("a", "public"), ("b", "x")]
+    specs = preflight_specs([body(), body(name="*"), body(name="b", target={"schema": "x"})])
+    assert [(spec.source.name, spec.target.schema) for spec in specs] == [("a", "public"), ("b", "x")]
 
 
 @pytest.mark.parametrize("name", ["", "a\0b"])

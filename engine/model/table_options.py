@@ -1,0 +1,57 @@
+"""The options of a table, declared once: REST bodies, stored rows and messages derive from it.
+
+Each of them uses the field's name. REST shows fields with metadata in the form they have here, and the others in a form of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.model.quarantine import RefusedPolicy
+
+OPTION = "option"
+"""Key of a field's metadata, for `OptionDocs`."""
+
+
+@dataclass(frozen=True, slots=True)
+class OptionDocs:
+    """How REST describes an option in requests and in answers, with the limits of its values."""
+
+    declared: str
+    shown: str
+    limits: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _rest(declared: str, shown: str | None = None, **limits: Any) -> Mapping[str, OptionDocs]:
+    """Metadata of a field that REST shows in the same form. `limits`: keyword arguments of pydantic's `Field`."""
+    return {OPTION: OptionDocs(declared, shown or declared, limits)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOptions:
+    """The options of one table; each has a default."""
+
+    key: tuple[str, ...] = ()
+    """Columns that identify a row, where the table has no key of its own."""
+    operations: frozenset[str] = frozenset()
+    """Operations to replicate; empty = all that `insert_only` permits."""
+    where: str | None = None
+    insert_only: bool = False
+    map_as: Mapping[str, str] = field(default_factory=dict)
+    """Type on the target by column name."""
+    into_existing: bool = False
+    """Replicate into an existing table on the target, which is never replaced by another one."""
+    priority: int = field(
+        default=0,
+        metadata=_rest("Tables with a higher one are copied before those with a lower one.", ge=-1000, le=1000),
+    )
+    refused_rows: RefusedPolicy = field(
+        default=RefusedPolicy.PARK,
+        metadata=_rest(
+            "What happens to a row that the target does not take: `park` parks the table and keeps the row to be looked at;"
+            " `set_aside` quarantines the row, and the table is replicated without it.",
+            "What happens to a row that the target does not take.",
+        ),
+    )

@@ -1,0 +1,198 @@
+"""The options of a table in REST, and their conversion to the stored row and to the engine.
+
+Derived from `engine.model.table_options.TableOptions`: an option that REST shows in the same form needs no line here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import Field as ModelField
+from dataclasses import fields
+from enum import StrEnum
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    TypeAdapter,
+    create_model,
+    field_validator,
+    model_validator,
+)
+
+from engine.model.identity import TableId, TableName
+from engine.model.shared import SharedInto
+from engine.model.subscription import TableSpec
+from engine.model.table_options import OPTION, OptionDocs, TableOptions
+
+Identifier = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
+
+OPTION_NAMES = tuple(each.name for each in fields(TableOptions))
+"""Names of the options, which are also those of the stored row's columns."""
+
+_OPTIONS = TypeAdapter(TableOptions)
+_TYPES = get_type_hints(TableOptions)
+
+Body = TypeVar("Body", bound=BaseModel)
+
+
+class Operation(StrEnum):
+    """Kinds of change that can be followed."""
+
+    INSERT = "insert"
+    UPDATE = "update"
+    DELETE = "delete"
+    TRUNCATE = "truncate"
+
+
+class DeclaredBody(BaseModel):
+    """Base of what users declare."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+        hide_input_in_errors=True,
+    )
+
+
+class ColumnOptions(DeclaredBody):
+    """How a column is held on the target."""
+
+    map_as: Literal["text"] = Field(description="`text`: as the source prints the value.")
+
+
+def _with_plain_options(
+    body: type[Body], make: Callable[[Any, ModelField[Any], OptionDocs], tuple[Any, Any]]
+) -> type[Body]:
+    """The class, with one more field for each option that REST shows in the model's form."""
+    made: dict[str, Any] = {
+        each.name: make(_TYPES[each.name], each, each.metadata[OPTION])
+        for each in fields(TableOptions)
+        if OPTION in each.metadata
+    }
+    return create_model(body.__name__, __base__=body, __doc__=body.__doc__, __module__=body.__module__, **made)
+
+
+def takes_options(body: type[Body]) -> type[Body]:
+    """Class decorator of a body that declares options; a missing one has its default."""
+    return _with_plain_options(
+        body, lambda kind, each, docs: (kind, Field(default=each.default, description=docs.declared, **docs.limits))
+    )
+
+
+def patches_options(body: type[Body]) -> type[Body]:
+    """Class decorator of a body that changes options; null restores the default."""
+    return _with_plain_options(body, lambda kind, _, docs: (kind | None, Field(default=None, **docs.limits)))
+
+
+def shows_options(view: type[Body]) -> type[Body]:
+    """Class decorator of a view that shows options."""
+    return _with_plain_options(
+        view, lambda kind, each, docs: (kind, Field(default=each.default, description=docs.shown))
+    )
+
+
+@takes_options
+class TableOptionsBody(DeclaredBody):
+    """What can be said of a table, and changed later."""
+
+    key: list[Identifier] | None = Field(
+        default=None, max_length=32, description="Columns that identify a row, where the table has no key of its own."
+    )
+    operations: list[Operation] | None = Field(
+        default=None,
+        max_length=4,
+        description="Follow only these; by default all four. Anything else is refused as `not_supported_yet`.",
+    )
+    where: Annotated[str, StringConstraints(min_length=1, max_length=10_000)] | None = Field(
+        default=None,
+        description="Replicate only rows for which this condition of the source's SQL holds. Refused as `not_supported_yet`.",
+    )
+    insert_only: bool = Field(
+        default=False,
+        description="Consent to follow only inserts and truncates of a table that has no replica identity; on a pattern it "
+        "counts for the tables without one.",
+    )
+    columns: dict[Identifier, ColumnOptions] = Field(default_factory=dict, description="Options by column name.")
+    into_existing: bool = Field(
+        default=False,
+        description="Replicate into a table that exists on the target already, and stays as its owner made it; it has to be empty at "
+        "first. Only for PostgreSQL targets.",
+    )
+
+    @field_validator("key", "operations")
+    @classmethod
+    def _some_once(cls, value: list[Any] | None) -> list[Any] | None:
+        if value is not None and not value:
+            raise ValueError("leave it out, or name at least one")
+        if value is not None and len(set(value)) < len(value):
+            raise ValueError("each may be named once")
+        return value
+
+    @model_validator(mode="after")
+    def _insert_only_is_that(self) -> TableOptionsBody:
+        if self.insert_only and set(self.operations or ()) & {Operation.UPDATE, Operation.DELETE}:
+            raise ValueError("insert_only follows no updates and deletes; take them out of operations")
+        return self
+
+    @property
+    def options(self) -> TableOptions:
+        """The model's form."""
+        plain = self.model_dump(mode="json", include=set(OPTION_NAMES), exclude_none=True)
+        return _OPTIONS.validate_python(
+            {**plain, "map_as": {name: column.map_as for name, column in self.columns.items()}}
+        )
+
+
+def followed_operations(*, insert_only: bool) -> set[Operation]:
+    """The operations that are replicated where none are declared."""
+    return {Operation.INSERT, Operation.TRUNCATE} if insert_only else set(Operation)
+
+
+def options_of(row: object) -> TableOptions:
+    """The options of a stored row."""
+    return _OPTIONS.validate_python({name: getattr(row, name) for name in OPTION_NAMES})
+
+
+def stored_options(options: TableOptions) -> dict[str, Any]:
+    """Values of the stored row's columns."""
+    stored: dict[str, Any] = _OPTIONS.dump_python(options, mode="json")
+    return {**stored, "operations": sorted(stored["operations"])}
+
+
+def declared_options(options: TableOptions) -> dict[str, Any]:
+    """In the form of a request body."""
+    declared = stored_options(options)
+    columns = {name: {"map_as": kind} for name, kind in declared.pop("map_as").items()}
+    return {
+        **declared,
+        "key": declared["key"] or None,
+        "operations": declared["operations"] or None,
+        "columns": columns,
+    }
+
+
+def shown_options(options: TableOptions) -> dict[str, Any]:
+    """In the form of an answer, with defaults in place of missing values."""
+    followed = sorted(options.operations or followed_operations(insert_only=options.insert_only))
+    return {**declared_options(options), "key": list(options.key), "operations": followed}
+
+
+def table_spec(
+    table: str,
+    source: TableName,
+    target: TableName,
+    options: TableOptions,
+    *,
+    paused: bool = False,
+    shared: SharedInto | None = None,
+) -> TableSpec:
+    """A table in the form that the engine takes, with the operations to replicate."""
+    allowed = {operation.value for operation in followed_operations(insert_only=options.insert_only)}
+    values: dict[str, Any] = {name: getattr(options, name) for name in OPTION_NAMES}
+    values["operations"] = frozenset(allowed & options.operations if options.operations else allowed)
+    return TableSpec(TableId(table), source, target, paused=paused, shared=shared, **values)
