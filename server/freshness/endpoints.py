@@ -36,15 +36,16 @@ async def get_freshness(request: Request, name: str) -> Freshness:
     """Where a subscription stands, without waiting."""
     tracker = tracker_of(request)
     current = (await tracker.current_registry(name)).status
-    positions = (current.source, current.captured, current.applied)
-    source, captured, applied = (None if p is None else str(p) for p in positions)
     engine = request.app.state.hub.owner(name) is not None
     lag_bytes, lag_seconds = current.lag_at(request.app.state.clock.now(), engine=engine)
     return Freshness(
         subscription=name,
         state=current.state.value,
         positions=Positions(
-            source=source, captured=captured, applied=applied, confirmed=current.confirmed_position is not None
+            source=current.text(current.source),
+            captured=current.text(current.captured),
+            applied=current.text(current.applied),
+            confirmed=current.confirmed_position is not None,
         ),
         lag=Lag(bytes=lag_bytes, seconds=lag_seconds),
         at=current.at,

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from engine.model.position import Lsn
+from engine.model.positions import single_mark
 from engine.model.table_state import TableStateKind
 from server.clock import SystemClock
 from server.errors import NotFound
@@ -32,7 +33,7 @@ class _Service:
 
 
 async def _answered(waits: WaitService, service: _Service) -> list[str]:
-    ask = WaitSpec("orders", Lsn(50), frozenset(service.status.tables), named=False, timeout_s=1)
+    ask = WaitSpec("orders", single_mark(Lsn(50)), frozenset(service.status.tables), named=False, timeout_s=1)
     return [(await waits.run_wait_now(ask)).id for _ in range(_WAITS)]
 
 
