@@ -13,12 +13,15 @@ from engine.net.copy_text import decode_copy_text
 from engine.platform.failpoints import Failpoint, hit
 from engine.platform.settings import EngineSettings
 from engine.postgres.sessions import is_on_this_machine
+from engine.sources.postgres_log import frames
 from engine.sources.postgres_log.source import PostgresSource
 from engine.targets.duckdb.target import open_target as open_duckdb
 from engine.targets.postgres import PostgresTarget
 
 SOURCES: dict[tuple[str, str], Callable[[ConnectionSpec], Source]] = {("postgres", "postgres_log"): PostgresSource}
 """By kind of connection and of capture. The first line of a kind of connection is its usual capture."""
+SOURCE_KERNELS: tuple[Callable[[], None], ...] = (frames.warm,)
+"""Compile the numba kernels of the kinds of source; each may be called at any time."""
 TARGETS: dict[str, Callable[[ConnectionSpec, EngineSettings], Target]] = {
     "duckdb": lambda connection, settings: open_duckdb(
         replace(

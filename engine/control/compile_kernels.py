@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from engine import net
+from engine.connectors import SOURCE_KERNELS
 from engine.records import encode, scan
-from engine.sources.postgres_log import frames
 
 if __name__ == "__main__":
-    scan.warm()
-    encode.warm()
-    frames.warm()
-    net.warm()
+    for warm in (scan.warm, encode.warm, *SOURCE_KERNELS, net.warm):
+        warm()

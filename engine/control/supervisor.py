@@ -38,10 +38,10 @@ from engine.platform.clock import Clock
 from engine.platform.fault_policy import Action, policy
 from engine.platform.settings import EngineSettings
 from engine.queue import unmark_durable
-from engine.sources.postgres_log.safety.idle_slot_monitor import IdleSlotMonitor, drop_slot
-from engine.sources.postgres_log.safety.restart_lsn_watermark import RestartLsnWatermark
-from engine.sources.postgres_log.safety.slot_tombstone import SlotTombstone
-from engine.sources.postgres_log.safety.wal_retention import RetentionGuard
+from engine.safety.idle_reader_monitor import IdleReaderMonitor, drop_reader
+from engine.safety.reader_tombstone import ReaderTombstone
+from engine.safety.restart_watermark import RestartWatermark
+from engine.safety.retention_guard import RetentionGuard
 from engine.tables.context import RunContext
 from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.reporter import Evidence, Reporter
@@ -116,8 +116,8 @@ class SubscriptionSupervisor:
         self.tickets = TicketTracker(reporter)
         settings = parts.settings
         self._care = RetentionGuard(spec, reporter, parts.clock, settings.guard_patience_s)
-        self._dropped = SlotTombstone(settings.queue_folder, spec.slot)
-        self._resting = IdleSlotMonitor(
+        self._dropped = ReaderTombstone(settings.queue_folder, spec.slot)
+        self._resting = IdleReaderMonitor(
             parts.open_source, self._care, self._dropped, parts.clock, settings.guard_interval_s
         )
         self._thread = threading.Thread(target=self._live, name=f"{spec.name}-pipeline", daemon=True)
@@ -318,7 +318,7 @@ class SubscriptionSupervisor:
         except EngineFault as fault:
             left.append(f"the progress record on the target: {fault.detail}")
         shutil.rmtree(self._parts.settings.queue_folder / self._spec.slot, ignore_errors=True)
-        RestartLsnWatermark(self._parts.settings.queue_folder, self._spec.slot).forget()
+        RestartWatermark(self._parts.settings.queue_folder, self._spec.slot).forget()
         self._dropped.forget()
         return left
 
@@ -662,7 +662,7 @@ class SubscriptionSupervisor:
         try:
             source = self._parts.open_source(self._spec.source)
             try:
-                drop_slot(source, self._dropped, fault)
+                drop_reader(source, self._dropped, fault)
             finally:
                 source.close()
         except EngineFault as left:

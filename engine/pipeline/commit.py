@@ -25,7 +25,7 @@ from engine.pipeline.speculative_insert import rest_of
 from engine.platform.clock import Clock
 from engine.platform.failpoints import Failpoint, hit
 from engine.platform.fault_policy import Action, policy
-from engine.sources.postgres_log.safety.partition_fingerprints import PartitionFingerprints
+from engine.safety.partition_fingerprints import PartitionFingerprints
 from engine.tables.planner import PlannedBatch
 from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.reporter import BatchTimes, Evidence, Reporter

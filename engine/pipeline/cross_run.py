@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from engine.copy.reload_requests import ReloadRequests
 from engine.pipeline.tickets import TicketTracker
-from engine.sources.postgres_log.safety.wal_retention import RetentionGuard
+from engine.safety.retention_guard import RetentionGuard
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,18 +6,14 @@ import queue
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
-import numpy as np
-
-from engine.model.batch import BlockRef, SealedBatch
-from engine.model.control import ControlKind
+from engine.model.batch import SealedBatch
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import Ordinal, RelationId
+from engine.model.identity import Ordinal
 from engine.model.last_commit import LastCommit
 from engine.model.position import Lsn
 from engine.model.source import Landed
-from engine.model.subscription import BatchPolicy, OriginFilter
 from engine.pipeline.log_reader import (
     AskPosition,
     Durable,
@@ -30,16 +26,14 @@ from engine.pipeline.log_reader import (
     Verified,
 )
 from engine.pipeline.reader_process import ReaderProcess
-from engine.pipeline.streamed_transactions import PIECE_PART, StreamedSliceCutter, StreamedTransactionStager
+from engine.pipeline.streamed_transactions import StreamedSliceCutter
 from engine.pipeline.tickets import RunTickets
 from engine.platform.clock import Clock
-from engine.queue.block import read_block
 from engine.queue.catalog import QueueCatalog
-from engine.records.messages import parse_truncate, read_marker, unstreamed
-from engine.sort.batcher import Alone, Batcher
+from engine.records.messages import messages_in
+from engine.safety.log_evidence import LogEvidence
+from engine.sort.batcher import Batcher
 from engine.sort.sorter import TransactionSorter
-from engine.sources.postgres_log.ddl_message import read_told
-from engine.sources.postgres_log.safety.observed_partitions import ObservedPartitions, ObservedPartitionsReading
 
 IDLE_WAIT_S = 0.2
 BUSY_WAIT_S = 0.01
@@ -53,9 +47,6 @@ RESUME_SHARE = 0.8
 """Reading goes on when what waits for the target has come down to this share of the room it has."""
 WAITING_SHARE = 0.25
 """What waits for the target has this share of the queue's budget at least, whatever else fills the queue."""
-PARTITIONS_KEPT = 10_000
-TRUNCATIONS_KEPT = 10_000
-"""How many of the last truncating transactions are known; one look of the guard is to the next what they must span."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,88 +108,41 @@ class Sealed:
     sealed_us: int
 
 
-class Truncations:
-    """Which tables the last truncating transactions of the log truncated, and which partitions it tells were made as such. One thread
-    notes, any may ask.
+@dataclass(frozen=True, slots=True)
+class Batching:
+    """The stages through which records become batches; all of one run, and used by the intake's thread."""
 
-    A truncate within a savepoint is known under the savepoint's own transaction only where its top transaction was streamed;
-    elsewhere the log does not tell of savepoints.
-    """
+    sorter: TransactionSorter
+    ahead: StreamedSliceCutter
+    batcher: Batcher
 
-    def __init__(self, read: Callable[[BlockRef], tuple[Any, Any]] = read_block) -> None:
-        self._read = read
-        self._plain_xid = 0
-        """The plain transaction being read; it may end in a later chunk."""
-        self._relations: dict[int, frozenset[int]] = {}
-        self._together: dict[int, frozenset[int]] = {}
-        self._made: dict[int, frozenset[RelationId]] = {}
 
-    def by(self, xid: int) -> frozenset[int]:
-        """The tables, by number, that this (sub)transaction truncated; also where it rolled back."""
-        return self._relations.get(xid, frozenset())
+@dataclass(frozen=True, slots=True)
+class QueueRoom:
+    """The queue, and how many bytes of it may wait for the target."""
 
-    def at(self, ordinal: Ordinal) -> frozenset[int]:
-        """The tables, by number, that the record at this place truncates, where there are several."""
-        return self._together.get(ordinal, frozenset())
+    catalog: QueueCatalog
+    budget_bytes: int
 
-    def made_below(self, partition: int) -> frozenset[RelationId]:
-        """The roots below which the DDL capture tells that this table was made as a partition."""
-        return self._made.get(partition, frozenset())
 
-    def begin_session(self) -> None:
-        """A new connection: a plain transaction that was being read is sent again."""
-        self._plain_xid = 0
+@dataclass(frozen=True, slots=True)
+class LogObservers:
+    """Those who see everything that is landed and sealed."""
 
-    def note(self, landed: Landed) -> None:
-        """Take the truncates in. Raises EngineFault where their records cannot be read."""
-        if len(landed.controls) == 0:
-            return
-        self._note_partitions(landed)
-        kinds = landed.controls["kind"]
-        truncates = kinds == ControlKind.TRUNCATE
-        # A transaction's truncates come behind its BEGIN, perhaps in a later chunk.
-        begins = (kinds == ControlKind.BEGIN) | (kinds == ControlKind.SESSION)
-        if landed.block is None or not truncates.any():
-            places = np.flatnonzero(begins)
-            self._plain_xid = int(landed.controls["xid"][places[-1]]) if len(places) else self._plain_xid
-            return
-        wanted = landed.controls[truncates | begins]
-        data, offsets = self._read(landed.block)
-        for kind, ordinal, top in zip(*(wanted[name].tolist() for name in ("kind", "ordinal", "xid")), strict=True):
-            if kind != ControlKind.TRUNCATE:
-                self._plain_xid = top
-                continue
-            place = ordinal - landed.block.first
-            record = bytes(data[offsets[place] : offsets[place + 1]])
-            xid, relations = parse_truncate(record, streamed=top != 0)
-            self._add(xid or self._plain_xid, relations)
-            if len(relations) > 1:
-                self._together[ordinal] = frozenset(relations)
-                if len(self._together) > TRUNCATIONS_KEPT:
-                    del self._together[next(iter(self._together))]
+    tickets: RunTickets
+    evidence: LogEvidence
 
-    def _note_partitions(self, landed: Landed) -> None:
-        messages = landed.controls[landed.controls["kind"] == ControlKind.MESSAGE] if landed.relations else ()
-        for ordinal, top in ((int(one["ordinal"]), int(one["xid"])) for one in messages):
-            payload = landed.relations.get(ordinal)
-            if payload is None:
-                continue
-            record = unstreamed(payload) if top else payload
-            if read_marker(record) is not None:
-                continue
-            try:
-                told = read_told(record)
-            except EngineFault:
-                continue  # The planner warns of it.
-            if told.partition is not None:
-                self._made[told.partition] = told.below
-                if len(self._made) > PARTITIONS_KEPT:
-                    del self._made[next(iter(self._made))]
 
-    def _add(self, xid: int, relations: tuple[int, ...]) -> None:
-        self._relations[xid] = self._relations.get(xid, frozenset()) | frozenset(relations)
-        if len(self._relations) > TRUNCATIONS_KEPT:
-            del self._relations[next(iter(self._relations))]
+class IntakeOwner(Protocol):
+    """Whom the intake tells of the log reader, in its own thread."""
+
+    def queue_holds(self, event: Holds) -> None:
+        """The log reader carried out an order about the queue's durability."""
+        ...
+
+    def log_verified(self) -> None:
+        """The log that is held and that of the source are known to be the same. Called once; nothing is sealed before."""
+        ...
 
 
 class Intake:
@@ -206,37 +150,22 @@ class Intake:
 
     def __init__(
         self,
-        policy: BatchPolicy,
-        after: Lsn,
-        catalog: QueueCatalog,
+        batching: Batching,
+        room: QueueRoom,
         clock: Clock,
-        has_room: Callable[[], bool],
-        emit: Callable[[Sealed], None],
-        budget_bytes: int,
-        ahead: StreamedTransactionStager,
-        piece_bytes: int,
-        holds: Callable[[Holds], None],
-        alone: Alone,
-        tickets: RunTickets,
-        last: LastCommit,
-        origin: OriginFilter,
-        verified: Callable[[], None],
+        to_job: queue.Queue[Sealed],
+        seen: LogObservers,
+        owner: IntakeOwner,
     ) -> None:
-        """`last` and `origin` as for the batcher. `verified` is called in the intake's thread, once, when what is held and what the
-        source has are known to be the same log: nothing is sealed before that."""
-        self._tickets = tickets
-        self._tell_verified = verified
-        self._verified = False
-        self._holds = holds
-        self._sorter = TransactionSorter(after)
-        self._ahead = StreamedSliceCutter(self._sorter, catalog.bytes_between, piece_bytes // PIECE_PART, ahead)
-        self._batcher = Batcher(policy, after, alone, last, origin)
-        self._catalog = catalog
+        """`to_job`: takes the sealed batches; while it is full none is sealed."""
+        after = batching.batcher.captured
+        self._sorter, self._ahead, self._batcher = batching.sorter, batching.ahead, batching.batcher
+        self._catalog, self._budget_bytes = room.catalog, room.budget_bytes
         self._clock = clock
-        self._has_room = has_room
-        self._emit = emit
-        self._truncations = Truncations()
-        self._leaves = ObservedPartitions(self._truncations.at)
+        self._to_job = to_job
+        self._tickets, self._evidence = seen.tickets, seen.evidence
+        self._owner = owner
+        self._verified = False
         self._reader_failed: Callable[[Failed], None] | None = None
         self._inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self._in_flight: deque[SealedBatch] = deque()
@@ -245,7 +174,6 @@ class Intake:
         self._last_written = 0
         """Last record that the target's progress record covers: its segment stays, so that the queue never begins behind that record."""
         self._written = after
-        self._budget_bytes = budget_bytes
         self._held = False
         self._demanded = after
         self._demanded_ms = 0.0
@@ -265,22 +193,6 @@ class Intake:
     def last_commit(self) -> LastCommit:
         """The last transaction up to `captured`."""
         return self._batcher.last_commit
-
-    def truncated_by(self, xid: int) -> frozenset[int]:
-        """The tables, by number, that this (sub)transaction truncated, for those in the log up to `captured`. From any thread."""
-        return self._truncations.by(xid)
-
-    def made_below(self, partition: int) -> frozenset[RelationId]:
-        """The roots below which the log tells that this table was made as a partition. From any thread."""
-        return self._truncations.made_below(partition)
-
-    def together(self, ordinal: Ordinal) -> frozenset[int]:
-        """As `leaves.Together`, of the last truncates in the log up to `captured`. From any thread."""
-        return self._truncations.at(ordinal)
-
-    def leaves_told(self) -> ObservedPartitionsReading:
-        """Partitions that sealed batches name, since the last call. From any thread."""
-        return self._leaves.take()
 
     def put(self, item: Item) -> None:
         self._inbox.put(item)
@@ -371,24 +283,25 @@ class Intake:
         elif isinstance(event, Holds):
             if event.order.on:
                 self.durable = max(self.durable, event.wal_end)
-            self._holds(event)
+            self._owner.queue_holds(event)
         elif isinstance(event, Started):
             self._sorter.begin_session(event.start)
             self._ahead.begin_session(event.start)
             self._tickets.begin_session(event.start)
-            self._truncations.begin_session()
+            self._evidence.begin_session()
         elif isinstance(event, Verified):
             if not self._verified:
                 self._verified = True
-                self._tell_verified()
+                self._owner.log_verified()
         elif self._reader_failed is not None:
             self._reader_failed(event)
 
     def _land(self, landed: Landed) -> None:
         if landed.block is not None:
             self._catalog.add(landed.block)
-        self._truncations.note(landed)
-        self._tickets.landed(landed)
+        messages = messages_in(landed)
+        self._evidence.landed(landed, messages)
+        self._tickets.landed(landed, messages)
         self._sorter.feed(landed.controls, landed.relations)
         self._ahead.look(landed.controls)
         self._batcher.add(self._sorter.drain(), self._now())
@@ -413,16 +326,16 @@ class Intake:
 
     def _seal(self) -> None:
         # Sealed as late as possible: while one batch is committed and the next prepared, transactions gather and net against each other.
-        while self._verified and self._has_room():
+        while self._verified and not self._to_job.full():
             now, crowded = self._now(), len(self._in_flight) >= AHEAD
             batch = self._batcher.seal(now, self._catalog.bytes_between, crowded=crowded)
             if batch is None:
                 return
             self._in_flight.append(batch)
-            self._leaves.note(batch)
+            self._evidence.sealed(batch)
             sealed = Sealed(batch, self._clock.monotonic_ms(), self._clock.wall_us())
             self._tickets.sealed(batch, sealed.sealed_us)
-            self._emit(sealed)
+            self._to_job.put(sealed)
 
     def _ask(self) -> None:
         """Ask an idle source for its position while somebody waits behind what was read."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import Lsn
@@ -28,20 +28,32 @@ class Now:
     held: bool
 
 
-class NowReader:
-    """One run's. `look` begins a look behind its call, and ends the run where that finds it has to. Any thread may use it."""
+class CheckedRun(Protocol):
+    """What a run does for a "now"; from any thread."""
 
-    def __init__(
-        self,
-        parts: RunContext,
-        look: Callable[[], Settled | None],
-        flush: Callable[[Lsn], None],
-        ended: Callable[[], bool],
-    ) -> None:
+    @property
+    def ended(self) -> bool:
+        """Whether the run has ended, or is about to."""
+        ...
+
+    def check_source(self) -> Settled | None:
+        """Make one check of the source, which begins after the call. None if it found something or left something undecided.
+
+        Raises EngineFault, which also ends the run.
+        """
+        ...
+
+    def flush(self, position: Lsn) -> None:
+        """Seal a batch that ends at or after this position, even an empty one."""
+        ...
+
+
+class NowReader:
+    """Takes "now" for one run. Any thread may use it."""
+
+    def __init__(self, parts: RunContext, run: CheckedRun) -> None:
         self._parts = parts
-        self._look = look
-        self._flush = flush
-        self._ended = ended
+        self._run = run
         self.known = KnownCatalog(parts.start.progress.batch, parts.start.progress.end)
 
     def take(self) -> Now:
@@ -69,16 +81,16 @@ class NowReader:
         deadline = self._parts.clock.monotonic_ms() + HELD_S * 1000
 
         def over() -> bool:
-            return self._ended() or self._parts.clock.monotonic_ms() >= deadline
+            return self._run.ended or self._parts.clock.monotonic_ms() >= deadline
 
         while not over():
-            settled = self._look()
+            settled = self._run.check_source()
             if settled is not None:
                 if self.known.in_force(settled, over):
                     return settled
                 break
             position = self._parts.source.log.current()
-            self._flush(position)
+            self._run.flush(position)
             if not self.known.reaches(position, over):
                 break
         detail = "changes of the source's catalog are not processed yet"

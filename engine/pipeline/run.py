@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
+from typing import assert_never
 
 import structlog
 
 from engine.copy.orchestrator import CopyOrchestrator
 from engine.copy.partition_reload import PartitionReloader
 from engine.copy.reload_requests import PartitionChoice
+from engine.model.ddl import DdlMessage
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Ordinal, TableId, TableName
 from engine.model.patterns import TablePattern
@@ -31,29 +34,41 @@ from engine.pipeline.commit import Applied, CommitStage
 from engine.pipeline.compute import Computed, JobStage
 from engine.pipeline.cross_run import CrossRunState
 from engine.pipeline.cuts import CutCoordinator
-from engine.pipeline.intake import Demand, Done, Flush, Intake, Sealed, Wake
+from engine.pipeline.intake import Demand, Done, Flush, Intake, LogObservers, QueueRoom, Sealed, Wake
 from engine.pipeline.log_reader import Confirm, Failed, Holds, ReaderConfig
 from engine.pipeline.now import NowReader
 from engine.pipeline.queue_start import QueueCheck, QueueStart, open_queue
 from engine.pipeline.reader_process import ReaderProcess
-from engine.pipeline.session_start import free_slot, last_at_start, restore
+from engine.pipeline.session_start import batching, free_slot, restore
 from engine.pipeline.speculative_insert import SpeculativeInserter
+from engine.pipeline.stages import RunStages
 from engine.pipeline.streamed_transactions import PIECE_PART, StreamedTransactionStager
 from engine.pipeline.task_functions import sweep
 from engine.pipeline.tickets import RunTickets
 from engine.platform.failpoints import Failpoint, hit
 from engine.queue import QueueCatalog
 from engine.queue.durability_switch import DurabilitySwitch, Marks
-from engine.sources.postgres_log.safety.observed_partitions import has_unjudged, partitions_in
-from engine.sources.postgres_log.safety.partition_fingerprints import PartitionFingerprints
-from engine.sources.postgres_log.safety.restart_lsn_watermark import RestartLsnWatermark
-from engine.sources.postgres_log.safety.source_monitor import SourceMonitor
-from engine.sources.postgres_log.safety.wal_retention import RetentionActions, RetentionProgress
+from engine.safety.findings import (
+    Certified,
+    Finding,
+    Fingerprinted,
+    LogRetained,
+    Park,
+    Renamed,
+    SchemaLearnt,
+    SourceGone,
+    TablesAppeared,
+)
+from engine.safety.log_evidence import LogEvidence
+from engine.safety.observed_partitions import has_unjudged, partitions_in
+from engine.safety.partition_fingerprints import PartitionFingerprints
+from engine.safety.restart_watermark import RestartWatermark
+from engine.safety.retention_guard import RetentionProgress
+from engine.safety.source_monitor import SourceMonitor
 from engine.tables import state as states
 from engine.tables.context import RunContext
-from engine.tables.ddl_messages import CertifiedSchema
 from engine.tables.known_catalog import Settled
-from engine.tables.planner import CatalogSchema, PlannedBatch, Planner
+from engine.tables.planner import PlannedBatch, Planner
 from engine.tables.registry import TableEntry
 from engine.tables.reporter import BatchTimes
 
@@ -63,6 +78,8 @@ ORDINAL_GAP = 1 << 20
 """Left out when a reader died: ordinals that it may have written without telling are never used again."""
 _PAUSABLE = frozenset({TableStateKind.LIVE, TableStateKind.PAUSED, TableStateKind.REGISTERED})
 
+DDL_MESSAGES_KEPT = 64
+"""Last DDL messages kept parsed: each is read when it is landed and when its batch is planned. One has at most 256 KiB of text."""
 READER_RESTARTS = 5
 """Log readers in a row that may die without a batch in between, before the run ends."""
 
@@ -75,15 +92,16 @@ class ReplicationRun:
         self._kept = kept
         self._spec = parts.spec
         self._book = parts.book
-        self._stop = threading.Event()
-        self._fault: EngineFault | None = None
-        self._fault_lock = threading.Lock()
-        self._to_job: queue.Queue[Sealed | None] = queue.Queue(maxsize=1)
+        self._stages = RunStages(str(parts.spec.name))
+        self._stop = self._stages.stopping
+        self._to_job: queue.Queue[Sealed] = queue.Queue(maxsize=1)
         self._to_commit: queue.Queue[Computed] = queue.Queue(maxsize=1)
         self._between: queue.SimpleQueue[Callable[[BatchId, Lsn], None]] = queue.SimpleQueue()
         self._reader: ReaderProcess | None = None
         self._confirming = threading.Lock()
         """What may be confirmed is decided and sent in one piece, so that no confirmation overtakes an order to the log reader."""
+        self._checking = threading.Lock()
+        """One check of the source at a time, its findings included."""
         self._telling = threading.Lock()
         """Read and told in one piece, so that what is told never goes back."""
         self._told_ms = parts.clock.monotonic_ms()
@@ -92,7 +110,7 @@ class ReplicationRun:
         """What is held and what the source has are known to be the same log: before that no position counts."""
         folder = parts.settings.queue_folder / parts.spec.slot
         slot = parts.source.reader.status(parts.spec.slot)
-        self._mark = RestartLsnWatermark(parts.settings.queue_folder, parts.spec.slot)
+        self._mark = RestartWatermark(parts.settings.queue_folder, parts.spec.slot)
         self._mark.begin(slot, new_slot=parts.start.fresh)
         self._released = slot.confirmed or ZERO
         """What the source let go of before this run. It is never told less: some versions would go back to that, and a later start
@@ -126,27 +144,20 @@ class ReplicationRun:
             self._sets_aside,
         )
         self.tickets = RunTickets(self._kept.tickets, parts.clock, parts.source.tickets.write, self.demand, end)
+        parse_ddl = lru_cache(maxsize=DDL_MESSAGES_KEPT)(parts.source.ddl.parse)
+        self._evidence = LogEvidence(parse_ddl)
         self._intake = Intake(
-            parts.spec.batch,
-            end,
-            self._catalog,
+            batching(parts, self._catalog, self.ahead, self._is_alone),
+            QueueRoom(self._catalog, parts.spec.queue_budget_bytes),
             parts.clock,
-            lambda: not self._to_job.full(),
-            self._to_job.put,
-            parts.spec.queue_budget_bytes,
-            self.ahead,
-            parts.settings.piece_bytes,
-            self._queue_holds,
-            self._is_alone,
-            self.tickets,
-            last_at_start(parts),
-            parts.spec.origin,
-            self._log_verified,
+            self._to_job,
+            LogObservers(self.tickets, self._evidence),
+            self,
         )
         self._switch = DurabilitySwitch(
             parts.spec.queue_mode, resumed=opened.resumed, confirmed=confirmed, pressed=self._kept.care.orders.persist
         )
-        self._planner = self._make_planner()
+        self._planner = self._make_planner(parse_ddl)
         self._jobs = JobStage(parts, self._planner, self._catalog, self._staging, self.ahead, self._chooser)
         self._commits = CommitStage(
             parts.spec,
@@ -159,14 +170,14 @@ class ReplicationRun:
             parts.source.computed.compute,
             PartitionFingerprints(
                 parts.source.partitioned.with_observed,
-                lambda batch: partitions_in(batch, parts.book, self._intake.together),
+                lambda batch: partitions_in(batch, parts.book, self._evidence.truncated_together),
             ),
         )
         self._commits.begin(parts.start.progress)
         self._told = end
         """What is told as applied: of a batch when nothing is open that it names."""
-        self.nows = NowReader(parts, self._look, self.flush, self._stop.is_set)
-        self._guard = self._make_guard()
+        self.nows = NowReader(parts, self)
+        self._monitor = SourceMonitor(parts, self._evidence, lambda: self._intake.captured)
         self.cuts = CutCoordinator(parts, self._intake, self._staging)
         self.copies = self._make_copies()
         parts.book.watch(self._table_ended, self.copies.chunk_void)
@@ -177,16 +188,16 @@ class ReplicationRun:
             self.defer,
             self.flush,
             self._staging,
-            self._end,
+            self._stages.end,
             self._removals_written,
-            self._look,
+            self.check_source,
             self._give_up,
             self._commits.marks.note_copied,
             None if self._chooser.keeps_transactions else self._commits.copies.standing,
             PartitionReloader(self._parts, self._kept.reloads, self._begin_load, self.flush, self.cuts.cut),
         )
 
-    def _make_planner(self) -> Planner:
+    def _make_planner(self, parse_ddl: Callable[[bytes], DdlMessage]) -> Planner:
         parts = self._parts
 
         def explain(entry: TableEntry, old: TableSchema, new: TableSchema) -> str:
@@ -199,24 +210,8 @@ class ReplicationRun:
             BatchId(parts.start.progress.batch + 1),
             parts.spec.schema_changes,
             explain,
-            parts.source.ddl.parse,
+            parse_ddl,
             lambda detail: parts.reporter.event("warning", "ddl_message_unreadable", parts.spec.slot, detail),
-        )
-
-    def _make_guard(self) -> SourceMonitor:
-        return SourceMonitor(
-            self._parts,
-            lambda: self._intake.captured,
-            self._looked,
-            self._intake.truncated_by,
-            self._note_marks,
-            self._care,
-            self._learn,
-            self._rename,
-            self._anchor,
-            self._intake.made_below,
-            self._intake.leaves_told,
-            self._settled,
         )
 
     def _sets_aside(self, table: TableId) -> bool:
@@ -230,27 +225,74 @@ class ReplicationRun:
     def captured(self) -> Lsn:
         return self._intake.captured
 
-    def _look(self) -> Settled | None:
-        """A look from another thread than the guard's. What it finds to end the run does."""
+    @property
+    def ended(self) -> bool:
+        return self._stop.is_set()
+
+    def check_source(self) -> Settled | None:
+        """As CheckedRun."""
         try:
-            return self._guard.look()
+            return self._check_source()
         except EngineFault as fault:
-            self._end(fault)
+            self._stages.end(fault)
             raise
 
-    def _settled(self, settled: Settled) -> None:
-        """In the thread of a look: between two plannings it is certain which batches were planned with what the look compared."""
-        self._between.put(lambda number, _after: self.nows.known.planned(settled, number))
+    def _watch_source(self) -> None:
+        while not self._stop.is_set():
+            self._check_source()
+            self._stop.wait(self._parts.settings.guard_interval_s)
+
+    def _check_source(self) -> Settled | None:
+        """Make one check and apply its findings. Raises EngineFault if changes may be missing, or the source's reader is to be dropped."""
+        settled = None
+        with self._checking:
+            for finding in self._monitor.look():
+                self._apply(finding)
+                if isinstance(finding, Settled):
+                    settled = finding
+            # Where no batch has reported of late it is done now: silence means that something is wrong.
+            if self._parts.clock.monotonic_ms() - self._told_ms >= self._parts.settings.guard_interval_s * 1000:
+                self.tell()
+            self._confirm()
+        return settled
+
+    def _apply(self, finding: Finding) -> None:
+        """In the thread of a check. What concerns the plan of a batch waits until none is being planned."""
+        match finding:
+            case Park(table, kind, detail, known):
+                self._book.park(table, kind.value, detail, known=known)
+            case Renamed(old, new):
+                self._rename(old, new)
+            case SchemaLearnt(schema):
+                self._between.put(lambda _number, _after: self._planner.learn(schema))
+                self.flush(schema.seen_by)
+            case Certified(schemas):
+                self._between.put(lambda _number, _after: self._planner.anchor(schemas))
+            case Fingerprinted(marks, as_of):
+                if self._commits.marks.note(marks, as_of):
+                    self.flush(self._intake.captured)
+            case TablesAppeared(tables):
+                self._parts.reporter.found(tables)
+            case SourceGone(kind, detail):
+                raise EngineFault(kind, self._spec.slot, detail)
+            case LogRetained(reading):
+                self._limit_retained_log(reading)
+            case Settled():
+                # Between two plannings it is certain which batches were planned with what the check compared.
+                self._between.put(lambda number, _after: self.nows.known.planned(finding, number))
+            case _:
+                assert_never(finding)
 
     def execute(self) -> None:
         """Work until stopped or a fault. Everything the run started has ended when this returns or raises."""
-        stages = [
-            self._thread("intake", self._run_intake),
-            self._thread("job", self._run_jobs),
-            self._thread("commit", self._run_commits),
-            self._thread("ahead", lambda: self.ahead.run(self._stop)),
-            self._thread("early", lambda: self.early.run(self._stop)),
-            self._thread("guard", lambda: self._guard.run(self._stop)),
+        stages = self._stages
+        threads = [
+            stages.thread("intake", self._run_intake),
+            stages.thread("job", self._run_jobs),
+            stages.thread("commit", self._run_commits),
+            stages.thread("ahead", lambda: self.ahead.run(self._stop)),
+            stages.thread("early", lambda: self.early.run(self._stop)),
+            stages.thread("guard", self._watch_source),
         ]
         try:
             restore(self._intake, self._opened, self._parts.start.progress, self._spec.origin)
@@ -260,8 +302,8 @@ class ReplicationRun:
             self._opened.check_slot(slot)
             self._switch.learn_confirmed(slot.confirmed or ZERO)
             self._start_reader(self._opened.next_ordinal, self._opened.resume, self._opened.relations)
-            for stage in stages:
-                stage.start()
+            for thread in threads:
+                thread.start()
             if self._kept.care.orders.hold_copies:
                 self.copies.hold()
             self.copies.begin_missing()
@@ -270,12 +312,12 @@ class ReplicationRun:
                     self._renew(entry.table)
             self._stop.wait()
         finally:
-            self._shut_down(stages)
-        if self._fault is not None:
-            raise self._fault
+            self._shut_down(threads)
+        if stages.fault is not None:
+            raise stages.fault
 
-    def _log_verified(self) -> None:
-        """In the intake's thread."""
+    def log_verified(self) -> None:
+        """As IntakeOwner."""
         self._verified = True
         self.tell()
 
@@ -384,7 +426,7 @@ class ReplicationRun:
 
     def look_for(self, patterns: tuple[TablePattern, ...]) -> None:
         """The user changed what tables are taken in as they appear on the source."""
-        self._guard.look_for(patterns)
+        self._monitor.look_for(patterns)
 
     def throttle(self, policy: CopyPolicy) -> None:
         """The user changed how fast copies read; it takes hold at once."""
@@ -414,15 +456,6 @@ class ReplicationRun:
 
         self._between.put(reload)
 
-    def _learn(self, learnt: CatalogSchema) -> None:
-        """In the guard's thread: the source's catalog shows a structure that the log has not told of."""
-        self._between.put(lambda _number, _after: self._planner.learn(learnt))
-        self.flush(learnt.seen_by)
-
-    def _anchor(self, anchors: Iterable[CertifiedSchema]) -> None:
-        """In the guard's thread: the source's catalog shows what is known, and the DDL capture will tell what changes from there on."""
-        self._between.put(lambda _number, _after: self._planner.anchor(anchors))
-
     def _rename(self, old: TableName, new: TableName) -> None:
         """The table goes on under its new name; its place on the target stays."""
         entry = self._book.by_name(old)
@@ -434,36 +467,12 @@ class ReplicationRun:
                 detail = "the table got another name while it was looked for"
                 self._book.park(entry.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
 
-    def _note_marks(self, marks: Mapping[TableId, str], as_of: Lsn) -> None:
-        if self._commits.marks.note(marks, as_of):
-            self.flush(self._intake.captured)
-
     def _removals_written(self) -> bool:
         return not self._commits.removals_pending
 
     def reader_pid(self) -> int | None:
         """Process id of the log reader, for tests and diagnosis."""
         return self._reader.pid if self._reader else None
-
-    def _thread(self, name: str, work: Callable[[], None]) -> threading.Thread:
-        def guarded() -> None:
-            try:
-                work()
-            except EngineFault as fault:
-                self._end(fault)
-            except Exception as error:  # a defect of ours must end the run visibly, never one of its threads alone
-                log.exception("stage_failed", stage=name, error=type(error).__name__)
-                defect = EngineFault(FaultKind.INTERNAL, name, f"{type(error).__name__} in the {name} stage")
-                defect.__cause__ = error
-                self._end(defect)
-
-        return threading.Thread(target=guarded, name=f"{self._spec.name}-{name}", daemon=True)
-
-    def _end(self, fault: EngineFault) -> None:
-        with self._fault_lock:
-            if self._fault is None and not self._stop.is_set():
-                self._fault = fault
-        self._stop.set()
 
     def _run_intake(self) -> None:
         self._intake.run(self._stop.is_set, self._reader_failed)
@@ -472,7 +481,7 @@ class ReplicationRun:
         after = self._parts.start.progress.end
         while not self._stop.is_set():
             try:
-                sealed = self._to_job.get(timeout=0.05)
+                sealed: Sealed | None = self._to_job.get(timeout=0.05)
             except queue.Empty:
                 sealed = None
             self._between_actions(after)
@@ -538,21 +547,15 @@ class ReplicationRun:
     def _look_for_leaves(self, planned: PlannedBatch) -> None:
         """A partition with changes in the batch that no look has met may be gone again, and its rows with it: that is found before the
         batch counts as applied. The second look judges what the first one took."""
-        if has_unjudged(planned.batch, self._book, self._intake.together, self._guard.has_met):
-            self._look()
-            self._look()
+        if has_unjudged(planned.batch, self._book, self._evidence.truncated_together, self._monitor.has_met):
+            self.check_source()
+            self.check_source()
 
     def _report(self, first_commit_us: int | None, times: BatchTimes) -> None:
         hit(Failpoint.REPORT_BEFORE)
         if first_commit_us is not None:
             self.copies.took(self._age_s(first_commit_us) * 1000)
         self._tell(first_commit_us, times)
-
-    def _looked(self) -> None:
-        """The guard has looked: where no batch told of late how things stand, it is told now. Silence means that something is wrong."""
-        if self._parts.clock.monotonic_ms() - self._told_ms >= self._parts.settings.guard_interval_s * 1000:
-            self.tell()
-        self._confirm()
 
     def tell(self) -> None:
         """Report how things stand, for a server that counts no position that was reported to it before. From any thread."""
@@ -568,15 +571,15 @@ class ReplicationRun:
                 run=self._parts.number,
                 applied=self._told,
                 captured=self._intake.captured,
-                source=self._guard.source_end,
+                source=self._monitor.source_end,
                 lag_seconds=self._lag_s(since_us),
-                retained=self._guard.retained_bytes,
+                retained=self._monitor.retained_bytes,
                 times=times,
                 known=self.nows.known.last,
             )
 
     def _lag_s(self, since_us: int | None) -> float | None:
-        if not self._book.in_state(TableStateKind.LIVE) or (since_us is None and self._guard.source_end is None):
+        if not self._book.in_state(TableStateKind.LIVE) or (since_us is None and self._monitor.source_end is None):
             return None
         return 0.0 if since_us is None else self._age_s(since_us)
 
@@ -585,7 +588,7 @@ class ReplicationRun:
 
     def _confirm(self) -> None:
         """Release the source's log up to what is durable on our side, and only where the publications were checked."""
-        marks = Marks(self._intake.durable, self._commits.applied.written, self._guard.checked)
+        marks = Marks(self._intake.durable, self._commits.applied.written, self._monitor.checked)
         with self._confirming:
             position, order = self._switch.confirm(marks)
             if self._reader is None:
@@ -605,8 +608,8 @@ class ReplicationRun:
         large = size >= self._parts.settings.piece_bytes // PIECE_PART
         return self._chooser.keeps_transactions and (large or self.ahead.knows(xid))
 
-    def _queue_holds(self, event: Holds) -> None:
-        """In the intake thread: the log reader did as it was told."""
+    def queue_holds(self, event: Holds) -> None:
+        """As IntakeOwner."""
         if not self._switch.holds(event.order):
             return
         hit(Failpoint.QUEUE_SWITCHED)
@@ -616,15 +619,16 @@ class ReplicationRun:
             self._parts.reporter.event("info", "queue_mode_changed", self._spec.slot, now)
         self._confirm()
 
-    def _care(self, reading: GuardReading) -> RetentionActions:
-        """In the guard's thread: do what the ladder says."""
+    def _limit_retained_log(self, reading: GuardReading) -> None:
+        """Do what the retained log calls for. Raises EngineFault(SLOT_DROPPED) if the source's reader is to be dropped."""
         orders = self._kept.care.judge(reading, RetentionProgress(self._switch.may_persist, self.copies.wanted))
         self._switch.press(orders.persist)
         if orders.hold_copies:
             self.copies.hold()
         else:
             self.copies.release()
-        return orders
+        if orders.drop is not None:
+            raise EngineFault(FaultKind.SLOT_DROPPED, self._spec.slot, orders.drop)
 
     def _start_reader(self, first: Ordinal, start: Lsn, relations: tuple[bytes, ...]) -> None:
         spec = self._spec
@@ -688,6 +692,6 @@ class ReplicationRun:
             # What was visible is then known to the next start too: it finds no gap where there is none.
             with suppress(EngineFault):
                 self._commits.settle()
-        if self._fault is None:
+        if self._stages.fault is None:
             with suppress(EngineFault):
                 self._mark.note(self._parts.source.reader.status(self._spec.slot))

@@ -11,8 +11,12 @@ from engine.model.position import ZERO, Lsn
 from engine.model.source import Landed
 from engine.model.subscription import OriginFilter
 from engine.model.target import TargetProgress
-from engine.pipeline.intake import Intake
+from engine.pipeline.intake import Batching, Intake
 from engine.pipeline.queue_start import QueueStart
+from engine.pipeline.streamed_transactions import PIECE_PART, StreamedSliceCutter, StreamedTransactionStager
+from engine.queue import QueueCatalog
+from engine.sort.batcher import Alone, Batcher
+from engine.sort.sorter import TransactionSorter
 from engine.tables.context import RunContext
 
 SLOT_GRACE_MS = 5000.0
@@ -33,6 +37,14 @@ def last_at_start(parts: RunContext) -> LastCommit:
     detail = f"{reason}: whether the source's log is the one that was read up to {progress.end} is not verified at this start"
     parts.reporter.event("info", "log_not_verified", parts.spec.slot, detail)
     return last
+
+
+def batching(parts: RunContext, catalog: QueueCatalog, stager: StreamedTransactionStager, alone: Alone) -> Batching:
+    """The stages from records to batches, after the target's position."""
+    spec, end = parts.spec, parts.start.progress.end
+    sorter = TransactionSorter(end)
+    ahead = StreamedSliceCutter(sorter, catalog.bytes_between, parts.settings.piece_bytes // PIECE_PART, stager)
+    return Batching(sorter, ahead, Batcher(spec.batch, end, alone, last_at_start(parts), spec.origin))
 
 
 def restore(intake: Intake, opened: QueueStart, progress: TargetProgress, origin: OriginFilter) -> None:

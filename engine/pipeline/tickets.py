@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import structlog
 
-from engine.model.batch import SealedBatch
+from engine.model.batch import MessageSeen, SealedBatch, TicketSeen
 from engine.model.control import ControlKind
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TicketId
@@ -20,7 +20,6 @@ from engine.model.source import Landed
 from engine.model.ticket import TicketMarker, TicketState, TicketWritten
 from engine.platform.clock import Clock
 from engine.platform.fault_policy import policy
-from engine.records.messages import read_marker
 from engine.tables.reporter import Reporter, TicketPassage
 
 ENDED_KEPT = 1000
@@ -227,15 +226,13 @@ class RunTickets:
         """The log reader has a new session. What lies before `known` comes once more, if it does."""
         self._known = known
 
-    def landed(self, landed: Landed) -> None:
-        """Count what reached the run, and time the markers among it."""
+    def landed(self, landed: Landed, messages: Sequence[MessageSeen | TicketSeen]) -> None:
+        """Count what reached the run, and time the markers among its `messages`."""
         kinds = landed.controls["kind"]
-        if landed.relations:
-            for ordinal, marker in _markers(landed):
-                if marker.position < self._known:
-                    continue
-                before = landed.controls["ordinal"] < ordinal
-                self._captured(marker, *_counts(landed, kinds[before], ordinal))
+        for seen in messages:
+            if isinstance(seen, TicketSeen) and seen.marker.position >= self._known:
+                before = landed.controls["ordinal"] < seen.ordinal
+                self._captured(seen.marker, *_counts(landed, kinds[before], seen.ordinal))
         end = 0 if landed.block is None else landed.block.first + landed.block.count
         transactions, commands = _counts(landed, kinds, end)
         self._transactions += transactions
@@ -273,18 +270,6 @@ class RunTickets:
 def _of(marker: TicketMarker, before: TicketPassage, after: TicketPassage) -> TicketPassage | None:
     """`after`, where the ticket is timed by this marker of it."""
     return after if before.position == marker.position else None
-
-
-def _markers(landed: Landed) -> list[tuple[int, TicketMarker]]:
-    """Markers of tickets with their ordinals, in order."""
-    found = []
-    messages = landed.controls[landed.controls["kind"] == ControlKind.MESSAGE]
-    for ordinal, xid in zip(messages["ordinal"].tolist(), messages["xid"].tolist(), strict=True):
-        record = landed.relations.get(ordinal)
-        marker = None if record is None else read_marker(record[:1] + record[5:] if xid else record)
-        if marker is not None:
-            found.append((ordinal, marker))
-    return found
 
 
 def _counts(landed: Landed, kinds: npt.NDArray[Any], end: int) -> tuple[int, int]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 import struct
 
+from engine.model.batch import MessageSeen, TicketSeen
+from engine.model.control import ControlKind
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import TicketId
+from engine.model.identity import Ordinal, TicketId
 from engine.model.position import Lsn
+from engine.model.source import Landed
 from engine.model.ticket import PREFIX, TicketMarker
 
 XID_BYTES = 4
@@ -29,6 +32,25 @@ def read_marker(record: bytes) -> TicketMarker | None:
         return None
     position, ticket, written = found.groups()
     return TicketMarker(TicketId(ticket.decode()), Lsn(int.from_bytes(position, "big")), int(written))
+
+
+def message_at(ordinal: int, record: bytes) -> MessageSeen | TicketSeen:
+    """The DDL message or ticket marker that a message record is, in the form that it has outside streamed transactions."""
+    marker = read_marker(record)
+    return MessageSeen(Ordinal(ordinal), record) if marker is None else TicketSeen(Ordinal(ordinal), marker)
+
+
+def messages_in(landed: Landed) -> list[MessageSeen | TicketSeen]:
+    """The DDL messages and ticket markers of a landing, in order, also those of transactions that may roll back."""
+    if not landed.relations:
+        return []
+    controls = landed.controls[landed.controls["kind"] == ControlKind.MESSAGE]
+    found = []
+    for ordinal, xid in zip(controls["ordinal"].tolist(), controls["xid"].tolist(), strict=True):
+        record = landed.relations.get(ordinal)
+        if record is not None:
+            found.append(message_at(ordinal, unstreamed(record) if xid else record))
+    return found
 
 
 def parse_truncate(record: bytes, *, streamed: bool) -> tuple[int, tuple[int, ...]]:

@@ -20,7 +20,7 @@ from engine.model.control import ControlKind
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal, RelationId
 from engine.model.position import Lsn
-from engine.records.messages import read_marker, unstreamed
+from engine.records.messages import message_at, unstreamed
 from engine.sort.closed import Announcement, Closed, Controls, Ints, PlainRun, StreamedTransaction
 
 _MESSAGE = b"M"
@@ -342,8 +342,7 @@ def _seen(ordinal: int, relations: Mapping[int, bytes], *, streamed: bool) -> An
     if streamed:
         payload = unstreamed(payload)
     if payload[:1] == _MESSAGE:
-        marker = read_marker(payload)
-        return MessageSeen(Ordinal(ordinal), payload) if marker is None else TicketSeen(Ordinal(ordinal), marker)
+        return message_at(ordinal, payload)
     (oid,) = struct.unpack_from(">I", payload, 1)
     return RelationSeen(Ordinal(ordinal), RelationId(oid), payload)
 

@@ -27,7 +27,7 @@ from engine.model.target import BatchCommit, TableRecord, Target, TargetProgress
 from engine.pipeline.commit import CommitStage
 from engine.pipeline.compute import Computed
 from engine.platform.clock import SystemClock
-from engine.sources.postgres_log.safety.partition_fingerprints import PartitionFingerprints
+from engine.safety.partition_fingerprints import PartitionFingerprints
 from engine.tables.planner import PlannedBatch
 from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.reporter import Reporter

@@ -23,7 +23,7 @@ from engine.pipeline.queue_start import QueueStart
 from engine.pipeline.reader_process import ReaderProcess
 from engine.platform.failpoints import Failpoint
 from engine.queue import is_durable
-from engine.sources.postgres_log.safety.source_monitor import SourceMonitor
+from engine.safety.source_monitor import SourceMonitor
 from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
@@ -207,7 +207,7 @@ def test_a_persisted_queue_keeps_what_lies_before_the_damage(
         captured(replica, whole)
         until(lambda: confirmed(replica) >= whole)
         assert job_stage.waiting.wait(30)
-        monkeypatch.setattr(SourceMonitor, "look", lambda _: None)  # nothing more is confirmed to the source
+        monkeypatch.setattr(SourceMonitor, "look", lambda _: iter(()))  # nothing more is confirmed to the source
         ends = largest(replica).stat().st_size
         shop.execute(NEEDED)
         behind = replica.now()

@@ -21,7 +21,7 @@ from engine.model.identity import Epoch, SubscriptionName
 from engine.model.subscription import BatchPolicy, ConnectionSpec, GuardPolicy, QueueMode, SubscriptionSpec
 from engine.model.subscription_state import DesiredState
 from engine.queue.durability_switch import QueueState
-from engine.sources.postgres_log.safety.slot_tombstone import SlotTombstone
+from engine.safety.reader_tombstone import ReaderTombstone
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures import replication
 from tests.fixtures.postgres import Database
@@ -248,7 +248,7 @@ def test_a_drop_that_a_crash_cut_short_is_ended_at_the_next_start(shop: Database
     """The record is written first: with the slot still there, the start drops it and says who did it."""
     replica = guarded(shop)
     replica.close()
-    SlotTombstone(replica.home / "queue", replica.spec.slot).note("the slot held back too much")
+    ReaderTombstone(replica.home / "queue", replica.spec.slot).note("the slot held back too much")
     assert replica.has_slot
     replica.again()
     assert "held back too much" in (replica.wait_code("failed", "slot_dropped").reason or "")

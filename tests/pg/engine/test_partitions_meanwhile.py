@@ -17,8 +17,9 @@ from engine.model.source import ExportedSnapshot
 from engine.model.subscription import SchemaPolicy, TableSpec
 from engine.model.subscription_state import DesiredState
 from engine.pipeline.commit import CommitStage
+from engine.safety.findings import Finding
+from engine.safety.source_monitor import SourceMonitor
 from engine.sources.postgres_log.capabilities import PostgresPartitions
-from engine.sources.postgres_log.safety.source_monitor import SourceMonitor
 from engine.tables.registry import TableEntry
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, Reports, table
@@ -201,7 +202,7 @@ def test_a_partition_that_came_and_went_unseen_takes_its_rows_with_it(
     run = replica.pipeline.run
     assert run is not None
     for _ in range(3):
-        run._guard.look()
+        run.check_source()
     gone = CAME_AND_WENT.keys() - FINE
     for name in gone:
         parked = replica.wait_table(name, "parked")
@@ -214,7 +215,7 @@ def test_a_partition_that_came_and_went_unseen_takes_its_rows_with_it(
     replica.wait_live()
     replica.assert_equal()
     for _ in range(3):
-        run._guard.look()
+        run.check_source()
     assert set(replica.states().values()) == {"live"}
 
 
@@ -270,10 +271,10 @@ class Eyes:
         self._shut = False
         real = SourceMonitor.look
 
-        def look(guard: SourceMonitor) -> None:
+        def look(monitor: SourceMonitor) -> Iterator[Finding]:
             with self._lock:
                 if not self._shut:
-                    real(guard)
+                    yield from real(monitor)
 
         monkeypatch.setattr(SourceMonitor, "look", look)
 

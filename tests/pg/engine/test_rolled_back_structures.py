@@ -73,7 +73,7 @@ def look_twice(replica: Replica) -> None:
     run = replica.pipeline.run
     assert run is not None
     for _ in range(2):
-        run._guard.look()
+        run.check_source()
 
 
 def of_orders(replica: Replica, kind: type[Any]) -> list[Any]:

@@ -431,7 +431,7 @@ def test_a_table_renamed_while_its_copy_looks_for_it_is_not_missing(
     def look_behind(source: Any, spec: TableSpec) -> EngineFault:
         fault = why_not_described(source, spec)
         missed.append(spec)
-        run._guard.look()
+        run.check_source()
         return fault
 
     monkeypatch.setattr(CopyOrchestrator, "_copy_under", rename_first)

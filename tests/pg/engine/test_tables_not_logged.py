@@ -115,7 +115,7 @@ def test_what_was_seen_before_a_reload_is_not_held_against_it(
     replica.wait_state("running")
     assert replica.pipeline.run is not None
     with monkeypatch.context() as slow:  # the log is read too slowly to tell whether the root was truncated
-        slow.setattr(replica.pipeline.run._guard, "_captured", lambda: ZERO)
+        slow.setattr(replica.pipeline.run._monitor, "_captured", lambda: ZERO)
         shop.execute("ALTER TABLE days_2 SET LOGGED")
         looked(replica)
         replica.pipeline.reload("r1", [days.table])

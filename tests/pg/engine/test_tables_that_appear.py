@@ -43,7 +43,7 @@ def looked(replica: Replica) -> None:
     """The guard has looked at everything that is on the source by now."""
     run = replica.pipeline.run
     assert run is not None
-    run._guard.look()
+    run.check_source()
 
 
 def declare(replica: Replica, *added: TableSpec) -> None:

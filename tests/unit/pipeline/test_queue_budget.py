@@ -16,14 +16,17 @@ from engine.model.identity import Ordinal
 from engine.model.last_commit import LastCommit
 from engine.model.position import ZERO, Lsn
 from engine.model.source import Landed
-from engine.model.subscription import BatchPolicy, OriginFilter
-from engine.pipeline.intake import Done, Intake, Sealed
+from engine.model.subscription import BatchPolicy
+from engine.pipeline.intake import Batching, Done, Intake, LogObservers, QueueRoom, Sealed
 from engine.pipeline.log_reader import Hold, Verified
 from engine.pipeline.reader_process import ReaderProcess
-from engine.pipeline.streamed_transactions import StreamedTransactionStager
+from engine.pipeline.streamed_transactions import StreamedSliceCutter, StreamedTransactionStager
 from engine.pipeline.tickets import RunTickets, TicketTracker
 from engine.platform.clock import SystemClock
 from engine.queue import QueueCatalog
+from engine.safety.log_evidence import LogEvidence
+from engine.sort.batcher import Batcher
+from engine.sort.sorter import TransactionSorter
 
 BUDGET = 1000
 
@@ -34,28 +37,28 @@ class Bench:
     def __init__(self, folder: Path, *, verified: bool = True) -> None:
         self.holds: list[bool] = []
         self.sealed: list[Sealed] = []
+        to_job = SimpleNamespace(full=lambda: False, put=self.sealed.append)
         policy = BatchPolicy(max_transactions=1)
         # It works on large transactions only, and there is none.
         desk = StreamedTransactionStager(
             *cast("Any", [None] * 4), folder, cast("Any", SimpleNamespace(holds=lambda _xid, _bytes: False))
         )
         self._catalog = QueueCatalog(folder)
+        sorter = TransactionSorter(ZERO)
         self._intake = Intake(
-            policy,
-            ZERO,
-            self._catalog,
+            Batching(
+                sorter,
+                StreamedSliceCutter(sorter, self._catalog.bytes_between, 1 << 30, desk),
+                Batcher(policy, ZERO, last=LastCommit.unknown(ZERO)),
+            ),
+            QueueRoom(self._catalog, BUDGET),
             SystemClock(),
-            lambda: True,
-            self.sealed.append,
-            BUDGET,
-            desk,
-            1 << 30,
-            lambda _: None,
-            lambda _xid, _bytes: False,
-            RunTickets(TicketTracker(cast("Any", None)), SystemClock(), cast("Any", None), lambda _: None, ZERO),
-            LastCommit.unknown(ZERO),
-            OriginFilter.ANY,
-            self._verified,
+            cast("Any", to_job),
+            LogObservers(
+                RunTickets(TicketTracker(cast("Any", None)), SystemClock(), cast("Any", None), lambda _: None, ZERO),
+                LogEvidence(cast("Any", None)),
+            ),
+            self,
         )
         self._intake.attach(cast("ReaderProcess", self))
         self.verified = 0
@@ -73,8 +76,11 @@ class Bench:
         self._intake.from_reader(cast("ReaderProcess", self), Verified())
         self._turn()
 
-    def _verified(self) -> None:
+    def log_verified(self) -> None:
         self.verified += 1
+
+    def queue_holds(self, event: object) -> None:
+        """No order is given."""
 
     def open(self, xid: int, size: int) -> None:
         """A chunk of a transaction that stays open."""

@@ -13,6 +13,7 @@ from engine.model.position import Lsn
 from engine.model.source import Landed
 from engine.model.ticket import PREFIX, TicketMarker, TicketState, TicketWritten
 from engine.pipeline.tickets import RunTickets, TicketTracker
+from engine.records.messages import messages_in
 from engine.records.scan import find_controls
 from engine.sources.postgres_log.own_messages import own_records
 from engine.tables.reporter import Reporter, TicketPassage
@@ -54,7 +55,8 @@ class Bench:
         ours = own_records(data, offsets, messages["ordinal"], messages["xid"] != 0)
         controls["ordinal"] += self._next
         block = BlockRef("q", 0, 0, 0, Ordinal(self._next), len(records))
-        self.run.landed(Landed(block, controls, {self._next + at: one for at, one in ours.items()}, Lsn(0)))
+        landed = Landed(block, controls, {self._next + at: one for at, one in ours.items()}, Lsn(0))
+        self.run.landed(landed, messages_in(landed))
         self._next += len(records)
 
     def pass_on(self, end: int, *positions: int) -> None:

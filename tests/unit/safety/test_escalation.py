@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine.model.subscription import GuardPolicy
-from engine.sources.postgres_log.safety.escalation import (
+from engine.safety.escalation import (
     CLEAR_PART,
     EscalationLevel,
     EscalationState,

@@ -14,7 +14,7 @@ from engine.model.position import Lsn, MalformedPosition
 from engine.model.source import SlotStatus
 
 
-class RestartLsnWatermark:
+class RestartWatermark:
     """The highest restart_lsn seen of one slot, in a file of the engine. Without the file nothing is checked."""
 
     def __init__(self, folder: Path, slot: str) -> None:

@@ -11,8 +11,8 @@ from engine.model.source import Source
 from engine.model.subscription import ConnectionSpec, SubscriptionSpec
 from engine.platform.clock import Clock
 from engine.platform.failpoints import Failpoint, hit
-from engine.sources.postgres_log.safety.slot_tombstone import SlotTombstone
-from engine.sources.postgres_log.safety.wal_retention import RetentionGuard
+from engine.safety.reader_tombstone import ReaderTombstone
+from engine.safety.retention_guard import RetentionGuard
 
 log = structlog.get_logger(__name__)
 
@@ -20,14 +20,14 @@ _UNSEEN_MOST_S = 60.0
 """Longest pause between attempts to reach the source; pauses grow up to it."""
 
 
-class IdleSlotMonitor:
+class IdleReaderMonitor:
     """Slot checks without a run. Used by the supervisor's thread only, so that it never checks during a run."""
 
     def __init__(
         self,
         open_source: Callable[[ConnectionSpec], Source],
         care: RetentionGuard,
-        dropped: SlotTombstone,
+        dropped: ReaderTombstone,
         clock: Clock,
         interval_s: float,
     ) -> None:
@@ -61,7 +61,7 @@ class IdleSlotMonitor:
                 orders = self._care.judge(reading)
                 fault = EngineFault(FaultKind.SLOT_DROPPED, spec.slot, orders.drop) if orders.drop else None
             if fault is not None and reading.slot.exists:
-                drop_slot(self._source, self._dropped, fault)
+                drop_reader(self._source, self._dropped, fault)
             self._pause_s = self._interval_s
         except EngineFault as unseen:
             log.info("slot_not_seen", slot=spec.slot, code=unseen.kind.value)
@@ -77,7 +77,7 @@ class IdleSlotMonitor:
             source.close()
 
 
-def drop_slot(source: Source, dropped: SlotTombstone, fault: EngineFault) -> None:
+def drop_reader(source: Source, dropped: ReaderTombstone, fault: EngineFault) -> None:
     """The last level: write the tombstone, then drop the slot. A slot that a session still reads is dropped by the next check."""
     dropped.note(fault.detail)
     hit(Failpoint.SLOT_DROP_NOTED)

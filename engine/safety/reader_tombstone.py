@@ -13,7 +13,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.queue.files import sync_folder
 
 
-class SlotTombstone:
+class ReaderTombstone:
     """The tombstone of one slot. Any thread may use it; only the current owner of the slot (run or idle monitor) writes it."""
 
     def __init__(self, folder: Path, slot: str) -> None:

@@ -3,7 +3,6 @@ shows."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -15,7 +14,7 @@ from engine.records.relation import named_below
 from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.state import holds_up_to
 
-LEAVES_KEPT = 100_000
+PARTITIONS_OBSERVED = 100_000
 """Most partitions remembered between two checks. The log names each once per session, and again in each streamed transaction."""
 
 Together = Callable[[Ordinal], frozenset[int]]
@@ -38,42 +37,12 @@ class ObservedPartitionsReading:
     below: Mapping[RelationId, Mapping[RelationId, ObservedPartition]] = field(default_factory=dict)
 
 
-class ObservedPartitions:
-    """Collects the partitions that sealed batches name, until `take`. One thread calls `note`, another may call `take`.
-
-    In memory only: after a restart, unchecked partitions are found in the persisted fingerprints (`PartitionFingerprints`).
-    """
-
-    def __init__(self, together: Together) -> None:
-        self._together = together
-        self._lock = threading.Lock()
-        self._told: dict[RelationId, dict[RelationId, ObservedPartition]] = {}
-        self._kept = 0
-        self._as_of = ZERO
-
-    def note(self, batch: SealedBatch) -> None:
-        """Add the partitions that the batch names."""
-        with self._lock:
-            self._as_of = batch.end
-            for root, leaf, name in _named(batch, self._together):
-                below = self._told.setdefault(root, {})
-                if leaf in below or self._kept < LEAVES_KEPT:
-                    self._kept += leaf not in below
-                    below[leaf] = ObservedPartition(name, batch.end)
-
-    def take(self) -> ObservedPartitionsReading:
-        """Return and clear the partitions noted since the last call."""
-        with self._lock:
-            told, self._told, self._kept = self._told, {}, 0
-            return ObservedPartitionsReading(self._as_of, told)
-
-
 def partitions_in(
     batch: SealedBatch, book: TableRegistry, together: Together
 ) -> dict[TableId, dict[RelationId, TableName]]:
     """The partitions that the batch names, by root table; without tables whose copy was read after the batch's end."""
     found: dict[TableId, dict[RelationId, TableName]] = {}
-    for root, leaf, name in _named(batch, together):
+    for root, leaf, name in named_partitions(batch, together):
         entry = book.by_relation(root)
         if entry is not None and entry.followed and not is_covered(entry, batch.end):
             found.setdefault(entry.table, {})[leaf] = name
@@ -88,10 +57,10 @@ def has_unjudged(
 ) -> bool:
     """Whether the batch names partitions that no check has seen, or replicated tables as partitions of others. `has_met`: whether checks
     have seen these partitions of a root."""
-    told = partitions_in(batch, book, together)
-    if not all(has_met(table, below.keys(), batch.end) for table, below in told.items()):
+    partitions = partitions_in(batch, book, together)
+    if not all(has_met(table, below.keys(), batch.end) for table, below in partitions.items()):
         return True
-    named = [(root, leaf) for root, leaf, _ in _named(batch, together)]
+    named = [(root, leaf) for root, leaf, _ in named_partitions(batch, together)]
     return any(
         book.by_relation(root) is not None and is_missed(book.by_relation(leaf), batch.end) for root, leaf in named
     )
@@ -108,8 +77,11 @@ def is_covered(entry: TableEntry, end: Lsn) -> bool:
     return position is not None and end <= position
 
 
-def _named(batch: SealedBatch, together: Together) -> Iterator[tuple[RelationId, RelationId, TableName]]:
-    """Root, partition and its name. Includes records of subtransactions that were rolled back: later changes may refer to them."""
+def named_partitions(batch: SealedBatch, together: Together) -> Iterator[tuple[RelationId, RelationId, TableName]]:
+    """Root, partition and its name, of each partition that the batch names.
+
+    Includes records of subtransactions that were rolled back: later changes may refer to them.
+    """
     for records in _adjoining(batch):
         truncated = together(Ordinal(records[-1].ordinal + 1)) if len(records) > 1 else ()
         for root, leaf in pairwise(records):

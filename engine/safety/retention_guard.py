@@ -12,7 +12,7 @@ from engine.model.sizes import size
 from engine.model.source import GuardReading
 from engine.model.subscription import SubscriptionSpec
 from engine.platform.clock import Clock
-from engine.sources.postgres_log.safety.escalation import (
+from engine.safety.escalation import (
     EscalationLevel,
     EscalationState,
     Growth,

@@ -1,15 +1,14 @@
-"""Checks the source's slot, publications, catalog and partitions every few seconds while a subscription runs.
+"""Checks the source while a subscription runs: its reader, the tables that it sends, its catalog and its partitions.
 
-`wal_retention` judges the slot's retained WAL; the run carries out the resulting actions.
+`retention_guard` judges the retained log; the run applies all findings.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from engine.model.fault import EngineFault, FaultKind
+from engine.model.fault import FaultKind
 from engine.model.identity import RelationId, TableId, TableName
 from engine.model.patterns import TablePattern
 from engine.model.position import ZERO, Lsn
@@ -17,13 +16,19 @@ from engine.model.schema import KeyMode, TableSchema
 from engine.model.source import CatalogAt, GuardReading, PartitionRewrite
 from engine.model.subscription import TableSpec
 from engine.model.table_state import TableStateKind
-from engine.sources.postgres_log.safety.observed_partitions import (
-    ObservedPartition,
-    ObservedPartitionsReading,
-    is_covered,
-    is_missed,
+from engine.safety.findings import (
+    Certified,
+    Finding,
+    Fingerprinted,
+    LogRetained,
+    Park,
+    Renamed,
+    SchemaLearnt,
+    SourceGone,
+    TablesAppeared,
 )
-from engine.sources.postgres_log.safety.wal_retention import RetentionActions
+from engine.safety.log_evidence import LogEvidence
+from engine.safety.observed_partitions import ObservedPartition, is_covered, is_missed
 from engine.tables.context import RunContext
 from engine.tables.ddl_messages import CertifiedSchema
 from engine.tables.known_catalog import Settled
@@ -34,42 +39,6 @@ from engine.tables.start_point import NOT_FOLLOWED, why_not_described
 from engine.tables.state import Copying, Live, Parked, Registered, Reloading
 
 _WITH_ROWS = (TableStateKind.LIVE, TableStateKind.PAUSED, TableStateKind.CATCHING_UP)
-
-Care = Callable[[GuardReading], RetentionActions]
-
-
-def _none_told(number: int) -> Container[int]:
-    del number
-    return ()
-
-
-def _no_care(reading: GuardReading) -> RetentionActions:
-    del reading
-    return RetentionActions(persist=False, hold_copies=False)
-
-
-def _not_settled(settled: Settled) -> None:
-    del settled
-
-
-def _no_leaves() -> ObservedPartitionsReading:
-    return ObservedPartitionsReading()
-
-
-def _not_noted(marks: Mapping[TableId, str], as_of: Lsn) -> None:
-    del marks, as_of
-
-
-def _not_learnt(learnt: CatalogSchema) -> None:
-    del learnt
-
-
-def _not_anchored(anchors: Iterable[CertifiedSchema]) -> None:
-    del anchors
-
-
-def _not_renamed(old: TableName, new: TableName) -> None:
-    del old, new
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,49 +55,22 @@ class _Undecided:
 
 
 class SourceMonitor:
-    """Watches one source for one run. `checked`: the publications are known to have been correct up to this position.
+    """Watches one source for one run. One check at a time, which the caller sees to.
 
-    Inputs: `truncated_by`: tables that a (sub)transaction truncated, as far as the log was read (`captured`); `made_below`: roots that a
-    table became a partition of; `leaves_told`: partitions that sealed batches named since the last call; `care`: judges the retained WAL
-    and whether the slot must be dropped.
-    Outputs: `note`: fingerprints of live tables without faults, and the end of the last batch sealed when the check began; `learnt`:
-    schemas that only the catalog shows; `renamed`: a table's old and new name; `anchored`: schemas that the catalog confirms while the
-    DDL capture is in force; `settled`: checks that left nothing to do.
+    `checked`: the source is known to have sent every change up to this position.
     """
 
-    def __init__(
-        self,
-        parts: RunContext,
-        captured: Callable[[], Lsn],
-        confirm: Callable[[], None],
-        truncated_by: Callable[[int], Container[int]] = _none_told,
-        note: Callable[[Mapping[TableId, str], Lsn], None] = _not_noted,
-        care: Care = _no_care,
-        learnt: Callable[[CatalogSchema], None] = _not_learnt,
-        renamed: Callable[[TableName, TableName], None] = _not_renamed,
-        anchored: Callable[[Iterable[CertifiedSchema]], None] = _not_anchored,
-        made_below: Callable[[int], Container[int]] = _none_told,
-        leaves_told: Callable[[], ObservedPartitionsReading] = _no_leaves,
-        settled: Callable[[Settled], None] = _not_settled,
-    ) -> None:
-        self._settled = settled
+    def __init__(self, parts: RunContext, evidence: LogEvidence, captured: Callable[[], Lsn]) -> None:
+        """`evidence`: what the log shows up to the position that `captured` returns."""
         self._more = False
         """Whether the current check found something or left something undecided; only a check that did neither certifies what it saw."""
         self._to_be_copied: set[TableName] = set()
         """Tables that were replaced or dropped on the source, whose copy has not begun: it will read the table that exists then."""
         self._compared: frozenset[TableId] = frozenset()
         """Live tables whose catalog schema equals the known one."""
-        self._leaves_told = leaves_told
-        self._anchored = anchored
-        self._made_below = made_below
         self._parts = parts
+        self._evidence = evidence
         self._captured = captured
-        self._confirm = confirm
-        self._truncated_by = truncated_by
-        self._note = note
-        self._care = care
-        self._learnt = learnt
-        self._renamed = renamed
         self._undecided: list[_Undecided] = []
         self._last: GuardReading | None = None
         """Result of the last check."""
@@ -142,12 +84,11 @@ class SourceMonitor:
         self._withdrawn: frozenset[TableId] = frozenset()
         """Tables parked because they have no replica identity, checked since."""
         self._anchors: dict[TableId, CertifiedSchema] = {}
-        self._looking = threading.Lock()
         self.checked = ZERO
         self.source_end: Lsn | None = None
         self.retained_bytes: int | None = None
 
-    def _learn(self, reading: GuardReading) -> None:
+    def _learn(self, reading: GuardReading) -> Iterator[Finding]:
         """Report schemas that the catalog shows and the log does not: a DDL change without a later row change sends no relation record.
 
         Not for roots whose partitions may have been rewritten: that is decided first.
@@ -168,11 +109,12 @@ class SourceMonitor:
             now = described.get(entry.spec.source)
             found = self._explained(entry, now)
             if now is not None and found is not None and not self._is_fresh(entry, now):
-                self._parts.book.park(entry.table, _renewed_for(entry, now).value, found, known=entry)
-        self._withdraw([entry for entry in [*live, *paused] if entry.spec.source not in described])
+                yield Park(entry.table, _renewed_for(entry, now), found, entry)
+        yield from self._withdraw([entry for entry in [*live, *paused] if entry.spec.source not in described])
         mark = mark if source.ddl.mark() == mark else ""
         seen_by = source.log.current()
-        self._anchored(self._anchor(live, described, mark, as_of))
+        if anchors := self._anchor(live, described, mark, as_of):
+            yield Certified(tuple(anchors))
         for entry in live:
             now = described.get(entry.spec.source)
             if now is None or entry.schema is None or now.relation != entry.schema.relation:
@@ -183,9 +125,9 @@ class SourceMonitor:
             if not fresh and not same:
                 anchor = self._anchors.get(entry.table)
                 since = anchor.as_of if anchor is not None and anchor.schema is entry.schema else None
-                self._learnt(CatalogSchema(entry.table, entry.schema, now, seen_by, since))
+                yield SchemaLearnt(CatalogSchema(entry.table, entry.schema, now, seen_by, since))
             elif not fresh and (settled := with_definitions(entry.schema, now)) != entry.schema:
-                self._learnt(CatalogSchema(entry.table, entry.schema, settled, seen_by))
+                yield SchemaLearnt(CatalogSchema(entry.table, entry.schema, settled, seen_by))
 
     def _is_fresh(self, entry: TableEntry, now: TableSchema) -> bool:
         """Whether the previous check read another schema for this partitioned table.
@@ -201,9 +143,9 @@ class SourceMonitor:
         """Report new tables that match these patterns, from the next check on. From any thread."""
         self._patterns, self._found = patterns, frozenset()
 
-    def _find(self) -> None:
+    def _find(self) -> Iterator[Finding]:
         """Report new tables that match a pattern, each once. A table that is only being renamed is not new."""
-        patterns, told = self._patterns, self._found
+        patterns, known = self._patterns, self._found
         if not patterns:
             return
         standing = self._parts.source.standing({pattern.schema for pattern in patterns})
@@ -214,7 +156,7 @@ class SourceMonitor:
         new = {
             relation: name
             for relation, name in standing.items()
-            if (relation, name) not in told
+            if (relation, name) not in known
             and name not in names
             and relation not in relations
             and any(pattern.takes(name) for pattern in patterns)
@@ -224,12 +166,10 @@ class SourceMonitor:
             followed = self._parts.source.describe(specs)
             unfit = [spec for spec in specs if spec.source not in followed]
             whys = {spec.source: why_not_described(self._parts.source, spec).kind for spec in unfit}
-            self._parts.reporter.found(
-                {name: whys.get(name) is not FaultKind.TABLE_NO_IDENTITY for name in new.values()}
-            )
-            self._found = frozenset(told | new.items())
+            yield TablesAppeared({n: whys.get(n) is not FaultKind.TABLE_NO_IDENTITY for n in new.values()})
+            self._found = frozenset(known | new.items())
 
-    def _part_from_roots(self) -> None:
+    def _part_from_roots(self) -> Iterator[Finding]:
         """Park tables that became partitions of other replicated tables: the log contains their changes under the root from then on."""
         live = {e.schema.relation: e for e in self._parts.book.in_state(*_WITH_ROWS) if e.schema is not None}
         roots = self._parts.source.partitioned.roots(live.keys()) if live else {}
@@ -237,7 +177,7 @@ class SourceMonitor:
             if self._parts.book.by_name(root) is not None:
                 self._more = True
                 detail = f"it is a partition of {root} now, and its rows come with that table"
-                self._parts.book.park(live[relation].table, FaultKind.TABLE_IS_PARTITION.value, detail)
+                yield Park(live[relation].table, FaultKind.TABLE_IS_PARTITION, detail)
 
     def _explained(self, entry: TableEntry, now: TableSchema | None) -> str | None:
         """Why a new copy repairs a parked table: the cause is gone, or it comes from a new schema. None if a copy would not help."""
@@ -255,7 +195,7 @@ class SourceMonitor:
         rewritten = now.relation == entry.schema.relation and now.relfilenode != entry.schema.relfilenode
         return "the table was rewritten, with other values than the log has for its rows" if rewritten else None
 
-    def _withdraw(self, unfit: Sequence[TableEntry]) -> None:
+    def _withdraw(self, unfit: Sequence[TableEntry]) -> Iterator[Finding]:
         """Park tables whose changes cannot be replicated any more. Tables that lost their replica identity are also removed from the
         publication, because UPDATE and DELETE on them would fail.
 
@@ -264,7 +204,7 @@ class SourceMonitor:
         for entry in unfit:
             fault = why_not_described(self._parts.source, entry.spec)
             if fault.kind in NOT_FOLLOWED:
-                self._parts.book.park(entry.table, fault.kind.value, fault.detail, known=entry)
+                yield Park(entry.table, fault.kind, fault.detail, entry)
         lost = [e for e in self._parts.book.in_state(TableStateKind.PARKED) if _lost_identity(e)]
         if fresh := [e.spec for e in lost if e.table not in self._withdrawn]:
             self._parts.source.publications.withdraw(fresh, self._parts.spec.slot)
@@ -291,58 +231,40 @@ class SourceMonitor:
         """The tables that are expected in the publications, under their current names."""
         return tuple(e.spec for e in self._parts.book.all() if e.kind is not TableStateKind.REMOVED)
 
-    def run(self, stop: threading.Event) -> None:
-        """Check periodically until `stop`. Raises EngineFault if changes may be missing or the slot does not exist."""
-        while not stop.is_set():
-            self.look()
-            stop.wait(self._parts.settings.guard_interval_s)
-
-    def look(self) -> Settled | None:
-        """Make one check, which begins after the call; from any thread. A position counts as checked only if it was captured before.
-
-        None if the check found something or left something undecided.
-        """
-        with self._looking:
-            return self._look()
-
-    def _look(self) -> Settled | None:
+    def look(self) -> Iterator[Finding]:
+        """Make one check; each finding must have been applied before the next is asked for. A position counts as checked only if it was
+        captured before. Raises EngineFault if the source cannot be reached."""
         self._more, began_us = False, self._parts.clock.wall_us()
-        captured = self._captured()
-        leaves_told = self._leaves_told()
-        tables = self._tables()
-        at = self._parts.source.log.catalog_at(tables, self._parts.spec.slot, now=False)
-        reading = self._parts.source.catalog.look(tables, self._parts.spec.slot)
+        captured, observed = self._captured(), self._evidence.take_partitions()
+        source, reader, tables = self._parts.source, self._parts.spec.slot, self._tables()
+        at = source.log.catalog_at(tables, reader, now=False)
+        reading = source.catalog.look(tables, reader)
         self._last = reading
         for old, new in reading.renamed.items():
-            self._renamed(old, new)
-        self._judge_slot(reading)
+            yield Renamed(old, new)
+        yield from _judge_reader(reading)
         if tables == self._tables():
-            self._judge_publications(reading)
+            if reading.publication_faults:
+                yield SourceGone(FaultKind.PUBLICATION_CHANGED, "; ".join(reading.publication_faults))
             self.checked = max(self.checked, captured)
         else:
             self._more = True
-        self._judge_partitions(reading)
-        self._judge_leaves(reading, leaves_told.below)
-        self._note_marks(reading, leaves_told.as_of)
-        self._learn(reading)
-        self._part_from_roots()
-        self._find()
-        self.source_end = self._parts.source.log.current()
+        yield from self._judge_partitions(reading)
+        yield from self._judge_leaves(reading, observed.below)
+        if marks := self._marks(reading):
+            yield Fingerprinted(marks, observed.as_of)
+        yield from self._learn(reading)
+        yield from self._part_from_roots()
+        yield from self._find()
+        self.source_end = source.log.current()
         self.retained_bytes = reading.slot.retained_bytes
-        orders = self._care(reading)
-        if orders.drop is not None:
-            raise EngineFault(FaultKind.SLOT_DROPPED, self._parts.spec.slot, orders.drop)
-        settled = self._settles(reading, at, began_us)
-        self._confirm()
-        return settled
+        yield LogRetained(reading)
+        yield from self._settles(reading, at, began_us)
 
-    def _settles(self, reading: GuardReading, at: CatalogAt, began_us: int) -> Settled | None:
+    def _settles(self, reading: GuardReading, at: CatalogAt, began_us: int) -> Iterator[Settled]:
         doubted = (reading.partition_faults.keys() - self._to_be_copied) | {one.name for one in self._undecided}
-        if self._more or doubted or reading.renamed or self._leaves_open(reading):
-            return None
-        settled = Settled(at, self._compared, began_us)
-        self._settled(settled)
-        return settled
+        if not (self._more or doubted or reading.renamed or self._leaves_open(reading)):
+            yield Settled(at, self._compared, began_us)
 
     def _leaves_open(self, reading: GuardReading) -> bool:
         """Whether partitions that the log named remain for the next check."""
@@ -352,7 +274,7 @@ class SourceMonitor:
         ]
         return any(
             entry.followed and not _all_met(reading, entry.spec.source, below) for entry, below in entries
-        ) or any(is_missed(book.by_relation(leaf), told.end) for _, below in entries for leaf, told in below.items())
+        ) or any(is_missed(book.by_relation(leaf), seen.end) for _, below in entries for leaf, seen in below.items())
 
     def has_met(self, table: TableId, partitions: Set[RelationId], end: Lsn) -> bool:
         """Whether checks have seen all these partitions of the table, which the log names up to `end`."""
@@ -361,20 +283,7 @@ class SourceMonitor:
             entry is not None and last is not None and all(last.has_met(entry.spec.source, p, end) for p in partitions)
         )
 
-    def _judge_slot(self, reading: GuardReading) -> None:
-        slot = reading.slot
-        if not slot.exists:
-            raise EngineFault(FaultKind.LOG_GAP, self._parts.spec.slot, "the replication slot was dropped by someone")
-        if slot.invalidation or slot.wal_status == "lost":
-            detail = f"the source invalidated the replication slot ({slot.invalidation or 'log removed'})"
-            raise EngineFault(FaultKind.LOG_GAP, self._parts.spec.slot, detail)
-
-    def _judge_publications(self, reading: GuardReading) -> None:
-        if reading.publication_faults:
-            detail = "; ".join(reading.publication_faults)
-            raise EngineFault(FaultKind.PUBLICATION_CHANGED, self._parts.spec.slot, detail)
-
-    def _judge_partitions(self, reading: GuardReading) -> None:
+    def _judge_partitions(self, reading: GuardReading) -> Iterator[Finding]:
         self._to_be_copied = set()
         for name, detail in reading.partition_faults.items():
             rewrite = reading.partition_rewrites.get(name)
@@ -384,26 +293,26 @@ class SourceMonitor:
                     self._to_be_copied.add(name)
                 continue
             if rewrite is None:
-                self._park(name, _kind(reading, name), detail)
+                yield from self._park(name, _kind(reading, name), detail)
             else:
                 entry = self._parts.book.by_name(name)
                 lost = entry is not None and not entry.followed
                 self._undecided.append(_Undecided(name, detail, rewrite, lost))
-        self._decide()
+        yield from self._decide()
 
     def _judge_leaves(
-        self, reading: GuardReading, told_now: Mapping[RelationId, Mapping[RelationId, ObservedPartition]]
-    ) -> None:
+        self, reading: GuardReading, observed: Mapping[RelationId, Mapping[RelationId, ObservedPartition]]
+    ) -> Iterator[Finding]:
         """Park roots whose log contains changes of partitions that no check has seen: these were attached and detached between two checks,
         and the log does not contain the rows that they brought and took along.
 
         Partitions named since the previous check began are left to the next one: a commit is in the log before the catalog shows it.
         """
-        leaves_told, self._leaves = self._leaves, told_now
-        for root, leaves in leaves_told.items():
+        before, self._leaves = self._leaves, observed
+        for root, leaves in before.items():
             entry = self._parts.book.by_relation(root)
             if entry is not None:
-                self._miss_parts(entry, leaves)
+                yield from self._miss_parts(entry, leaves)
             if entry is None or not entry.followed:
                 continue  # It is being copied again, or will be.
             name = entry.spec.source
@@ -411,23 +320,23 @@ class SourceMonitor:
                 if entry.spec.source in reading.renamed.values():
                     self._leaves = {**self._leaves, root: {**leaves, **self._leaves.get(root, {})}}
                 continue
-            for leaf, told in leaves.items():
-                if leaf != root and not reading.has_met(name, leaf, told.end) and not is_covered(entry, told.end):
-                    detail = f"partition {told.name} was attached and detached between two checks, and the log holds rows of it"
-                    self._parts.book.park(entry.table, FaultKind.TABLE_PARTITIONS_CHANGED.value, detail)
+            for leaf, seen in leaves.items():
+                if leaf != root and not reading.has_met(name, leaf, seen.end) and not is_covered(entry, seen.end):
+                    detail = f"partition {seen.name} was attached and detached between two checks, and the log holds rows of it"
                     self._more = True
+                    yield Park(entry.table, FaultKind.TABLE_PARTITIONS_CHANGED, detail)
                     break
 
-    def _miss_parts(self, root: TableEntry, leaves: Mapping[RelationId, ObservedPartition]) -> None:
+    def _miss_parts(self, root: TableEntry, leaves: Mapping[RelationId, ObservedPartition]) -> Iterator[Finding]:
         """Park replicated tables that were partitions of another root: the log has their changes of that time under the root."""
-        for leaf, told in leaves.items():
+        for leaf, seen in leaves.items():
             own = self._parts.book.by_relation(leaf)
-            if own is not None and own is not root and is_missed(own, told.end):
+            if own is not None and own is not root and is_missed(own, seen.end):
                 detail = (
                     f"it was a partition of {root.spec.source} between two checks, and its changes came with that table"
                 )
-                self._parts.book.park(own.table, FaultKind.TABLE_PARTITIONS_CHANGED.value, detail)
                 self._more = True
+                yield Park(own.table, FaultKind.TABLE_PARTITIONS_CHANGED, detail)
 
     def _follows(self, name: TableName, relation: RelationId) -> bool:
         """Whether `relation`, which has the name now, is the table that is or was copied: a reload came before this check."""
@@ -443,20 +352,20 @@ class SourceMonitor:
         entry = self._parts.book.by_name(name)
         return entry is None or (isinstance(entry.state, Registered | Copying | Reloading) and entry.copy is None)
 
-    def _decide(self) -> None:
+    def _decide(self) -> Iterator[Finding]:
         """Park undecided tables that the log does not explain. Those that it may still explain wait until it was read that far."""
         captured = self._captured()
         waiting: list[_Undecided] = []
         for one in self._undecided:
             root = one.rewrite.root
-            if all(root in self._truncated_by(xid) for xid in one.rewrite.writers) and all(
-                root in self._made_below(partition) for partition in one.rewrite.attached
+            if all(root in self._evidence.truncated_by(xid) for xid in one.rewrite.writers) and all(
+                root in self._evidence.made_below(partition) for partition in one.rewrite.attached
             ):
                 continue
             if captured < one.rewrite.seen_by:
                 waiting.append(one)
             elif not (one.lost and self._is_taken_up(one.name)):
-                self._park(one.name, FaultKind.TABLE_PARTITIONS_CHANGED, one.detail)
+                yield from self._park(one.name, FaultKind.TABLE_PARTITIONS_CHANGED, one.detail)
         self._undecided = waiting
 
     def _is_taken_up(self, name: TableName) -> bool:
@@ -464,17 +373,17 @@ class SourceMonitor:
         entry = self._parts.book.by_name(name)
         return entry is not None and not isinstance(entry.state, Parked)
 
-    def _park(self, name: TableName, kind: FaultKind, detail: str) -> None:
+    def _park(self, name: TableName, kind: FaultKind, detail: str) -> Iterator[Finding]:
         entry = self._parts.book.by_name(name)
         self._more = True
         if entry is not None:
-            self._parts.book.park(entry.table, kind.value, detail)
+            yield Park(entry.table, kind, detail)
 
     def _doubted(self, reading: GuardReading) -> Set[TableName]:
         return reading.partition_faults.keys() | {one.name for one in self._undecided}
 
-    def _note_marks(self, reading: GuardReading, as_of: Lsn) -> None:
-        """Pass on fingerprints for a later start to compare with; not for tables with a fault that parks them or is undecided."""
+    def _marks(self, reading: GuardReading) -> dict[TableId, str]:
+        """Fingerprints for a later start to compare with; without tables with a fault that parks them or is undecided."""
         doubted = self._doubted(reading)
         marks = {}
         for name, mark in reading.marks.items():
@@ -483,12 +392,20 @@ class SourceMonitor:
                 continue
             if _all_met(reading, name, self._leaves.get(entry.schema.relation, {})):
                 marks[entry.table] = mark
-        if marks:
-            self._note(marks, as_of)
+        return marks
+
+
+def _judge_reader(reading: GuardReading) -> Iterator[Finding]:
+    slot = reading.slot
+    if not slot.exists:
+        yield SourceGone(FaultKind.LOG_GAP, "the replication slot was dropped by someone")
+    elif slot.invalidation or slot.wal_status == "lost":
+        detail = f"the source invalidated the replication slot ({slot.invalidation or 'log removed'})"
+        yield SourceGone(FaultKind.LOG_GAP, detail)
 
 
 def _all_met(reading: GuardReading, root: TableName, leaves: Mapping[RelationId, ObservedPartition]) -> bool:
-    return all(reading.has_met(root, leaf, told.end) for leaf, told in leaves.items())
+    return all(reading.has_met(root, leaf, seen.end) for leaf, seen in leaves.items())
 
 
 def _lost_identity(entry: TableEntry) -> bool:
@@ -503,7 +420,7 @@ def _renewed_for(entry: TableEntry, now: TableSchema) -> FaultKind:
 
 def _kind(reading: GuardReading, name: TableName) -> FaultKind:
     """The fault kind of a table whose change the log does not contain."""
-    stands = reading.replaced.get(name)
-    if stands is None:
+    present = reading.replaced.get(name)
+    if present is None:
         return FaultKind.TABLE_PARTITIONS_CHANGED
-    return FaultKind.TABLE_STRUCTURE_CHANGED if stands else FaultKind.TABLE_MISSING
+    return FaultKind.TABLE_STRUCTURE_CHANGED if present else FaultKind.TABLE_MISSING

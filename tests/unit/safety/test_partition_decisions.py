@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from types import SimpleNamespace
+from collections.abc import Mapping
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -18,15 +19,12 @@ from engine.model.schema import KeyMode
 from engine.model.source import CatalogAt, GuardReading, Landed, PartitionRewrite, SlotStatus
 from engine.model.subscription import TableSpec
 from engine.model.subscription_state import Reason
-from engine.pipeline.intake import TRUNCATIONS_KEPT, Truncations
 from engine.records.messages import parse_truncate
 from engine.records.scan import find_controls
-from engine.sources.postgres_log.safety.observed_partitions import (
-    ObservedPartition,
-    ObservedPartitions,
-    ObservedPartitionsReading,
-)
-from engine.sources.postgres_log.safety.source_monitor import SourceMonitor
+from engine.safety.findings import Fingerprinted, Park
+from engine.safety.log_evidence import TRUNCATIONS_KEPT, LogEvidence
+from engine.safety.observed_partitions import ObservedPartition, ObservedPartitionsReading
+from engine.safety.source_monitor import SourceMonitor
 from engine.tables.known_catalog import Settled
 from engine.tables.registry import TableEntry
 from engine.tables.state import (
@@ -55,7 +53,7 @@ class Log:
         self._next = 100
         self._stream = 0
         self.reads = 0
-        self.truncations = Truncations(self._read)
+        self.evidence = LogEvidence(cast("Any", None), self._read)
 
     def _read(self, block: BlockRef) -> tuple[Any, Any]:
         self.reads += 1
@@ -67,7 +65,7 @@ class Log:
         controls["ordinal"] += self._next
         self._blocks[self._next] = (data, offsets)
         block = BlockRef("q", 0, 0, 0, Ordinal(self._next), len(records))
-        self.truncations.note(Landed(block, controls, {}, Lsn(1)))
+        self.evidence.landed(Landed(block, controls, {}, Lsn(1)), ())
         self._next += len(records)
 
 
@@ -78,14 +76,14 @@ def test_plain_truncates_belong_to_the_transaction_that_began_before_them() -> N
     log.land(pgoutput.insert(30, ["b"]))
     assert log.reads == 1
     log.land(pgoutput.truncate([33]), pgoutput.commit(3, 4), pgoutput.begin(5, 9), pgoutput.truncate([34]))
-    assert [log.truncations.by(xid) for xid in (7, 8, 9, 10)] == [{30, 31, 32}, {33}, {34}, set()]
+    assert [log.evidence.truncated_by(xid) for xid in (7, 8, 9, 10)] == [{30, 31, 32}, {33}, {34}, set()]
 
 
 def test_streamed_truncates_name_their_own_savepoint() -> None:
     log = Log()
     log.land(pgoutput.begin(1, 5), pgoutput.commit(1, 2), pgoutput.stream_start(7), pgoutput.truncate([30], xid=7))
     log.land(pgoutput.truncate([31], xid=8), pgoutput.stream_stop(), pgoutput.stream_commit(7, 3, 4))
-    assert [log.truncations.by(xid) for xid in (5, 7, 8)] == [set(), {30}, {31}]
+    assert [log.evidence.truncated_by(xid) for xid in (5, 7, 8)] == [set(), {30}, {31}]
 
 
 def test_a_new_session_forgets_the_transaction_being_read() -> None:
@@ -93,10 +91,10 @@ def test_a_new_session_forgets_the_transaction_being_read() -> None:
     log.land(pgoutput.begin(1, 7))
     session = np.zeros(1, np.dtype(CONTROL_FIELDS))
     session["kind"] = ControlKind.SESSION
-    log.truncations.note(Landed(None, session, {}, Lsn(1)))
+    log.evidence.landed(Landed(None, session, {}, Lsn(1)), ())
     log.land(pgoutput.truncate([30]))
-    assert log.truncations.by(7) == set()
-    log.truncations.note(Landed(None, session[:0], {}, Lsn(1)))
+    assert log.evidence.truncated_by(7) == set()
+    log.evidence.landed(Landed(None, session[:0], {}, Lsn(1)), ())
 
 
 def test_only_the_last_truncating_transactions_are_kept() -> None:
@@ -104,8 +102,8 @@ def test_only_the_last_truncating_transactions_are_kept() -> None:
     for low in range(0, TRUNCATIONS_KEPT + 1, 1000):
         records = [(pgoutput.begin(x, x), pgoutput.truncate([1])) for x in range(low + 1, low + 1001)]
         log.land(*[record for pair in records for record in pair])
-    assert log.truncations.by(1) == set()
-    assert log.truncations.by(1001) == {1}
+    assert log.evidence.truncated_by(1) == set()
+    assert log.evidence.truncated_by(1001) == {1}
 
 
 @pytest.mark.parametrize(
@@ -148,31 +146,33 @@ class Watched:
             book=SimpleNamespace(
                 by_name=lambda _name: TableEntry(SPEC, self.state, SCHEMA),
                 by_relation=lambda relation: self.entry if relation == 30 else None,
-                park=self._park,
                 in_state=lambda *states: [self.entry] if states == (self.entry.kind,) else [],
                 renews=lambda _: True,
                 all=list,
             ),
         )
-        self._guard = SourceMonitor(
-            cast("Any", parts),
-            lambda: self.captured,
-            lambda: None,
-            lambda xid: self.truncated.get(xid, ()),
-            lambda marks, as_of: self.noted.append(({str(t): m for t, m in marks.items()}, as_of)),
-            leaves_told=self._take_leaves,
-            settled=self.settled.append,
+        evidence = SimpleNamespace(
+            truncated_by=lambda xid: self.truncated.get(xid, ()),
+            made_below=lambda _: (),
+            take_partitions=self._take_leaves,
         )
+        self._monitor = SourceMonitor(cast("Any", parts), cast("Any", evidence), lambda: self.captured)
 
     def _take_leaves(self) -> ObservedPartitionsReading:
         taken, self.leaves = self.leaves, ObservedPartitionsReading(Lsn(10))
         return taken
 
-    def _park(self, table: str, code: str, detail: str, known: object = None) -> None:
-        assert known is None or known is self.entry
-        assert table == str(ROOT)
-        self.parked.append(detail)
-        self.codes.append(code)
+    def _check(self) -> None:
+        for found in self._monitor.look():
+            if isinstance(found, Park):
+                assert found.known is None or found.known is self.entry
+                assert found.table == str(ROOT)
+                self.parked.append(found.detail)
+                self.codes.append(found.kind.value)
+            elif isinstance(found, Fingerprinted):
+                self.noted.append(({str(t): m for t, m in found.marks.items()}, found.as_of))
+            elif isinstance(found, Settled):
+                self.settled.append(found)
 
     @staticmethod
     def _reading(**found: Any) -> GuardReading:
@@ -183,20 +183,20 @@ class Watched:
         faults = {ROOT: detail} if detail else {}
         rewrites = {ROOT: PartitionRewrite(RelationId(30), writers, Lsn(20))} if writers else {}
         self.reading = self._reading(partition_faults=faults, partition_rewrites=rewrites, marks={ROOT: "m"})
-        self._guard.look()
+        self._check()
         return self.parked
 
     def look_below(self, *met: int, **found: Any) -> list[str]:
         """One look that meets these partitions, or met them before; what is parked after it."""
         self.reading = self._reading(**{"below": {ROOT: frozenset(map(RelationId, met))}, **found})
-        self._guard.look()
+        self._check()
         return self.parked
 
     def look_at_replaced(self, relation: int) -> list[str]:
         """One look that finds the table gone, with this one in its place; the codes of what is parked after it."""
         replaced = {ROOT: RelationId(relation)}
         self.reading = self._reading(partition_faults={ROOT: "gone"}, replaced=replaced, marks={ROOT: "m"})
-        self._guard.look()
+        self._check()
         return self.codes
 
 
@@ -356,34 +356,40 @@ def batch_of(end: int, *relations: RelationSeen) -> SealedBatch:
     return cast("SealedBatch", SimpleNamespace(relations=relations, end=Lsn(end)))
 
 
-def _none_together(ordinal: Ordinal) -> frozenset[int]:
-    del ordinal
-    return frozenset()
+class Truncating(LogEvidence):
+    """Knows of TRUNCATE records by their ordinal, without their blocks."""
+
+    def __init__(self, truncated: Mapping[Ordinal, frozenset[int]] = MappingProxyType({})) -> None:
+        super().__init__(cast("Any", None))
+        self._truncated = truncated
+
+    def truncated_together(self, ordinal: Ordinal) -> frozenset[int]:
+        return self._truncated.get(ordinal, frozenset())
 
 
 def test_tables_that_are_truncated_together_are_no_partitions_of_each_other() -> None:
     truncated = {Ordinal(4): frozenset({30, 40, 50}), Ordinal(13): frozenset({30, 60})}
-    leaves = ObservedPartitions(lambda ordinal: truncated.get(ordinal, frozenset()))
+    leaves = Truncating(truncated)
     together = [seen(1, 30, 23), seen(2, 40, 23), seen(3, 50, 23)]
-    leaves.note(batch_of(20, *together, seen(6, 30, 23), seen(7, 40, 23), seen(11, 30, 23), seen(12, 50, 23)))
-    assert {root: set(below) for root, below in leaves.take().below.items()} == {30: {40, 50}}
+    leaves.sealed(batch_of(20, *together, seen(6, 30, 23), seen(7, 40, 23), seen(11, 30, 23), seen(12, 50, 23)))
+    assert {root: set(below) for root, below in leaves.take_partitions().below.items()} == {30: {40, 50}}
 
 
 def test_what_lies_right_behind_another_record_is_its_partition() -> None:
-    leaves = ObservedPartitions(_none_together)
-    leaves.note(batch_of(20, seen(1, 30, 23), seen(2, 31, 23), seen(5, 30, 23), seen(6, 32, 23), seen(9, 40, 23)))
-    leaves.note(batch_of(30, seen(20, 30, 23, 9999), seen(21, 31, 23, 9999), seen(30, 50, 23), seen(32, 51, 23)))
+    leaves = Truncating()
+    leaves.sealed(batch_of(20, seen(1, 30, 23), seen(2, 31, 23), seen(5, 30, 23), seen(6, 32, 23), seen(9, 40, 23)))
+    leaves.sealed(batch_of(30, seen(20, 30, 23, 9999), seen(21, 31, 23, 9999), seen(30, 50, 23), seen(32, 51, 23)))
     name = {number: TableName("public", f"r{number}") for number in (31, 32)}
     below = {30: {31: ObservedPartition(name[31], Lsn(30)), 32: ObservedPartition(name[32], Lsn(20))}}
-    assert leaves.take() == ObservedPartitionsReading(Lsn(30), below)
-    assert leaves.take() == ObservedPartitionsReading(Lsn(30))
+    assert leaves.take_partitions() == ObservedPartitionsReading(Lsn(30), below)
+    assert leaves.take_partitions() == ObservedPartitionsReading(Lsn(30))
 
 
 def test_types_that_are_told_between_a_root_and_its_partition_count() -> None:
-    leaves = ObservedPartitions(_none_together)
-    leaves.note(batch_of(20, seen(1, 30, 23, 16400, 10000), seen(4, 31, 23, 16400, 10000)))
-    leaves.note(batch_of(20, seen(11, 30, 23, 16400), seen(14, 40, 23, 16400)))
-    assert {root: set(below) for root, below in leaves.take().below.items()} == {30: {31}}
+    leaves = Truncating()
+    leaves.sealed(batch_of(20, seen(1, 30, 23, 16400, 10000), seen(4, 31, 23, 16400, 10000)))
+    leaves.sealed(batch_of(20, seen(11, 30, 23, 16400), seen(14, 40, 23, 16400)))
+    assert {root: set(below) for root, below in leaves.take_partitions().below.items()} == {30: {31}}
 
 
 def test_a_mark_is_noted_when_what_the_log_named_below_it_was_looked_for() -> None:
