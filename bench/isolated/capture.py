@@ -81,7 +81,7 @@ def _run() -> None:
     source = open_source(ConnectionSpec("source", "postgres", order["source"]))
     slot, folder = str(order["slot"]), Path(order["folder"])
     tables = [table_of(number, one) for number, one in enumerate(order["tables"])]
-    source.publications.prepare(tables, slot)
+    source.sent_tables.prepare(tables, slot)
     with source.reader.create(slot) as snapshot:
         start = snapshot.position
     config = ReaderConfig(

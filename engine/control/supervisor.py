@@ -116,7 +116,7 @@ class SubscriptionSupervisor:
         self.tickets = TicketTracker(reporter)
         settings = parts.settings
         self._care = RetentionGuard(spec, reporter, parts.clock, settings.guard_patience_s)
-        self._dropped = ReaderTombstone(settings.queue_folder, spec.slot)
+        self._dropped = ReaderTombstone(settings.queue_folder, spec.reader)
         self._resting = IdleReaderMonitor(
             parts.open_source, self._care, self._dropped, parts.clock, settings.guard_interval_s
         )
@@ -304,11 +304,11 @@ class SubscriptionSupervisor:
         try:
             source = self._parts.open_source(self._spec.source)
             try:
-                left += source.reader.remove(self._spec.slot)
+                left += source.reader.remove(self._spec.reader)
             finally:
                 source.close()
         except EngineFault as fault:
-            left.append(f"slot and publications {self._spec.slot} on the source: {fault.detail}")
+            left.append(f"slot and publications {self._spec.reader} on the source: {fault.detail}")
         try:
             target = self._parts.targets.acquire(self._spec.target)
             try:
@@ -317,8 +317,8 @@ class SubscriptionSupervisor:
                 self._parts.targets.release(self._spec.target)
         except EngineFault as fault:
             left.append(f"the progress record on the target: {fault.detail}")
-        shutil.rmtree(self._parts.settings.queue_folder / self._spec.slot, ignore_errors=True)
-        RestartWatermark(self._parts.settings.queue_folder, self._spec.slot).forget()
+        shutil.rmtree(self._parts.settings.queue_folder / self._spec.reader, ignore_errors=True)
+        RestartWatermark(self._parts.settings.queue_folder, self._spec.reader).forget()
         self._dropped.forget()
         return left
 
@@ -361,10 +361,10 @@ class SubscriptionSupervisor:
             with self._changed:
                 if self._changed.wait_for(over, max(0.0, wait)) or (left is not None and left <= 0):
                     return
-            if self._look_at_slot():
+            if self._check_reader():
                 return
 
-    def _look_at_slot(self) -> bool:
+    def _check_reader(self) -> bool:
         """Whether the slot was just given up."""
         fault = self._resting.look(self._spec, to_be_replaced=self._reset)
         with self._changed:
@@ -419,7 +419,7 @@ class SubscriptionSupervisor:
             source = self._open_source()
             target = self._open_target()
             spec = self._with_names(declared, source, target)
-            point = self._new_slot(spec, source, target) if reset else self._known_slot(spec, source, target)
+            point = self._new_point(spec, source, target) if reset else self._resumed_point(spec, source, target)
             self._refuse_renamed(spec, source, target)
         except BaseException:
             self._reset |= reset
@@ -489,18 +489,18 @@ class SubscriptionSupervisor:
         for request in requests:
             self._reloads.begin(request, tables)
 
-    def _known_slot(self, spec: SubscriptionSpec, source: Source, target: Target) -> StartPoint:
+    def _resumed_point(self, spec: SubscriptionSpec, source: Source, target: Target) -> StartPoint:
         """Go on where the target is. Raises SLOT_DROPPED where our own guard made that impossible."""
         fault = self._dropped.fault()
         if fault is not None:
             raise fault
         return start_point(spec, source, target)
 
-    def _new_slot(self, spec: SubscriptionSpec, source: Source, target: Target) -> StartPoint:
+    def _new_point(self, spec: SubscriptionSpec, source: Source, target: Target) -> StartPoint:
         """Begin again. What was noted of the old slot, and what its queue holds, goes first: neither may be held against the new one."""
         self._dropped.forget()
         self._undecoded = ZERO, 0
-        unmark_durable(self._parts.settings.queue_folder / spec.slot)
+        unmark_durable(self._parts.settings.queue_folder / spec.reader)
         point = reset_point(spec, source, target)
         self._care.begin_again()
         return point
@@ -534,13 +534,13 @@ class SubscriptionSupervisor:
                 detail = "the table was dropped and created again"
                 self._book.park(spec.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
         followed = self._book.in_state(TableStateKind.LIVE, TableStateKind.PAUSED)
-        source.catalog.remember(known_marks([entry.spec for entry in followed], point.progress))
+        source.safety.remember(known_marks([entry.spec for entry in followed], point.progress))
 
     def _refuse_renamed(self, spec: SubscriptionSpec, source: Source, target: Target) -> None:
         """Raise SOURCE_TIMEOUT where a table was renamed while this start looked for it: the next one knows its new name."""
         if self._with_names(spec, source, target) != spec:
             detail = "a table was renamed while the subscription started"
-            raise EngineFault(FaultKind.SOURCE_TIMEOUT, spec.slot, detail)
+            raise EngineFault(FaultKind.SOURCE_TIMEOUT, spec.reader, detail)
 
     def _with_names(self, spec: SubscriptionSpec, source: Source, target: Target) -> SubscriptionSpec:
         """Tables that were renamed while nobody looked go by their new names, before they are looked for under the old ones.
@@ -549,7 +549,7 @@ class SubscriptionSupervisor:
         counts, also where it cannot be followed.
         """
         progress = target.progress(spec.name)
-        if progress is None or progress.slot != spec.slot:
+        if progress is None or progress.reader != spec.reader:
             return spec
         described = source.describe(spec.tables)
         known = {table: copy.schema for table, copy in progress.copies.items()}
@@ -644,7 +644,7 @@ class SubscriptionSupervisor:
         if for_good or policy(fault.kind).action is not Action.RETRY:
             self._fail(fault)
             if fault.kind is FaultKind.SLOT_DROPPED:
-                self._give_up_slot(fault)
+                self._give_up_reader(fault)
             with self._changed:
                 if self._reset:  # asked for while this try was under way: a new slot and new copies are the remedy
                     self._state, self._reason = SubscriptionState.CREATED, None
@@ -657,7 +657,7 @@ class SubscriptionSupervisor:
         self._wait_for(self._wait_is_over, delay)
         return min(delay * 2, LAST_RETRY_S)
 
-    def _give_up_slot(self, fault: EngineFault) -> None:
+    def _give_up_reader(self, fault: EngineFault) -> None:
         """The ladder's last rung, behind the end of the run that read the slot. Where it fails, the next look tries again."""
         try:
             source = self._parts.open_source(self._spec.source)
@@ -666,7 +666,7 @@ class SubscriptionSupervisor:
             finally:
                 source.close()
         except EngineFault as left:
-            log.warning("slot_not_dropped", slot=fault.subject, code=left.kind.value)
+            log.warning("slot_not_dropped", reader=fault.subject, code=left.kind.value)
 
     def _wait_is_over(self) -> bool:
         return self._closed or self._retry_now or self._desired is not DesiredState.RUNNING

@@ -321,7 +321,7 @@ class CopyOrchestrator:
             self._publish()
             # Before the snapshot: what happens below them from here on is in the copy, or found at the next look or start.
             marks = self._parts.source.partitioned.fingerprints([entry.spec for entry in adopted])
-            self._parts.source.catalog.remember(marks)
+            self._parts.source.safety.remember(marks)
             self._mark({e.table: marks[e.spec.source] for e in adopted if e.spec.source in marks})
             with self._parts.source.copies.snapshot(self._parts.settings.snapshot_timeout_s) as snapshot:
                 if not self._ended():
@@ -369,8 +369,8 @@ class CopyOrchestrator:
         self._unhurried(self._look)
         entries = [e for e in self._parts.book.all() if e.kind is not TableStateKind.REMOVED]
         specs = [entry.spec for entry in entries]
-        slot = self._parts.spec.slot
-        published = self._unhurried(lambda: self._parts.source.publications.prepare(specs, slot, earlier=Earlier.OURS))
+        reader = self._parts.spec.reader
+        published = self._unhurried(lambda: self._parts.source.sent_tables.prepare(specs, reader, earlier=Earlier.OURS))
         described = self._unhurried(lambda: self._parts.source.describe(specs))
         complete = [
             e for e in entries if e.kind in {TableStateKind.LIVE, TableStateKind.PAUSED} and e.schema is not None
@@ -458,9 +458,9 @@ class CopyOrchestrator:
         """Raise SOURCE_TIMEOUT where a table got another's name since the publications were made: its changes are not in the log."""
         followed = [s for s in specs if s.source in described and (s.insert_only or _identified(described[s.source]))]
         relations = {spec.source: described[spec.source].relation for spec in followed}
-        if self._parts.source.publications.unpublished(followed, self._parts.spec.slot, relations):
+        if self._parts.source.sent_tables.unpublished(followed, self._parts.spec.reader, relations):
             detail = "a table got the name of another while its copy began"
-            raise EngineFault(FaultKind.SOURCE_TIMEOUT, self._parts.spec.slot, detail)
+            raise EngineFault(FaultKind.SOURCE_TIMEOUT, self._parts.spec.reader, detail)
 
     def _copy_of(self, entry: TableEntry, schema: TableSchema, position: Lsn) -> CopyTable | None:
         """What to read of a table under the snapshot of `position`; None = nothing."""

@@ -158,6 +158,10 @@ class Sync(Message):
     """Name of the stream that begins; the engine sends it with each position from now on."""
 
 
+SPEC_NAMES = {"slot": "reader", "slot_budget_bytes": "retained_log_budget_bytes"}
+"""Fields of Assign with another name in SubscriptionSpec."""
+
+
 class Assign(Message):
     """Start this subscription in this epoch, or update the running one of the same epoch."""
 
@@ -186,8 +190,12 @@ class Assign(Message):
     """Removed tables whose tables on the target are to be dropped."""
 
     def to_spec(self) -> SubscriptionSpec:
-        """All but `kind` and `capture` are fields of the specification; the capture is the source's there."""
-        shared = {name: getattr(self, name) for name in type(self).model_fields if name not in {"kind", "capture"}}
+        """All but `kind` and `capture` are fields of the specification, two of them under names without a kind of source; the capture
+        is the source's there."""
+        names = {
+            name: SPEC_NAMES.get(name, name) for name in type(self).model_fields if name not in {"kind", "capture"}
+        }
+        shared = {of_spec: getattr(self, name) for name, of_spec in names.items()}
         return SubscriptionSpec(**{**shared, "source": replace(self.source, capture=self.capture)})
 
 

@@ -15,8 +15,8 @@ from engine.model.subscription import TableSpec
 from engine.model.ticket import TicketWritten
 
 
-class EverythingPublished:
-    """`Publications` of a source that sends every table."""
+class EverythingSent:
+    """`SentTables` of a source that sends every table."""
 
     def __init__(self, describe: Callable[[Sequence[TableSpec]], Mapping[TableName, TableSchema]]) -> None:
         self._describe = describe
@@ -24,24 +24,24 @@ class EverythingPublished:
     def prepare(
         self,
         tables: Sequence[TableSpec],
-        slot: str,
+        reader: str,
         known: Collection[RelationId] = (),
         earlier: Earlier = Earlier.ANY,
     ) -> frozenset[RelationId]:
-        del slot, earlier
+        del reader, earlier
         return frozenset({*known, *(schema.relation for schema in self._describe(tables).values())})
 
-    def recorded(self, slot: str) -> str:
-        del slot
+    def recorded(self, reader: str) -> str:
+        del reader
         return ""
 
-    def withdraw(self, tables: Sequence[TableSpec], slot: str) -> None:
-        del tables, slot
+    def withdraw(self, tables: Sequence[TableSpec], reader: str) -> None:
+        del tables, reader
 
     def unpublished(
-        self, tables: Sequence[TableSpec], slot: str, relations: Mapping[TableName, RelationId] | None = None
+        self, tables: Sequence[TableSpec], reader: str, relations: Mapping[TableName, RelationId] | None = None
     ) -> tuple[str, ...]:
-        del tables, slot, relations
+        del tables, reader, relations
         return ()
 
 
@@ -66,14 +66,17 @@ class NoPartitions:
 
 
 class LogAnnouncesAll:
-    """`CatalogWatch` of a source whose log announces every change of a structure: only its reader is looked at."""
+    """`SourceSafety` of a source whose log announces every change of a structure: only its reader is looked at."""
 
-    def __init__(self, look_at_reader: Callable[[str], GuardReading]) -> None:
-        self._look_at_reader = look_at_reader
+    def __init__(self, read: Callable[[str], GuardReading]) -> None:
+        self._read = read
 
-    def look(self, tables: Sequence[TableSpec], slot: str) -> GuardReading:
+    def look_at_reader(self, reader: str) -> GuardReading:
+        return self._read(reader)
+
+    def look(self, tables: Sequence[TableSpec], reader: str) -> GuardReading:
         del tables
-        return self._look_at_reader(slot)
+        return self._read(reader)
 
     def remember(self, marks: Mapping[TableName, str]) -> None:
         del marks

@@ -79,17 +79,17 @@ class SourceIdentity:
 
 
 @dataclass(frozen=True, slots=True)
-class SlotStatus:
-    """The replication slot as the source reports it."""
+class ReaderStatus:
+    """What a source keeps for the reader of its log, as it reports it: on PostgreSQL a replication slot. Sizes in bytes."""
 
     exists: bool
     confirmed: Lsn | None = None
     restart: Lsn | None = None
     active_pid: int | None = None
-    wal_status: str = ""
     retained_bytes: int = 0
     safe_wal_bytes: int | None = None
-    invalidation: str | None = None
+    lost: str | None = None
+    """Why it cannot deliver what follows `confirmed` any more; None if it can."""
     spill_bytes: int = 0
     stream_bytes: int = 0
 
@@ -253,8 +253,8 @@ class PartitionRewrite:
 class GuardReading:
     """Result of one check of the source: slot, publications and partitions."""
 
-    slot: SlotStatus
-    publication_faults: tuple[str, ...] = ()
+    reader: ReaderStatus
+    sending_faults: tuple[str, ...] = ()
     partition_faults: Mapping[TableName, str] = field(default_factory=dict)
     partition_rewrites: Mapping[TableName, PartitionRewrite] = field(default_factory=dict)
     """Partition faults that are cleared if the log contains a matching TRUNCATE or ATTACH."""
@@ -309,7 +309,7 @@ class LogSource(Protocol):
         """The current end of the log, without a write; for measuring lag only."""
         ...
 
-    def catalog_at(self, tables: Sequence[TableSpec], slot: str, *, now: bool) -> CatalogAt:
+    def catalog_at(self, tables: Sequence[TableSpec], reader: str, *, now: bool) -> CatalogAt:
         """A position from `now` (if `now`) or `current`, and then a fingerprint of these tables, their partitions and their publications in
         the catalog. Equal fingerprints: between them nothing changed that `guard` or `describe` would report, except what was changed and
         restored. Tables that no check has seen are not included; the fingerprint changes when one has."""
@@ -317,7 +317,7 @@ class LogSource(Protocol):
 
     def open_stream(
         self,
-        slot: str,
+        reader: str,
         start: Lsn,
         application: str,
         wake: int | None = None,
@@ -394,36 +394,32 @@ class SnapshotSource(Protocol):
 class ReaderControl(Protocol):
     """What the source keeps for the reader of its log, by the name of that reader: on PostgreSQL a replication slot."""
 
-    def create(self, slot: str) -> AbstractContextManager[ExportedSnapshot]:
+    def create(self, reader: str) -> AbstractContextManager[ExportedSnapshot]:
         """Create the permanent slot. Its exported snapshot ends with the context, the slot stays."""
         ...
 
-    def status(self, slot: str) -> SlotStatus: ...
+    def status(self, reader: str) -> ReaderStatus: ...
 
-    def look(self, slot: str) -> GuardReading:
-        """Check the slot and the causes of retained WAL only; tables and publications are not checked."""
-        ...
-
-    def release(self, slot: str) -> list[str]:
+    def release(self, reader: str) -> list[str]:
         """Drop the slot but not the publications; returns what could not be dropped, as text. Idempotent."""
         ...
 
-    def remove(self, slot: str) -> list[str]:
+    def remove(self, reader: str) -> list[str]:
         """Drop slot and publications; returns what could not be dropped, as text. If the slot stays, the publications stay too."""
         ...
 
-    def end_other(self, slot: str, application: str) -> bool:
+    def end_other(self, reader: str, application: str) -> bool:
         """End the engine's own older walsender on this slot. Raises SLOT_IN_USE if another client reads the slot."""
         ...
 
 
-class Publications(Protocol):
+class SentTables(Protocol):
     """Which tables the source sends: a capability of sources that send nothing else."""
 
     def prepare(
         self,
         tables: Sequence[TableSpec],
-        slot: str,
+        reader: str,
         known: Collection[RelationId] = (),
         earlier: Earlier = Earlier.ANY,
     ) -> frozenset[RelationId]:
@@ -435,18 +431,18 @@ class Publications(Protocol):
         """
         ...
 
-    def recorded(self, slot: str) -> str | None:
+    def recorded(self, reader: str) -> str | None:
         """Identity of the publications, as text that only the source interprets; it changes if one is dropped and created again. None if
         one is missing."""
         ...
 
-    def withdraw(self, tables: Sequence[TableSpec], slot: str) -> None:
+    def withdraw(self, tables: Sequence[TableSpec], reader: str) -> None:
         """Remove the tables that have no replica identity any more from the publications, because UPDATE and DELETE on them would fail.
         Their changes are lost from then on. Raises PUBLICATION_CHANGED as `prepare`."""
         ...
 
     def unpublished(
-        self, tables: Sequence[TableSpec], slot: str, relations: Mapping[TableName, RelationId] | None = None
+        self, tables: Sequence[TableSpec], reader: str, relations: Mapping[TableName, RelationId] | None = None
     ) -> tuple[str, ...]:
         """Which of these tables are not published, or only in part, as text. Other published tables are ignored.
 
@@ -479,10 +475,18 @@ class PartitionedTables(Protocol):
         ...
 
 
-class CatalogWatch(Protocol):
-    """Changes that only the catalog shows: a capability of sources whose catalog may be changed past the log."""
+class SourceSafety(Protocol):
+    """What the log of a source does not show: the log that it retains for a reader, and changes that were made past its log.
 
-    def look(self, tables: Sequence[TableSpec], slot: str) -> GuardReading:
+    `engine.safety` compares the checks and decides. A source whose log announces everything has the first part only
+    (`absent_capabilities.LogAnnouncesAll`).
+    """
+
+    def look_at_reader(self, reader: str) -> GuardReading:
+        """Check the reader and the causes of the retained log only, not the tables, nor which of them the source sends."""
+        ...
+
+    def look(self, tables: Sequence[TableSpec], reader: str) -> GuardReading:
         """One check, compared with the previous one; the first one with the fingerprints of `remember`, if any."""
         ...
 
@@ -566,16 +570,16 @@ class Source(Protocol):
     log: LogSource
     copies: SnapshotSource
     reader: ReaderControl
-    publications: Publications
+    sent_tables: SentTables
     partitioned: PartitionedTables
-    catalog: CatalogWatch
+    safety: SourceSafety
     ddl: DdlReports
     tickets: TicketWriter
     sequences: SequenceReader
     computed: ComputedColumns
 
     def preflight(
-        self, tables: Sequence[TableSpec], slot: str | None, origin: OriginFilter = OriginFilter.ANY
+        self, tables: Sequence[TableSpec], reader: str | None, origin: OriginFilter = OriginFilter.ANY
     ) -> list[Finding]:
         """Find what prevents these tables from being replicated. Read-only."""
         ...

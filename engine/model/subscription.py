@@ -179,13 +179,13 @@ class SubscriptionSpec:
     source: ConnectionSpec
     target: ConnectionSpec
     tables: tuple[TableSpec, ...]
-    slot: str
-    """Name of the replication slot, fixed at creation: subscription and a random suffix."""
+    reader: str
+    """Name of our reader at the source, fixed at creation: subscription and a random suffix. On PostgreSQL the replication slot's."""
     desired: str = "running"
     queue_mode: QueueMode = QueueMode.MEMORY
     queue_budget_bytes: int = 8 * 1024**3
-    slot_budget_bytes: int = 16 * 1024**3
-    """Budget of the slot's retained WAL on the source; the shares of GuardPolicy refer to it."""
+    retained_log_budget_bytes: int = 16 * 1024**3
+    """Budget of the log that the source retains for the reader; the shares of GuardPolicy refer to it."""
     origin: OriginFilter = OriginFilter.ANY
     guard: GuardPolicy = field(default_factory=GuardPolicy)
     batch: BatchPolicy = field(default_factory=BatchPolicy)

@@ -49,7 +49,7 @@ class TargetProgress:
     end: Lsn
     system_id: str
     timeline: int
-    slot: str
+    reader: str
     tables: Mapping[TableId, TableRecord] = field(default_factory=dict)
     copies: Mapping[TableId, StandingCopy] = field(default_factory=dict)
     """Unfinished copies that can be resumed: every batch up to `end` is applied to them."""
@@ -57,7 +57,7 @@ class TargetProgress:
     """Last loads of tables and of their partitions."""
     reserved: frozenset[TableId] = frozenset()
     """Tables whose name is reserved on the target, without rows yet."""
-    publications: str = ""
+    sent_tables: str = ""
     """Identity of the publications, as recorded by `claim` or `rebase`; empty if a version recorded none."""
     last: LastCommit | None = None
     """The last transaction of the log up to `end`; None if the record was written by a version that did not store it."""
@@ -345,11 +345,11 @@ class Target(Protocol):
         epoch: Epoch,
         system_id: str,
         timeline: int,
-        slot: str,
+        reader: str,
         start: Lsn,
-        publications: str = "",
+        sent_tables: str = "",
     ) -> None:
-        """Create or take over the progress record, and remove leftovers of older epochs except resumable copies. `publications`: identity
+        """Create or take over the progress record, and remove leftovers of older epochs except resumable copies. `sent_tables`: identity
         from Source.publications, recorded in place of the previous one.
 
         Raises EngineFault: EPOCH_LOST if a higher epoch is recorded, TARGET_FOREIGN if the record belongs to another source.
@@ -362,12 +362,12 @@ class Target(Protocol):
         epoch: Epoch,
         system_id: str,
         timeline: int,
-        slot: str,
+        reader: str,
         start: Lsn,
-        publications: str = "",
+        sent_tables: str = "",
     ) -> None:
         """Restart a subscription at another position of the log: tables keep their rows for readers, and are not ready.
-        `publications`: as in `claim`.
+        `sent_tables`: as in `claim`.
 
         Raises EngineFault(EPOCH_LOST) if another engine has the claim.
         """

@@ -44,7 +44,7 @@ class ReaderConfig:
     open_source: Callable[[ConnectionSpec], Source]
     """Importable by name."""
     source: ConnectionSpec
-    slot: str
+    reader: str
     application: str
     start: Lsn
     queue: Path
@@ -146,7 +146,7 @@ class _Reader:
         source = config.open_source(config.source)
         hit(Failpoint.READER_BEFORE_OPEN)
         stream = source.log.open_stream(
-            config.slot, config.start, config.application, self._engine.fileno(), config.origin, config.last
+            config.reader, config.start, config.application, self._engine.fileno(), config.origin, config.last
         )
         hit(Failpoint.READER_OPENED)
         writer = SegmentWriter(

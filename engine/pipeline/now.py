@@ -67,7 +67,7 @@ class NowReader:
             self.known.last,
         )  # Before the position: what it found was told before that can be applied.
         tables = [entry.spec for entry in parts.book.all() if entry.kind is not TableStateKind.REMOVED]
-        at = parts.source.log.catalog_at(tables, parts.spec.slot, now=True)
+        at = parts.source.log.catalog_at(tables, parts.spec.reader, now=True)
         live = [entry.table for entry in parts.book.in_state(TableStateKind.LIVE)]
         if known is not None and known.vouches(at, live):
             seen_us = parts.clock.wall_us()

@@ -10,7 +10,7 @@ from pathlib import Path
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal
 from engine.model.position import Lsn
-from engine.model.source import Landed, SlotStatus
+from engine.model.source import Landed, ReaderStatus
 from engine.model.subscription import QueueMode
 from engine.queue import QueueCatalog, Recovered, is_durable, open_folder, recover, unmark_durable
 
@@ -33,23 +33,23 @@ class QueueStart:
     resumed: bool = False
     """What an earlier process left is gone on with."""
 
-    def check_slot(self, slot: SlotStatus) -> None:
+    def check_reader(self, status: ReaderStatus) -> None:
         """Raises EngineFault(LOG_GAP) where the source has let go of something behind `resume`: it would skip it in silence."""
-        if slot.confirmed is not None and slot.confirmed > self.resume:
-            raise _gap(self.folder, slot.confirmed, f"target and queue end at {self.resume}", self.damage)
+        if status.confirmed is not None and status.confirmed > self.resume:
+            raise _gap(self.folder, status.confirmed, f"target and queue end at {self.resume}", self.damage)
 
 
 @dataclass(frozen=True, slots=True)
 class QueueCheck:
     """What a queue is judged by.
 
-    `current`: where the source's log ends. `new_slot`: what lies in the queue is of an earlier slot, maybe of another history.
+    `current`: where the source's log ends. `new_reader`: what lies in the queue is of an earlier slot, maybe of another history.
     `suspect`: a damaged place was met in it; every block is read before it counts.
     """
 
-    slot: SlotStatus
+    reader: ReaderStatus
     current: Lsn
-    new_slot: bool = False
+    new_reader: bool = False
     suspect: bool = False
 
 
@@ -73,17 +73,17 @@ def open_queue(folder: Path, mode: QueueMode, applied: Lsn, check: QueueCheck) -
 
 
 def _opened(folder: Path, mode: QueueMode, applied: Lsn, check: QueueCheck, close: Callable[[], None]) -> QueueStart:
-    confirmed = check.slot.confirmed
+    confirmed = check.reader.confirmed
     needed = confirmed is not None and confirmed > applied
     durable = is_durable(folder)
     recovered = None
-    if not check.new_slot and (needed or (durable and mode is QueueMode.PERSIST)):
+    if not check.new_reader and (needed or (durable and mode is QueueMode.PERSIST)):
         # Without the mark nobody has vouched for what lies there: every block is read before it counts.
         recovered = recover(folder, thorough=check.suspect or not durable)
     damage = _damage(recovered, check)
     if recovered is None or not recovered.begin <= applied <= recovered.end:
         start = QueueStart(folder, QueueCatalog(folder), [], Ordinal(0), applied, (), close, damage)
-        start.check_slot(check.slot)
+        start.check_reader(check.reader)
         _empty(folder)
         return start
     start = QueueStart(
@@ -97,7 +97,7 @@ def _opened(folder: Path, mode: QueueMode, applied: Lsn, check: QueueCheck, clos
         damage,
         resumed=True,
     )
-    start.check_slot(check.slot)
+    start.check_reader(check.reader)
     if recovered.end > check.current:
         detail = f"the queue ends at {recovered.end}, the source's log already at {check.current}: it was set back"
         raise EngineFault(FaultKind.LOG_GAP, str(folder), detail)
@@ -108,7 +108,7 @@ def _damage(recovered: Recovered | None, check: QueueCheck) -> str | None:
     """What was wrong with the queue, in words; None where nothing was, as far as anybody looked."""
     if recovered is not None and recovered.damaged:
         return f"the queue was damaged after {recovered.end}"
-    return "a damaged place was met in the queue" if check.suspect and not check.new_slot else None
+    return "a damaged place was met in the queue" if check.suspect and not check.new_reader else None
 
 
 def _gap(folder: Path, confirmed: Lsn, held: str, damage: str | None) -> EngineFault:

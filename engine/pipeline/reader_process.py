@@ -35,14 +35,14 @@ class ReaderProcess:
         try:
             self._child = forks.start("log reader", log_reader.main, [dict(os.environ)])
         except forks.NotStartedError as error:
-            raise EngineFault(FaultKind.LOG_READER_DIED, config.slot, f"not started: {error}") from error
+            raise EngineFault(FaultKind.LOG_READER_DIED, config.reader, f"not started: {error}") from error
         self._connection = self._child.connection
         self._sending = threading.Lock()
         self._stopping = False
         self._listener = listener
         with contextlib.suppress(OSError):  # the listener notices
             self._connection.send(config)
-        self._thread = threading.Thread(target=self._listen, name=f"reader-{config.slot}", daemon=True)
+        self._thread = threading.Thread(target=self._listen, name=f"reader-{config.reader}", daemon=True)
         self._thread.start()
 
     @property

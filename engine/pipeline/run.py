@@ -39,7 +39,7 @@ from engine.pipeline.log_reader import Confirm, Failed, Holds, ReaderConfig
 from engine.pipeline.now import NowReader
 from engine.pipeline.queue_start import QueueCheck, QueueStart, open_queue
 from engine.pipeline.reader_process import ReaderProcess
-from engine.pipeline.session_start import batching, free_slot, restore
+from engine.pipeline.session_start import batching, free_reader, restore
 from engine.pipeline.speculative_insert import SpeculativeInserter
 from engine.pipeline.stages import RunStages
 from engine.pipeline.streamed_transactions import PIECE_PART, StreamedTransactionStager
@@ -108,17 +108,17 @@ class ReplicationRun:
         self._reader_deaths = 0
         self._verified = False
         """What is held and what the source has are known to be the same log: before that no position counts."""
-        folder = parts.settings.queue_folder / parts.spec.slot
-        slot = parts.source.reader.status(parts.spec.slot)
-        self._mark = RestartWatermark(parts.settings.queue_folder, parts.spec.slot)
-        self._mark.begin(slot, new_slot=parts.start.fresh)
-        self._released = slot.confirmed or ZERO
+        folder = parts.settings.queue_folder / parts.spec.reader
+        status = parts.source.reader.status(parts.spec.reader)
+        self._mark = RestartWatermark(parts.settings.queue_folder, parts.spec.reader)
+        self._mark.begin(status, new_reader=parts.start.fresh)
+        self._released = status.confirmed or ZERO
         """What the source let go of before this run. It is never told less: some versions would go back to that, and a later start
         there would get transactions without their beginnings."""
-        found = QueueCheck(slot, parts.source.log.current(), parts.start.fresh, parts.suspect_queue)
+        found = QueueCheck(status, parts.source.log.current(), parts.start.fresh, parts.suspect_queue)
         opened = open_queue(folder, parts.spec.queue_mode, parts.start.progress.end, found)
         try:
-            self._wire(opened, slot.confirmed or ZERO)
+            self._wire(opened, status.confirmed or ZERO)
         except BaseException:
             opened.close()
             raise
@@ -128,8 +128,8 @@ class ReplicationRun:
         self._opened = opened
         if opened.damage is not None:
             again = f"{opened.damage}; the log after {opened.resume} is read from the source again"
-            parts.reporter.event("warning", "queue_reread", parts.spec.slot, again)
-        self._staging = parts.settings.staging_folder / parts.spec.slot
+            parts.reporter.event("warning", "queue_reread", parts.spec.reader, again)
+        self._staging = parts.settings.staging_folder / parts.spec.reader
         sweep(self._staging)
         self._catalog: QueueCatalog = opened.catalog
         self.early = SpeculativeInserter(lambda: parts.target.begin_ahead(parts.spec.name), parts.book, parts.clock)
@@ -140,7 +140,7 @@ class ReplicationRun:
             parts.spec.apply,
             parts.target.in_order(),
             parts.target.in_parts(),
-            lambda what: parts.reporter.event("info", "apply_mode_changed", parts.spec.slot, what),
+            lambda what: parts.reporter.event("info", "apply_mode_changed", parts.spec.reader, what),
             self._sets_aside,
         )
         self.tickets = RunTickets(self._kept.tickets, parts.clock, parts.source.tickets.write, self.demand, end)
@@ -211,7 +211,7 @@ class ReplicationRun:
             parts.spec.schema_changes,
             explain,
             parse_ddl,
-            lambda detail: parts.reporter.event("warning", "ddl_message_unreadable", parts.spec.slot, detail),
+            lambda detail: parts.reporter.event("warning", "ddl_message_unreadable", parts.spec.reader, detail),
         )
 
     def _sets_aside(self, table: TableId) -> bool:
@@ -274,7 +274,7 @@ class ReplicationRun:
             case TablesAppeared(tables):
                 self._parts.reporter.found(tables)
             case SourceGone(kind, detail):
-                raise EngineFault(kind, self._spec.slot, detail)
+                raise EngineFault(kind, self._spec.reader, detail)
             case LogRetained(reading):
                 self._limit_retained_log(reading)
             case Settled():
@@ -296,11 +296,11 @@ class ReplicationRun:
         ]
         try:
             restore(self._intake, self._opened, self._parts.start.progress, self._spec.origin)
-            free_slot(self._parts, self._stop)
+            free_reader(self._parts, self._stop)
             # A reader of an earlier process may have confirmed something while the queue was looked at.
-            slot = self._parts.source.reader.status(self._spec.slot)
-            self._opened.check_slot(slot)
-            self._switch.learn_confirmed(slot.confirmed or ZERO)
+            status = self._parts.source.reader.status(self._spec.reader)
+            self._opened.check_reader(status)
+            self._switch.learn_confirmed(status.confirmed or ZERO)
             self._start_reader(self._opened.next_ordinal, self._opened.resume, self._opened.relations)
             for thread in threads:
                 thread.start()
@@ -616,7 +616,7 @@ class ReplicationRun:
         if event.order.number:
             persist = f"persist: everything up to {event.wal_end} is on disk"
             now = persist if event.order.on else "memory: the target has passed all that was confirmed"
-            self._parts.reporter.event("info", "queue_mode_changed", self._spec.slot, now)
+            self._parts.reporter.event("info", "queue_mode_changed", self._spec.reader, now)
         self._confirm()
 
     def _limit_retained_log(self, reading: GuardReading) -> None:
@@ -628,7 +628,7 @@ class ReplicationRun:
         else:
             self.copies.release()
         if orders.drop is not None:
-            raise EngineFault(FaultKind.SLOT_DROPPED, self._spec.slot, orders.drop)
+            raise EngineFault(FaultKind.SLOT_DROPPED, self._spec.reader, orders.drop)
 
     def _start_reader(self, first: Ordinal, start: Lsn, relations: tuple[bytes, ...]) -> None:
         spec = self._spec
@@ -636,7 +636,7 @@ class ReplicationRun:
             config = ReaderConfig(
                 open_source=self._parts.open_source,
                 source=spec.source,
-                slot=spec.slot,
+                reader=spec.reader,
                 application=f"penstock-{spec.name}-{spec.epoch}"[:63],
                 start=start,
                 queue=self._opened.folder,
@@ -673,7 +673,7 @@ class ReplicationRun:
         if failed.kind is not FaultKind.LOG_READER_DIED or self._reader_deaths > READER_RESTARTS:
             raise fault
         self._parts.reporter.event("warning", failed.kind.value, failed.subject, failed.detail)
-        self._parts.source.reader.end_other(self._spec.slot, f"penstock-{self._spec.name}-")
+        self._parts.source.reader.end_other(self._spec.reader, f"penstock-{self._spec.name}-")
         hit(Failpoint.READER_FREED)
         self._start_reader(Ordinal(self._catalog.next_ordinal + ORDINAL_GAP), self._intake.captured, ())
 
@@ -694,4 +694,4 @@ class ReplicationRun:
                 self._commits.settle()
         if self._stages.fault is None:
             with suppress(EngineFault):
-                self._mark.note(self._parts.source.reader.status(self._spec.slot))
+                self._mark.note(self._parts.source.reader.status(self._spec.reader))

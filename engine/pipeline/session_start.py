@@ -19,7 +19,7 @@ from engine.sort.batcher import Alone, Batcher
 from engine.sort.sorter import TransactionSorter
 from engine.tables.context import RunContext
 
-SLOT_GRACE_MS = 5000.0
+READER_GRACE_MS = 5000.0
 
 
 def last_at_start(parts: RunContext) -> LastCommit:
@@ -35,7 +35,7 @@ def last_at_start(parts: RunContext) -> LastCommit:
     else:
         return last
     detail = f"{reason}: whether the source's log is the one that was read up to {progress.end} is not verified at this start"
-    parts.reporter.event("info", "log_not_verified", parts.spec.slot, detail)
+    parts.reporter.event("info", "log_not_verified", parts.spec.reader, detail)
     return last
 
 
@@ -67,12 +67,12 @@ def read_otherwise(landed: Iterable[Landed], before: OriginFilter | None, origin
     return found if same else end
 
 
-def free_slot(parts: RunContext, stop: threading.Event) -> None:
+def free_reader(parts: RunContext, stop: threading.Event) -> None:
     """An older log reader of ours may still hold the slot; it gets a moment to go by itself. The target's fence is ours by now."""
-    deadline = parts.clock.monotonic_ms() + SLOT_GRACE_MS
-    while parts.source.reader.status(parts.spec.slot).active_pid is not None:
+    deadline = parts.clock.monotonic_ms() + READER_GRACE_MS
+    while parts.source.reader.status(parts.spec.reader).active_pid is not None:
         if stop.wait(0.1):
             return
         if parts.clock.monotonic_ms() >= deadline:
-            parts.source.reader.end_other(parts.spec.slot, f"penstock-{parts.spec.name}-")
+            parts.source.reader.end_other(parts.spec.reader, f"penstock-{parts.spec.name}-")
             return

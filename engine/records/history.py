@@ -44,9 +44,9 @@ class HistoryCheck:
     because both logs contain them.
     """
 
-    def __init__(self, slot: str, last: LastCommit, start: Lsn) -> None:
+    def __init__(self, reader: str, last: LastCommit, start: Lsn) -> None:
         """`last`: the last transaction up to `start`."""
-        self._slot = slot
+        self._reader = reader
         self._last = last
         self._start = start
         self._awaited = last.known and last.certain
@@ -93,7 +93,7 @@ class HistoryCheck:
         detail = (
             f"{what}: this is not the log that was read up to {self._start}, the source was set back to an older copy"
         )
-        return EngineFault(FaultKind.LOG_GAP, self._slot, detail)
+        return EngineFault(FaultKind.LOG_GAP, self._reader, detail)
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ class EscalationLevel(IntEnum):
     PERSIST_QUEUE = 2
     STOP_COPIES = 3
     NAME_TRANSACTION = 4
-    DROP_SLOT = 5
+    DROP_READER = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def escalate(standing: EscalationState, look: Look, policy: GuardPolicy, patienc
     reached: tuple[EscalationLevel, ...] = tuple(
         r
         for r in EscalationLevel
-        if r is not EscalationLevel.DROP_SLOT
+        if r is not EscalationLevel.DROP_READER
         and r not in holding
         and look.share_for(r) >= share_of(policy, r)
         and _applies(r, look)
@@ -93,14 +93,14 @@ def escalate(standing: EscalationState, look: Look, policy: GuardPolicy, patienc
     least, since = _least(standing, look, policy)
     last_due = (
         policy.drop_slot
-        and EscalationLevel.DROP_SLOT not in holding
+        and EscalationLevel.DROP_READER not in holding
         and EscalationLevel.WARN in holding
         and not reached
         and least is not None
         and look.at_s - since >= patience_s
     )
     if last_due:
-        reached = (EscalationLevel.DROP_SLOT,)
+        reached = (EscalationLevel.DROP_READER,)
     return EscalationStep(EscalationState(holding | set(reached), least, since), reached, left)
 
 
@@ -111,7 +111,7 @@ def share_of(policy: GuardPolicy, rung: EscalationLevel) -> float:
         EscalationLevel.PERSIST_QUEUE: policy.persist_share,
         EscalationLevel.STOP_COPIES: policy.stop_copies_share,
         EscalationLevel.NAME_TRANSACTION: policy.name_transaction_share,
-        EscalationLevel.DROP_SLOT: policy.drop_slot_share,
+        EscalationLevel.DROP_READER: policy.drop_slot_share,
     }[rung]
 
 

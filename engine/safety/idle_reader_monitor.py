@@ -56,15 +56,15 @@ class IdleReaderMonitor:
         try:
             if self._source is None:
                 self._source = self._open_source(spec.source)
-            reading = self._source.reader.look(spec.slot)
-            if fault is None and reading.slot.exists:
+            reading = self._source.safety.look_at_reader(spec.reader)
+            if fault is None and reading.reader.exists:
                 orders = self._care.judge(reading)
-                fault = EngineFault(FaultKind.SLOT_DROPPED, spec.slot, orders.drop) if orders.drop else None
-            if fault is not None and reading.slot.exists:
+                fault = EngineFault(FaultKind.SLOT_DROPPED, spec.reader, orders.drop) if orders.drop else None
+            if fault is not None and reading.reader.exists:
                 drop_reader(self._source, self._dropped, fault)
             self._pause_s = self._interval_s
         except EngineFault as unseen:
-            log.info("slot_not_seen", slot=spec.slot, code=unseen.kind.value)
+            log.info("slot_not_seen", reader=spec.reader, code=unseen.kind.value)
             self.close()
             self._pause_s = min(self._pause_s * 2, max(_UNSEEN_MOST_S, self._interval_s))
         self._next_ms = self._clock.monotonic_ms() + self._pause_s * 1000
@@ -83,5 +83,5 @@ def drop_reader(source: Source, dropped: ReaderTombstone, fault: EngineFault) ->
     hit(Failpoint.SLOT_DROP_NOTED)
     left = source.reader.release(fault.subject)
     if left:
-        log.warning("slot_not_dropped", slot=fault.subject, left=left)
+        log.warning("slot_not_dropped", reader=fault.subject, left=left)
     hit(Failpoint.SLOT_DROPPED)

@@ -16,9 +16,9 @@ from engine.queue.files import sync_folder
 class ReaderTombstone:
     """The tombstone of one slot. Any thread may use it; only the current owner of the slot (run or idle monitor) writes it."""
 
-    def __init__(self, folder: Path, slot: str) -> None:
-        self._path = folder / f"{slot}.dropped"
-        self._slot = slot
+    def __init__(self, folder: Path, reader: str) -> None:
+        self._path = folder / f"{reader}.dropped"
+        self._reader = reader
 
     def note(self, detail: str) -> None:
         """Write the tombstone durably; an existing one stays. If the disk is full it is not written, so that the drop still protects the
@@ -43,7 +43,7 @@ class ReaderTombstone:
             return None
         except (OSError, UnicodeDecodeError):
             detail = "the guard dropped it; what it noted cannot be read"
-        return EngineFault(FaultKind.SLOT_DROPPED, self._slot, detail)
+        return EngineFault(FaultKind.SLOT_DROPPED, self._reader, detail)
 
     def forget(self) -> None:
         """Remove the tombstone: a new slot is created, or the subscription was deleted."""

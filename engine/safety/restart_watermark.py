@@ -11,32 +11,32 @@ from pathlib import Path
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import Lsn, MalformedPosition
-from engine.model.source import SlotStatus
+from engine.model.source import ReaderStatus
 
 
 class RestartWatermark:
     """The highest restart_lsn seen of one slot, in a file of the engine. Without the file nothing is checked."""
 
-    def __init__(self, folder: Path, slot: str) -> None:
-        self._path = folder / f"{slot}.mark"
-        self._slot = slot
+    def __init__(self, folder: Path, reader: str) -> None:
+        self._path = folder / f"{reader}.mark"
+        self._reader = reader
 
-    def begin(self, slot: SlotStatus, *, new_slot: bool) -> None:
-        """Check a slot that existed before (`new_slot` False), and record its position. Raises as `check`."""
-        if not new_slot:
-            self.check(slot)
-        self.note(slot, new_slot=new_slot)
+    def begin(self, status: ReaderStatus, *, new_reader: bool) -> None:
+        """Check a slot that existed before (`new_reader` False), and record its position. Raises as `check`."""
+        if not new_reader:
+            self.check(status)
+        self.note(status, new_reader=new_reader)
 
-    def check(self, status: SlotStatus) -> None:
+    def check(self, status: ReaderStatus) -> None:
         """Raises EngineFault(LOG_GAP) if the slot's restart_lsn is below the watermark."""
         seen = self._read()
         if seen is not None and status.restart is not None and status.restart < seen:
             detail = f"the slot begins at {status.restart}, it had come to {seen} already: the source was set back"
-            raise EngineFault(FaultKind.LOG_GAP, self._slot, detail)
+            raise EngineFault(FaultKind.LOG_GAP, self._reader, detail)
 
-    def note(self, status: SlotStatus, *, new_slot: bool = False) -> None:
+    def note(self, status: ReaderStatus, *, new_reader: bool = False) -> None:
         """Record the slot's restart_lsn. If the disk is full the old watermark stays, which is still a lower bound."""
-        seen = None if new_slot else self._read()
+        seen = None if new_reader else self._read()
         if status.restart is None or (seen is not None and status.restart <= seen):
             return
         fresh = self._path.with_suffix(".mark.new")

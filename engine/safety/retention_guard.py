@@ -72,12 +72,14 @@ class RetentionGuard:
 
     def judge(self, reading: GuardReading, under_way: RetentionProgress = _STANDING_STILL) -> RetentionActions:
         """Evaluate one check and send its events. The caller carries out the returned actions."""
-        slot = reading.slot
+        status = reading.reader
         with self._lock:
             look = Look(
                 at_s=self._clock.monotonic_ms() / 1000,
-                retained_bytes=slot.retained_bytes,
-                budget_bytes=budget_of(self._spec.slot_budget_bytes, slot.retained_bytes, slot.safe_wal_bytes),
+                retained_bytes=status.retained_bytes,
+                budget_bytes=budget_of(
+                    self._spec.retained_log_budget_bytes, status.retained_bytes, status.safe_wal_bytes
+                ),
                 copy_retained_bytes=reading.copy_retained_bytes,
                 may_persist=under_way.may_persist,
                 copying=under_way.copying,
@@ -90,9 +92,11 @@ class RetentionGuard:
         for rung in step.reached:
             self._tell(rung, figures, reading)
         if EscalationLevel.STOP_COPIES in step.left:
-            self._reporter.event("info", "slot_lets_copies_go_on", self._spec.slot, f"{figures}; copies begin again")
+            self._reporter.event("info", "slot_lets_copies_go_on", self._spec.reader, f"{figures}; copies begin again")
         dropped = (
-            f"{figures}, and nothing else helped{_from(reading)}" if EscalationLevel.DROP_SLOT in step.reached else None
+            f"{figures}, and nothing else helped{_from(reading)}"
+            if EscalationLevel.DROP_READER in step.reached
+            else None
         )
         return self._orders(dropped)
 
@@ -112,20 +116,20 @@ class RetentionGuard:
         return f"{text}; it grows by {size(rate)} a second and is full in {full:.0f} s"
 
     def _tell(self, rung: EscalationLevel, figures: str, reading: GuardReading) -> None:
-        slot = self._spec.slot
+        reader = self._spec.reader
         holder = f"; the oldest open transaction on the source is {reading.oldest_open}" if reading.oldest_open else ""
         if rung is EscalationLevel.WARN:
-            self._reporter.event("warning", "slot_retains_log", slot, figures + holder)
+            self._reporter.event("warning", "slot_retains_log", reader, figures + holder)
         elif rung is EscalationLevel.PERSIST_QUEUE:
-            self._reporter.event("warning", "slot_persists_queue", slot, f"{figures}; the queue is made durable")
+            self._reporter.event("warning", "slot_persists_queue", reader, f"{figures}; the queue is made durable")
         elif rung is EscalationLevel.STOP_COPIES:
             detail = f"{figures}; copies and reloads are stopped, and begin again when there is room"
-            self._reporter.event("warning", "slot_stops_copies", slot, detail)
+            self._reporter.event("warning", "slot_stops_copies", reader, detail)
         elif rung is EscalationLevel.NAME_TRANSACTION:
             detail = f"{figures}; {reading.oldest_open} on the source holds it: only its end lets the log go"
-            self._reporter.event("warning", "slot_held_by_transaction", slot, detail)
+            self._reporter.event("warning", "slot_held_by_transaction", reader, detail)
 
 
 def _from(reading: GuardReading) -> str:
-    confirmed = reading.slot.confirmed
+    confirmed = reading.reader.confirmed
     return "" if confirmed is None else f"; changes after {confirmed} are no longer held for this subscription"

@@ -207,7 +207,7 @@ class SourceMonitor:
                 yield Park(entry.table, fault.kind, fault.detail, entry)
         lost = [e for e in self._parts.book.in_state(TableStateKind.PARKED) if _lost_identity(e)]
         if fresh := [e.spec for e in lost if e.table not in self._withdrawn]:
-            self._parts.source.publications.withdraw(fresh, self._parts.spec.slot)
+            self._parts.source.sent_tables.withdraw(fresh, self._parts.spec.reader)
         self._withdrawn = frozenset(e.table for e in lost)
 
     def _anchor(
@@ -236,16 +236,16 @@ class SourceMonitor:
         captured before. Raises EngineFault if the source cannot be reached."""
         self._more, began_us = False, self._parts.clock.wall_us()
         captured, observed = self._captured(), self._evidence.take_partitions()
-        source, reader, tables = self._parts.source, self._parts.spec.slot, self._tables()
+        source, reader, tables = self._parts.source, self._parts.spec.reader, self._tables()
         at = source.log.catalog_at(tables, reader, now=False)
-        reading = source.catalog.look(tables, reader)
+        reading = source.safety.look(tables, reader)
         self._last = reading
         for old, new in reading.renamed.items():
             yield Renamed(old, new)
         yield from _judge_reader(reading)
         if tables == self._tables():
-            if reading.publication_faults:
-                yield SourceGone(FaultKind.PUBLICATION_CHANGED, "; ".join(reading.publication_faults))
+            if reading.sending_faults:
+                yield SourceGone(FaultKind.PUBLICATION_CHANGED, "; ".join(reading.sending_faults))
             self.checked = max(self.checked, captured)
         else:
             self._more = True
@@ -257,7 +257,7 @@ class SourceMonitor:
         yield from self._part_from_roots()
         yield from self._find()
         self.source_end = source.log.current()
-        self.retained_bytes = reading.slot.retained_bytes
+        self.retained_bytes = reading.reader.retained_bytes
         yield LogRetained(reading)
         yield from self._settles(reading, at, began_us)
 
@@ -288,7 +288,7 @@ class SourceMonitor:
         for name, detail in reading.partition_faults.items():
             rewrite = reading.partition_rewrites.get(name)
             if name in reading.replaced and self._follows(name, reading.replaced[name]):
-                self._parts.source.catalog.accept(name, reading.replaced[name])
+                self._parts.source.safety.accept(name, reading.replaced[name])
                 if self._waits_for_copy(name):
                     self._to_be_copied.add(name)
                 continue
@@ -396,12 +396,9 @@ class SourceMonitor:
 
 
 def _judge_reader(reading: GuardReading) -> Iterator[Finding]:
-    slot = reading.slot
-    if not slot.exists:
-        yield SourceGone(FaultKind.LOG_GAP, "the replication slot was dropped by someone")
-    elif slot.invalidation or slot.wal_status == "lost":
-        detail = f"the source invalidated the replication slot ({slot.invalidation or 'log removed'})"
-        yield SourceGone(FaultKind.LOG_GAP, detail)
+    lost = reading.reader.lost if reading.reader.exists else "the replication slot was dropped by someone"
+    if lost is not None:
+        yield SourceGone(FaultKind.LOG_GAP, lost)
 
 
 def _all_met(reading: GuardReading, root: TableName, leaves: Mapping[RelationId, ObservedPartition]) -> bool:

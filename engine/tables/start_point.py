@@ -12,7 +12,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode
-from engine.model.source import Earlier, Severity, SlotStatus, Source, SourceIdentity
+from engine.model.source import Earlier, ReaderStatus, Severity, Source, SourceIdentity
 from engine.model.subscription import SubscriptionSpec, TableSpec
 from engine.model.subscription_state import Reason
 from engine.model.target import TableRecord, Target, TargetProgress
@@ -45,26 +45,26 @@ def start_point(spec: SubscriptionSpec, source: Source, target: Target) -> Start
     """
     identity = source.identify()
     progress = target.progress(spec.name)
-    if progress is not None and progress.slot == spec.slot:
+    if progress is not None and progress.reader == spec.reader:
         check_gap(spec, source, identity, progress)
     else:
         refuse_errors(spec, source)
-    fresh = progress is None or progress.slot != spec.slot
+    fresh = progress is None or progress.reader != spec.reader
     resumable = frozenset[TableId]() if progress is None or fresh else _resumable(spec, source, progress)
     if progress is not None and fresh:
         # A subscription of this name was deleted while its target could not be told; its tables may be taken up again.
         target.forget(spec.name)
     if fresh or progress is None:
-        start = _make_slot(spec, source)
+        start = _make_reader(spec, source)
     else:
         known = [record.schema.relation for _, record in _complete(spec, progress)]
         known += [progress.copies[table].schema.relation for table in resumable]
-        source.publications.prepare(
-            spec.tables, spec.slot, known, Earlier.OURS if progress.publications else Earlier.UNMARKED
+        source.sent_tables.prepare(
+            spec.tables, spec.reader, known, Earlier.OURS if progress.sent_tables else Earlier.UNMARKED
         )
         start = progress.end
     target.claim(
-        spec.name, spec.epoch, identity.system_id, identity.timeline, spec.slot, start, _publications(spec, source)
+        spec.name, spec.epoch, identity.system_id, identity.timeline, spec.reader, start, _sent_tables(spec, source)
     )
     claimed = target.progress(spec.name)
     if claimed is None:
@@ -76,9 +76,9 @@ def reset_point(spec: SubscriptionSpec, source: Source, target: Target) -> Start
     """Begin again from the source's present: a new slot, every table to be copied, old rows readable until each swap."""
     refuse_errors(spec, source)
     identity = source.identify()
-    start = _make_slot(spec, source)
+    start = _make_reader(spec, source)
     target.rebase(
-        spec.name, spec.epoch, identity.system_id, identity.timeline, spec.slot, start, _publications(spec, source)
+        spec.name, spec.epoch, identity.system_id, identity.timeline, spec.reader, start, _sent_tables(spec, source)
     )
     progress = target.progress(spec.name)
     if progress is None:
@@ -88,7 +88,7 @@ def reset_point(spec: SubscriptionSpec, source: Source, target: Target) -> Start
 
 def refuse_errors(spec: SubscriptionSpec, source: Source) -> None:
     """Raise the first preflight finding that concerns the source as a whole; a single table's trouble only parks that table."""
-    for finding in source.preflight((), spec.slot, spec.origin):
+    for finding in source.preflight((), spec.reader, spec.origin):
         if finding.severity is Severity.ERROR:
             kind = FaultKind(finding.code) if finding.code in set(FaultKind) else FaultKind.SOURCE_PRIVILEGE
             raise EngineFault(kind, spec.source.name, finding.what)
@@ -113,15 +113,15 @@ def known_marks(tables: Iterable[TableSpec], progress: TargetProgress) -> dict[T
 
 def check_gap(spec: SubscriptionSpec, source: Source, identity: SourceIdentity, progress: TargetProgress) -> None:
     """What must hold of the source before streaming resumes; that the slot is not ahead of us is checked with the queue."""
-    reason = _identity_gap(identity, progress) or _slot_gap(source.reader.status(spec.slot))
+    reason = _identity_gap(identity, progress) or _reader_gap(source.reader.status(spec.reader))
     if reason is None:
-        changed = _publication_gap(spec, source, progress)
+        changed = _sending_gap(spec, source, progress)
         if changed is not None:
-            raise EngineFault(FaultKind.PUBLICATION_CHANGED, spec.slot, changed)
+            raise EngineFault(FaultKind.PUBLICATION_CHANGED, spec.reader, changed)
     if reason is None and source.log.current() < progress.end:
         reason = f"the source's log ends before {progress.end}, up to where the target already is: it was set back"
     if reason is not None:
-        raise EngineFault(FaultKind.LOG_GAP, spec.slot, reason)
+        raise EngineFault(FaultKind.LOG_GAP, spec.reader, reason)
 
 
 def _identity_gap(identity: SourceIdentity, progress: TargetProgress) -> str | None:
@@ -132,18 +132,14 @@ def _identity_gap(identity: SourceIdentity, progress: TargetProgress) -> str | N
     return None
 
 
-def _slot_gap(slot: SlotStatus) -> str | None:
-    if not slot.exists:
-        return "the replication slot is gone"
-    if slot.invalidation or slot.wal_status == "lost":
-        return f"the source invalidated the replication slot ({slot.invalidation or 'log removed'})"
-    return None
+def _reader_gap(status: ReaderStatus) -> str | None:
+    return status.lost if status.exists else "the replication slot is gone"
 
 
-def _publication_gap(spec: SubscriptionSpec, source: Source, progress: TargetProgress) -> str | None:
+def _sending_gap(spec: SubscriptionSpec, source: Source, progress: TargetProgress) -> str | None:
     """Whether every complete table is still published as it was, by the same publications: what changed while it was not is nowhere to
     be had. What was changed and put back, `prepare` finds."""
-    if progress.publications and source.publications.recorded(spec.slot) != progress.publications:
+    if progress.sent_tables and source.sent_tables.recorded(spec.reader) != progress.sent_tables:
         return "the publications were dropped, and maybe created again under their names"
     described = source.describe(spec.tables)
     followed = []
@@ -151,8 +147,8 @@ def _publication_gap(spec: SubscriptionSpec, source: Source, progress: TargetPro
         now = described.get(table.source)
         if now is not None and now.relation == record.schema.relation:
             followed.append(replace(table, insert_only=record.schema.mode is KeyMode.APPEND))
-    missing = source.publications.unpublished(
-        followed, spec.slot, {name: now.relation for name, now in described.items()}
+    missing = source.sent_tables.unpublished(
+        followed, spec.reader, {name: now.relation for name, now in described.items()}
     )
     return "; ".join(missing) or None
 
@@ -172,29 +168,29 @@ def _resumable(spec: SubscriptionSpec, source: Source, progress: TargetProgress)
     for table in tables:
         now, copy = described.get(table.source), progress.copies[table.table]
         same = now is not None and now.relation == copy.schema.relation
-        if same and not source.publications.unpublished([table], spec.slot, relations):
+        if same and not source.sent_tables.unpublished([table], spec.reader, relations):
             found.add(table.table)
     return frozenset(found)
 
 
-def _publications(spec: SubscriptionSpec, source: Source) -> str:
+def _sent_tables(spec: SubscriptionSpec, source: Source) -> str:
     """As the target records them. Read after `prepare`: where others were made since, those bear no mark of ours, and any look finds it."""
-    found = source.publications.recorded(spec.slot)
+    found = source.sent_tables.recorded(spec.reader)
     if found is None:
-        raise EngineFault(FaultKind.PUBLICATION_CHANGED, spec.slot, "the publications were dropped")
+        raise EngineFault(FaultKind.PUBLICATION_CHANGED, spec.reader, "the publications were dropped")
     return found
 
 
-def _make_slot(spec: SubscriptionSpec, source: Source) -> Lsn:
+def _make_reader(spec: SubscriptionSpec, source: Source) -> Lsn:
     """A new slot and its publications; what an interrupted first start left under this name holds nothing and is replaced.
 
     Raises EngineFault(SLOT_IN_USE) where somebody reads the slot there is; neither it nor its publications are touched then.
     """
-    left = source.reader.remove(spec.slot) if source.reader.status(spec.slot).exists else []
+    left = source.reader.remove(spec.reader) if source.reader.status(spec.reader).exists else []
     if left:
-        raise EngineFault(FaultKind.SLOT_IN_USE, spec.slot, "; ".join(left))
-    source.publications.prepare(spec.tables, spec.slot, earlier=Earlier.ANY)
-    with source.reader.create(spec.slot) as snapshot:
+        raise EngineFault(FaultKind.SLOT_IN_USE, spec.reader, "; ".join(left))
+    source.sent_tables.prepare(spec.tables, spec.reader, earlier=Earlier.ANY)
+    with source.reader.create(spec.reader) as snapshot:
         position = snapshot.position
     hit(Failpoint.SLOT_CREATED)
     return position

@@ -101,12 +101,12 @@ class SqlTarget(Target):
         epoch: Epoch,
         system_id: str,
         timeline: int,
-        slot: str,
+        reader: str,
         start: Lsn,
-        publications: str = "",
+        sent_tables: str = "",
     ) -> None:
         """Drops the subscription's unfinished copies, whoever began them, but for those that can go on."""
-        wanted = Position(epoch, BatchId(0), start, system_id, timeline, slot, publications, LastCommit.unknown(start))
+        wanted = Position(epoch, BatchId(0), start, system_id, timeline, reader, sent_tables, LastCommit.unknown(start))
         with self.writing() as writer:
             after = self._begin_again(writer.records, subscription, wanted, claimed)
             writer.drop_copies([copy for copy in writer.records.copies(subscription) if copy.standing is None])
@@ -121,11 +121,11 @@ class SqlTarget(Target):
         epoch: Epoch,
         system_id: str,
         timeline: int,
-        slot: str,
+        reader: str,
         start: Lsn,
-        publications: str = "",
+        sent_tables: str = "",
     ) -> None:
-        wanted = Position(epoch, BatchId(0), start, system_id, timeline, slot, publications, LastCommit.unknown(start))
+        wanted = Position(epoch, BatchId(0), start, system_id, timeline, reader, sent_tables, LastCommit.unknown(start))
         with self.writing() as writer:
             self._begin_again(writer.records, subscription, wanted, rebased)
             writer.drop_copies(writer.records.copies(subscription))

@@ -33,8 +33,8 @@ class Position:
     end: Lsn
     system_id: str
     timeline: int
-    slot: str
-    publications: str
+    reader: str
+    sent_tables: str
     """As the source names them; empty where that was not recorded."""
     last: LastCommit | None
     """The last transaction of the log up to `end`; None where that was not recorded."""
@@ -46,14 +46,14 @@ class Position:
     @classmethod
     def recorded(cls, row: Sequence[Any]) -> Position:
         """Of the fields, in their order, as a target's record holds them."""
-        epoch, batch, end, system_id, timeline, slot, publications, last = row
+        epoch, batch, end, system_id, timeline, reader, sent_tables, last = row
         last_commit = LastCommit.parse(last)
-        return cls(Epoch(epoch), BatchId(batch), Lsn.parse(end), system_id, timeline, slot, publications, last_commit)
+        return cls(Epoch(epoch), BatchId(batch), Lsn.parse(end), system_id, timeline, reader, sent_tables, last_commit)
 
     def values(self) -> list[object]:
         """What `recorded` reads."""
         last = "" if self.last is None else str(self.last)
-        fields = [self.system_id, self.timeline, self.slot, self.publications]
+        fields = [self.system_id, self.timeline, self.reader, self.sent_tables]
         return [self.epoch, self.batch, str(self.end), *fields, last]
 
 
@@ -189,12 +189,12 @@ def progress_of(
         position.end,
         position.system_id,
         position.timeline,
-        position.slot,
+        position.reader,
         tables,
         standing,
         loads,
         frozenset(r.table for r in reservations if r.schema is None and not r.removed),
-        position.publications,
+        position.sent_tables,
         position.last,
     )
 

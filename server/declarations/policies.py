@@ -80,7 +80,7 @@ class CapturePolicy(_Policy):
 
     kind: Literal["postgres_log"] = Field(default="postgres_log", description="The source's log, by logical decoding.")
     slot_budget_bytes: int = Field(
-        default=_SPEC["slot_budget_bytes"],
+        default=_SPEC["retained_log_budget_bytes"],
         ge=1024**2,
         description="Log that may be held back on the source; the shares of `guard` are of this.",
     )

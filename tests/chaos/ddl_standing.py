@@ -284,7 +284,7 @@ def standing(target: str, version: int, mode: str, capture: bool | None = None) 
             source=ConnectionSpec("shop", "postgres", source.settings),
             target=place,
             tables=(table(PROBE),),
-            slot=f"penstock_{name}",
+            reader=f"penstock_{name}",
             apply=ApplyPolicy(mode=ApplyMode(mode)),
         )
         replica = Standing(source, home, spec, capture)

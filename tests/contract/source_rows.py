@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from engine.model.absent_capabilities import (
-    EverythingPublished,
+    EverythingSent,
     LogAnnouncesAll,
     NoDdlReports,
     NoPartitions,
@@ -39,10 +39,10 @@ from engine.model.source import (
     Finding,
     GuardReading,
     KeyWalk,
+    ReaderStatus,
     RecordChunk,
     Resolve,
     Severity,
-    SlotStatus,
     Source,
     SourceIdentity,
 )
@@ -354,12 +354,12 @@ class RowsReader:
         finally:
             self._calls.drop_snapshot(name)
 
-    def status(self, slot: str) -> SlotStatus:
+    def status(self, slot: str) -> ReaderStatus:
         reader = self._calls.reader(slot)
         if reader is None:
-            return SlotStatus(exists=False)
+            return ReaderStatus(exists=False)
         confirmed = Lsn(reader.confirmed)
-        return SlotStatus(True, confirmed, confirmed, reader.session or None, "reserved")
+        return ReaderStatus(True, confirmed, confirmed, reader.session or None)
 
     def look(self, slot: str) -> GuardReading:
         return GuardReading(self.status(slot), oldest_open="a session" if self._calls.is_in_use() else None)
@@ -389,9 +389,9 @@ class RowsSource:
         self.log = RowsLog(calls)
         self.copies = RowsSnapshots(calls)
         self.reader = RowsReader(calls)
-        self.publications = EverythingPublished(self.describe)
+        self.sent_tables = EverythingSent(self.describe)
         self.partitioned = NoPartitions()
-        self.catalog = LogAnnouncesAll(self.reader.look)
+        self.safety = LogAnnouncesAll(self.reader.look)
         self.ddl = NoDdlReports()
         self.tickets = NoTickets()
         self.sequences = NoSequences()

@@ -99,7 +99,7 @@ def replica(address: tuple[str, int], tmp_path: Path) -> Iterator[RowsReplica]:
         source=ConnectionSpec("rows", "rows", {"host": host, "port": port}),
         target=ConnectionSpec("mart", "duckdb", {"path": str(tmp_path / "mart.duckdb")}),
         tables=(table("notes"), table("lines")),
-        slot="penstock_rows",
+        reader="penstock_rows",
         desired="running",
         queue_mode=QueueMode.PERSIST,
         batch=BatchPolicy(max_age_ms=20),

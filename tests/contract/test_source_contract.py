@@ -68,7 +68,7 @@ def tail(origin: Origin) -> Iterator[Tail]:
 @contextmanager
 def followed(origin: Origin, tables: list[TableSpec]) -> Iterator[Tail]:
     """Tables prepared, a slot behind their present state, and its stream open."""
-    origin.source.publications.prepare(tables, origin.slot)
+    origin.source.sent_tables.prepare(tables, origin.slot)
     with origin.source.reader.create(origin.slot) as snapshot:
         start = snapshot.position
     tail = opened(origin, start)
@@ -142,14 +142,14 @@ def test_preparing_again_changes_nothing_and_more_tables_join(origin: Origin) ->
     run(origin, NOTES, "CREATE TABLE more (id bigint PRIMARY KEY)")
     notes, more = origin.table("notes"), origin.table("more")
     source, slot = origin.source, origin.slot
-    assert source.publications.unpublished([notes], slot)
+    assert source.sent_tables.unpublished([notes], slot)
     for _ in range(2):
-        source.publications.prepare([notes], slot)
-        assert source.publications.unpublished([notes], slot) == ()
-    assert source.publications.unpublished([notes, more], slot)
-    source.publications.prepare([notes, more], slot)
-    origin.open().publications.prepare([notes, more], slot)
-    assert source.publications.unpublished([notes, more], slot) == ()
+        source.sent_tables.prepare([notes], slot)
+        assert source.sent_tables.unpublished([notes], slot) == ()
+    assert source.sent_tables.unpublished([notes, more], slot)
+    source.sent_tables.prepare([notes, more], slot)
+    origin.open().sent_tables.prepare([notes, more], slot)
+    assert source.sent_tables.unpublished([notes, more], slot) == ()
     run(origin, "INSERT INTO notes VALUES (1, 'the application goes on')")
 
 
@@ -158,12 +158,12 @@ def test_a_table_that_was_made_again_since_it_was_described_is_not_unpublished(o
     run(origin, NOTES)
     notes = origin.table("notes")
     source, slot = origin.source, origin.slot
-    source.publications.prepare([notes], slot)
+    source.sent_tables.prepare([notes], slot)
     relations = {notes.source: source.describe([notes])[notes.source].relation}
-    assert source.publications.unpublished([notes], slot, relations) == ()
+    assert source.sent_tables.unpublished([notes], slot, relations) == ()
     run(origin, "DROP TABLE notes", NOTES)
-    assert source.publications.unpublished([notes], slot, relations) == ()
-    assert source.publications.unpublished([notes], slot)
+    assert source.sent_tables.unpublished([notes], slot, relations) == ()
+    assert source.sent_tables.unpublished([notes], slot)
 
 
 def test_a_healthy_slot_and_what_is_left_when_it_goes(origin: Origin) -> None:
@@ -171,14 +171,14 @@ def test_a_healthy_slot_and_what_is_left_when_it_goes(origin: Origin) -> None:
     source, slot, tables = origin.source, origin.slot, [origin.table("notes")]
     assert not source.reader.status(slot).exists
     with followed(origin, tables):
-        reading = source.catalog.look(tables, slot)
-        assert (reading.publication_faults, dict(reading.partition_faults), reading.oldest_open) == ((), {}, None)
-        assert (reading.slot.exists, reading.slot.invalidation) == (True, None)
-        assert reading.slot.active_pid is not None
-        assert reading.slot.confirmed is not None
+        reading = source.safety.look(tables, slot)
+        assert (reading.sending_faults, dict(reading.partition_faults), reading.oldest_open) == ((), {}, None)
+        assert (reading.reader.exists, reading.reader.lost) == (True, None)
+        assert reading.reader.active_pid is not None
+        assert reading.reader.confirmed is not None
         with origin.session() as session:
             session.execute("INSERT INTO notes VALUES (1, 'open')")
-            assert source.catalog.look(tables, slot).oldest_open
+            assert source.safety.look(tables, slot).oldest_open
             session.rollback()
     assert source.reader.remove(slot) == []
     assert not source.reader.status(slot).exists
@@ -192,7 +192,7 @@ def test_a_slots_snapshot_and_its_stream_leave_no_gap_and_no_overlap(origin: Ori
     tables = Writer.tables(origin)
     source = origin.source
     structures = source.describe(tables)
-    source.publications.prepare(tables, origin.slot)
+    source.sent_tables.prepare(tables, origin.slot)
     with Writer(origin) as writer:
         with source.reader.create(origin.slot) as snapshot:
             writer.more(5)
@@ -487,7 +487,7 @@ def test_only_one_reads_a_slot_and_only_our_own_older_reader_is_ended(origin: Or
 
 
 def test_a_slot_that_is_not_there_is_a_gap(origin: Origin) -> None:
-    origin.source.publications.prepare([], origin.slot)
+    origin.source.sent_tables.prepare([], origin.slot)
     assert fault_of(lambda: origin.source.log.open_stream("no_such_slot", Lsn(0), APPLICATION)) is FaultKind.LOG_GAP
 
 
@@ -512,15 +512,15 @@ CALLS: dict[str, Callable[[Source, TableSpec, str], object]] = {
     "identify": lambda source, table, slot: source.identify(),
     "now": lambda source, table, slot: source.log.now(),
     "current": lambda source, table, slot: source.log.current(),
-    "prepare": lambda source, table, slot: source.publications.prepare([table], slot),
-    "unpublished": lambda source, table, slot: source.publications.unpublished([table], slot),
+    "prepare": lambda source, table, slot: source.sent_tables.prepare([table], slot),
+    "unpublished": lambda source, table, slot: source.sent_tables.unpublished([table], slot),
     "describe": lambda source, table, slot: source.describe([table]),
     "create_slot": lambda source, table, slot: source.reader.create("another").__enter__(),
     "snapshot": lambda source, table, slot: source.copies.snapshot(1).__enter__(),
     "slot_status": lambda source, table, slot: source.reader.status(slot),
     "drop": lambda source, table, slot: source.reader.remove(slot),
     "terminate_reader": lambda source, table, slot: source.reader.end_other(slot, APPLICATION),
-    "guard": lambda source, table, slot: source.catalog.look([table], slot),
+    "guard": lambda source, table, slot: source.safety.look([table], slot),
     "open_stream": lambda source, table, slot: source.log.open_stream(slot, Lsn(0), APPLICATION),
 }
 

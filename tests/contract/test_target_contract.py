@@ -90,7 +90,7 @@ def test_a_claim_records_where_replication_starts(pipeline: Pipeline) -> None:
     progress = pipeline.target.progress(SUBSCRIPTION)
     assert progress is not None
     assert (progress.epoch, progress.batch, progress.end) == (1, 0, Lsn(1000))
-    assert (progress.system_id, progress.timeline, progress.slot, dict(progress.tables)) == (SYSTEM, 1, SLOT, {})
+    assert (progress.system_id, progress.timeline, progress.reader, dict(progress.tables)) == (SYSTEM, 1, SLOT, {})
 
 
 def test_a_take_over_keeps_the_position_and_raises_the_epoch(pipeline: Pipeline) -> None:
@@ -98,7 +98,7 @@ def test_a_take_over_keeps_the_position_and_raises_the_epoch(pipeline: Pipeline)
     pipeline.target.claim(SUBSCRIPTION, 5, SYSTEM, 2, "shop_new", Lsn(7))  # type: ignore[arg-type]
     progress = pipeline.target.progress(SUBSCRIPTION)
     assert progress is not None
-    assert (progress.epoch, progress.end, progress.timeline, progress.slot) == (5, end, 2, "shop_new")
+    assert (progress.epoch, progress.end, progress.timeline, progress.reader) == (5, end, 2, "shop_new")
 
 
 def test_an_older_epoch_neither_claims_nor_commits(pipeline: Pipeline) -> None:

@@ -22,7 +22,7 @@ from engine.sources.postgres_log.reader_control import PostgresReaderControl
 
 
 class PostgresPublications:
-    """`Publications`. What it published is compared with what the catalog has at each check of `PostgresCatalogWatch`."""
+    """`SentTables`. What it published is compared with what the catalog has at each check of `PostgresSafety`."""
 
     def __init__(self, connector: Connector, watch: PartitionWatch) -> None:
         self._connector = connector
@@ -86,8 +86,8 @@ class PostgresPublications:
             self._published = {renamed.get(name, name): oid for name, oid in self._published.items()}
 
 
-class PostgresCatalogWatch:
-    """`CatalogWatch` over publications, partition trees and OIDs."""
+class PostgresSafety:
+    """`SourceSafety` over publications, partition trees and OIDs."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class PostgresCatalogWatch:
             self._marks.looked(connection, {table.source for table in tables})
         return replace(
             self._reader.look(slot),
-            publication_faults=faults,
+            sending_faults=faults,
             partition_faults=changed.faults,
             partition_rewrites=changed.rewrites,
             replaced=changed.replaced,
@@ -123,6 +123,9 @@ class PostgresCatalogWatch:
             left=changed.left,
             renamed=changed.renamed,
         )
+
+    def look_at_reader(self, slot: str) -> GuardReading:
+        return self._reader.look(slot)
 
     def remember(self, marks: Mapping[TableName, str]) -> None:
         self._watch.remember(marks)

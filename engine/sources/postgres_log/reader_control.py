@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from engine.model.source import (
     ExportedSnapshot,
     GuardReading,
-    SlotStatus,
+    ReaderStatus,
 )
 from engine.sources.postgres_log import (
     publications,
@@ -29,13 +29,14 @@ class PostgresReaderControl:
         """Raises SLOT_IN_USE if a slot of this name exists, SOURCE_TIMEOUT if open transactions delay its creation for minutes."""
         return slots.lasting(self._connector, slot)
 
-    def status(self, slot: str) -> SlotStatus:
+    def status(self, slot: str) -> ReaderStatus:
         return slots.status(self._connector, slot)
 
     def look(self, slot: str) -> GuardReading:
+        """See SourceSafety.look_at_reader."""
         holder = slots.oldest_open(self._connector)
         return GuardReading(
-            slot=slots.status(self._connector, slot),
+            reader=slots.status(self._connector, slot),
             oldest_open=holder[0] if holder else None,
             oldest_open_s=holder[1] if holder else 0.0,
             copy_retained_bytes=slots.retained_by(self._connector, tuple(self._open_slots)),

@@ -14,7 +14,7 @@ from psycopg import pq, sql
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import ZERO, Lsn
-from engine.model.source import ExportedSnapshot, SlotStatus
+from engine.model.source import ExportedSnapshot, ReaderStatus
 from engine.postgres.sessions import PostgresConnection, describe_state
 from engine.sources.postgres_log.connect import SOURCE, Connector
 
@@ -100,22 +100,22 @@ def temporary(connector: Connector, timeout_s: float, open_slots: set[str]) -> I
             open_slots.discard(slot)
 
 
-def status(connector: Connector, slot: str) -> SlotStatus:
+def status(connector: Connector, slot: str) -> ReaderStatus:
     """The slot as the source reports it."""
     with connector.session() as connection:
         row = connection.execute(_STATUS, [slot]).fetchone()
     if row is None:
-        return SlotStatus(exists=False)
+        return ReaderStatus(exists=False)
     confirmed, restart, pid, wal_status, safe, retained, reason, conflicting, spilled, streamed = row
-    return SlotStatus(
+    invalid = reason or ("conflict" if conflicting else "wal_removed" if wal_status == "lost" else None)
+    return ReaderStatus(
         exists=True,
         confirmed=Lsn.parse(confirmed) if confirmed else None,
         restart=Lsn.parse(restart) if restart else None,
         active_pid=pid,
-        wal_status=wal_status or "",
         retained_bytes=max(0, retained),
         safe_wal_bytes=safe,
-        invalidation=reason or ("conflict" if conflicting else "wal_removed" if wal_status == "lost" else None),
+        lost=f"the source invalidated the replication slot ({invalid})" if invalid else None,
         spill_bytes=spilled,
         stream_bytes=streamed,
     )

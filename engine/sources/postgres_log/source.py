@@ -7,18 +7,18 @@ from collections.abc import Collection, Sequence
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import TableSchema
 from engine.model.source import (
-    CatalogWatch,
     ComputedColumns,
     DdlReports,
     DiscoveredTable,
     Finding,
     LogSource,
     PartitionedTables,
-    Publications,
     ReaderControl,
+    SentTables,
     SequenceReader,
     SnapshotSource,
     SourceIdentity,
+    SourceSafety,
     TicketWriter,
 )
 from engine.model.subscription import ConnectionSpec, OriginFilter, TableSpec
@@ -44,7 +44,7 @@ from engine.sources.postgres_log.catalog_mark import CatalogMarks
 from engine.sources.postgres_log.connect import Connector
 from engine.sources.postgres_log.log import PostgresLog
 from engine.sources.postgres_log.partition_watch import PartitionWatch
-from engine.sources.postgres_log.published_tables import PostgresCatalogWatch, PostgresPublications
+from engine.sources.postgres_log.published_tables import PostgresPublications, PostgresSafety
 from engine.sources.postgres_log.reader_control import PostgresReaderControl
 from engine.sources.postgres_log.snapshots import PostgresSnapshots
 
@@ -65,9 +65,9 @@ class PostgresSource:
         self.log: LogSource = PostgresLog(connector, marks)
         self.copies: SnapshotSource = copies
         self.reader: ReaderControl = reader
-        self.publications: Publications = published
+        self.sent_tables: SentTables = published
         self.partitioned: PartitionedTables = PostgresPartitions(connector)
-        self.catalog: CatalogWatch = PostgresCatalogWatch(connector, watch, marks, published, reader)
+        self.safety: SourceSafety = PostgresSafety(connector, watch, marks, published, reader)
         self.ddl: DdlReports = PostgresDdlReports(connector)
         self.tickets: TicketWriter = PostgresTickets(connector)
         self.sequences: SequenceReader = PostgresSequences(connector)

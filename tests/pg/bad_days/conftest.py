@@ -73,7 +73,7 @@ class BadDay(Replica):
             source=ConnectionSpec("shop", "postgres", {**database.settings, **given.source}, given.secrets),
             target=ConnectionSpec("mart", "duckdb", {"path": str(self.target)}),
             tables=tuple(tables),
-            slot=f"penstock_{name}",
+            reader=f"penstock_{name}",
             queue_mode=given.queue_mode,
             batch=given.batch,
             schema_changes=given.schema_changes,
@@ -111,7 +111,7 @@ class BadDay(Replica):
 
     @property
     def queue(self) -> Path:
-        return self.home / "queue" / self.spec.slot
+        return self.home / "queue" / self.spec.reader
 
     def close(self) -> None:
         """End it; safe to repeat."""
@@ -186,7 +186,7 @@ class BadDay(Replica):
         found = f"SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND {condition}"
         deadline = time.monotonic() + PATIENCE_S
         with self.database.connect() as connection:
-            while connection.execute(found, [self.spec.slot, *values]).fetchone() is None:
+            while connection.execute(found, [self.spec.reader, *values]).fetchone() is None:
                 assert time.monotonic() < deadline, f"the slot never was: {condition}"
                 connection.execute("SELECT pg_sleep(0.05)")
 

@@ -69,9 +69,9 @@ def act(rng: random.Random, shop: Database, replica: BadDay, armed: Path, what: 
     table = rng.choice(_TABLES)
     with shop.connect() as connection:
         if kind == "slot":
-            meddling = of_slot(replica.spec.slot, way)
+            meddling = of_slot(replica.spec.reader, way)
         elif kind == "publication":
-            meddling = of_publication(connection, rng, replica.spec.slot, table, way)
+            meddling = of_publication(connection, rng, replica.spec.reader, table, way)
         else:
             meddling = of_identity(connection, rng, table, way)
     with moment(replica, armed, which):

@@ -30,7 +30,7 @@ DROPPED = ("SELECT pg_drop_replication_slot('{slot}')",)
 
 def meddle(shop: Database, replica: BadDay, statements: tuple[str, ...]) -> None:
     for statement in statements:
-        shop.execute(statement.format(slot=replica.spec.slot))
+        shop.execute(statement.format(slot=replica.spec.reader))
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_slot_made_to_tell_of_prepared_transactions_is_a_gap(shop: Database, b
     kill_reader(replica)
     until(held_file(armed, point).exists, _PATIENCE_S)
     with shop.connect(replication="database") as session:
-        session.execute(f"ALTER_REPLICATION_SLOT {replica.spec.slot} (TWO_PHASE true)")
+        session.execute(f"ALTER_REPLICATION_SLOT {replica.spec.reader} (TWO_PHASE true)")
     held_file(armed, point).unlink()
     assert "reloads" in (replica.wait_code("failed", "log_gap").remedy or "")
 

@@ -137,9 +137,9 @@ def test_slot_dropped_while_running(shop: Database, bad_day: BadDays, mode: Queu
     with shop.connect() as connection:
         connection.execute(
             "SELECT pg_terminate_backend(active_pid, 5000) FROM pg_replication_slots WHERE slot_name = %s",
-            [replica.spec.slot],
+            [replica.spec.reader],
         )
-        connection.execute("SELECT pg_drop_replication_slot(%s)", [replica.spec.slot])
+        connection.execute("SELECT pg_drop_replication_slot(%s)", [replica.spec.reader])
     shop.execute("UPDATE orders SET note = 'missed'")
     assert_gap_and_reload(replica)
 
@@ -150,7 +150,7 @@ def test_slot_moved_ahead_by_someone(shop: Database, bad_day: BadDays, mode: Que
     replica.desire(DesiredState.PAUSED)
     replica.wait_state("paused")
     shop.execute("UPDATE orders SET note = 'skipped'")
-    shop.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", [replica.spec.slot])
+    shop.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", [replica.spec.reader])
     replica.desire(DesiredState.RUNNING)
     assert_gap_and_reload(replica)
 
@@ -160,9 +160,9 @@ def test_slot_recreated_by_someone(shop: Database, bad_day: BadDays) -> None:
     replica.desire(DesiredState.PAUSED)
     replica.wait_state("paused")
     with shop.connect() as connection:
-        connection.execute("SELECT pg_drop_replication_slot(%s)", [replica.spec.slot])
+        connection.execute("SELECT pg_drop_replication_slot(%s)", [replica.spec.reader])
         connection.execute("UPDATE orders SET note = 'skipped'")
-        connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [replica.spec.slot])
+        connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [replica.spec.reader])
     replica.desire(DesiredState.RUNNING)
     assert_gap_and_reload(replica)
 
@@ -174,7 +174,7 @@ def test_slot_behind_is_read_again_and_applied_once(shop: Database, bad_day: Bad
         replica.touch(f"round {i}")
         replica.catch_up()
     confirmed = shop.execute(
-        "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s", [replica.spec.slot]
+        "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s", [replica.spec.reader]
     )[0][0]
     assert str(replica.applied()) > confirmed
     replica.again()
@@ -185,7 +185,7 @@ def test_slot_behind_is_read_again_and_applied_once(shop: Database, bad_day: Bad
 @pytest.mark.parametrize("statement", ["DROP PUBLICATION {}", "ALTER PUBLICATION {} SET (publish = 'insert')"])
 def test_publication_changed_while_running(shop: Database, bad_day: BadDays, statement: str) -> None:
     replica = bad_day(shop)
-    shop.execute(statement.format(replica.spec.slot))
+    shop.execute(statement.format(replica.spec.reader))
     shop.execute("UPDATE orders SET note = 'maybe missed'")
     assert "reloads" in (replica.wait_code("failed", "publication_changed").remedy or "")
     # Trying again does not paint over it.
@@ -203,7 +203,7 @@ def test_publication_changed_while_stopped(shop: Database, bad_day: BadDays, sta
     replica = bad_day(shop)
     replica.desire(DesiredState.STOPPED)
     replica.wait_state("stopped")
-    shop.execute(statement.format(replica.spec.slot))
+    shop.execute(statement.format(replica.spec.reader))
     replica.touch("maybe missed")
     replica.desire(DesiredState.RUNNING)
     assert_gap_and_reload(replica, "publication_changed")
@@ -260,7 +260,7 @@ def test_walsender_terminated(shop: Database, bad_day: BadDays) -> None:
         replica.touch(f"before {round_}")
         ended = shop.execute(
             "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s AND active_pid > 0",
-            [replica.spec.slot],
+            [replica.spec.reader],
         )
         assert ended == [(True,)]
         replica.touch(f"behind {round_}")

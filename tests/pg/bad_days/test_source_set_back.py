@@ -130,10 +130,10 @@ def assert_not_the_same_log(replica: BadDay) -> None:
     """Nothing of the other history is applied or confirmed, no position counts, and a reload makes it right."""
     before = replica.query("SELECT count(*), max(note) FROM orders") if replica.target.exists() else None
     confirmed = "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s"
-    slot = replica.database.execute(confirmed, [replica.spec.slot])
+    slot = replica.database.execute(confirmed, [replica.spec.reader])
     replica.wait_code("failed", "log_gap")
     assert replica.applied() == Lsn(0)
-    assert replica.database.execute(confirmed, [replica.spec.slot]) == slot
+    assert replica.database.execute(confirmed, [replica.spec.reader]) == slot
     assert before is None or replica.query("SELECT count(*), max(note) FROM orders") == before
     replica.reload_all()
     replica.wait_live()
@@ -151,7 +151,7 @@ def all_confirmed(shop: Database, replica: BadDay) -> Lsn:
     """
     shop.execute("SELECT pg_current_xact_id()")
     end = shop.execute("SELECT pg_current_wal_flush_lsn()::text")[0][0]
-    wait_slot(shop, replica.spec.slot, "confirmed_flush_lsn >= %s::pg_lsn", end)
+    wait_slot(shop, replica.spec.reader, "confirmed_flush_lsn >= %s::pg_lsn", end)
     return Lsn.parse(end)
 
 
@@ -172,7 +172,7 @@ def test_rows_that_the_source_never_had_are_noticed(
     with killed_engine(replica, mode, tmp_path) as process:
         all_confirmed(shop, replica)
         disk.take()
-        wait_slot(shop, replica.spec.slot, "active")
+        wait_slot(shop, replica.spec.reader, "active")
         shop.execute("INSERT INTO orders VALUES (9001, 1, 'never there')")
         shop.execute("UPDATE orders SET note = 'never so' WHERE id = 1")
         reach(process, log_end(shop))
@@ -198,7 +198,7 @@ def test_a_fork_behind_the_last_transaction_is_noticed_by_what_came_instead(
         replica.touch("before")
         all_confirmed(shop, replica)
         disk.take()
-        wait_slot(shop, replica.spec.slot, "active")
+        wait_slot(shop, replica.spec.reader, "active")
         for _ in range(20):
             shop.execute(APART)
         end = all_confirmed(shop, replica)  # the target's record may be behind a queue that is durable
@@ -290,7 +290,7 @@ def test_crashes_of_the_source_and_of_the_engine_are_never_taken_for_another_log
                 shop.cluster.kill9() if rng.random() < 0.5 else shop.cluster.stop("immediate")
                 shop.cluster.start()
             if rng.random() < 0.7:
-                wait_slot(shop, replica.spec.slot, "active")
+                wait_slot(shop, replica.spec.reader, "active")
                 with OrderLoad(shop.connect, rng.randrange(1000)):
                     large(shop, rng)
                     kill(process)

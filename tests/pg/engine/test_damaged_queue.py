@@ -85,7 +85,7 @@ def events(replica: Replica, code: str) -> list[EventReport]:
 
 
 def queue_of(replica: Replica) -> Path:
-    return replica.folder / "queue" / replica.spec.slot
+    return replica.folder / "queue" / replica.spec.reader
 
 
 def captured(replica: Replica, position: Lsn) -> None:
@@ -98,7 +98,7 @@ def captured(replica: Replica, position: Lsn) -> None:
 
 
 def confirmed(replica: Replica) -> Lsn:
-    return Lsn.parse(str(replica.database.execute(SLOT, [replica.spec.slot])[0][0]))
+    return Lsn.parse(str(replica.database.execute(SLOT, [replica.spec.reader])[0][0]))
 
 
 def flip_a_byte(path: Path, at: int) -> None:
@@ -283,7 +283,7 @@ def test_a_start_where_the_slot_was_confirmed_meanwhile_is_a_gap(
     def then_confirmed(*given: Any) -> QueueStart:
         opened = real(*given)
         shop.execute("UPDATE orders SET note = 'skipped'")
-        shop.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", [replica.spec.slot])
+        shop.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", [replica.spec.reader])
         return opened
 
     monkeypatch.setattr(run, "open_queue", then_confirmed)

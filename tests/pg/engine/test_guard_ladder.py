@@ -47,7 +47,9 @@ class Guarded(BadDay):
 
     @property
     def has_slot(self) -> bool:
-        return bool(self.database.execute("SELECT 1 FROM pg_replication_slots WHERE slot_name = %s", [self.spec.slot]))
+        return bool(
+            self.database.execute("SELECT 1 FROM pg_replication_slots WHERE slot_name = %s", [self.spec.reader])
+        )
 
     def fill(self, share: float, budget: int = BUDGET) -> None:
         """Write log that nobody follows, until the slot holds back this share of its budget or is gone."""
@@ -59,7 +61,7 @@ class Guarded(BadDay):
                 )
 
     def _retained(self, connection: psycopg.Connection[Any]) -> float:
-        found = connection.execute(_RETAINED, [self.spec.slot]).fetchone()
+        found = connection.execute(_RETAINED, [self.spec.reader]).fetchone()
         return float("inf") if found is None or found[0] is None else float(found[0])
 
     def let_go(self, share: float) -> None:
@@ -109,9 +111,9 @@ def guarded(tmp_path: Path) -> Iterator[Guard]:
             source=ConnectionSpec("shop", "postgres", database.settings),
             target=ConnectionSpec("mart", "duckdb", {"path": str(folder / "mart.duckdb")}),
             tables=(table("orders"), table("lines")),
-            slot=f"penstock_{name}",
+            reader=f"penstock_{name}",
             guard=policy or GuardPolicy(),
-            slot_budget_bytes=budget,
+            retained_log_budget_bytes=budget,
             **given,
         )
         replica = Guarded(database, folder, (), Circumstances(engine=engine, spec=spec))
@@ -248,7 +250,7 @@ def test_a_drop_that_a_crash_cut_short_is_ended_at_the_next_start(shop: Database
     """The record is written first: with the slot still there, the start drops it and says who did it."""
     replica = guarded(shop)
     replica.close()
-    ReaderTombstone(replica.home / "queue", replica.spec.slot).note("the slot held back too much")
+    ReaderTombstone(replica.home / "queue", replica.spec.reader).note("the slot held back too much")
     assert replica.has_slot
     replica.again()
     assert "held back too much" in (replica.wait_code("failed", "slot_dropped").reason or "")

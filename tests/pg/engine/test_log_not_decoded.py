@@ -25,7 +25,7 @@ class FailingReader:
     pid = 0
 
     def __init__(self, config: ReaderConfig, listener: Callable[[object, ReaderEvent], None]) -> None:
-        failed = Failed(FaultKind.LOG_NOT_DECODED, config.slot, "SQLSTATE XX000")
+        failed = Failed(FaultKind.LOG_NOT_DECODED, config.reader, "SQLSTATE XX000")
         threading.Thread(target=listener, args=(self, failed), daemon=True).start()
 
     def send(self, command: ReaderCommand) -> None:

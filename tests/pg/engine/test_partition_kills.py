@@ -57,7 +57,7 @@ def replica(database: Database, mart: ConnectionSpec, tmp_path: Path) -> Iterato
         source=ConnectionSpec("shop", "postgres", database.settings),
         target=mart,
         tables=(table("sales"),),
-        slot=f"penstock_{name}",
+        reader=f"penstock_{name}",
     )
     made = BadDay(database, tmp_path, [], Circumstances(spec=spec))
     made.wait_live()

@@ -66,7 +66,7 @@ def replica(database: Database, mart: Database, tmp_path: Path) -> Iterator[BadD
         source=ConnectionSpec("shop", "postgres", database.settings),
         target=ConnectionSpec("mart", "postgres", mart.settings),
         tables=(table("orders"), table("lines")),
-        slot=f"penstock_{name}",
+        reader=f"penstock_{name}",
     )
     made = BadDay(database, tmp_path, [], Circumstances(spec=spec))
     yield made

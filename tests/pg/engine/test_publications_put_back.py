@@ -14,7 +14,7 @@ from engine.model.fault import EngineFault
 from engine.model.source import Earlier, GuardReading
 from engine.model.subscription_state import DesiredState
 from engine.sources.postgres_log import publications
-from engine.sources.postgres_log.published_tables import PostgresCatalogWatch
+from engine.sources.postgres_log.published_tables import PostgresSafety
 from engine.sources.postgres_log.source import PostgresSource
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
@@ -57,7 +57,7 @@ def replica(shop: Database, replicate: Replicate) -> Replica:
 
 
 def steps(replica: Replica, what: str) -> list[str]:
-    change, back = (step.format(f'"{replica.spec.slot}"') for step in _CHANGES[what])
+    change, back = (step.format(f'"{replica.spec.reader}"') for step in _CHANGES[what])
     return [change, _ROWS, back]
 
 
@@ -104,8 +104,8 @@ def test_a_change_of_ours_that_the_target_never_heard_of_is_none(shop: Database,
     replica.desire(DesiredState.PAUSED)
     replica.wait_state("paused")
     killed = PostgresSource(replica.spec.source)
-    killed.publications.prepare([*replica.spec.tables, table("more")], replica.spec.slot, earlier=Earlier.OURS)
-    killed.publications.prepare(replica.spec.tables, replica.spec.slot, earlier=Earlier.OURS)
+    killed.sent_tables.prepare([*replica.spec.tables, table("more")], replica.spec.reader, earlier=Earlier.OURS)
+    killed.sent_tables.prepare(replica.spec.tables, replica.spec.reader, earlier=Earlier.OURS)
     killed.close()
     shop.execute(_ROWS)
     replica.restart()
@@ -123,7 +123,7 @@ def test_a_copy_never_hides_that_a_live_table_was_unpublished(
     run = replica.pipeline.run
     assert run is not None
     monkeypatch.setattr(run.copies, "_look", lambda: None)
-    shop.execute(f'ALTER PUBLICATION "{replica.spec.slot}" DROP TABLE orders')
+    shop.execute(f'ALTER PUBLICATION "{replica.spec.reader}" DROP TABLE orders')
     shop.execute(_ROWS)
     replica.pipeline.reload("r1", [lines.table])
     assert replica.wait_state("failed").code == "publication_changed"
@@ -137,7 +137,7 @@ def test_a_subscription_of_a_version_without_marks_goes_on_and_gets_them(shop: D
     replica._targets.close_all()
     with duckdb.connect(replica.spec.target.settings["path"]) as mart:
         mart.execute("UPDATE penstock.progress SET publications = ''")
-    for name in publications.names(replica.spec.slot):
+    for name in publications.names(replica.spec.reader):
         shop.execute(f'COMMENT ON PUBLICATION "{name}" IS NULL')
     shop.execute(_ROWS)
     replica.restart()
@@ -146,7 +146,7 @@ def test_a_subscription_of_a_version_without_marks_goes_on_and_gets_them(shop: D
     replica.desire(DesiredState.PAUSED)
     replica.wait_state("paused")
     # From now on they are expected.
-    shop.execute(f'COMMENT ON PUBLICATION "{replica.spec.slot}" IS NULL')
+    shop.execute(f'COMMENT ON PUBLICATION "{replica.spec.reader}" IS NULL')
     replica.desire(DesiredState.RUNNING)
     assert replica.wait_state("failed").code == "publication_changed"
 
@@ -163,14 +163,14 @@ def test_a_look_beside_a_change_of_the_tables_vouches_for_no_publication(
     with shop.connect() as connection, connection.transaction():
         for step in steps(replica, "operations"):
             connection.execute(step)
-    real = PostgresCatalogWatch.look
+    real = PostgresSafety.look
 
-    def paused_meanwhile(found: PostgresCatalogWatch, *rest: Any) -> GuardReading:
+    def paused_meanwhile(found: PostgresSafety, *rest: Any) -> GuardReading:
         reading = real(found, *rest)
         replica.replace(orders, replace(lines, paused=True))
         return reading
 
-    monkeypatch.setattr(PostgresCatalogWatch, "look", paused_meanwhile)
+    monkeypatch.setattr(PostgresSafety, "look", paused_meanwhile)
     with pytest.raises(EngineFault, match="publication_changed"):
         run.nows.take()
     assert replica.wait_state("failed").code == "publication_changed"

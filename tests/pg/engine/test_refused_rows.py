@@ -136,7 +136,7 @@ def mortal(
         source=ConnectionSpec("shop", "postgres", database.settings),
         target=ConnectionSpec("mart", "postgres", mart.settings),
         tables=(table("orders", into_existing=True, refused_rows=ASIDE),),
-        slot=f"penstock_{name}",
+        reader=f"penstock_{name}",
     )
     made = BadDay(database, tmp_path, [], Circumstances(spec=spec))
     yield made, mart

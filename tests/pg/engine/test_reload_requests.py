@@ -103,7 +103,7 @@ def test_a_reload_of_everything_in_which_the_subscription_fails_ends_with_the_ne
 ) -> None:
     replica = replicate(shop, [table("orders"), table("lines")])
     begin_held(replica, copies, "r1", None)
-    shop.execute(f'DROP PUBLICATION "{replica.spec.slot}"')
+    shop.execute(f'DROP PUBLICATION "{replica.spec.reader}"')
     assert replica.wait_state("failed").code == "publication_changed"
     assert told(replica, "r1")[-1] == "running"
     copies.go.set()

@@ -269,7 +269,7 @@ def test_a_dropped_slot_is_a_gap_and_a_reload_heals(shop: Database, replicate: R
     replica = replicate(shop, [table("orders")])
     replica.desire(DesiredState.PAUSED)
     replica.wait_state("paused")
-    shop.execute("SELECT pg_drop_replication_slot(%s)", [replica.spec.slot])
+    shop.execute("SELECT pg_drop_replication_slot(%s)", [replica.spec.reader])
     shop.execute("UPDATE orders SET note = 'missed'")
     replica.desire(DesiredState.RUNNING)
     assert replica.wait_state("failed").code == "log_gap"
@@ -282,7 +282,7 @@ def test_a_dropped_slot_is_a_gap_and_a_reload_heals(shop: Database, replicate: R
 
 def test_a_changed_publication_fails_the_subscription(shop: Database, replicate: Replicate) -> None:
     replica = replicate(shop, [table("orders"), table("lines")])
-    shop.execute(f'ALTER PUBLICATION "{replica.spec.slot}" DROP TABLE lines')
+    shop.execute(f'ALTER PUBLICATION "{replica.spec.reader}" DROP TABLE lines')
     assert replica.wait_state("failed").code == "publication_changed"
 
 

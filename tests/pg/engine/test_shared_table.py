@@ -163,7 +163,7 @@ def test_an_engine_that_dies_leaves_all_of_it_as_it_was_or_as_it_is_to_be(
             source=ConnectionSpec("shop", "postgres", shop.settings),
             target=target_of_two,
             tables=(orders(source),),
-            slot=f"penstock_{name}",
+            reader=f"penstock_{name}",
         )
         folder = tmp_path / source
         folder.mkdir()

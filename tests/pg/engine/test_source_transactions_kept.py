@@ -121,7 +121,7 @@ def test_streamed_transactions_stay_apart_and_share_batches(
         replica.assert_equal()
         batches = [r for r in replica.reports.all()[before:] if isinstance(r, BatchReport) and r.transactions]
         [(streamed,)] = database.execute(
-            "SELECT stream_txns FROM pg_stat_replication_slots WHERE slot_name = %s", [replica.spec.slot]
+            "SELECT stream_txns FROM pg_stat_replication_slots WHERE slot_name = %s", [replica.spec.reader]
         )
     assert streamed > 80
     assert len(batches) < streamed / 2
@@ -144,7 +144,7 @@ def _followed(
         source=ConnectionSpec("shop", "postgres", database.settings),
         target=ConnectionSpec("mart", "postgres", mart.settings),
         tables=tuple(table(each) for each in tables),
-        slot=f"penstock_{name}",
+        reader=f"penstock_{name}",
         batch=BatchPolicy(max_transactions=3000),
         apply=ApplyPolicy(ApplyMode.TRANSACTIONAL, policy, lanes=3),
     )

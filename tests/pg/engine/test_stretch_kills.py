@@ -68,7 +68,7 @@ def replica(
         source=ConnectionSpec("shop", "postgres", database.settings),
         target=mart,
         tables=(table("small"),),
-        slot=f"penstock_{name}",
+        reader=f"penstock_{name}",
     )
     made = BadDay(database, tmp_path, [], Circumstances(spec=spec))
     made.wait_live()

@@ -231,7 +231,7 @@ def test_a_table_added_while_the_subscription_starts_is_published(shop: Database
         replica = replicate(shop, [lines], live=False)
         waiting = "SELECT count(*) FROM pg_replication_slots WHERE slot_name = %s"
         for _ in range(200):
-            if shop.execute(waiting, [replica.spec.slot])[0][0]:
+            if shop.execute(waiting, [replica.spec.reader])[0][0]:
                 break
             threading.Event().wait(0.05)
         threading.Event().wait(0.5)
@@ -239,7 +239,7 @@ def test_a_table_added_while_the_subscription_starts_is_published(shop: Database
         update(replica, lines, orders)
         holder.execute("COMMIT")
     replica.wait_live(timeout_s=30)
-    published = shop.execute("SELECT tablename FROM pg_publication_tables WHERE pubname = %s", [replica.spec.slot])
+    published = shop.execute("SELECT tablename FROM pg_publication_tables WHERE pubname = %s", [replica.spec.reader])
     shop.execute("INSERT INTO orders VALUES (5000, 'behind the copy')")
     replica.catch_up()
     assert ("orders",) in published
@@ -362,17 +362,17 @@ def test_a_table_removed_while_the_subscription_starts_does_not_come_back(
     replica = replicate(shop, [lines, orders])
     replica.desire(DesiredState.PAUSED)
     replica.wait_state("paused")
-    known_slot = SubscriptionSupervisor._known_slot
+    resumed_point = SubscriptionSupervisor._resumed_point
     told: list[int] = []
 
     def remove_behind(pipeline: SubscriptionSupervisor, *arguments: Any) -> Any:
-        point = known_slot(pipeline, *arguments)
+        point = resumed_point(pipeline, *arguments)
         if not told:
             replica.replace(lines)
             told.append(len(replica.reports.all()))
         return point
 
-    monkeypatch.setattr(SubscriptionSupervisor, "_known_slot", remove_behind)
+    monkeypatch.setattr(SubscriptionSupervisor, "_resumed_point", remove_behind)
     replica.desire(DesiredState.RUNNING)
     replica.wait_state("running", timeout_s=20)
     assert replica.pipeline.book.get(orders.table) is None
@@ -544,7 +544,7 @@ def test_a_whole_reload_asked_for_while_the_subscription_starts_is_made(shop: Da
     lines = table("lines")
     replica = replicate(shop, [lines])
     slot_before = shop.execute(
-        "SELECT restart_lsn, confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = %s", [replica.spec.slot]
+        "SELECT restart_lsn, confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = %s", [replica.spec.reader]
     )
     assert slot_before
     entered, go = threading.Event(), threading.Event()

@@ -206,15 +206,15 @@ def test_publications_are_made_kept_and_watched(db: Database, source: PostgresSo
     ):
         db.execute(statement)
     tables = [spec("a"), spec("log", insert_only=True), spec("keyless"), spec("missing")]
-    source.publications.prepare(tables, slot)
+    source.sent_tables.prepare(tables, slot)
     assert (members(db, slot), members(db, slot + "_ins")) == ({"a"}, {"log"})
     # The owner's own update of a table without identity goes on working.
     db.execute("UPDATE keyless SET id = 2")
-    assert source.catalog.look(tables, slot).publication_faults == ()
+    assert source.safety.look(tables, slot).sending_faults == ()
 
     tables = [spec("b"), spec("log", insert_only=True)]
-    source.publications.prepare(tables, slot)
-    source.publications.prepare(tables, slot)
+    source.sent_tables.prepare(tables, slot)
+    source.sent_tables.prepare(tables, slot)
     assert members(db, slot) == {"b"}
     for change, word in (
         (f"ALTER PUBLICATION {slot} DROP TABLE b", "missing"),
@@ -227,16 +227,16 @@ def test_publications_are_made_kept_and_watched(db: Database, source: PostgresSo
         (f"DROP PUBLICATION {slot}_ins", "does not exist"),
     ):
         db.execute(change)
-        faults = source.catalog.look(tables, slot).publication_faults
+        faults = source.safety.look(tables, slot).sending_faults
         assert faults, change
         assert any(word in fault for fault in faults), (change, faults)
         # What went through them until now is gone: they are only put right for a new beginning.
         with pytest.raises(EngineFault) as caught:
-            source.publications.prepare(tables, slot, earlier=Earlier.OURS)
+            source.sent_tables.prepare(tables, slot, earlier=Earlier.OURS)
         assert caught.value.kind is FaultKind.PUBLICATION_CHANGED, change
-        source.publications.prepare(tables, slot)
-        assert source.catalog.look(tables, slot).publication_faults == (), change
-    source.publications.prepare([], slot)
+        source.sent_tables.prepare(tables, slot)
+        assert source.safety.look(tables, slot).sending_faults == (), change
+    source.sent_tables.prepare([], slot)
     assert (members(db, slot), members(db, slot + "_ins")) == (set(), set())
     assert source.reader.remove(slot) == []
     assert db.execute("SELECT count(*) FROM pg_publication")[0][0] == 0
@@ -247,20 +247,20 @@ def test_tables_that_inherit_are_published_where_they_are_asked_for(db: Database
     db.execute("CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE a_child (PRIMARY KEY (id)) INHERITS (a)")
     db.execute("CREATE TABLE log (id int); CREATE TABLE log_child () INHERITS (log)")
     tables = [spec("a"), spec("log", insert_only=True)]
-    source.publications.prepare(tables, slot)
+    source.sent_tables.prepare(tables, slot)
     assert (members(db, slot), members(db, slot + "_ins")) == ({"a"}, {"log"})
-    source.publications.prepare([*tables, spec("a_child")], slot)
+    source.sent_tables.prepare([*tables, spec("a_child")], slot)
     assert members(db, slot) == {"a", "a_child"}
-    source.publications.prepare([spec("a_child")], slot)
+    source.sent_tables.prepare([spec("a_child")], slot)
     assert (members(db, slot), members(db, slot + "_ins")) == ({"a_child"}, set())
     # As somebody else puts them in, with all that inherit.
     db.execute(f"ALTER PUBLICATION {slot} SET TABLE a; ALTER PUBLICATION {slot}_ins SET TABLE log")
     assert (members(db, slot), members(db, slot + "_ins")) == ({"a", "a_child"}, {"log", "log_child"})
     foreign = f"table public.log_child does not belong in publication {slot}_ins"
-    assert foreign in source.catalog.look(tables, slot).publication_faults
-    source.publications.prepare(tables, slot)
+    assert foreign in source.safety.look(tables, slot).sending_faults
+    source.sent_tables.prepare(tables, slot)
     assert (members(db, slot), members(db, slot + "_ins")) == ({"a"}, {"log"})
-    assert source.catalog.look(tables, slot).publication_faults == ()
+    assert source.safety.look(tables, slot).sending_faults == ()
 
 
 def test_changes_below_a_partitioned_root_are_noticed(db: Database, source: PostgresSource) -> None:
@@ -272,10 +272,10 @@ def test_changes_below_a_partitioned_root_are_noticed(db: Database, source: Post
         db.execute(leaf(f"m{number}", number * 10))
     tables = [spec("m")]
     root = TableName("public", "m")
-    source.publications.prepare(tables, slot_of(db))
+    source.sent_tables.prepare(tables, slot_of(db))
 
     def change() -> str | None:
-        return source.catalog.look(tables, slot_of(db)).partition_faults.get(root)
+        return source.safety.look(tables, slot_of(db)).partition_faults.get(root)
 
     assert change() is None
     db.execute(leaf("m3", 30))
@@ -305,11 +305,11 @@ def test_a_table_made_again_is_told_as_that_tables_trouble(db: Database, source:
     db.execute("CREATE TABLE a (id int PRIMARY KEY)")
     db.execute("CREATE TABLE b (id int PRIMARY KEY)")
     tables = [spec("a"), spec("b")]
-    source.publications.prepare(tables, slot_of(db))
+    source.sent_tables.prepare(tables, slot_of(db))
 
     def look() -> tuple[tuple[str, ...], dict[str, str]]:
-        reading = source.catalog.look(tables, slot_of(db))
-        return reading.publication_faults, {str(t): detail for t, detail in reading.partition_faults.items()}
+        reading = source.safety.look(tables, slot_of(db))
+        return reading.sending_faults, {str(t): detail for t, detail in reading.partition_faults.items()}
 
     assert look() == ((), {})
     db.execute("DROP TABLE a")
@@ -317,7 +317,7 @@ def test_a_table_made_again_is_told_as_that_tables_trouble(db: Database, source:
     db.execute("CREATE TABLE a (id int PRIMARY KEY)")
     assert look() == ((), {"public.a": "the table was dropped and created again"})
     assert look() == ((), {})
-    source.publications.prepare(tables, slot_of(db))
+    source.sent_tables.prepare(tables, slot_of(db))
     assert look() == ((), {})
     assert members(db, slot_of(db)) == {"a", "b"}
     with db.connect() as connection, connection.transaction():
@@ -332,21 +332,21 @@ def test_a_renamed_table_stays_published_whoever_has_heard_of_it(db: Database, s
     db.execute("CREATE TABLE a (id int PRIMARY KEY)")
     db.execute("CREATE TABLE b (id int PRIMARY KEY)")
     tables = [spec("a"), spec("b")]
-    source.publications.prepare(tables, slot_of(db))
-    source.catalog.look(tables, slot_of(db))
+    source.sent_tables.prepare(tables, slot_of(db))
+    source.safety.look(tables, slot_of(db))
     db.execute("ALTER TABLE a RENAME TO c")
-    source.publications.prepare(tables, slot_of(db))
+    source.sent_tables.prepare(tables, slot_of(db))
     assert members(db, slot_of(db)) == {"b", "c"}
-    reading = source.catalog.look(tables, slot_of(db))
-    assert (reading.renamed, reading.publication_faults) == ({tables[0].source: TableName("public", "c")}, ())
-    source.publications.prepare(tables, slot_of(db))
+    reading = source.safety.look(tables, slot_of(db))
+    assert (reading.renamed, reading.sending_faults) == ({tables[0].source: TableName("public", "c")}, ())
+    source.sent_tables.prepare(tables, slot_of(db))
     assert members(db, slot_of(db)) == {"b", "c"}
     now = [spec("c"), tables[1]]
     for _ in range(2):
-        reading = source.catalog.look(now, slot_of(db))
-        assert (reading.renamed, reading.partition_faults, reading.publication_faults) == ({}, {}, ())
-        source.publications.prepare(now, slot_of(db))
-    source.publications.prepare(tables[1:], slot_of(db))
+        reading = source.safety.look(now, slot_of(db))
+        assert (reading.renamed, reading.partition_faults, reading.sending_faults) == ({}, {}, ())
+        source.sent_tables.prepare(now, slot_of(db))
+    source.sent_tables.prepare(tables[1:], slot_of(db))
     assert members(db, slot_of(db)) == {"b"}
 
 
@@ -356,8 +356,8 @@ def test_a_publishing_that_ended_before_its_time_leaves_nothing_foreign(
     for name in ("a", "b"):
         db.execute(f"CREATE TABLE {name} (id int PRIMARY KEY)")
     tables = [spec("a"), spec("b")]
-    source.publications.prepare(tables[:1], slot_of(db))
-    source.catalog.look(tables, slot_of(db))
+    source.sent_tables.prepare(tables[:1], slot_of(db))
+    source.safety.look(tables, slot_of(db))
 
     faults = [
         psycopg.errors.LockNotAvailable(),  # One table after the other, then.
@@ -370,12 +370,12 @@ def test_a_publishing_that_ended_before_its_time_leaves_nothing_foreign(
     with monkeypatch.context() as patched:
         patched.setattr(publications._Preparation, "_all", ended)
         with pytest.raises(EngineFault):
-            source.publications.prepare(tables, slot_of(db), earlier=Earlier.OURS)
+            source.sent_tables.prepare(tables, slot_of(db), earlier=Earlier.OURS)
     assert members(db, slot_of(db)) == {"a", "b"}
-    assert source.catalog.look(tables, slot_of(db)).publication_faults == ()
+    assert source.safety.look(tables, slot_of(db)).sending_faults == ()
     db.execute("CREATE TABLE stranger (id int PRIMARY KEY)")
     db.execute(f"ALTER PUBLICATION {slot_of(db)} ADD TABLE stranger")
-    assert any("stranger" in fault for fault in source.catalog.look(tables, slot_of(db)).publication_faults)
+    assert any("stranger" in fault for fault in source.safety.look(tables, slot_of(db)).sending_faults)
 
 
 def test_what_is_gone_when_it_is_taken_out_is_tried_again(
@@ -384,7 +384,7 @@ def test_what_is_gone_when_it_is_taken_out_is_tried_again(
     for name in ("a", "b"):
         db.execute(f"CREATE TABLE {name} (id int PRIMARY KEY)")
     tables = [spec("a"), spec("b")]
-    source.publications.prepare(tables, slot_of(db))
+    source.sent_tables.prepare(tables, slot_of(db))
     steps = publications._steps
 
     def made_again(*args: Any) -> Any:
@@ -396,9 +396,9 @@ def test_what_is_gone_when_it_is_taken_out_is_tried_again(
     with monkeypatch.context() as patched:
         patched.setattr(publications, "_steps", made_again)
         with pytest.raises(EngineFault) as caught:
-            source.publications.prepare(tables[:1], slot_of(db))
+            source.sent_tables.prepare(tables[:1], slot_of(db))
     assert caught.value.kind is FaultKind.SOURCE_TIMEOUT
-    source.publications.prepare(tables[:1], slot_of(db))
+    source.sent_tables.prepare(tables[:1], slot_of(db))
     assert members(db, slot_of(db)) == {"a"}
 
 
@@ -408,13 +408,13 @@ def test_generated_columns_never_keep_an_owner_from_changing_rows(db: Database, 
     db.execute("CREATE TABLE keyed (id int PRIMARY KEY, n int, g int GENERATED ALWAYS AS (n * 2) STORED NOT NULL)")
     db.execute("CREATE UNIQUE INDEX by_generated ON keyed (g)")
     tables = [spec("whole"), spec("keyed")]
-    source.publications.prepare(tables, slot_of(db))
+    source.sent_tables.prepare(tables, slot_of(db))
     change_rows(db, "whole", "keyed")
     assert members(db, slot_of(db)) == {"whole", "keyed"}
     assert not [f for f in source.preflight(tables, None) if f.severity is Severity.ERROR]
     # A log that does not send the columns of an index cannot tell rows apart by them.
     db.execute("ALTER TABLE keyed REPLICA IDENTITY USING INDEX by_generated")
-    source.publications.withdraw([tables[1]], slot_of(db))
+    source.sent_tables.withdraw([tables[1]], slot_of(db))
     change_rows(db, "keyed")
     assert members(db, slot_of(db)) == ({"whole", "keyed"} if sends_stored(db) else {"whole"})
 
@@ -426,7 +426,7 @@ def test_virtual_columns_never_keep_an_owner_from_changing_rows(database: Databa
     db.execute("ALTER TABLE whole REPLICA IDENTITY FULL")
     tables = [spec("whole"), spec("keyed")]
     with opened(db) as source:
-        source.publications.prepare(tables, slot_of(db))
+        source.sent_tables.prepare(tables, slot_of(db))
         change_rows(db, "whole", "keyed")
         assert members(db, slot_of(db)) == {"keyed"}
         errors = [f for f in source.preflight([tables[0]], None) if f.severity is Severity.ERROR]
@@ -435,7 +435,7 @@ def test_virtual_columns_never_keep_an_owner_from_changing_rows(database: Databa
         ]
         # What is published already is taken out when its whole rows identify.
         db.execute("ALTER TABLE keyed REPLICA IDENTITY FULL")
-        source.publications.withdraw([tables[1]], slot_of(db))
+        source.sent_tables.withdraw([tables[1]], slot_of(db))
         change_rows(db, "keyed")
         assert members(db, slot_of(db)) == set()
 
@@ -446,19 +446,16 @@ def test_publications_come_to_carry_stored_columns_and_nobody_may_take_that_back
     table, slot = spec("t"), slot_of(db)
     carried = "SELECT pubgencols::text FROM pg_publication WHERE pubname = %s"
     with opened(db) as source:
-        source.publications.prepare([table], slot)
+        source.sent_tables.prepare([table], slot)
         number = db.execute("SELECT oid FROM pg_publication WHERE pubname = %s", [slot])
         db.execute(f"ALTER PUBLICATION {slot} SET (publish_generated_columns = none)")
-        assert (
-            f"publication {slot} publishes no generated columns"
-            in source.catalog.look([table], slot).publication_faults
-        )
+        assert f"publication {slot} publishes no generated columns" in source.safety.look([table], slot).sending_faults
         # At a start the log tells what was not sent meanwhile.
-        assert source.publications.unpublished([table], slot) == ()
-        source.publications.prepare([table], slot)
+        assert source.sent_tables.unpublished([table], slot) == ()
+        source.sent_tables.prepare([table], slot)
         assert db.execute(carried, [slot]) == [("s",)]
         assert db.execute("SELECT oid FROM pg_publication WHERE pubname = %s", [slot]) == number
-        assert source.catalog.look([table], slot).publication_faults == ()
+        assert source.safety.look([table], slot).sending_faults == ()
 
 
 def test_nobody_elses_transaction_ends_in_a_deadlock_with_ours(db: Database, source: PostgresSource) -> None:
@@ -470,7 +467,7 @@ def test_nobody_elses_transaction_ends_in_a_deadlock_with_ours(db: Database, sou
     with db.connect() as user, ThreadPoolExecutor(1) as pool:
         user.execute("BEGIN")
         user.execute("ALTER TABLE t3 ADD COLUMN v int")
-        publishing = pool.submit(source.publications.prepare, tables, slot_of(db))
+        publishing = pool.submit(source.sent_tables.prepare, tables, slot_of(db))
         waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
         until(lambda: db.execute(waits)[0][0] == 1)
         user.execute("ALTER TABLE t0 ADD COLUMN v int")
@@ -532,30 +529,30 @@ def test_names_given_again_and_again_are_no_change_of_the_publication(db: Databa
     db.execute("CREATE TABLE a (id int PRIMARY KEY)")
     db.execute("CREATE TABLE b (id int PRIMARY KEY)")
     tables = [spec("a"), spec("b")]
-    source.publications.prepare(tables, slot_of(db))
-    source.catalog.look(tables, slot_of(db))
+    source.sent_tables.prepare(tables, slot_of(db))
+    source.safety.look(tables, slot_of(db))
     db.execute("ALTER TABLE a RENAME TO c")
     # As a table of ours that nobody asks for by this name yet.
-    source.publications.prepare(tables, slot_of(db))
+    source.sent_tables.prepare(tables, slot_of(db))
     db.execute("ALTER TABLE c RENAME TO d")
-    reading = source.catalog.look(tables, slot_of(db))
-    assert (reading.renamed, reading.publication_faults) == ({tables[0].source: TableName("public", "d")}, ())
+    reading = source.safety.look(tables, slot_of(db))
+    assert (reading.renamed, reading.sending_faults) == ({tables[0].source: TableName("public", "d")}, ())
     tables = [spec("d"), spec("b")]
     db.execute("ALTER TABLE d RENAME TO e")
     # Nothing was published under the name that the guard told last.
-    source.publications.prepare(tables, slot_of(db))
+    source.sent_tables.prepare(tables, slot_of(db))
     assert members(db, slot_of(db)) == {"b", "e"}
     db.execute("ALTER TABLE e RENAME TO d")
-    source.catalog.look(tables, slot_of(db))
+    source.safety.look(tables, slot_of(db))
     db.execute("BEGIN; ALTER TABLE d RENAME TO x; ALTER TABLE b RENAME TO d; ALTER TABLE x RENAME TO b; COMMIT")
-    reading = source.catalog.look(tables, slot_of(db))
-    assert (reading.renamed, reading.publication_faults) == ({}, ())
+    reading = source.safety.look(tables, slot_of(db))
+    assert (reading.renamed, reading.sending_faults) == ({}, ())
     assert reading.replaced.keys() == {t.source for t in tables}
-    source.catalog.accept(tables[0].source, reading.replaced[tables[0].source])
-    assert source.catalog.look(tables, slot_of(db)).publication_faults == ()
+    source.safety.accept(tables[0].source, reading.replaced[tables[0].source])
+    assert source.safety.look(tables, slot_of(db)).sending_faults == ()
     db.execute("CREATE TABLE foreign_one (id int PRIMARY KEY)")
     db.execute(f"ALTER PUBLICATION {slot_of(db)} ADD TABLE foreign_one")
-    assert any("foreign_one" in fault for fault in source.catalog.look(tables, slot_of(db)).publication_faults)
+    assert any("foreign_one" in fault for fault in source.safety.look(tables, slot_of(db)).sending_faults)
 
 
 def test_a_mark_of_an_earlier_look_is_what_the_first_look_is_compared_with(db: Database) -> None:
@@ -567,32 +564,32 @@ def test_a_mark_of_an_earlier_look_is_what_the_first_look_is_compared_with(db: D
         db.execute(f'CREATE TABLE "{name} é" PARTITION OF {name} FOR VALUES FROM (0) TO (10)')
     db.execute("CREATE TABLE plain (id int PRIMARY KEY)")
     with opened(db) as source:
-        source.publications.prepare(tables, slot_of(db))
-        before = source.catalog.look(tables, slot_of(db)).marks
-        assert source.catalog.look(tables, slot_of(db)).marks == before
+        source.sent_tables.prepare(tables, slot_of(db))
+        before = source.safety.look(tables, slot_of(db)).marks
+        assert source.safety.look(tables, slot_of(db)).marks == before
     assert before.keys() == {changed, same, fresh, empty}
     db.execute('ALTER TABLE changed DETACH PARTITION "changed é"')
     db.execute("CREATE TABLE one (id int PRIMARY KEY)")
     db.execute("ALTER TABLE empty ATTACH PARTITION one FOR VALUES FROM (0) TO (10)")
     db.execute("TRUNCATE fresh")
     with opened(db) as source:
-        source.publications.prepare(tables, slot_of(db))
-        source.catalog.remember({name: mark for name, mark in before.items() if name != fresh})
-        first = source.catalog.look(tables, slot_of(db))
-        second = source.catalog.look(tables, slot_of(db))
+        source.sent_tables.prepare(tables, slot_of(db))
+        source.safety.remember({name: mark for name, mark in before.items() if name != fresh})
+        first = source.safety.look(tables, slot_of(db))
+        second = source.safety.look(tables, slot_of(db))
     assert {n: detail.split(" ", 1)[1] for n, detail in first.partition_faults.items()} == {
         changed: 'public."changed é" was detached or dropped',
         empty: "public.one was attached",
     }
-    assert (first.replaced, first.publication_faults) == ({}, ())
+    assert (first.replaced, first.sending_faults) == ({}, ())
     # Whether a new one was made in its place, or came with rows, only the source's DDL capture could tell.
     assert {name: (r.writers, len(r.attached)) for name, r in first.partition_rewrites.items()} == {empty: (set(), 1)}
     assert dict(second.partition_faults) == {}
     assert first.marks == second.marks
     assert {name for name in before if first.marks[name] != before[name]} == {changed, fresh, empty}
     with opened(db) as source:
-        source.catalog.remember({fresh: before[fresh]})
-        rewrite = source.catalog.look(tables, slot_of(db)).partition_rewrites[fresh]
+        source.safety.remember({fresh: before[fresh]})
+        rewrite = source.safety.look(tables, slot_of(db)).partition_rewrites[fresh]
         assert len(rewrite.writers) == 1
         assert plain not in first.marks
 
@@ -601,15 +598,15 @@ def test_a_partition_emptied_before_it_was_first_seen_is_told(db: Database, sour
     db.execute("CREATE TABLE m (id int PRIMARY KEY) PARTITION BY RANGE (id)")
     tables = [spec("m")]
     root = tables[0].source
-    assert dict(source.catalog.look(tables, slot_of(db)).partition_faults) == {}
+    assert dict(source.safety.look(tables, slot_of(db)).partition_faults) == {}
     db.execute("CREATE TABLE m1 PARTITION OF m FOR VALUES FROM (0) TO (10) PARTITION BY RANGE (id)")
     db.execute("CREATE TABLE m11 PARTITION OF m1 DEFAULT")
     db.execute("INSERT INTO m VALUES (1)")
-    assert dict(source.catalog.look(tables, slot_of(db)).partition_faults) == {}
+    assert dict(source.safety.look(tables, slot_of(db)).partition_faults) == {}
     db.execute("CREATE TABLE m2 PARTITION OF m FOR VALUES FROM (10) TO (20)")
     db.execute("INSERT INTO m VALUES (11)")
     db.execute("TRUNCATE m2")
-    reading = source.catalog.look(tables, slot_of(db))
+    reading = source.safety.look(tables, slot_of(db))
     assert "m2 was truncated" in reading.partition_faults[root]
     assert reading.partition_rewrites.keys() == {root}
 
@@ -617,22 +614,22 @@ def test_a_partition_emptied_before_it_was_first_seen_is_told(db: Database, sour
 def test_a_table_made_again_and_accepted_is_watched_again(db: Database, source: PostgresSource) -> None:
     db.execute("CREATE TABLE a (id int)")
     tables = [spec("a")]
-    source.publications.prepare(tables, slot_of(db))
-    source.catalog.look(tables, slot_of(db))
+    source.sent_tables.prepare(tables, slot_of(db))
+    source.safety.look(tables, slot_of(db))
     db.execute("DROP TABLE a")
     db.execute("CREATE TABLE a (id int PRIMARY KEY)")
     # It was in no publication for want of a key, so that the watch does not learn from this that it was made again.
-    source.publications.prepare(tables, slot_of(db))
-    (relation,) = source.catalog.look(tables, slot_of(db)).replaced.values()
+    source.sent_tables.prepare(tables, slot_of(db))
+    (relation,) = source.safety.look(tables, slot_of(db)).replaced.values()
     assert relation == described(source, "a").relation
     change = f"ALTER PUBLICATION {slot_of(db)} DROP TABLE a"
-    source.catalog.accept(tables[0].source, relation)
-    assert source.catalog.look(tables, slot_of(db)).publication_faults == ()
+    source.safety.accept(tables[0].source, relation)
+    assert source.safety.look(tables, slot_of(db)).sending_faults == ()
     db.execute(change)
-    reading = source.catalog.look(tables, slot_of(db))
-    assert (len(reading.publication_faults), dict(reading.partition_faults)) == (1, {})
+    reading = source.safety.look(tables, slot_of(db))
+    assert (len(reading.sending_faults), dict(reading.partition_faults)) == (1, {})
     db.execute("DROP TABLE a")
-    assert source.catalog.look(tables, slot_of(db)).replaced == {tables[0].source: 0}
+    assert source.safety.look(tables, slot_of(db)).replaced == {tables[0].source: 0}
 
 
 # Slots and snapshots
@@ -650,7 +647,7 @@ def test_a_slots_snapshot_is_the_state_at_its_position(db: Database, source: Pos
             reader.execute(f"SET TRANSACTION SNAPSHOT '{snapshot.name}'")
             assert reader.execute("SELECT count(*) FROM t").fetchone() == (1,)
     status = source.reader.status(slot_of(db))
-    assert (status.exists, status.active_pid, status.invalidation, status.wal_status) == (True, None, None, "reserved")
+    assert (status.exists, status.active_pid, status.lost) == (True, None, None)
     assert status.confirmed == snapshot.position
     assert status.restart is not None
     assert status.restart <= snapshot.position
@@ -671,7 +668,7 @@ def test_an_open_transaction_holds_a_snapshot_up_until_the_deadline(db: Database
             pass
         assert raised.value.kind is FaultKind.SOURCE_TIMEOUT
         assert f"pid {pid}" in raised.value.detail
-        assert f"pid {pid}" in (source.catalog.look([], slot_of(db)).oldest_open or "")
+        assert f"pid {pid}" in (source.safety.look([], slot_of(db)).oldest_open or "")
     with source.copies.snapshot(10) as snapshot:
         assert snapshot.position > Lsn(0)
     assert (
@@ -887,7 +884,7 @@ def test_a_user_without_rights_is_told_which(db: Database) -> None:
                 pass
             assert raised.value.kind is FaultKind.SOURCE_PRIVILEGE
             with pytest.raises(EngineFault) as raised:
-                source.publications.prepare([spec("t")], slot_of(db))
+                source.sent_tables.prepare([spec("t")], slot_of(db))
             assert raised.value.kind is FaultKind.SOURCE_PRIVILEGE
             for statement in {statement for finding in found for statement in finding.sql}:
                 db.execute(statement)
@@ -1035,7 +1032,7 @@ def test_relation_records_follow_added_and_dropped_columns(db: Database, source:
     slot, table = slot_of(db), spec("t")
     db.execute("CREATE TABLE t (id int PRIMARY KEY, a text)")
     db.execute("INSERT INTO t VALUES (1, 'x')")
-    source.publications.prepare([table], slot)
+    source.sent_tables.prepare([table], slot)
     with source.reader.create(slot) as snapshot:
         start = snapshot.position
     known = described(source, "t")
@@ -1071,7 +1068,7 @@ def test_a_root_announces_itself_with_what_its_leaves_hold(db: Database, source:
     db.execute("ALTER TABLE m DROP COLUMN gone")
     db.execute("CREATE TABLE m0 PARTITION OF m FOR VALUES FROM (0) TO (10)")
     db.execute("INSERT INTO m VALUES (1)")
-    source.publications.prepare([table], slot)
+    source.sent_tables.prepare([table], slot)
     with source.reader.create(slot) as snapshot:
         start = snapshot.position
     known = described(source, "m")

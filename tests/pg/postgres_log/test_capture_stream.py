@@ -93,7 +93,7 @@ def reading(database: Database, *tables: TableSpec, **settings: Any) -> Iterator
     """Publications, slot and an open stream."""
     with ExitStack() as stack:
         source = stack.enter_context(source_of(database, **settings))
-        source.publications.prepare(tables, slot_of(database))
+        source.sent_tables.prepare(tables, slot_of(database))
         with source.reader.create(slot_of(database)) as snapshot:
             start = snapshot.position
         stream = source.log.open_stream(slot_of(database), start, "penstock-shop-1")
@@ -206,9 +206,9 @@ def test_a_publication_dropped_while_streaming_is_noticed(db: Database) -> None:
     with reading(db, spec("t")) as (source, reader):
         db.execute("INSERT INTO t VALUES (1)")
         reader.past(source.log.now())
-        assert source.catalog.look([spec("t")], slot_of(db)).publication_faults == ()
+        assert source.safety.look([spec("t")], slot_of(db)).sending_faults == ()
         db.execute(f"DROP PUBLICATION {slot_of(db)}")
-        faults = source.catalog.look([spec("t")], slot_of(db)).publication_faults
+        faults = source.safety.look([spec("t")], slot_of(db)).sending_faults
         assert len(faults) == 1
         assert "does not exist" in faults[0]
         db.execute("INSERT INTO t VALUES (2)")

@@ -90,7 +90,7 @@ def test_stream_and_copy_through_tls(cluster: EmbeddedPostgres) -> None:
     try:
         cluster.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
         cluster.execute("INSERT INTO t SELECT i, repeat('x', 100) FROM generate_series(1, 30000) i")
-        source.publications.prepare([TABLE], "shop_1")
+        source.sent_tables.prepare([TABLE], "shop_1")
         schema = source.describe([TABLE])[NAME]
         with source.reader.create("shop_1") as snapshot:
             start = snapshot.position
@@ -137,7 +137,7 @@ def test_a_session_through_tls_that_nobody_reads_is_kept(cluster: EmbeddedPostgr
     source = PostgresSource(ConnectionSpec("shop", "postgres", {**settings, **trusted}))
     try:
         cluster.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
-        source.publications.prepare([TABLE], "shop_1")
+        source.sent_tables.prepare([TABLE], "shop_1")
         with source.reader.create("shop_1") as snapshot:
             start = snapshot.position
         stream = source.log.open_stream("shop_1", start, "penstock-shop-1")

@@ -46,8 +46,8 @@ def opened(db: Database) -> Iterator[PostgresSource]:
 def source(db: Database) -> Iterator[PostgresSource]:
     """One whose publications are made."""
     with opened(db) as source:
-        source.publications.prepare(TABLES, SLOT)
-        assert source.catalog.look(TABLES, SLOT).publication_faults == ()
+        source.sent_tables.prepare(TABLES, SLOT)
+        assert source.safety.look(TABLES, SLOT).sending_faults == ()
         yield source
 
 
@@ -66,7 +66,7 @@ def relations(source: PostgresSource) -> list[RelationId]:
 def refused(source: PostgresSource, known: list[RelationId], earlier: Earlier = Earlier.OURS) -> FaultKind | None:
     """What a preparation that must not hide anything says."""
     try:
-        source.publications.prepare(TABLES, SLOT, known, earlier)
+        source.sent_tables.prepare(TABLES, SLOT, known, earlier)
     except EngineFault as fault:
         return fault.kind
     return None
@@ -93,34 +93,34 @@ def test_a_change_that_is_put_back_is_found(db: Database, source: PostgresSource
     db.execute(change)
     db.execute(back)
     with opened(db) as later:
-        assert later.publications.recorded(SLOT) == source.publications.recorded(SLOT)
-        assert later.publications.unpublished(TABLES, SLOT) == ()
+        assert later.sent_tables.recorded(SLOT) == source.sent_tables.recorded(SLOT)
+        assert later.sent_tables.unpublished(TABLES, SLOT) == ()
         assert refused(later, known) is FaultKind.PUBLICATION_CHANGED
     assert refused(source, []) is FaultKind.PUBLICATION_CHANGED
-    (fault,) = source.catalog.look(TABLES, SLOT).publication_faults
+    (fault,) = source.safety.look(TABLES, SLOT).sending_faults
     assert "not Penstock's" in fault
     # Only a new beginning takes them as they are.
     assert refused(source, [], Earlier.ANY) is None
-    assert source.catalog.look(TABLES, SLOT).publication_faults == ()
+    assert source.safety.look(TABLES, SLOT).sending_faults == ()
     assert refused(source, known) is None
 
 
 def test_a_publication_made_again_is_another_one(db: Database, source: PostgresSource) -> None:
-    known, before = relations(source), source.publications.recorded(SLOT)
+    known, before = relations(source), source.sent_tables.recorded(SLOT)
     comment = db.execute("SELECT obj_description(oid, 'pg_publication') FROM pg_publication WHERE pubname = %s", [SLOT])
     stored = _STORED if int(str(db.execute("SHOW server_version_num")[0][0])) >= 180000 else ""
     with db.connect() as connection, connection.transaction():
         connection.execute(f"DROP PUBLICATION {SLOT}")
         connection.execute(f"CREATE PUBLICATION {SLOT} FOR TABLE ONLY a, ONLY b WITH ({_OPTIONS}{stored})")
-    assert source.publications.recorded(SLOT) not in {before, None}
+    assert source.sent_tables.recorded(SLOT) not in {before, None}
     assert refused(source, known) is FaultKind.PUBLICATION_CHANGED
-    assert len(source.catalog.look(TABLES, SLOT).publication_faults) == 1
+    assert len(source.safety.look(TABLES, SLOT).sending_faults) == 1
     # Nor does the comment help, as pg_dump would write it.
     db.execute(f"COMMENT ON PUBLICATION {SLOT} IS '{comment[0][0]}'")
     assert refused(source, known) is FaultKind.PUBLICATION_CHANGED
-    assert len(source.catalog.look(TABLES, SLOT).publication_faults) == 1
+    assert len(source.safety.look(TABLES, SLOT).sending_faults) == 1
     db.execute(f"DROP PUBLICATION {SLOT}_ins")
-    assert source.publications.recorded(SLOT) is None
+    assert source.sent_tables.recorded(SLOT) is None
     assert refused(source, known) is FaultKind.PUBLICATION_CHANGED
 
 
@@ -129,7 +129,7 @@ def test_a_publication_renamed_and_back_is_found(db: Database, source: PostgresS
     assert refused(source, []) is FaultKind.PUBLICATION_CHANGED
     db.execute(f"ALTER PUBLICATION elsewhere RENAME TO {SLOT}")
     assert refused(source, []) is FaultKind.PUBLICATION_CHANGED
-    assert len(source.catalog.look(TABLES, SLOT).publication_faults) == 1
+    assert len(source.safety.look(TABLES, SLOT).sending_faults) == 1
 
 
 def test_what_takes_nothing_from_our_tables_is_no_change(db: Database, source: PostgresSource) -> None:
@@ -148,7 +148,7 @@ def test_what_takes_nothing_from_our_tables_is_no_change(db: Database, source: P
         "ALTER TABLE a RENAME COLUMN v TO w",
     ):
         db.execute(statement)
-    assert source.catalog.look(TABLES, SLOT).publication_faults == ()
+    assert source.safety.look(TABLES, SLOT).sending_faults == ()
     with opened(db) as later:
         assert refused(later, known) is None
 
@@ -160,25 +160,25 @@ def test_a_table_taken_out_is_not_put_in_again_in_silence(db: Database, source: 
         assert refused(later, known) is FaultKind.PUBLICATION_CHANGED
         # Tables without rows on the target do not depend on what was published.
         assert refused(later, []) is None
-    assert source.catalog.look(TABLES, SLOT).publication_faults == ()
+    assert source.safety.look(TABLES, SLOT).sending_faults == ()
 
 
 def test_our_own_changes_are_none_whoever_sees_them(db: Database, source: PostgresSource) -> None:
     known = relations(source)
     db.execute("CREATE TABLE c (id int PRIMARY KEY)")
     with opened(db) as another:
-        another.publications.prepare([*TABLES, spec("c")], SLOT, known, Earlier.OURS)
-        another.publications.prepare(TABLES, SLOT, earlier=Earlier.OURS)
+        another.sent_tables.prepare([*TABLES, spec("c")], SLOT, known, Earlier.OURS)
+        another.sent_tables.prepare(TABLES, SLOT, earlier=Earlier.OURS)
     db.execute("ALTER TABLE b DROP CONSTRAINT b_pkey")
-    source.publications.withdraw(TABLES, SLOT)
-    assert source.catalog.look(TABLES, SLOT).publication_faults == ()
+    source.sent_tables.withdraw(TABLES, SLOT)
+    assert source.safety.look(TABLES, SLOT).sending_faults == ()
     db.execute("ALTER TABLE b ADD PRIMARY KEY (id)")
     with opened(db) as another:
-        another.publications.prepare(TABLES, SLOT, earlier=Earlier.OURS)
-        assert another.catalog.look(TABLES, SLOT).publication_faults == ()
+        another.sent_tables.prepare(TABLES, SLOT, earlier=Earlier.OURS)
+        assert another.safety.look(TABLES, SLOT).sending_faults == ()
     db.execute("DROP TABLE b; CREATE TABLE b (id int PRIMARY KEY)")
-    source.publications.prepare(TABLES, SLOT, earlier=Earlier.OURS)
-    assert source.catalog.look(TABLES, SLOT).publication_faults == ()
+    source.sent_tables.prepare(TABLES, SLOT, earlier=Earlier.OURS)
+    assert source.safety.look(TABLES, SLOT).sending_faults == ()
 
 
 def test_tables_published_one_by_one_are_marked_one_by_one(
@@ -197,12 +197,12 @@ def test_tables_published_one_by_one_are_marked_one_by_one(
     with monkeypatch.context() as patched:
         patched.setattr(publications, "_change", change_until_d)
         with pytest.raises(EngineFault) as caught:
-            source.publications.prepare(more, SLOT, earlier=Earlier.OURS)
+            source.sent_tables.prepare(more, SLOT, earlier=Earlier.OURS)
         assert caught.value.kind is FaultKind.SOURCE_TIMEOUT
-    assert source.catalog.look(more, SLOT).publication_faults == ()
+    assert source.safety.look(more, SLOT).sending_faults == ()
     with opened(db) as later:
-        later.publications.prepare(more, SLOT, earlier=Earlier.OURS)
-        assert later.catalog.look(more, SLOT).publication_faults == ()
+        later.sent_tables.prepare(more, SLOT, earlier=Earlier.OURS)
+        assert later.safety.look(more, SLOT).sending_faults == ()
         published = "SELECT count(*) FROM pg_publication_tables WHERE pubname = %s"
         assert db.execute(published, [SLOT]) == [(4,)]
 
@@ -218,7 +218,7 @@ def test_two_engines_of_ours_take_each_others_changes_for_ours(db: Database, sou
             for number in range(12):
                 both.wait(60)
                 try:
-                    engine.publications.prepare(
+                    engine.sent_tables.prepare(
                         [*TABLES, *(spec(f"t{n}") for n in range(number + 1))], SLOT, earlier=Earlier.OURS
                     )
                 except EngineFault as fault:
@@ -231,8 +231,8 @@ def test_two_engines_of_ours_take_each_others_changes_for_ours(db: Database, sou
         thread.join()
     assert faults == []
     with opened(db) as later:
-        later.publications.prepare(TABLES, SLOT, earlier=Earlier.OURS)
-        assert later.catalog.look(TABLES, SLOT).publication_faults == ()
+        later.sent_tables.prepare(TABLES, SLOT, earlier=Earlier.OURS)
+        assert later.safety.look(TABLES, SLOT).sending_faults == ()
 
 
 def test_a_change_between_our_look_and_our_own_change_is_found(
@@ -253,9 +253,9 @@ def test_a_change_between_our_look_and_our_own_change_is_found(
     with monkeypatch.context() as patched:
         patched.setattr(publications, "_steps", meanwhile)
         with pytest.raises(EngineFault) as caught:
-            source.publications.prepare([*TABLES, spec("c")], SLOT, earlier=Earlier.OURS)
+            source.sent_tables.prepare([*TABLES, spec("c")], SLOT, earlier=Earlier.OURS)
     assert caught.value.kind is FaultKind.PUBLICATION_CHANGED
-    assert len(source.catalog.look(TABLES, SLOT).publication_faults) == 1
+    assert len(source.safety.look(TABLES, SLOT).sending_faults) == 1
 
 
 def test_publications_of_a_version_that_left_no_mark_are_taken_over_once(db: Database, source: PostgresSource) -> None:
@@ -266,7 +266,7 @@ def test_publications_of_a_version_that_left_no_mark_are_taken_over_once(db: Dat
         assert refused(later, known) is FaultKind.PUBLICATION_CHANGED
         assert refused(later, known, Earlier.UNMARKED) is None
         assert refused(later, known) is None
-        assert later.catalog.look(TABLES, SLOT).publication_faults == ()
+        assert later.safety.look(TABLES, SLOT).sending_faults == ()
     db.execute(f"ALTER PUBLICATION {SLOT} SET (publish_via_partition_root = true)")
     with opened(db) as later:
         assert refused(later, known, Earlier.UNMARKED) is FaultKind.PUBLICATION_CHANGED

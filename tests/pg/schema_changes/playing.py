@@ -382,7 +382,7 @@ def playing(
             source=ConnectionSpec("shop", "postgres", source.settings),
             target=target,
             tables=(*specs.values(), probe),
-            slot=f"penstock_{name}",
+            reader=f"penstock_{name}",
             batch=BatchPolicy() if stepwise else _AT_ONCE,
         )
         if captured:

@@ -128,7 +128,7 @@ def standing_for(
         source=ConnectionSpec("shop", "postgres", database.settings),
         target=target,
         tables=tuple(spec for own in specs.values() for spec in own.values()),
-        slot=f"penstock_{name}",
+        reader=f"penstock_{name}",
         batch=AT_ONCE if way == "at_once" else BatchPolicy(),
         apply=ONE_BY_ONE if way == "stepwise" and target.kind == "postgres" else ApplyPolicy(),
     )

@@ -8,7 +8,17 @@ import pytest
 from pydantic import ValidationError
 
 from engine.link.message import encode
-from engine.link.messages import COMMANDS, REPORTS, Assign, Demand, NowBody, Progress, ReportBundle, TableStateReport
+from engine.link.messages import (
+    COMMANDS,
+    REPORTS,
+    SPEC_NAMES,
+    Assign,
+    Demand,
+    NowBody,
+    Progress,
+    ReportBundle,
+    TableStateReport,
+)
 from engine.model.identity import TableName
 from engine.model.position import Lsn
 from engine.model.subscription import (
@@ -119,7 +129,8 @@ def test_secrets_of_a_connection_inside_other_commands_are_hidden_too() -> None:
 
 
 def test_an_assignment_has_every_field_of_the_specification_with_its_default() -> None:
-    own, spec = Assign.model_fields, {each.name: each for each in fields(SubscriptionSpec)}
+    own = {SPEC_NAMES.get(name, name): each for name, each in Assign.model_fields.items()}
+    spec = {each.name: each for each in fields(SubscriptionSpec)}
     assert own.keys() - {"kind", "capture"} == spec.keys()
     for name, each in spec.items():
         if not own[name].is_required():

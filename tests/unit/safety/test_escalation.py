@@ -52,13 +52,13 @@ def test_rungs_are_reached_in_order_and_each_once() -> None:
         EscalationLevel.NAME_TRANSACTION,
     ]
     more = [climber.look(1000, **EVERYTHING).reached for _ in range(5)]
-    assert [rung for each in more for rung in each] == [EscalationLevel.DROP_SLOT]
+    assert [rung for each in more for rung in each] == [EscalationLevel.DROP_READER]
 
 
 def test_a_leap_tells_every_rung_but_the_last_at_once() -> None:
     climber = Climber(patience_s=0.0)
     assert climber.look(2000, **EVERYTHING).reached == tuple(EscalationLevel)[:-1]
-    assert climber.look(2000, **EVERYTHING).reached == (EscalationLevel.DROP_SLOT,)
+    assert climber.look(2000, **EVERYTHING).reached == (EscalationLevel.DROP_READER,)
 
 
 @pytest.mark.parametrize("rung", list(EscalationLevel)[:-1])
@@ -75,7 +75,7 @@ def test_a_rung_comes_again_only_after_the_share_has_fallen_well_below_it(rung: 
 def test_what_a_paused_subscription_cannot_do_is_not_told() -> None:
     climber = Climber(patience_s=1.0)
     told = [rung for _ in range(5) for rung in climber.look(1000).reached]
-    assert told == [EscalationLevel.WARN, EscalationLevel.DROP_SLOT]
+    assert told == [EscalationLevel.WARN, EscalationLevel.DROP_READER]
 
 
 def test_a_rung_that_begins_to_apply_later_is_reached_then() -> None:
@@ -99,22 +99,22 @@ def test_the_slot_stays_while_the_log_it_holds_comes_down() -> None:
     falling = [climber.look(5000 - 10 * n).reached for n in range(100)]
     assert [rung for each in falling for rung in each] == [EscalationLevel.WARN]
     standing = [climber.look(4500).reached for _ in range(5)]
-    assert [rung for each in standing for rung in each] == [EscalationLevel.DROP_SLOT]
+    assert [rung for each in standing for rung in each] == [EscalationLevel.DROP_READER]
 
 
 def test_patience_begins_anew_when_the_share_was_below_the_last_rung() -> None:
     climber = Climber(patience_s=3.0)
     for _ in range(10):
-        assert EscalationLevel.DROP_SLOT not in climber.look(960).reached
-        assert EscalationLevel.DROP_SLOT not in climber.look(960).reached
-        assert EscalationLevel.DROP_SLOT not in climber.look(940).reached
+        assert EscalationLevel.DROP_READER not in climber.look(960).reached
+        assert EscalationLevel.DROP_READER not in climber.look(960).reached
+        assert EscalationLevel.DROP_READER not in climber.look(940).reached
 
 
 def test_another_rung_that_is_reached_comes_before_the_drop() -> None:
     climber = Climber(patience_s=0.0)
     climber.look(1000)
     assert climber.look(1000, may_persist=True).reached == (EscalationLevel.PERSIST_QUEUE,)
-    assert climber.look(1000, may_persist=False).reached == (EscalationLevel.DROP_SLOT,)
+    assert climber.look(1000, may_persist=False).reached == (EscalationLevel.DROP_READER,)
 
 
 def test_the_last_rung_can_be_turned_off() -> None:

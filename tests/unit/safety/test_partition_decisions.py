@@ -16,7 +16,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Ordinal, RelationId, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode
-from engine.model.source import CatalogAt, GuardReading, Landed, PartitionRewrite, SlotStatus
+from engine.model.source import CatalogAt, GuardReading, Landed, PartitionRewrite, ReaderStatus
 from engine.model.subscription import TableSpec
 from engine.model.subscription_state import Reason
 from engine.records.messages import parse_truncate
@@ -132,10 +132,10 @@ class Watched:
         self.entry = TableEntry(SPEC, Live(Lsn(10)))
         self.settled: list[Settled] = []
         parts = SimpleNamespace(
-            spec=SimpleNamespace(tables=(), slot="s", slot_budget_bytes=1000, patterns=()),
+            spec=SimpleNamespace(tables=(), reader="s", patterns=()),
             clock=SimpleNamespace(wall_us=lambda: 5),
             source=SimpleNamespace(
-                catalog=SimpleNamespace(look=lambda *_: self.reading, accept=lambda *told: self.accepted.append(told)),
+                safety=SimpleNamespace(look=lambda *_: self.reading, accept=lambda *told: self.accepted.append(told)),
                 log=SimpleNamespace(
                     current=lambda: Lsn(99), catalog_at=lambda *_, now: CatalogAt(Lsn(98), f"mark, {now=}")
                 ),
@@ -176,7 +176,7 @@ class Watched:
 
     @staticmethod
     def _reading(**found: Any) -> GuardReading:
-        return GuardReading(SlotStatus(exists=True), **found)
+        return GuardReading(ReaderStatus(exists=True), **found)
 
     def look(self, detail: str = "", writers: frozenset[int] = frozenset()) -> list[str]:
         """One look that finds this change; what is parked after it."""
