@@ -251,7 +251,7 @@ class PartitionRewrite:
 
 @dataclass(frozen=True, slots=True)
 class GuardReading:
-    """Result of one check of the source: slot, publications and partitions."""
+    """Result of one check of the source: reader, sent tables and partitions."""
 
     reader: ReaderStatus
     sending_faults: tuple[str, ...] = ()
@@ -275,11 +275,11 @@ class GuardReading:
     renamed: Mapping[TableName, TableName] = field(default_factory=dict)
     """Renamed tables, old name to new name. They are still published, and checked under the new name from now on."""
     oldest_open: str | None = None
-    """The open source transaction that causes retained WAL, as `pid 123, open for 45 s`."""
+    """The open source transaction that causes retained log, as `pid 123, open for 45 s`."""
     oldest_open_s: float = 0.0
     """Its age in seconds."""
     copy_retained_bytes: int = 0
-    """WAL retained by the slots of running copies."""
+    """Log retained by running copies, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,21 +395,22 @@ class ReaderControl(Protocol):
     """What the source keeps for the reader of its log, by the name of that reader: on PostgreSQL a replication slot."""
 
     def create(self, reader: str) -> AbstractContextManager[ExportedSnapshot]:
-        """Create the permanent slot. Its exported snapshot ends with the context, the slot stays."""
+        """Create the reader. Its exported snapshot ends with the context, the reader stays."""
         ...
 
     def status(self, reader: str) -> ReaderStatus: ...
 
     def release(self, reader: str) -> list[str]:
-        """Drop the slot but not the publications; returns what could not be dropped, as text. Idempotent."""
+        """Drop the reader but not the choice of sent tables; returns what could not be dropped, as text. Idempotent."""
         ...
 
     def remove(self, reader: str) -> list[str]:
-        """Drop slot and publications; returns what could not be dropped, as text. If the slot stays, the publications stay too."""
+        """Drop the reader and the choice of sent tables; returns what could not be dropped, as text. If the reader stays,
+        so does the choice."""
         ...
 
     def end_other(self, reader: str, application: str) -> bool:
-        """End the engine's own older walsender on this slot. Raises SLOT_IN_USE if another client reads the slot."""
+        """End the engine's own older session of this reader. Raises SLOT_IN_USE if another client uses the reader."""
         ...
 
 

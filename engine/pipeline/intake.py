@@ -38,27 +38,27 @@ from engine.sort.sorter import TransactionSorter
 IDLE_WAIT_S = 0.2
 BUSY_WAIT_S = 0.01
 ASK_EAGERLY_MS = 10.0
-"""How often an idle source is asked for its position while somebody waits (CORRECTNESS, "Now")."""
+"""Pause between requests to an idle source for its position while a position is waited for (CORRECTNESS, "Now")."""
 ASK_PATIENTLY_MS = 200.0
 EAGER_FOR_MS = 1000.0
 AHEAD = 2
-"""Batches on their way at once: one that is committed and one that is prepared. Demands and cuts may go beyond."""
+"""Most batches in flight: one that is committed and one that is prepared. Demands and cuts may exceed it."""
 RESUME_SHARE = 0.8
-"""Reading goes on when what waits for the target has come down to this share of the room it has."""
+"""Reading resumes when what waits for the target has decreased to this share of its room."""
 WAITING_SHARE = 0.25
-"""What waits for the target has this share of the queue's budget at least, whatever else fills the queue."""
+"""Least share of the queue's budget for what waits for the target, whatever else fills the queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Somebody waits for this position."""
+    """This position is waited for."""
 
     position: Lsn
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A batch shall end at this position; `refused` is called where that is no longer possible."""
+    """A batch is to end at this position; `refused` is called if that is no longer possible."""
 
     position: Lsn
     refused: Callable[[], None]
@@ -66,14 +66,14 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Seal a batch that ends at or behind this position, even an empty one: a table waits to be taken in."""
+    """Seal a batch that ends at or after this position, even an empty one: a change that was found must take effect."""
 
     position: Lsn
 
 
 @dataclass(frozen=True, slots=True)
 class HoldBack:
-    """Seal only what was read so long ago (`on`), or as soon as it is due again, while a cut's position is being found out."""
+    """Seal only what was read `for_ms` ago or earlier (`on`), or as soon as it is due again: the position of a cut is being determined."""
 
     for_ms: int
     on: bool
@@ -93,7 +93,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """Look again whether a batch may be sealed."""
+    """Check again whether a batch may be sealed."""
 
 
 Item = Demand | Cut | Flush | HoldBack | Done | Wake | tuple[ReaderProcess, ReaderEvent]
@@ -146,7 +146,7 @@ class IntakeOwner(Protocol):
 
 
 class Intake:
-    """Feeds sorter and batcher. `run` is one thread's; `put` may be called from any."""
+    """Feeds sorter and batcher. One thread calls `run`; any may call `put`."""
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class Intake:
         self._kept: int | None = None
         self._unwritten: list[SealedBatch] = []
         self._last_written = 0
-        """Last record that the target's progress record covers: its segment stays, so that the queue never begins behind that record."""
+        """Last record that the target's progress record covers: its segment stays, so that the queue never begins after that record."""
         self._written = after
         self._held = False
         self._demanded = after
@@ -180,9 +180,9 @@ class Intake:
         self._asked_ms = 0.0
         self._reader: ReaderProcess | None = None
         self.waiting_since_us: int | None = None
-        """When the oldest of the transactions was committed that were read and are not on the target yet; None where there are none."""
+        """Commit time of the oldest transaction that was read and is not on the target yet, in µs since 1970; None if there is none."""
         self.durable = after
-        """Everything up to here is durable in the queue; means nothing while the queue is kept in memory."""
+        """Everything up to here is durable in the queue; without meaning while the queue is in memory."""
 
     @property
     def captured(self) -> Lsn:
@@ -202,14 +202,14 @@ class Intake:
         self._inbox.put((reader, event))
 
     def attach(self, reader: ReaderProcess) -> None:
-        """From now on events of other readers are stale and passed over."""
+        """From now on events of other readers are ignored as stale."""
         self._reader = reader
         self._held = False
 
     def restore(self, landed: list[Landed], next_ordinal: Ordinal, unknown_end: Lsn) -> None:
-        """Take in what an earlier process left durable in the queue. Call before the first reader is attached.
+        """Process what an earlier process left durable in the queue. Call before the first reader is attached.
 
-        `unknown_end`: up to here it was read with another filter.
+        `unknown_end`: up to here it was read with another origin filter.
         """
         for one in landed:
             self._land(one)
@@ -217,7 +217,7 @@ class Intake:
         self._batcher.know_nothing_before(unknown_end)
 
     def run(self, stopped: Callable[[], bool], reader_failed: Callable[[Failed], None]) -> None:
-        """Work until `stopped`. Raises EngineFault where the log cannot be understood, and what `reader_failed` raises."""
+        """Work until `stopped`. Raises EngineFault if the log cannot be read, and what `reader_failed` raises."""
         self._reader_failed = reader_failed
         while not stopped():
             busy = self._batcher.due_in_ms(self._now()) is not None or self._demanded > self.captured
@@ -312,8 +312,8 @@ class Intake:
         """Stop reading while what waits for the target does not fit the queue's budget: the source keeps its log, and its keepalives
         are still answered.
 
-        What open transactions and deferred tables keep in the queue leaves less room, but never none: it goes only by what is read
-        behind it. The source holds back at least as much for an open transaction, and the guard bounds that. Before the first session is
+        What open transactions and deferred tables keep in the queue leaves less room, but never none: it is released only by what is read
+        after it. The source holds back at least as much for an open transaction, and the guard bounds that. Before the first session is
         verified nothing is sealed, so its reading is not stopped.
         """
         size = self._catalog.size_bytes
@@ -338,7 +338,7 @@ class Intake:
             self._to_job.put(sealed)
 
     def _ask(self) -> None:
-        """Ask an idle source for its position while somebody waits behind what was read."""
+        """Ask an idle source for its position while a position after what was read is waited for."""
         if self._reader is None or self._demanded <= self.captured:
             return
         now = self._clock.monotonic_ms()

@@ -1,4 +1,4 @@
-"""Takes "now" on the source: a position, and the certainty that what the catalog showed there is in force where it is applied."""
+"""Takes "now" on the source: a position such that what the catalog showed there is in force where the position is applied."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from engine.tables.context import RunContext
 from engine.tables.known_catalog import KnownCatalog, Settled
 
 HELD_S = 20.0
-"""So long a "now" waits for what the catalog showed to be in force; the server asks again then."""
+"""Longest wait of a "now" until what the catalog showed is in force; after it the server asks again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """A position, and up to where and when (in µs) the source's catalog is known and in force: there or behind it.
+    """A position, and up to where and when (in µs) the source's catalog is known and in force: there or after it.
 
-    `held`: what was found was told after the position was taken, so whoever hears of the position must have heard of that.
+    `held`: what was found was reported after the position was taken, so it must be known to everyone who learns the position.
     """
 
     position: Lsn
@@ -57,15 +57,13 @@ class NowReader:
         self.known = KnownCatalog(parts.start.progress.batch, parts.start.progress.end)
 
     def take(self) -> Now:
-        """A position behind every commit so far.
+        """A position after every commit so far.
 
-        Blocks for a round trip to the source, and where the catalog was changed since it was last looked at until that is taken in.
-        Raises TARGET_UNAVAILABLE where that takes too long, or the run ends.
+        Blocks for a round trip to the source, and if the catalog was changed since the last check, until that change is in force.
+        Raises TARGET_UNAVAILABLE if that takes too long, or the run ends.
         """
-        parts, known = (
-            self._parts,
-            self.known.last,
-        )  # Before the position: what it found was told before that can be applied.
+        # Before the position: what that check found was reported before the position can be applied.
+        parts, known = self._parts, self.known.last
         tables = [entry.spec for entry in parts.book.all() if entry.kind is not TableStateKind.REMOVED]
         at = parts.source.log.catalog_at(tables, parts.spec.reader, now=True)
         live = [entry.table for entry in parts.book.in_state(TableStateKind.LIVE)]
@@ -77,7 +75,7 @@ class NowReader:
         return Now(at.position, settled.at.position, settled.seen_us, held=True)
 
     def _take_in(self) -> Settled:
-        """Look until nothing more is found, and wait until that is in force."""
+        """Check until nothing more is found, and wait until that is in force."""
         deadline = self._parts.clock.monotonic_ms() + HELD_S * 1000
 
         def over() -> bool:

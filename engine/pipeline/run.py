@@ -103,8 +103,8 @@ class ReplicationRun:
         self._checking = threading.Lock()
         """One check of the source at a time, its findings included."""
         self._telling = threading.Lock()
-        """Read and told in one piece, so that what is told never goes back."""
-        self._told_ms = parts.clock.monotonic_ms()
+        """Read and reported in one piece, so that what is reported never decreases."""
+        self._reported_ms = parts.clock.monotonic_ms()
         self._reader_deaths = 0
         self._verified = False
         """What is held and what the source has are known to be the same log: before that no position counts."""
@@ -113,7 +113,7 @@ class ReplicationRun:
         self._mark = RestartWatermark(parts.settings.queue_folder, parts.spec.reader)
         self._mark.begin(status, new_reader=parts.start.fresh)
         self._released = status.confirmed or ZERO
-        """What the source let go of before this run. It is never told less: some versions would go back to that, and a later start
+        """What the source released before this run. It is never sent less: some versions would go back to that, and a later start
         there would get transactions without their beginnings."""
         found = QueueCheck(status, parts.source.log.current(), parts.start.fresh, parts.suspect_queue)
         opened = open_queue(folder, parts.spec.queue_mode, parts.start.progress.end, found)
@@ -174,8 +174,8 @@ class ReplicationRun:
             ),
         )
         self._commits.begin(parts.start.progress)
-        self._told = end
-        """What is told as applied: of a batch when nothing is open that it names."""
+        self._reported = end
+        """What is reported as applied: a batch counts once nothing that it names is open."""
         self.nows = NowReader(parts, self)
         self._monitor = SourceMonitor(parts, self._evidence, lambda: self._intake.captured)
         self.cuts = CutCoordinator(parts, self._intake, self._staging)
@@ -251,7 +251,7 @@ class ReplicationRun:
                 if isinstance(finding, Settled):
                     settled = finding
             # Where no batch has reported of late it is done now: silence means that something is wrong.
-            if self._parts.clock.monotonic_ms() - self._told_ms >= self._parts.settings.guard_interval_s * 1000:
+            if self._parts.clock.monotonic_ms() - self._reported_ms >= self._parts.settings.guard_interval_s * 1000:
                 self.tell()
             self._confirm()
         return settled
@@ -322,7 +322,7 @@ class ReplicationRun:
         self.tell()
 
     def close(self) -> None:
-        """Give the queue up, for the next run. Call it behind `execute`, or in its place."""
+        """Release the queue for the next run. Call it after `execute`, or in its place."""
         self._opened.close()
 
     def stop(self) -> None:
@@ -330,11 +330,11 @@ class ReplicationRun:
         self._stop.set()
 
     def demand(self, position: Lsn) -> None:
-        """Somebody waits for this position."""
+        """This position is waited for."""
         self._intake.put(Demand(position))
 
     def flush(self, position: Lsn) -> None:
-        """Seal a batch that ends at or behind this position, even an empty one."""
+        """Seal a batch that ends at or after this position, even an empty one."""
         self._intake.put(Flush(position))
 
     def defer(
@@ -386,7 +386,7 @@ class ReplicationRun:
         self._between.put(pause)
 
     def resume(self, table: TableId) -> None:
-        """Apply a paused table's kept changes with the next batch; where none were kept, copy it anew."""
+        """Apply a paused table's kept changes with the next batch; if none were kept, copy it again."""
         if not isinstance(self._book.apply(table, states.AskResume()), Refused):
             self.flush(self._intake.captured)
             return
@@ -406,7 +406,7 @@ class ReplicationRun:
                 self.copies.begin_missing()
 
     def reload(self, request: str, tables: list[TableId], only: PartitionChoice | None = None) -> None:
-        """Copy tables anew. Blocks until their changes are kept; what ends the run meanwhile ends the reload.
+        """Copy tables again. Blocks until their changes are kept; what ends the run meanwhile ends the reload.
 
         `only`: some partitions of the one table, which stays live.
         """
@@ -433,7 +433,7 @@ class ReplicationRun:
         self.copies.throttle(policy)
 
     def keep_queue(self, mode: QueueMode) -> None:
-        """The user changed the queue's mode; it takes hold while the run goes on."""
+        """The user changed the queue's mode; it takes effect during the run."""
         self._switch.set(mode)
         self._confirm()
 
@@ -444,7 +444,7 @@ class ReplicationRun:
             self._renew(entry.table)
 
     def _renew(self, table: TableId) -> None:
-        """Copy a table anew whose structure changed in a way that its target cannot follow in place."""
+        """Copy a table again whose structure changed in a way that its target cannot follow in place."""
 
         def reload(number: BatchId, after: Lsn) -> None:
             entry = self._book.get(table)
@@ -457,7 +457,7 @@ class ReplicationRun:
         self._between.put(reload)
 
     def _rename(self, old: TableName, new: TableName) -> None:
-        """The table goes on under its new name; its place on the target stays."""
+        """Use the table's new name; its table on the target keeps its own."""
         entry = self._book.by_name(old)
         if entry is not None:
             spec = replace(entry.spec, source=new)
@@ -539,7 +539,7 @@ class ReplicationRun:
             if entry is not None and entry.spec.paused:
                 self.pause(table)
         self._look_for_leaves(planned)
-        self._told = self._commits.applied.visible
+        self._reported = self._commits.applied.visible
         self._report(planned.batch.first_commit_us if planned.batch.transactions else None, times)
         self.nows.known.committed(planned.number, planned.batch.end)
         self._confirm()
@@ -562,14 +562,14 @@ class ReplicationRun:
         self._tell(self._intake.waiting_since_us)
 
     def _tell(self, since_us: int | None, times: BatchTimes | None = None) -> None:
-        """`since_us`: when the oldest transaction was committed that is told as lag, None where there is none."""
+        """`since_us`: commit time of the oldest transaction that counts as lag, in µs since 1970; None if there is none."""
         if not self._verified:
             return
         with self._telling:
-            self._told_ms = self._parts.clock.monotonic_ms()
+            self._reported_ms = self._parts.clock.monotonic_ms()
             self._parts.reporter.progress(
                 run=self._parts.number,
-                applied=self._told,
+                applied=self._reported,
                 captured=self._intake.captured,
                 source=self._monitor.source_end,
                 lag_seconds=self._lag_s(since_us),
@@ -650,7 +650,7 @@ class ReplicationRun:
             self._intake.attach(self._reader)
 
     def _keep_within_budget(self) -> None:
-        """Tables whose kept changes fill the queue are parked; a reload copies them anew without what was kept."""
+        """Tables whose kept changes fill the queue are parked; a reload copies them again without what was kept."""
         oldest, catalog = self._planner.oldest_kept, self._catalog
         budget = self._spec.queue_budget_bytes
         if oldest is None or catalog.bytes_between(Ordinal(oldest), catalog.next_ordinal) <= budget:
@@ -683,7 +683,7 @@ class ReplicationRun:
         self.cuts.stop()
         for stage in stages:
             if stage.ident is not None:
-                # A commit under way is waited for however long it takes: the next run must begin behind it.
+                # A commit under way is waited for however long it takes: the next run must begin after it.
                 stage.join(None if stage.name.endswith("-commit") else 30.0)
         if self._reader is not None:
             self._reader.stop()

@@ -23,7 +23,7 @@ READER_GRACE_MS = 5000.0
 
 
 def last_at_start(parts: RunContext) -> LastCommit:
-    """The last transaction up to the target's position. Where it should be known and is not, that is told."""
+    """The last transaction up to the target's position. An event says so if it should be known and is not."""
     progress, origin = parts.start.progress, parts.spec.origin
     last = progress.last
     if last is None:

@@ -1,4 +1,4 @@
-"""Escalation policy: maps a slot's retained WAL to the actions that are due. Pure; the caller passes the time."""
+"""Escalation policy: maps the log retained for a reader to the actions that are due. Pure; the caller passes the time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.model.subscription import GuardPolicy
 CLEAR_PART = 0.8
 """Hysteresis: a level is left, and can be reached again, once the share falls to this fraction of the level's own."""
 HELD_FROM_S = 5.0
-"""Open transactions younger than this are not reported as the cause of retained WAL."""
+"""Open transactions younger than this are not reported as the cause of retained log."""
 _GROWTH_OVER_S = 300.0
 
 
@@ -29,7 +29,7 @@ class EscalationLevel(IntEnum):
 class Look:
     """Figures of one check of the source, and the state of the run.
 
-    `copy_retained_bytes`: WAL retained by the slots of copies. `may_persist`: the queue is in memory and may be made durable.
+    `copy_retained_bytes`: Log retained by the copies. `may_persist`: the queue is in memory and may be made durable.
     `copying`: tables are being copied or wait for a copy. `open_s`: age of the oldest open transaction in seconds, None if none.
     """
 
@@ -46,7 +46,7 @@ class Look:
         return self.retained_bytes / self.budget_bytes
 
     def share_for(self, rung: EscalationLevel) -> float:
-        """The share that counts for this level. WAL retained by copies counts only for the level that ends copies, which releases it."""
+        """The share that counts for this level. Log retained by copies counts only for the level that ends copies, which releases it."""
         if rung is EscalationLevel.STOP_COPIES:
             return max(self.share, self.copy_retained_bytes / self.budget_bytes)
         return self.share
@@ -56,7 +56,7 @@ class Look:
 class EscalationState:
     """State kept from check to check.
 
-    `reached`: levels in force. `least_bytes`: minimum of the retained WAL, at time `least_at_s`, since the share rose above the last
+    `reached`: levels in force. `least_bytes`: minimum of the retained log, at time `least_at_s`, since the share rose above the last
     level; None while it is below.
     """
 
@@ -75,9 +75,9 @@ class EscalationStep:
 
 
 def escalate(standing: EscalationState, look: Look, policy: GuardPolicy, patience_s: float) -> EscalationStep:
-    """Evaluate one check. Several levels may be reached at once, but the last (drop the slot) only alone.
+    """Evaluate one check. Several levels may be reached at once, but the last (drop the reader) only alone.
 
-    The slot is dropped as the last resort: an earlier check has warned, every other applicable level is in force, and the retained WAL
+    The reader is dropped as the last resort: an earlier check has warned, every other applicable level is in force, and the retained log
     has not decreased for `patience_s`.
     """
     left = tuple(r for r in sorted(standing.reached) if look.share_for(r) < share_of(policy, r) * CLEAR_PART)
@@ -140,7 +140,7 @@ def _least(standing: EscalationState, look: Look, policy: GuardPolicy) -> tuple[
 
 
 class Growth:
-    """Growth of the retained WAL, measured over the checks of the last minutes."""
+    """Growth of the retained log, measured over the checks of the last minutes."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
@@ -159,7 +159,7 @@ class Growth:
         return (last - first) / (last_at - first_at) if last_at > first_at else None
 
     def full_in_s(self, budget_bytes: int) -> float | None:
-        """Seconds until the budget is used up at this rate; None if the retained WAL does not grow, or the rate is unknown."""
+        """Seconds until the budget is used up at this rate; None if the retained log does not grow, or the rate is unknown."""
         rate = self.bytes_per_s
         if rate is None or rate <= 0:
             return None

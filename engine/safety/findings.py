@@ -1,4 +1,4 @@
-"""What a check of the source found, as values. The monitor yields them one by one; the run applies each before the check goes on."""
+"""What a check of the source found, as values. The monitor yields them one by one; the run applies each before the check continues."""
 
 from __future__ import annotations
 

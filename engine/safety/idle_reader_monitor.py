@@ -1,4 +1,4 @@
-"""Checks the slot while no run reads it: the subscription is paused, stopped, failed, or waits for its next attempt."""
+"""Checks what the source retains for our reader while no run reads: the subscription is paused, stopped, failed, or waits to try again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNSEEN_MOST_S = 60.0
 
 
 class IdleReaderMonitor:
-    """Slot checks without a run. Used by the supervisor's thread only, so that it never checks during a run."""
+    """Checks of the reader without a run. Used by the supervisor's thread only, so that it never checks during a run."""
 
     def __init__(
         self,
@@ -46,9 +46,9 @@ class IdleReaderMonitor:
         return max(0.0, (self._next_ms - self._clock.monotonic_ms()) / 1000)
 
     def look(self, spec: SubscriptionSpec, *, to_be_replaced: bool) -> EngineFault | None:
-        """Make one check, if it is due. Returns SLOT_DROPPED if the guard dropped the slot, now or earlier.
+        """Make one check, if it is due. Returns SLOT_DROPPED if Penstock itself dropped the reader, now or earlier.
 
-        `to_be_replaced`: a new slot was requested, so the state of the old one is ignored.
+        `to_be_replaced`: a new reader was requested, so the state of the old one is ignored.
         """
         if self.due_in_s > 0:
             return None
@@ -78,7 +78,7 @@ class IdleReaderMonitor:
 
 
 def drop_reader(source: Source, dropped: ReaderTombstone, fault: EngineFault) -> None:
-    """The last level: write the tombstone, then drop the slot. A slot that a session still reads is dropped by the next check."""
+    """The last level: write the tombstone, then drop the reader. One that a session still uses is dropped by the next check."""
     dropped.note(fault.detail)
     hit(Failpoint.SLOT_DROP_NOTED)
     left = source.reader.release(fault.subject)

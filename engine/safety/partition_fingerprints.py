@@ -10,19 +10,19 @@ from engine.model.identity import RelationId, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.target import TableCommit, TargetProgress
 
-WithTold = Callable[[str, Mapping[RelationId, TableName]], str]
-"""As Source.mark_told."""
+WithObserved = Callable[[str, Mapping[RelationId, TableName]], str]
+"""As PartitionedTables.with_observed."""
 
-BelowTold = Mapping[TableId, Mapping[RelationId, TableName]]
+PartitionsByTable = Mapping[TableId, Mapping[RelationId, TableName]]
 """Partitions that relation records name, by root table."""
 
 
 class PartitionFingerprints:
     """The fingerprints (marks) of one run. Used by the commit thread; `note` and `note_copied` may be called from any thread."""
 
-    def __init__(self, with_told: WithTold, below: Callable[[SealedBatch], BelowTold]) -> None:
-        """`with_told`: adds partitions to a fingerprint. `below`: the partitions that a batch names, by root table."""
-        self._with_told, self._below = with_told, below
+    def __init__(self, with_observed: WithObserved, below: Callable[[SealedBatch], PartitionsByTable]) -> None:
+        """`with_observed`: adds partitions to a fingerprint. `below`: the partitions that a batch names, by root table."""
+        self._with_observed, self._below = with_observed, below
         self._lock = threading.Lock()
         self._written: dict[TableId, str] = {}
         """Fingerprints as stored on the target."""
@@ -31,7 +31,7 @@ class PartitionFingerprints:
         """Fingerprints to write with the next target transaction."""
         self._unmarked: dict[TableId, Lsn] = {}
         """End of the last batch that removed or extended a table's fingerprint: a check that began before it may show an older state."""
-        self._told: BelowTold = {}
+        self._named: PartitionsByTable = {}
         """Partitions that the batch in commit names."""
 
     def begin(self, progress: TargetProgress) -> None:
@@ -66,7 +66,7 @@ class PartitionFingerprints:
 
     def next(self, batch: SealedBatch) -> None:
         """Set the batch that is committed next."""
-        self._told = self._below(batch)
+        self._named = self._below(batch)
 
     @property
     def lacking(self) -> bool:
@@ -96,7 +96,7 @@ class PartitionFingerprints:
 
     def written(self, marks: Mapping[TableId, str | None]) -> None:
         """The batch with these fingerprints was committed."""
-        self._told = {}
+        self._named = {}
         with self._lock:
             for table, mark in marks.items():
                 if mark is None:
@@ -108,7 +108,7 @@ class PartitionFingerprints:
 
     def _with_named(self, marks: Mapping[TableId, str]) -> dict[TableId, str]:
         """The fingerprints that change when the batch's partitions are added, in their new form."""
-        more = {t: self._with_told(marks[t], below) for t, below in self._told.items() if t in marks}
+        more = {t: self._with_observed(marks[t], below) for t, below in self._named.items() if t in marks}
         return {table: mark for table, mark in more.items() if mark != marks[table]}
 
 

@@ -1,4 +1,4 @@
-"""Tombstone file: records that the guard dropped a subscription's slot, and from which position changes are missing.
+"""Tombstone file: records that Penstock itself dropped a subscription's reader, and from which position changes are missing.
 
 It is written before the drop, so that a later start, also after a crash in between, can distinguish it from a drop by a user.
 """
@@ -14,7 +14,7 @@ from engine.queue.files import sync_folder
 
 
 class ReaderTombstone:
-    """The tombstone of one slot. Any thread may use it; only the current owner of the slot (run or idle monitor) writes it."""
+    """The tombstone of one reader. Any thread may use it; only the current owner of the reader (run or idle monitor) writes it."""
 
     def __init__(self, folder: Path, reader: str) -> None:
         self._path = folder / f"{reader}.dropped"
@@ -36,7 +36,7 @@ class ReaderTombstone:
             sync_folder(self._path.parent)
 
     def fault(self) -> EngineFault | None:
-        """The fault of the subscription until it is reloaded; None if the guard has not dropped the slot."""
+        """The fault of the subscription until it is reloaded; None if Penstock has not dropped the reader."""
         try:
             detail = self._path.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -46,6 +46,6 @@ class ReaderTombstone:
         return EngineFault(FaultKind.SLOT_DROPPED, self._reader, detail)
 
     def forget(self) -> None:
-        """Remove the tombstone: a new slot is created, or the subscription was deleted."""
+        """Remove the tombstone: a new reader is created, or the subscription was deleted."""
         with suppress(OSError):
             self._path.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""Watermark of the slot's restart_lsn: a slot below it was restored from a backup.
+"""Watermark of the reader's restart position: a reader below it was restored from a backup.
 
-The source writes restart_lsn to disk before it acts on it, so it never decreases, even after a crash of the source. The end of the log
-does not show a restore once new transactions have filled the log up to the old end; the watermark still does.
+The source writes the restart position (on PostgreSQL restart_lsn) to disk before it acts on it, so it never decreases, even after a
+crash. The end of the log does not show a restore once new transactions have filled the log up to the old end; the watermark still does.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from engine.model.source import ReaderStatus
 
 
 class RestartWatermark:
-    """The highest restart_lsn seen of one slot, in a file of the engine. Without the file nothing is checked."""
+    """The highest restart position seen of one reader, in a file of the engine. Without either, nothing is checked."""
 
     def __init__(self, folder: Path, reader: str) -> None:
         self._path = folder / f"{reader}.mark"
         self._reader = reader
 
     def begin(self, status: ReaderStatus, *, new_reader: bool) -> None:
-        """Check a slot that existed before (`new_reader` False), and record its position. Raises as `check`."""
+        """Check a reader that existed before (`new_reader` False), and record its position. Raises as `check`."""
         if not new_reader:
             self.check(status)
         self.note(status, new_reader=new_reader)
 
     def check(self, status: ReaderStatus) -> None:
-        """Raises EngineFault(LOG_GAP) if the slot's restart_lsn is below the watermark."""
+        """Raises EngineFault(LOG_GAP) if the reader's restart position is below the watermark."""
         seen = self._read()
         if seen is not None and status.restart is not None and status.restart < seen:
             detail = f"the slot begins at {status.restart}, it had come to {seen} already: the source was set back"
             raise EngineFault(FaultKind.LOG_GAP, self._reader, detail)
 
     def note(self, status: ReaderStatus, *, new_reader: bool = False) -> None:
-        """Record the slot's restart_lsn. If the disk is full the old watermark stays, which is still a lower bound."""
+        """Record the reader's restart position. If the disk is full the old watermark stays, which is still a lower bound."""
         seen = None if new_reader else self._read()
         if status.restart is None or (seen is not None and status.restart <= seen):
             return

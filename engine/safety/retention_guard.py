@@ -1,4 +1,4 @@
-"""Applies the escalation policy to one slot: sends events with the figures, and returns the actions for the run.
+"""Applies the escalation policy to the log retained for one reader: sends events with the figures, and returns the actions for the run.
 
 It outlives runs, so that each level is reported once, however often a run restarts.
 """
@@ -25,7 +25,7 @@ from engine.tables.reporter import Reporter
 
 @dataclass(frozen=True, slots=True)
 class RetentionProgress:
-    """What the run can do about retained WAL: make its queue durable (`may_persist`), end copies (`copying`). Nothing without a run."""
+    """What the run can do about the retained log: make its queue durable (`may_persist`), end copies (`copying`). Nothing without a run."""
 
     may_persist: bool = False
     copying: bool = False
@@ -33,7 +33,7 @@ class RetentionProgress:
 
 @dataclass(frozen=True, slots=True)
 class RetentionActions:
-    """Actions in force from now on. `drop`: why the slot must be dropped, None if it stays."""
+    """Actions in force from now on. `drop`: why the reader must be dropped, None if it stays."""
 
     persist: bool
     hold_copies: bool
@@ -44,7 +44,7 @@ _STANDING_STILL = RetentionProgress()
 
 
 class RetentionGuard:
-    """Judges the figures of one slot, which its run reads, or the supervisor while there is no run."""
+    """Judges the figures of one reader, which its run reads, or the supervisor while there is no run."""
 
     def __init__(self, spec: SubscriptionSpec, reporter: Reporter, clock: Clock, patience_s: float) -> None:
         self._spec = spec
@@ -61,7 +61,7 @@ class RetentionGuard:
             self._spec = spec
 
     def begin_again(self) -> None:
-        """Reset for a new slot, which retains nothing yet."""
+        """Reset for a new reader, for which nothing is retained yet."""
         with self._lock:
             self._standing, self._growth = EscalationState(), Growth()
 

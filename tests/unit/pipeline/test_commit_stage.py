@@ -22,7 +22,7 @@ from engine.model.target import BatchCommit, TableRecord, Target, TargetProgress
 from engine.pipeline.commit import CommitStage
 from engine.pipeline.compute import Computed
 from engine.platform.clock import SystemClock
-from engine.safety.partition_fingerprints import BelowTold, PartitionFingerprints
+from engine.safety.partition_fingerprints import PartitionFingerprints, PartitionsByTable
 from engine.tables.planner import PlannedBatch
 from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.reporter import Reporter
@@ -100,7 +100,7 @@ class Bench:
 
     def __init__(self, dropped: frozenset[TableId] = frozenset()) -> None:
         self.target = RefusingTarget()
-        self.named: BelowTold = {}
+        self.named: PartitionsByTable = {}
         """The partitions that each batch names from here on."""
         self.reports: list[Report] = []
         self.told: list[tuple[TableId, TableStateKind, Lsn]] = []
