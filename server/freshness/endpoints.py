@@ -21,6 +21,7 @@ from server.security.require import needs
 router = APIRouter(prefix="/subscriptions/{name}", tags=["freshness"], dependencies=[needs(Role.VIEWER)])
 
 _CLIENT_CLOSED = 499
+_POSITIONS = {"source", "captured", "applied"}
 
 
 def tracker_of(request: Request) -> FreshnessTracker:
@@ -36,18 +37,16 @@ async def get_freshness(request: Request, name: str) -> Freshness:
     """Where a subscription stands, without waiting."""
     tracker = tracker_of(request)
     current = (await tracker.current_registry(name)).status
-    positions = (current.source, current.captured, current.applied)
-    source, captured, applied = (None if p is None else str(p) for p in positions)
+    known = current.progress
+    positions = dict.fromkeys(_POSITIONS) if known is None else known.model_dump(include=_POSITIONS)
     engine = request.app.state.hub.owner(name) is not None
     lag_bytes, lag_seconds = current.lag_at(request.app.state.clock.now(), engine=engine)
     return Freshness(
         subscription=name,
         state=current.state.value,
-        positions=Positions(
-            source=source, captured=captured, applied=applied, confirmed=current.confirmed_position is not None
-        ),
+        positions=Positions(confirmed=current.confirmed_position is not None, **positions),
         lag=Lag(bytes=lag_bytes, seconds=lag_seconds),
-        at=current.at,
+        at=known.at if known else None,
         waits=tracker.count_waits(name),
     )
 
