@@ -6,7 +6,7 @@ ignored, so that a server and an engine one release apart understand each other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -41,6 +41,14 @@ PROTOCOL = 12
 """Protocol version. Increase it if an older engine could misunderstand a newer server, or the reverse."""
 
 # Parts of messages
+
+
+PositionOfLogs = dict[str, Position]
+"""A position in each log of a source that has several, by the log's name; empty, and not on the wire, for one that has one."""
+
+
+def _is_empty(value: Sized) -> bool:
+    return not value
 
 
 class Problem(Message):
@@ -101,6 +109,7 @@ class NowBody(Message):
     """
 
     position: Position
+    of_logs: PositionOfLogs = Field(default_factory=dict, exclude_if=_is_empty)
     structure: Position | None = None
     structure_at: datetime | None = None
 
@@ -207,6 +216,8 @@ class Demand(Message):
 
     kind: Literal["demand"] = "demand"
     subscription: str
+    log: str = Field(default="", exclude_if=_is_empty)
+    """Name of the log, where the source has several."""
     position: Position
 
 
@@ -351,6 +362,8 @@ class Progress(SubscriptionReport):
     source: Position | None = None
     captured: Position | None = None
     applied: Position
+    source_of_logs: PositionOfLogs = Field(default_factory=dict, exclude_if=_is_empty)
+    applied_of_logs: PositionOfLogs = Field(default_factory=dict, exclude_if=_is_empty)
     lag_bytes: int | None = None
     lag_seconds: float | None = None
     retained_bytes: int | None = None

@@ -25,6 +25,7 @@ from engine.link.messages import (
     TicketReport,
     Verification,
 )
+from engine.model.positions import text_of
 from engine.model.subscription_state import SubscriptionState
 from engine.model.table_state import TableStateKind
 from server.db.models.batch import BatchRow
@@ -37,6 +38,7 @@ from server.engines import assignments
 from server.events.service import record_event
 from server.gateway.long_running import UNENDED, WorkState, may_follow
 from server.logs import get_logger
+from server.lookup.subscriptions import position_form
 from server.schema_versions.service import record_structure
 from server.subscriptions import reports as subscriptions
 from server.tables import appearing, requests
@@ -234,22 +236,23 @@ def _write_verification(session: WriteSession, subscription: SubscriptionRow, re
         row.ended_at = session.now()
         row.left_out = verifications.uncompared_tables(session, row)
         tables.set_verified(session, {table.table: table.equal for table in report.tables})
-        _record_differences(session, subscription.name, report)
+        _record_differences(session, subscription, report)
     session.add(row)
     session.touch(subscription.name)
 
 
-def _record_differences(session: WriteSession, subscription: str, report: Verification) -> None:
+def _record_differences(session: WriteSession, subscription: SubscriptionRow, report: Verification) -> None:
     different = [table.table for table in report.tables if not table.equal]
     aside = sum(table.set_aside for table in report.tables)
     if report.state == "succeeded" and different:
+        position = text_of(position_form(subscription), report.position)
         record_event(
             session,
             kind="verification_differs",
             severity="error",
-            subscription=subscription,
+            subscription=subscription.name,
             subject=report.verification_id,
-            detail=f"{len(different)} of {len(report.tables)} tables differ from their source at {report.position}"
+            detail=f"{len(different)} of {len(report.tables)} tables differ from their source at {position}"
             + (f"; {aside} of their rows are in quarantine." if aside else "."),
             remedy="Look at the verification's differing keys; a reload of these tables brings them back in step.",
         )

@@ -21,7 +21,6 @@ from server.security.require import needs
 router = APIRouter(prefix="/subscriptions/{name}", tags=["freshness"], dependencies=[needs(Role.VIEWER)])
 
 _CLIENT_CLOSED = 499
-_POSITIONS = {"source", "captured", "applied"}
 
 
 def tracker_of(request: Request) -> FreshnessTracker:
@@ -38,13 +37,17 @@ async def get_freshness(request: Request, name: str) -> Freshness:
     tracker = tracker_of(request)
     current = (await tracker.current_registry(name)).status
     known = current.progress
-    positions = dict.fromkeys(_POSITIONS) if known is None else known.model_dump(include=_POSITIONS)
     engine = request.app.state.hub.owner(name) is not None
     lag_bytes, lag_seconds = current.lag_at(request.app.state.clock.now(), engine=engine)
     return Freshness(
         subscription=name,
         state=current.state.value,
-        positions=Positions(confirmed=current.confirmed_position is not None, **positions),
+        positions=Positions(
+            source=current.text(current.source),
+            captured=current.text(known.captured if known else None),
+            applied=current.text(current.applied),
+            confirmed=current.confirmed_position is not None,
+        ),
         lag=Lag(bytes=lag_bytes, seconds=lag_seconds),
         at=known.at if known else None,
         waits=tracker.count_waits(name),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from engine.model.position import Lsn
+from engine.model.positions import Marks
 
-Reader = Callable[[], Awaitable[Lsn]]
+Reader = Callable[[], Awaitable[Marks]]
 
 
 class SharedNow:
@@ -16,11 +16,11 @@ class SharedNow:
     def __init__(self, read: Reader) -> None:
         self._read = read
         self._running: asyncio.Task[None] | None = None
-        self._queued: list[asyncio.Future[Lsn]] = []
+        self._queued: list[asyncio.Future[Marks]] = []
 
-    async def get(self) -> Lsn:
-        """A position at or after every commit acknowledged before this call. Raises what the reading raises."""
-        future: asyncio.Future[Lsn] = asyncio.get_running_loop().create_future()
+    async def get(self) -> Marks:
+        """Marks at or after every commit acknowledged before this call. Raises what the reading raises."""
+        future: asyncio.Future[Marks] = asyncio.get_running_loop().create_future()
         self._queued.append(future)
         if self._running is None:
             self._running = asyncio.get_running_loop().create_task(self._serve())
@@ -35,9 +35,9 @@ class SharedNow:
         finally:
             self._running = None
 
-    async def _answer(self, asking: list[asyncio.Future[Lsn]]) -> None:
+    async def _answer(self, asking: list[asyncio.Future[Marks]]) -> None:
         try:
-            position = await self._read()
+            marks = await self._read()
         except BaseException as error:
             for future in asking:
                 if not future.done():
@@ -47,4 +47,4 @@ class SharedNow:
             return
         for future in asking:
             if not future.done():
-                future.set_result(position)
+                future.set_result(marks)

@@ -9,7 +9,6 @@ from typing import Any
 from sqlmodel import col, delete, select
 
 from engine.link.messages import Progress
-from engine.model.positions import DEFAULT_CAPTURE, FORMS
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from engine.model.table_state import TableStateKind
 from server.db.models.freshness_wait import FreshnessWaitRow
@@ -20,6 +19,7 @@ from server.db.session import ReadSession, WriteSession
 from server.freshness.subscription_status import SubscriptionStatus, TableView
 from server.freshness.wait_registry import WaitStatus
 from server.gateway.long_running import UNENDED
+from server.lookup.subscriptions import position_form
 from server.tables.schemas import TableDesiredState
 
 KEPT = timedelta(days=1)
@@ -60,7 +60,7 @@ def list_existing(session: ReadSession, names: Collection[str]) -> set[str]:
 def _status_of(row: SubscriptionRow) -> SubscriptionStatus:
     return SubscriptionStatus(
         name=row.name,
-        form=FORMS[row.capture.get("kind", DEFAULT_CAPTURE)],
+        form=position_form(row),
         epoch=row.epoch,
         state=SubscriptionState(row.state),
         desired=DesiredState(row.desired_state),

@@ -11,7 +11,6 @@ from typing import Any
 
 from fastapi.concurrency import run_in_threadpool
 
-from engine.model.position import Lsn
 from server.clock import Clock
 from server.db.database import Database
 from server.db.models.freshness_wait import FreshnessWaitRow
@@ -97,12 +96,14 @@ class WaitService:
             NotFound: there is no such subscription.
         """
         now = self._clock.now()
+        form = (await self._tracker.current_registry(spec.subscription)).status.form
+        asked = None if spec.marks is None else form.text(spec.marks)
         row = FreshnessWaitRow(
             id=new_wait_id(),
             subscription_id=0,
             status=WaitStatus.WAITING.value,
-            asked=spec.position,
-            position=spec.position,
+            asked=asked,
+            position=asked,
             tables=sorted(spec.tables),
             named=spec.named,
             patient=spec.patient,
@@ -128,7 +129,7 @@ class WaitService:
         row = await run_in_threadpool(self._find, subscription, wait_id)
         if row is None:
             raise NotFound(f"There is no wait '{wait_id}'.", "Ended waits are kept for a day; begin a new one.")
-        return _body(row, registry.status.applied)
+        return _body(row, registry.status.text(registry.status.applied))
 
     async def cancel_wait(self, subscription: str, wait_id: str) -> None:
         """Cancel a wait.
@@ -154,7 +155,12 @@ class WaitService:
         now = self._clock.now()
         for subscription, row in rows:
             left_s = max(0.0, (row.deadline_at - now).total_seconds())
-            spec = WaitSpec(subscription, row.position, frozenset(row.tables), row.named, left_s, row.patient)
+            try:
+                form = (await self._tracker.current_registry(subscription)).status.form
+            except NotFound:
+                continue  # deleted since the rows were read, and its waits with it
+            marks = None if row.position is None else form.parse(row.position)
+            spec = WaitSpec(subscription, marks, frozenset(row.tables), row.named, left_s, row.patient)
             self._start_wait(row.id, spec)
 
     async def stop(self) -> None:
@@ -182,7 +188,7 @@ class WaitService:
         outcome = await run_wait(self._tracker, spec)
         self._notify(spec.subscription, outcome)
         ending: dict[str, Any] = {"waited_ms": outcome.waited_ms}
-        ending["applied"] = None if outcome.applied is None else str(outcome.applied)
+        ending["applied"] = outcome.applied
         if outcome.receipt is not None:
             ending["receipt"] = outcome.receipt.model_dump(mode="json")
         if outcome.problem is not None:
@@ -222,8 +228,8 @@ class WaitService:
 
 def _outcome_fields(outcome: WaitOutcome) -> dict[str, Any]:
     return {
-        "position": None if outcome.position is None else str(outcome.position),
-        "applied": None if outcome.applied is None else str(outcome.applied),
+        "position": outcome.position,
+        "applied": outcome.applied,
         "waited_ms": outcome.waited_ms,
         "receipt": outcome.receipt,
         "problem": None if outcome.problem is None else problem_fields(outcome.problem),
@@ -238,14 +244,14 @@ def _satisfied(body: WaitBody) -> WaitSatisfied:
     return WaitSatisfied.model_validate({name: getattr(body, name) for name in WaitSatisfied.model_fields})
 
 
-def _body(row: FreshnessWaitRow, applied: Lsn | None) -> WaitBody:
+def _body(row: FreshnessWaitRow, applied: str | None) -> WaitBody:
     ending = row.ending or {}
     receipt = ending.get("receipt")
     return WaitBody(
         id=row.id,
         status=row.status,
-        position=None if row.position is None else str(row.position),
-        applied=ending.get("applied") or (None if applied is None else str(applied)),
+        position=row.position,
+        applied=ending.get("applied") or applied,
         waited_ms=ending.get("waited_ms"),
         timeout_ms=row.timeout_ms,
         created_at=row.created_at,

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from engine.link.messages import Progress
 from engine.model.position import Lsn
-from engine.model.positions import DEFAULT_CAPTURE, FORMS, PositionForm
+from engine.model.positions import DEFAULT_CAPTURE, FORMS, ONLY_LOG, Marks, PositionForm, Reached, text_of
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from engine.model.table_state import TableStateKind
 from server.clock import SystemClock
@@ -145,6 +145,30 @@ class SubscriptionStatus:
             return None
         return self.applied if self._confirmed_on is not None and self._confirmed_on == self.stream() else None
 
+    def text(self, position: Lsn | None) -> str | None:
+        """A position in the text form of its source."""
+        return text_of(self.form, position)
+
+    @property
+    def applied_marks(self) -> Reached:
+        """`applied` by log."""
+        if self.progress is not None and self.progress.applied_of_logs:
+            return self.progress.applied_of_logs
+        return _in_only_log(self.applied)
+
+    @property
+    def confirmed_marks(self) -> Reached:
+        """`confirmed_position` by log; empty if there is none."""
+        return {} if self.confirmed_position is None else self.applied_marks
+
+    @property
+    def highest_marks(self) -> Reached:
+        """`highest_position` by log."""
+        known = self.progress
+        if known is None or not known.applied_of_logs:
+            return _in_only_log(self.highest_position)
+        return {log: max(at, known.source_of_logs.get(log, at)) for log, at in known.applied_of_logs.items()}
+
     @property
     def is_halted(self) -> bool:
         """Whether nothing is applied until a user or an operator acts.
@@ -225,9 +249,12 @@ class SubscriptionStatus:
         known = (self.progress.applied, self.progress.captured, self.progress.source)
         return max(position for position in known if position is not None)
 
-    def is_beyond_log(self, position: Lsn) -> bool:
-        """Whether `position` is after the last known end of the source's log, and may therefore never be reached."""
-        return self.source is not None and self.highest_position is not None and position > self.highest_position
+    def is_beyond_log(self, marks: Marks) -> bool:
+        """Whether one of the marks is after the last known end of its log, and may therefore never be reached."""
+        highest = self.highest_marks
+        return self.source is not None and any(
+            mark.log in highest and mark.position > highest[mark.log] for mark in marks
+        )
 
     def lag_at(self, now: datetime, *, engine: bool) -> tuple[int | None, float | None]:
         """How far the live tables are behind, in bytes and seconds; nothing where none is live. While no engine is connected, the time
@@ -272,12 +299,19 @@ class SubscriptionStatus:
         self.faulty_since = fresh.faulty_since and (self.faulty_since or fresh.faulty_since)
         self.tables = fresh.tables
 
-    def estimate_ms(self, position: Lsn, monotonic_s: float) -> int | None:
-        """Milliseconds until `position` is applied at the recent rate; None if nothing moves or too little is known."""
-        if self.applied is None or len(self._steps) < 2:
+    def estimate_ms(self, marks: Marks, monotonic_s: float) -> int | None:
+        """Milliseconds until the marks are applied at the recent rate; None if nothing moves or too little is known.
+
+        The rate is known for a source with one log only.
+        """
+        if self.applied is None or len(self._steps) < 2 or marks[0].log != ONLY_LOG:
             return None
         began, low = self._steps[0]
         _, high = self._steps[-1]
         if high <= low or monotonic_s <= began:
             return None
-        return max(0, round((position.value - high) * (monotonic_s - began) / (high - low) * 1000))
+        return max(0, round((marks[0].position.value - high) * (monotonic_s - began) / (high - low) * 1000))
+
+
+def _in_only_log(position: Lsn | None) -> Reached:
+    return {} if position is None else {ONLY_LOG: position}

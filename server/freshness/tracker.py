@@ -22,7 +22,7 @@ from engine.link.messages import (
     TableStateReport,
 )
 from engine.link.messages import Now as NowCommand
-from engine.model.position import Lsn
+from engine.model.positions import Mark, Marks, single_mark
 from engine.model.subscription_state import SubscriptionState
 from engine.model.table_state import TableStateKind
 from server.clock import Clock
@@ -260,8 +260,10 @@ class FreshnessTracker:
     def _send_demand(self, subscription: str) -> None:
         self._flushing.discard(subscription)
         registry = self._registries.get(subscription)
-        for position in registry.take_demand() if registry is not None else ():
-            self._hub.send_to_subscription(subscription, Demand(subscription=subscription, position=position))
+        for mark in registry.take_demand() if registry is not None else ():
+            self._hub.send_to_subscription(
+                subscription, Demand(subscription=subscription, log=mark.log, position=mark.position)
+            )
 
     def on_engine_ready(self, subscription: str) -> None:
         """An engine runs this subscription on a new stream: send it the demand of all waits again."""
@@ -275,8 +277,8 @@ class FreshnessTracker:
         """Whether a connected engine runs this subscription."""
         return self._hub.owner(subscription) is not None
 
-    async def read_now(self, subscription: str) -> Lsn:
-        """A position at or after every commit that was acknowledged before this call; concurrent calls share one reading.
+    async def read_now(self, subscription: str) -> Marks:
+        """Marks at or after every commit that was acknowledged before this call; concurrent calls share one reading.
 
         For tables that were live when this was called, the structures that the source's catalog shows there are in
         force where it is applied.
@@ -288,7 +290,7 @@ class FreshnessTracker:
             raise EngineAwayError
         return await reader.get()
 
-    async def _read_now(self, subscription: str) -> Lsn:
+    async def _read_now(self, subscription: str) -> Marks:
         engine_id = self._hub.owner(subscription)
         if engine_id is None:
             raise EngineAwayError
@@ -299,7 +301,7 @@ class FreshnessTracker:
         registry = self._registries.get(subscription)
         if registry is not None and body.structure is not None:
             registry.status.structure, registry.status.structure_at = body.structure, body.structure_at
-        return body.position
+        return tuple(Mark(*each) for each in sorted(body.of_logs.items())) or single_mark(body.position)
 
     def end_waits_of_absent(self) -> None:
         """End the waits of subscriptions whose engine or source has been unavailable for too long. Called every second."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from engine.model.position import Lsn, MalformedPosition
-from engine.model.positions import PositionForm
+from engine.model.position import ZERO, MalformedPosition
+from engine.model.positions import Marks, PositionForm, first_uncovered, single_mark
 from engine.model.table_state import TableStateKind
 from server.errors import FieldError, InvalidRequest, NotSupportedYet, Problem, ReportedProblem
 from server.freshness.errors import FreshnessTimeout, FreshnessUnavailable, FreshnessUnreachable
@@ -27,14 +27,14 @@ _BEYOND = "Check that it is a position of this source: {origin}. One of another 
 
 @dataclass(frozen=True, slots=True)
 class WaitSpec:
-    """A wait as requested. `position` None: the source's current position. `tables`: ids; `named`: the request listed them.
+    """A wait as requested. `marks` None: the source's current position. `tables`: ids; `named`: the request listed them.
 
-    `named` with no tables: for the position alone. `patient`: it continues to wait while engine or source are
+    `named` with no tables: for the marks alone. `patient`: it continues to wait while engine or source are
     unavailable.
     """
 
     subscription: str
-    position: Lsn | None
+    marks: Marks | None
     tables: frozenset[str]
     named: bool
     timeout_s: float
@@ -46,13 +46,13 @@ class WaitOutcome:
     """The end of a wait. `SATISFIED` has a receipt and no problem; every other status has a problem and no receipt.
 
     `waited_ms` is in milliseconds. `position` is None if the current position was not read; `applied`: the last applied
-    position known then.
+    position known then; both as text.
     """
 
     status: WaitStatus
     waited_ms: float
-    position: Lsn | None
-    applied: Lsn | None
+    position: str | None
+    applied: str | None
     receipt: Receipt | None = None
     problem: Problem | None = None
 
@@ -73,21 +73,21 @@ async def parse_request(
         wrong = [FieldError(pointer="/on_timeout", detail=detail)]
         raise NotSupportedYet(detail, "Leave on_timeout out, or send 'error'.", errors=wrong)
     registry = await tracker.current_registry(subscription)
-    position = parse_position(request.position, pointer, registry.status.form)
+    marks = parse_position(request.position, pointer, registry.status.form)
     timeout_s, patient = request.timeout_ms / 1000, request.on_unreachable == "wait"
     if not request.tables:
         following = frozenset(view.id for view in registry.status.tables.values() if not view.left_out)
-        return WaitSpec(subscription, position, following, named=False, timeout_s=timeout_s, patient=patient)
+        return WaitSpec(subscription, marks, following, named=False, timeout_s=timeout_s, patient=patient)
     named = [(ref.schema_name, ref.name) for ref in request.tables]
     if not set(named) <= set(_names(registry.status)):
         # A table added just now may not be in the status yet.
         await tracker.refresh([subscription])
         registry = await tracker.current_registry(subscription)
     tables = _ids(registry.status, named)
-    return WaitSpec(subscription, position, tables, named=True, timeout_s=timeout_s, patient=patient)
+    return WaitSpec(subscription, marks, tables, named=True, timeout_s=timeout_s, patient=patient)
 
 
-def parse_position(text: str | None, pointer: str, form: PositionForm) -> Lsn | None:
+def parse_position(text: str | None, pointer: str, form: PositionForm) -> Marks | None:
     """A position of a request, in the form of the subscription's capture.
 
     Raises:
@@ -138,7 +138,7 @@ class _Run:
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
         self._deadline = self._began + spec.timeout_s
-        self._position = spec.position
+        self._marks = spec.marks
         self._now_ms: float | None = None
         self._on_arrival = False
 
@@ -147,31 +147,31 @@ class _Run:
             async with asyncio.timeout_at(self._deadline):
                 while True:
                     all_live, run = self._all_live(), self._registry.status.current_run
-                    position = self._spec.position or await self._resolve_now()
-                    if isinstance(position, WaitOutcome):
-                        return position
-                    self._position = position
-                    verdict, reached_by = await self._wait_until_visible(position)
+                    marks = self._spec.marks or await self._resolve_now()
+                    if isinstance(marks, WaitOutcome):
+                        return marks
+                    self._marks = marks
+                    verdict, reached_by = await self._wait_until_visible(marks)
                     # For a table that became live later, in a run that started since and perhaps on an older target, it
                     # is not known up to which position its structure is that of the catalog.
-                    if verdict is not None or self._spec.position is not None or (all_live and reached_by == run):
+                    if verdict is not None or self._spec.marks is not None or (all_live and reached_by == run):
                         break
         except TimeoutError:
             return self._timed_out()
-        return self._unreachable(verdict) if verdict is not None else self._satisfied(position)
+        return self._unreachable(verdict) if verdict is not None else self._satisfied(marks)
 
     def _all_live(self) -> bool:
         tables = self._registry.status.tables
         return all(tables[table].state is TableStateKind.LIVE for table in self._spec.tables if table in tables)
 
-    async def _resolve_now(self) -> Lsn | WaitOutcome:
+    async def _resolve_now(self) -> Marks | WaitOutcome:
         """Read the source's current position, again after each disconnection of the engine; an outcome if that cannot help."""
         while True:
-            trouble = self._registry.unreachable_reason(self._wait_for(Lsn(0), lambda _: None))
+            trouble = self._registry.unreachable_reason(self._wait_for(single_mark(ZERO), lambda _: None))
             if trouble is not None:
                 return self._unreachable(trouble)
             try:
-                position = await self._tracker.read_now(self._spec.subscription)
+                marks = await self._tracker.read_now(self._spec.subscription)
             except EngineAwayError:
                 await self._tracker.wait_for_change()
             except EngineSilentError:
@@ -182,13 +182,13 @@ class _Run:
                 await asyncio.sleep(_STARTING_PAUSE_S)
             else:
                 self._now_ms = self._elapsed_ms()
-                return position
+                return marks
 
-    async def _wait_until_visible(self, position: Lsn) -> tuple[Verdict, tuple[int, int]]:
+    async def _wait_until_visible(self, marks: Marks) -> tuple[Verdict, tuple[int, int]]:
         """How the wait ended, and under which run."""
         future: asyncio.Future[tuple[Verdict, tuple[int, int]]] = self._loop.create_future()
         status = self._registry.status
-        wait = self._wait_for(position, lambda verdict: future.set_result((verdict, status.current_run)))
+        wait = self._wait_for(marks, lambda verdict: future.set_result((verdict, status.current_run)))
         self._on_arrival = not self._registry.add(wait)
         if not self._on_arrival:
             self._tracker.schedule_demand(self._spec.subscription)
@@ -197,14 +197,15 @@ class _Run:
         finally:
             self._registry.remove(wait)
 
-    def _wait_for(self, position: Lsn, ended: Any) -> Wait:
+    def _wait_for(self, marks: Marks, ended: Any) -> Wait:
         spec = self._spec
-        return Wait(position=position, tables=set(spec.tables), named=spec.named, ended=ended, patient=spec.patient)
+        return Wait(marks=marks, tables=set(spec.tables), named=spec.named, ended=ended, patient=spec.patient)
 
-    def _satisfied(self, position: Lsn) -> WaitOutcome:
+    def _satisfied(self, marks: Marks) -> WaitOutcome:
         status = self._registry.status
+        position = status.form.text(marks)
         receipt = _receipt(status, self._spec, position, self._now_ms, on_arrival=self._on_arrival)
-        return WaitOutcome(WaitStatus.SATISFIED, self._elapsed_ms(), position, status.applied, receipt=receipt)
+        return WaitOutcome(WaitStatus.SATISFIED, self._elapsed_ms(), position, status.text(status.applied), receipt)
 
     def _unreachable(self, why: Unreachable) -> WaitOutcome:
         if why.cause is None:
@@ -215,19 +216,19 @@ class _Run:
         return self._outcome_with(WaitStatus.UNREACHABLE, FreshnessUnavailable(why.detail, why.remedy, extra=known))
 
     def _timed_out(self) -> WaitOutcome:
-        status, position = self._registry.status, self._position
-        beyond = position is not None and status.is_beyond_log(position)
+        status, marks = self._registry.status, self._marks
+        beyond = marks is not None and status.is_beyond_log(marks)
         absence = status.absence()
         estimate = None
-        if position is not None and not beyond and absence is None and not self._is_applied(position):
-            estimate = status.estimate_ms(position, self._loop.time())
+        if marks is not None and not beyond and absence is None and not self._is_applied(marks):
+            estimate = status.estimate_ms(marks, self._loop.time())
         known = {**self._progress_fields(), "estimate_ms": estimate, "beyond_source": beyond}
         if absence is not None:
             known["cause"] = absence.cause
         remedy = (
             absence.remedy if absence is not None else _BEYOND.format(origin=status.form.origin) if beyond else None
         )
-        if position is not None and self._is_applied(position):
+        if marks is not None and self._is_applied(marks):
             name = self._spec.subscription
             remedy = (
                 f"Wait again, with a longer timeout_ms; 'copying' of GET /subscriptions/{name} shows how far it is."
@@ -236,26 +237,26 @@ class _Run:
 
     def _why_late(self) -> str:
         """The position reached at the deadline, and what delayed the wait."""
-        status, position, name = self._registry.status, self._position, self._spec.subscription
+        status, marks, name = self._registry.status, self._marks, self._spec.subscription
         waited = f"after {self._spec.timeout_s * 1000:.0f} ms"
         absence = status.absence()
         because = None if absence is None else absence.detail
-        if position is None:
+        if marks is None:
             silent = "the engine has not answered, or is processing changes of the source's catalog"
             return f"'Now' could not be read on the source of '{name}' {waited}: {because or silent}."
         if status.confirmed_position is None:
-            known = f"; the last that is known is {status.applied}" if status.applied is not None else ""
+            known = f"; the last that is known is {status.text(status.applied)}" if status.applied is not None else ""
             return f"Where the target of '{name}' is was not known {waited}: {because or 'its run is about to begin'}{known}."
-        if self._is_applied(position):
+        position = status.form.text(marks)
+        if self._is_applied(marks):
             return f"'{name}' had applied {position}, but not all tables were live {waited}: {self._not_live()}."
-        ends = f", which lies beyond {status.source}, the last known end of the source's log"
-        where = f"{position}{ends if status.is_beyond_log(position) else ''}"
-        return f"'{name}' had applied {status.confirmed_position} {waited}, not yet {where}."
+        ends = f", which lies beyond {status.text(status.source)}, the last known end of the source's log"
+        where = f"{position}{ends if status.is_beyond_log(marks) else ''}"
+        return f"'{name}' had applied {status.text(status.confirmed_position)} {waited}, not yet {where}."
 
-    def _is_applied(self, position: Lsn) -> bool:
-        """Whether the position is applied and only tables delay the wait."""
-        reached = self._registry.status.confirmed_position
-        return reached is not None and reached >= position
+    def _is_applied(self, marks: Marks) -> bool:
+        """Whether the marks are applied and only tables delay the wait."""
+        return first_uncovered(self._registry.status.confirmed_marks, marks) is None
 
     def _not_live(self) -> str:
         tables = self._registry.status.tables
@@ -269,13 +270,14 @@ class _Run:
         return self._outcome_with(WaitStatus.FAILED, ReportedProblem(said.status, said.code, said.detail, said.remedy))
 
     def _outcome_with(self, status: WaitStatus, problem: Problem) -> WaitOutcome:
-        return WaitOutcome(status, self._elapsed_ms(), self._position, self._registry.status.applied, problem=problem)
+        known = self._progress_fields()
+        return WaitOutcome(status, known["waited_ms"], known["position"], known["applied"], problem=problem)
 
     def _progress_fields(self) -> dict[str, Any]:
-        applied = self._registry.status.applied
+        status = self._registry.status
         return {
-            "position": None if self._position is None else str(self._position),
-            "applied": None if applied is None else str(applied),
+            "position": None if self._marks is None else status.form.text(self._marks),
+            "applied": status.text(status.applied),
             "waited_ms": self._elapsed_ms(),
         }
 
@@ -284,7 +286,7 @@ class _Run:
 
 
 def _receipt(
-    status: SubscriptionStatus, spec: WaitSpec, position: Lsn, now_ms: float | None, *, on_arrival: bool
+    status: SubscriptionStatus, spec: WaitSpec, position: str, now_ms: float | None, *, on_arrival: bool
 ) -> Receipt:
     covered = [status.tables[table] for table in spec.tables if table in status.tables]
     covered = sorted((view for view in covered if not view.left_out), key=lambda view: (view.schema, view.name))
@@ -303,13 +305,13 @@ def _receipt(
             for v in covered
             if v.set_aside
         ],
-        position=str(position),
-        applied=str(status.applied),
+        position=position,
+        applied=str(status.text(status.applied)),
         now_ms=now_ms,
         on_arrival=on_arrival,
         sealed_at=known.sealed_at if known else None,
         committed_at=known.committed_at if known else None,
-        structure=None if status.structure is None else str(status.structure),
+        structure=status.text(status.structure),
         structure_at=status.structure_at,
     )
 
@@ -319,7 +321,7 @@ def receipt_for_tables(
 ) -> Receipt:
     """The receipt of a wait for the position alone, for these tables; `left`: those of them that do not follow."""
     spec = WaitSpec(status.name, None, frozenset(tables) - frozenset(left), named=True, timeout_s=0)
-    made = _receipt(status, spec, Lsn.parse(receipt.position), receipt.now_ms, on_arrival=receipt.on_arrival)
+    made = _receipt(status, spec, receipt.position, receipt.now_ms, on_arrival=receipt.on_arrival)
     standing = [status.tables[table] for table in left if table in status.tables]
     left_out = [LeftOutTable(schema=v.schema, name=v.name, state=v.state.value, reason=v.reason) for v in standing]
     update = {"tables": made.tables, "exceptions": made.exceptions, "left_out": left_out}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, insort
+from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import count
 
 from engine.model.position import Lsn
+from engine.model.positions import Mark, Marks, first_uncovered
 from engine.model.subscription_state import SubscriptionState
 from engine.model.table_state import TableStateKind
 from server.freshness.subscription_status import HALTED_STATES, SubscriptionStatus, TableView
@@ -43,19 +45,23 @@ Verdict = Unreachable | None
 
 @dataclass(eq=False, slots=True)
 class Wait:
-    """One outstanding wait. `tables`: ids of the tables it covers; `named` with no tables: the position alone.
+    """One outstanding wait. `tables`: ids of the tables it covers; `named` with no tables: the marks alone.
 
     `ended` is called once, with the verdict. `patient`: it continues to wait while engine or source are unavailable.
     """
 
-    position: Lsn
+    marks: Marks
     tables: set[str]
     named: bool
     ended: Callable[[Verdict], None]
     patient: bool = False
     open: bool = True
     due: bool = field(default=False)
-    """Its position is applied; only tables delay it."""
+    """Its marks are applied; only tables delay it."""
+
+
+Heap = list[tuple[int, int, Wait]]
+"""Position in one log, number of the wait, wait."""
 
 
 class WaitRegistry:
@@ -69,13 +75,15 @@ class WaitRegistry:
     def __init__(self, status: SubscriptionStatus) -> None:
         self.status = status
         self._order = count()
-        self._by_position: list[tuple[int, int, Wait]] = []
-        self._far: list[tuple[int, int, Wait]] = []
+        self._by_position: dict[str, Heap] = defaultdict(list)
+        """By log, the waits of which the first unreached mark is in that log."""
+        self._far: dict[str, Heap] = defaultdict(list)
+        """By log, marks of waits that are too far ahead to be demanded."""
         self._waits: dict[int, Wait] = {}
         self._numbers: dict[Wait, int] = {}
-        self._wanted: set[Lsn] = set()
-        self._demanded: list[Lsn] = []
-        """Positions that were demanded and are not yet applied, in order."""
+        self._wanted: set[Mark] = set()
+        self._demanded: dict[str, list[Lsn]] = defaultdict(list)
+        """By log, positions that were demanded and are not yet applied, in order."""
 
     def __len__(self) -> int:
         return len(self._waits)
@@ -93,12 +101,12 @@ class WaitRegistry:
         number = next(self._order)
         self._waits[number] = wait
         self._numbers[wait] = number
-        entry = (wait.position.value, number, wait)
-        heapq.heappush(self._by_position, entry)
-        if self._is_near(wait.position):
-            self._wanted.add(wait.position)
-        else:
-            heapq.heappush(self._far, entry)
+        wait.due = not self._await_next_mark(number, wait)
+        for mark in wait.marks:
+            if self._is_near(mark):
+                self._wanted.add(mark)
+            else:
+                heapq.heappush(self._far[mark.log], (mark.position.value, number, wait))
         return True
 
     def unreachable_reason(self, wait: Wait) -> Unreachable | None:
@@ -113,18 +121,20 @@ class WaitRegistry:
         if number is not None:
             wait.open = False
             del self._waits[number]
-            if len(self._by_position) > 64 and len(self._by_position) > 2 * len(self._waits):
-                self._compact()
+            for heap in (*self._by_position.values(), *self._far.values()):
+                if len(heap) > 64 and len(heap) > 2 * len(self._waits):
+                    _compact(heap)
 
     def end_reached_waits(self) -> int:
         """The applied position moved: end the waits that it satisfies, lowest position first. Returns their number."""
-        reached = self.status.confirmed_position
         ended = 0
-        while reached is not None and self._by_position and self._by_position[0][0] <= reached.value:
-            wait = heapq.heappop(self._by_position)[2]
-            if wait.open:
-                wait.due = True
-                ended += self._end_if_decided(wait)
+        for log, reached in self.status.confirmed_marks.items():
+            heap = self._by_position[log]
+            while heap and heap[0][0] <= reached.value:
+                _, number, wait = heapq.heappop(heap)
+                if wait.open and not self._await_next_mark(number, wait):
+                    wait.due = True
+                    ended += self._end_if_decided(wait)
         self._bring_near()
         return ended
 
@@ -133,8 +143,7 @@ class WaitRegistry:
         self._demanded.clear()
         for number, wait in self._waits.items():
             if wait.due:
-                wait.due = False
-                heapq.heappush(self._by_position, (wait.position.value, number, wait))
+                wait.due = not self._await_next_mark(number, wait)
 
     def end_decided_waits(self, tables: Collection[str] | None = None) -> int:
         """End the waits that are satisfied or unreachable after a change of states; lowest position first. Returns their number.
@@ -143,27 +152,28 @@ class WaitRegistry:
         subscription's own state changed, or any table's.
         """
         affected = [w for w in self._waits.values() if tables is None or not w.tables.isdisjoint(tables)]
-        return sum(self._end_if_decided(wait) for wait in sorted(affected, key=lambda w: w.position.value))
+        return sum(self._end_if_decided(wait) for wait in sorted(affected, key=lambda w: w.marks))
 
-    def take_demand(self) -> list[Lsn]:
-        """The positions to demand of the engine now, in ascending order; the next call does not return them again.
+    def take_demand(self) -> list[Mark]:
+        """The marks to demand of the engine now, in ascending order; the next call does not return them again.
 
         A position that is known to exist covers those before it. One beyond may never be reached, so it covers only
         itself.
         """
-        if self.status.applied is not None:
-            del self._demanded[: bisect_left(self._demanded, self.status.applied)]
-        fresh: list[Lsn] = []
-        for position in sorted(self._wanted, reverse=True):
-            if not self._is_covered(position):
-                insort(self._demanded, position)
-                fresh.append(position)
+        for log, applied in self.status.applied_marks.items():
+            del self._demanded[log][: bisect_left(self._demanded[log], applied)]
+        fresh: list[Mark] = []
+        for mark in sorted(self._wanted, reverse=True):
+            if not self._is_covered(mark):
+                insort(self._demanded[mark.log], mark.position)
+                fresh.append(mark)
         self._wanted.clear()
         return fresh[::-1]
 
     def reset_demand(self) -> None:
-        """The engine or its stream was replaced: the next `take_demand` returns the positions of all outstanding waits."""
-        self._wanted = {wait.position for wait in self._waits.values() if not wait.due and self._is_near(wait.position)}
+        """The engine or its stream was replaced: the next `take_demand` returns the marks of all outstanding waits."""
+        outstanding = (mark for wait in self._waits.values() if not wait.due for mark in wait.marks)
+        self._wanted = {mark for mark in outstanding if self._is_near(mark)}
         self._demanded.clear()
 
     def end_all(self, verdict: Verdict) -> None:
@@ -187,7 +197,7 @@ class WaitRegistry:
         trouble = self._trouble_with_tables(wait)
         if trouble is not None:
             return trouble
-        reached = status.confirmed_position is not None and status.confirmed_position >= wait.position
+        reached = first_uncovered(status.confirmed_marks, wait.marks) is None
         if reached and all(status.tables[table].state is TableStateKind.LIVE for table in wait.tables):
             return None
         if status.is_halted:
@@ -213,27 +223,35 @@ class WaitRegistry:
             return table_left_out(view)
         return None if wait.tables or wait.named else nothing_to_wait_for(self.status)
 
-    def _is_near(self, position: Lsn) -> bool:
-        furthest = self.status.highest_position
-        return furthest is None or position.value <= furthest.value + self.status.form.horizon
+    def _await_next_mark(self, number: int, wait: Wait) -> bool:
+        """Put the wait to its first mark that is not reached. Returns False if there is none: then it is in no heap."""
+        mark = first_uncovered(self.status.confirmed_marks, wait.marks)
+        if mark is not None:
+            heapq.heappush(self._by_position[mark.log], (mark.position.value, number, wait))
+        return mark is not None
+
+    def _is_near(self, mark: Mark) -> bool:
+        furthest = self.status.highest_marks.get(mark.log)
+        return furthest is None or mark.position.value <= furthest.value + self.status.form.horizon
 
     def _bring_near(self) -> None:
-        while self._far and self._is_near(Lsn(self._far[0][0])):
-            wait = heapq.heappop(self._far)[2]
-            if wait.open:
-                self._wanted.add(wait.position)
+        for log, heap in self._far.items():
+            while heap and self._is_near(mark := Mark(log, Lsn(heap[0][0]))):
+                if heapq.heappop(heap)[2].open:
+                    self._wanted.add(mark)
 
-    def _is_covered(self, position: Lsn) -> bool:
-        at = bisect_left(self._demanded, position)
-        if at == len(self._demanded):
+    def _is_covered(self, mark: Mark) -> bool:
+        demanded = self._demanded[mark.log]
+        at = bisect_left(demanded, mark.position)
+        if at == len(demanded):
             return False
-        following, furthest = self._demanded[at], self.status.highest_position
-        return following == position or (furthest is not None and following <= furthest)
+        following, furthest = demanded[at], self.status.highest_marks.get(mark.log)
+        return following == mark.position or (furthest is not None and following <= furthest)
 
-    def _compact(self) -> None:
-        for heap in (self._by_position, self._far):
-            heap[:] = [entry for entry in heap if entry[2].open]
-            heapq.heapify(heap)
+
+def _compact(heap: Heap) -> None:
+    heap[:] = [entry for entry in heap if entry[2].open]
+    heapq.heapify(heap)
 
 
 class _Pending(StrEnum):

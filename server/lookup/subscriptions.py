@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from sqlmodel import select
 
+from engine.model.position import Lsn
+from engine.model.positions import DEFAULT_CAPTURE, FORMS, PositionForm, text_of
 from server.db.models.subscription import SubscriptionRow
 from server.db.session import ReadSession, WriteSession
 from server.errors import Conflict, NotFound
@@ -45,3 +47,17 @@ def lock_changeable_subscription(session: WriteSession, name: str) -> Subscripti
     if row.deleting:
         raise SubscriptionDeleting(f"The subscription '{name}' is being deleted.")
     return row
+
+
+def position_form(row: SubscriptionRow) -> PositionForm:
+    """How positions of the subscription's source are written and measured."""
+    return FORMS[row.capture.get("kind", DEFAULT_CAPTURE)]
+
+
+def position_text(session: ReadSession, subscription_id: int, position: Lsn | None) -> str | None:
+    """A position in the text form of the subscription's source."""
+    return (
+        None
+        if position is None
+        else text_of(position_form(session.get_one(SubscriptionRow, subscription_id)), position)
+    )

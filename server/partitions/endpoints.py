@@ -7,9 +7,11 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
 
+from engine.model.positions import PositionForm
 from server.db.dependencies import database_of
 from server.errors import NotFound, responses
 from server.gateway.interface import EngineTimeout, EngineUnavailable, gateway_of
+from server.lookup.subscriptions import position_form, require_subscription
 from server.naming import NamePath
 from server.partitions import service
 from server.partitions.schemas import PartitionsView
@@ -28,7 +30,13 @@ router = APIRouter(prefix="/subscriptions/{name}/tables", tags=["tables"], depen
 )
 async def list_partitions(request: Request, name: NamePath, table_id: TableIdPath) -> PartitionsView:
     """As the source has them now, each with its bound and its last load on the target."""
-    return service.partitions_view(table_id, await request_partitions(request, name, table_id))
+
+    def read_form() -> PositionForm:
+        with database_of(request).read() as session:
+            return position_form(require_subscription(session, name))
+
+    answer = await request_partitions(request, name, table_id)
+    return service.partitions_view(table_id, answer, await run_in_threadpool(read_form))
 
 
 async def request_partitions(request: Request, name: str, table_id: str) -> dict[str, Any]:

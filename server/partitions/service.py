@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from engine.link.partition_parts import PartitionPart, PartitionsBody
+from engine.model.positions import PositionForm, text_of
 from server.db.session import ReadSession
 from server.errors import Conflict, InvalidRequest
 from server.lookup.tables import require_table
@@ -36,10 +37,10 @@ def partitions_payload(session: ReadSession, name: str, table_id: str) -> dict[s
     return {"subscription": name, "table": require_table(session, name, table_id).id}
 
 
-def partitions_view(table_id: str, answer: Mapping[str, Any]) -> PartitionsView:
+def partitions_view(table_id: str, answer: Mapping[str, Any], form: PositionForm) -> PartitionsView:
     """The engine's answer as the REST interface shows it."""
     parts = PartitionsBody.model_validate(answer).partitions
-    return PartitionsView(table_id=table_id, partitions=[_partition_view(part) for part in parts])
+    return PartitionsView(table_id=table_id, partitions=[_partition_view(part, form) for part in parts])
 
 
 def refuse_unloadable(answer: Mapping[str, Any], names: Sequence[str] | None) -> None:
@@ -62,7 +63,7 @@ def refuse_unloadable(answer: Mapping[str, Any], names: Sequence[str] | None) ->
             )
 
 
-def _partition_view(part: PartitionPart) -> PartitionView:
+def _partition_view(part: PartitionPart, form: PositionForm) -> PartitionView:
     return PartitionView(
         name=part.name,
         parent=part.parent,
@@ -72,6 +73,6 @@ def _partition_view(part: PartitionPart) -> PartitionView:
         obstacle=part.obstacle,
         generation=part.generation,
         reason=part.reason,
-        position=None if part.position is None else str(part.position),
+        position=text_of(form, part.position),
         loaded_at=None if part.loaded_us is None else datetime.fromtimestamp(part.loaded_us / 1e6, tz=UTC),
     )

@@ -145,8 +145,8 @@ def _requirement_of(freshness: QueryFreshness, form: PositionForm) -> FreshnessR
         raise InvalidRequest.at("/freshness/position", detail)
     if freshness.mode == "any":
         return None
-    position = parse_position(freshness.position, "/freshness/position", form)
-    return FreshnessRequirement(position, freshness.timeout_ms / 1000, following=freshness.on_unavailable == "error")
+    marks = parse_position(freshness.position, "/freshness/position", form)
+    return FreshnessRequirement(marks, freshness.timeout_ms / 1000, following=freshness.on_unavailable == "error")
 
 
 async def _run(request: Request, name: str, body: QueryRequest, wanted: Format) -> tuple[QueryResult, Receipt | None]:

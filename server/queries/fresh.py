@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
-from engine.model.position import Lsn
+from engine.model.positions import ONLY_LOG, Marks, first_uncovered
 from engine.model.table_state import TableStateKind
 from server.errors import ReportedProblem
 from server.freshness.errors import FreshnessTimeout, FreshnessUnreachable
@@ -34,9 +34,9 @@ class Run(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FreshnessRequirement:
-    """The required freshness of the rows. `position` None: everything committed until now."""
+    """The required freshness of the rows. `marks` None: everything committed until now."""
 
-    position: Lsn | None
+    marks: Marks | None
     timeout_s: float
     following: bool
     """Refuse the query if one of its tables does not follow."""
@@ -57,9 +57,7 @@ async def query_fresh_rows(
     while True:
         # Of a table that is live only later, it is not known up to where its structure is the catalog's.
         live = {view.id for view in status.tables.values() if view.state is TableStateKind.LIVE}
-        spec = WaitSpec(
-            status.name, requirement.position, tables, named=True, timeout_s=max(0.0, deadline - loop.time())
-        )
+        spec = WaitSpec(status.name, requirement.marks, tables, named=True, timeout_s=max(0.0, deadline - loop.time()))
         receipt = (await waits.run_wait_now(spec)).receipt
         try:
             result = await run(following=requirement.following)
@@ -69,10 +67,10 @@ async def query_fresh_rows(
                 raise FreshnessTimeout(f"{problem.detail} after {requirement.timeout_s * 1000:.0f} ms.") from None
             await asyncio.sleep(_PAUSE_S)
             continue
-        if result.position < Lsn.parse(receipt.position):
+        if first_uncovered({ONLY_LOG: result.position}, status.form.parse(receipt.position)) is not None:
             result.frames.close()
-            raise _too_old(result.position, receipt.position)
-        if requirement.following and requirement.position is None and not result.tables <= live:
+            raise _too_old(status.text(result.position), receipt.position)
+        if requirement.following and requirement.marks is None and not result.tables <= live:
             result.frames.close()
             tables = _known_tables(status, result.tables)
             continue
@@ -104,7 +102,7 @@ def _known_tables(status: SubscriptionStatus, tables: Collection[str]) -> frozen
     return frozenset(tables) & status.tables.keys()
 
 
-def _too_old(found: Lsn, wanted: str) -> ReportedProblem:
+def _too_old(found: str | None, wanted: str) -> ReportedProblem:
     return ReportedProblem(
         502, "answer_too_old", f"The engine answered from {found}, before {wanted}.", "Send the query again."
     )

@@ -7,9 +7,11 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 from fastapi.concurrency import run_in_threadpool
 
+from engine.model.positions import PositionForm
 from server.db.dependencies import database_of
 from server.errors import NotFound, responses
 from server.gateway.interface import EngineTimeout, EngineUnavailable, gateway_of
+from server.lookup.subscriptions import position_form, require_subscription
 from server.lookup.tables import TableRemoved
 from server.naming import NamePath
 from server.paging import Page, PageTokenInvalid, Paging
@@ -39,9 +41,8 @@ async def list_refused(request: Request, paging: Paging, name: NamePath, table_i
     """In the order in which they were refused. Their values are read from the target, where they are kept."""
     behind = paging.behind(int)
     start = behind[0] if behind else 0
-    found = service.refused_row_views(await _request_engine(request, name, table_id, "list"))[
-        start : start + paging.limit
-    ]
+    answer, form = await _request_engine(request, name, table_id, "list")
+    found = service.refused_row_views(answer, form)[start : start + paging.limit]
     rows, more = paging.split(found)
     return Page(items=rows, next_page_token=paging.token([start + len(rows)]) if more else None)
 
@@ -102,7 +103,8 @@ async def _retry_or_skip(
     request: Request, name: str, table_id: str, action: Action, row_id: str | None, by: str
 ) -> RefusedRowsOutcome:
     rows = None if row_id is None else [row_id]
-    outcome = service.outcome_view(await _request_engine(request, name, table_id, action, rows, by), row_id)
+    answer, _ = await _request_engine(request, name, table_id, action, rows, by)
+    outcome = service.outcome_view(answer, row_id)
 
     def record() -> None:
         with database_of(request).write() as session:
@@ -114,11 +116,14 @@ async def _retry_or_skip(
 
 async def _request_engine(
     request: Request, name: str, table_id: str, action: Action, rows: list[str] | None = None, by: str = ""
-) -> dict[str, object]:
-    def question() -> dict[str, object]:
-        with database_of(request).read() as session:
-            return service.refused_rows_payload(session, name, table_id, action, rows, by)
+) -> tuple[dict[str, object], PositionForm]:
+    """The engine's answer, and the form of the positions of its source."""
 
-    payload = await run_in_threadpool(question)
+    def question() -> tuple[dict[str, object], PositionForm]:
+        with database_of(request).read() as session:
+            payload = service.refused_rows_payload(session, name, table_id, action, rows, by)
+            return payload, position_form(require_subscription(session, name))
+
+    payload, form = await run_in_threadpool(question)
     timeout_s = request.app.state.settings.engine_request_timeout_s
-    return await gateway_of(request).request("refused_rows", payload, timeout_s)
+    return await gateway_of(request).request("refused_rows", payload, timeout_s), form

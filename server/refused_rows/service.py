@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from engine.link.quarantine_parts import RefusedRowPart, RefusedRowsBody
+from engine.model.positions import PositionForm, single_mark
 from engine.model.quarantine import RefusedState
 from engine.model.table_state import TableStateKind
 from server.db.session import ReadSession, WriteSession
@@ -47,9 +48,9 @@ def refused_rows_payload(
     return {"subscription": name, "table": table_id, "action": action, "rows": rows, "by": by}
 
 
-def refused_row_views(answer: Mapping[str, Any]) -> list[RefusedRowView]:
+def refused_row_views(answer: Mapping[str, Any], form: PositionForm) -> list[RefusedRowView]:
     """The engine's rows as the REST interface shows them."""
-    return [_view(part) for part in RefusedRowsBody.model_validate(answer).rows]
+    return [_view(part, form) for part in RefusedRowsBody.model_validate(answer).rows]
 
 
 def outcome_view(answer: Mapping[str, Any], row_id: str | None = None) -> RefusedRowsOutcome:
@@ -78,7 +79,7 @@ def record_outcome(
     )
 
 
-def _view(part: RefusedRowPart) -> RefusedRowView:
+def _view(part: RefusedRowPart, form: PositionForm) -> RefusedRowView:
     return RefusedRowView(
         id=part.row,
         state=RefusedState(part.state),
@@ -89,7 +90,7 @@ def _view(part: RefusedRowPart) -> RefusedRowView:
             for (name, type_), value in zip(part.columns, part.values, strict=True)
         ],
         cause=RefusedCauseView(code=part.code, detail=part.detail, sqlstate=part.sqlstate),
-        position=str(part.position),
+        position=form.text(single_mark(part.position)),
         batch=part.batch,
         refused_at=datetime.fromisoformat(part.refused_at),
         skipped_by=part.ended_by,

@@ -110,7 +110,7 @@ def _begin(
     partitions: list[str] | Literal["changed"] | None = None,
 ) -> ReloadView:
     row = service.request_reload(session, name, table_id, partitions)
-    view = service.reload_view(row)
+    view = service.reload_view(session, row)
     headers = {"Location": f"{request.url.path}/{row.id}"}
     response.headers.update(headers)
     idempotency.remember(_ACCEPTED, view, headers)
@@ -143,19 +143,19 @@ def _page(session: ReadSession, name: str, table_id: str | None, paging: PageReq
         query = query.where(or_(created < behind[0], and_(created == behind[0], key < behind[1])))
     rows, more = paging.split(session.exec(query.order_by(created.desc(), key.desc()).limit(paging.limit)).all())
     token = paging.token([rows[-1].created_at, rows[-1].id]) if more else None
-    return Page(items=[service.reload_view(row) for row in rows], next_page_token=token)
+    return Page(items=[service.reload_view(session, row) for row in rows], next_page_token=token)
 
 
 @router.get("/reloads/{reload_id}", operation_id="reloads_get", responses=responses(NotFound))
 def get_reload(session: Reading, name: str, reload_id: str) -> ReloadView:
     """Progress or result of a reload."""
-    return service.reload_view(service.require_reload(session, name, reload_id))
+    return service.reload_view(session, service.require_reload(session, name, reload_id))
 
 
 @router.get("/tables/{table_id}/reloads/{reload_id}", operation_id="table_reloads_get", responses=responses(NotFound))
 def get_table_reload(session: Reading, name: str, table_id: str, reload_id: str) -> ReloadView:
     """Progress or result of a table's reload."""
-    return service.reload_view(service.require_reload(session, name, reload_id, table_id))
+    return service.reload_view(session, service.require_reload(session, name, reload_id, table_id))
 
 
 @router.delete(

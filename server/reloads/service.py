@@ -20,7 +20,7 @@ from server.errors import Conflict, NotFound
 from server.events.service import record_event
 from server.freshness.subscription_status import HALTED_STATES
 from server.gateway.long_running import UNENDED, WorkState
-from server.lookup.subscriptions import require_subscription
+from server.lookup.subscriptions import position_text, require_subscription
 from server.lookup.tables import require_table
 from server.partitions.schemas import LoadedPartitionView
 from server.reloads.schemas import ReloadProgress, ReloadView
@@ -175,7 +175,7 @@ def _partition_views(row: ReloadRow) -> list[LoadedPartitionView] | None:
     return [LoadedPartitionView(name=name, reason=LoadReason.ASKED, generation=None) for name in named]
 
 
-def reload_view(row: ReloadRow) -> ReloadView:
+def reload_view(session: ReadSession, row: ReloadRow) -> ReloadView:
     """The reload as the REST interface shows it."""
     return ReloadView(
         id=row.id,
@@ -184,7 +184,7 @@ def reload_view(row: ReloadRow) -> ReloadView:
         partitions=_partition_views(row),
         state=WorkState(row.state),
         copied=ReloadProgress.model_validate(row, from_attributes=True),
-        position=None if row.position is None else str(row.position),
+        position=position_text(session, row.subscription_id, row.position),
         problem=row.problem,
         created_at=row.created_at,
         ended_at=row.ended_at,

@@ -68,6 +68,6 @@ async def create_retry(
         row = service.begin_retry(session, name, table_id, findings)
         session.flush()
         response.headers["Location"] = f"/api/v1/subscriptions/{name}/tables/{table_id}/reloads/{row.id}"
-        return reloads.reload_view(row)
+        return reloads.reload_view(session, row)
 
     return await run_in_threadpool(work)

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path
 
 from server.db.dependencies import Reading
 from server.errors import NotFound, responses
+from server.lookup.subscriptions import position_form, require_subscription
 from server.lookup.tables import require_table
 from server.naming import NamePath
 from server.paging import Page, PageTokenInvalid, Paging
@@ -31,10 +32,11 @@ def list_versions(
     """Every change of its structure or state, oldest first, also of a removed table. A structure tells what changed, and how that
     became known."""
     table = require_table(session, name, table_id)
+    form = position_form(require_subscription(session, name))
     behind = paging.behind(int)
     rows = service.list_versions_page(session, table.id, behind[0] if behind else None, paging.limit)
     shown, more = paging.split(rows)
     return Page(
-        items=[service.version_view(row) for row in shown],
+        items=[service.version_view(row, form) for row in shown],
         next_page_token=paging.token([shown[-1].id]) if more else None,
     )

@@ -8,6 +8,7 @@ from typing import Any, cast
 from sqlmodel import col, select
 
 from engine.model.position import Lsn
+from engine.model.positions import PositionForm, text_of
 from engine.model.table_state import TableStateKind
 from server.db.models.schema_version import SchemaVersionRow
 from server.db.session import ReadSession, WriteSession
@@ -94,10 +95,10 @@ def list_versions_page(session: ReadSession, table_id: str, after: int | None, l
     return list(session.exec(query.order_by(col(SchemaVersionRow.id)).limit(limit)))
 
 
-def version_view(row: SchemaVersionRow) -> VersionView:
+def version_view(row: SchemaVersionRow, form: PositionForm) -> VersionView:
     return VersionView(
         change="state" if row.change == "state" else "structure",
-        position=None if row.position is None else str(row.position),
+        position=text_of(form, row.position),
         at=row.at,
         columns=None if row.columns is None else [VersionColumn.model_validate(column) for column in row.columns],
         key=row.key,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.model.positions import text_of
 from engine.model.shared import SharedInto
 from engine.model.table_state import TableStateKind
 from server.db.models.connection import ConnectionRow
@@ -10,6 +11,7 @@ from server.db.models.table import TableRow
 from server.db.session import ReadSession
 from server.declarations.connection_kinds import KINDS
 from server.declarations.table_body import shared_from
+from server.lookup.subscriptions import position_form
 from server.shared_tables.schemas import MemberView, SharedTableView
 from server.tables import repository
 from server.tables.schemas import TableTarget, TargetTable
@@ -60,5 +62,5 @@ def _member(row: TableRow, subscription: SubscriptionRow, into: SharedInto) -> M
         target=TableTarget(schema_name=row.target_schema, name=row.target_name),
         state=TableStateKind(row.state),
         target_table=TargetTable(row.target_table) if row.target_table is not None else None,
-        position=str(subscription.applied_position) if subscription.applied_position is not None else None,
+        position=text_of(position_form(subscription), subscription.applied_position),
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from engine.model.patterns import ANY
-from engine.model.position import Lsn
+from engine.model.positions import text_of
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from server.assessment.assess import Assessment, ConnectedFor
 from server.connections import repository as connections
@@ -25,6 +25,7 @@ from server.declarations.policies import (
 )
 from server.declarations.table_body import TableBody, TargetName, shared_body
 from server.declarations.table_options import declared_options, options_of
+from server.lookup.subscriptions import position_form
 from server.subscriptions.schemas import Lag, Positions, SubscriptionView
 from server.tables import repository as tables
 
@@ -46,6 +47,7 @@ def subscription_views(
 def _view(
     row: SubscriptionRow, names: dict[int, str], found: Sequence[TableRow], assessment: Assessment
 ) -> SubscriptionView:
+    form = position_form(row)
     named = [declared_body(table) for table in found if not table.from_pattern]
     return SubscriptionView(
         name=row.name,
@@ -70,9 +72,9 @@ def _view(
         copying=assessment.copying,
         deleting=row.deleting,
         positions=Positions(
-            source=_text(row.source_position),
-            captured=_text(row.captured_position),
-            applied=_text(row.applied_position),
+            source=text_of(form, row.source_position),
+            captured=text_of(form, row.captured_position),
+            applied=text_of(form, row.applied_position),
             as_of=row.progress_at,
         ),
         lag=Lag(
@@ -99,7 +101,3 @@ def declared_body(row: TableRow) -> TableBody:
         exact=ANY in row.name,
         **declared_options(options_of(row)),
     )
-
-
-def _text(position: Lsn | None) -> str | None:
-    return None if position is None else str(position)

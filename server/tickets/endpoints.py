@@ -48,7 +48,7 @@ def create_ticket(
     No table is changed. Where the subscription does not run, the ticket stays `pending` until it does.
     """
     row = service.begin_ticket(session, name, body or TicketRequest())
-    view = service.ticket_view(row)
+    view = service.ticket_view(session, row)
     headers = {"Location": f"{request.url.path}/{row.id}"}
     response.headers.update(headers)
     idempotency.remember(status.HTTP_202_ACCEPTED, view, headers)
@@ -68,7 +68,7 @@ def list_tickets(session: Reading, name: str, paging: Paging, since: Since = Non
     found = session.exec(query.order_by(created.desc(), key.desc()).limit(paging.limit)).all()
     rows, more = paging.split(found)
     token = paging.token([rows[-1].created_at, rows[-1].id]) if more else None
-    return Page(items=[service.ticket_view(row, first) for row in rows], next_page_token=token)
+    return Page(items=[service.ticket_view(session, row, first) for row in rows], next_page_token=token)
 
 
 @router.get(
@@ -80,4 +80,4 @@ def get_ticket(session: Reading, name: str, ticket_id: str, since: Since = None)
     first = None if since is None else service.require_earlier_ticket(session, name, since)
     if first is not None:
         service.require_comparable(row, first)
-    return service.ticket_view(row, first)
+    return service.ticket_view(session, row, first)

@@ -14,7 +14,7 @@ from server.db.models.ticket import TicketRow
 from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
 from server.errors import Conflict, FieldError, InvalidRequest, NotFound
-from server.lookup.subscriptions import lock_changeable_subscription, require_subscription
+from server.lookup.subscriptions import lock_changeable_subscription, position_text, require_subscription
 from server.tickets.schemas import (
     ThroughputView,
     TicketCounts,
@@ -118,13 +118,13 @@ def require_comparable(row: TicketRow, since: TicketRow) -> None:
         raise TicketsNotComparable(f"Ticket '{since.id}' is not earlier than '{row.id}'.")
 
 
-def ticket_view(row: TicketRow, since: TicketRow | None = None) -> TicketView:
+def ticket_view(session: ReadSession, row: TicketRow, since: TicketRow | None = None) -> TicketView:
     """The ticket as the REST interface shows it; with the throughput since `since` if both are applied, `since` earlier."""
     return TicketView(
         id=row.id,
         name=row.name,
         state=TicketState(row.state),
-        position=None if row.position is None else str(row.position),
+        position=position_text(session, row.subscription_id, row.position),
         times=TicketTimes(
             written_at=row.written_at,
             captured_at=row.captured_at,

@@ -18,7 +18,7 @@ from server.db.session import ReadSession, WriteSession
 from server.errors import Conflict, FieldError, InvalidRequest, NotFound
 from server.freshness.subscription_status import HALTED_STATES
 from server.gateway.long_running import UNENDED, WorkState
-from server.lookup.subscriptions import require_subscription
+from server.lookup.subscriptions import position_text, require_subscription
 from server.tables import repository
 from server.verifications.schemas import (
     UncomparedTableView,
@@ -137,7 +137,7 @@ def verification_view(session: ReadSession, row: VerificationRow) -> Verificatio
     return VerificationView(
         id=row.id,
         state=WorkState(row.state),
-        position=None if row.position is None else str(row.position),
+        position=position_text(session, row.subscription_id, row.position),
         equal=all(result.equal for result in results) if done and results else None,
         tables_done=len(results),
         tables_total=row.total if row.total is not None else (len(row.asked) if row.asked else None),

@@ -28,6 +28,7 @@ from engine.link.messages import (
 from engine.model.fault import FaultKind
 from engine.model.identity import TableId
 from engine.model.position import Lsn
+from engine.model.positions import single_mark
 from engine.model.subscription_state import DesiredState
 from engine.model.table_state import TableStateKind
 from server.clock import SystemClock
@@ -405,7 +406,7 @@ class Waits(RuleBasedStateMachine):
         self.judge_at_once(verdicts, tables)
 
     async def wait(self, position: int, tables: set[TableId], ended: Callable[[Verdict], None]) -> None:
-        (await self.freshness.current_registry(NAME)).add(Wait(Lsn(position), set(tables), True, ended))
+        (await self.freshness.current_registry(NAME)).add(Wait(single_mark(Lsn(position)), set(tables), True, ended))
 
     def judge_satisfied(self, position: int, tables: set[TableId]) -> None:
         on_target = {table: self.target.tables[table] for table in tables}

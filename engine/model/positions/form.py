@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from engine.model.position import Lsn
+from engine.model.positions.marks import Marks, single_mark
 
 
 class PositionForm(Protocol):
@@ -28,12 +29,17 @@ class PositionForm(Protocol):
         """
         ...
 
-    def parse(self, text: str) -> Lsn:
+    def parse(self, text: str) -> Marks:
         """Read a text. Raises MalformedPosition where it is not of this form."""
         ...
 
-    def text(self, position: Lsn) -> str: ...
+    def text(self, marks: Marks) -> str: ...
 
     def lag(self, source: Lsn, applied: Lsn) -> int | None:
         """Bytes of the source's log between two positions, 0 where `applied` is further; None where the order counts no bytes."""
         ...
+
+
+def text_of(form: PositionForm, position: Lsn | None) -> str | None:
+    """The text of a position in the only log of a source; None for None."""
+    return None if position is None else form.text(single_mark(position))

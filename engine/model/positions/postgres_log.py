@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from engine.model.position import Lsn
+from engine.model.positions.marks import Marks, single_mark
 
 
 class PostgresLogForm:
@@ -13,11 +14,11 @@ class PostgresLogForm:
     horizon = 64 * 1024 * 1024
     """Four WAL segments of the usual size."""
 
-    def parse(self, text: str) -> Lsn:
-        return Lsn.parse(text)
+    def parse(self, text: str) -> Marks:
+        return single_mark(Lsn.parse(text))
 
-    def text(self, position: Lsn) -> str:
-        return str(position)
+    def text(self, marks: Marks) -> str:
+        return str(marks[0].position)
 
     def lag(self, source: Lsn, applied: Lsn) -> int | None:
         return max(0, source.value - applied.value)

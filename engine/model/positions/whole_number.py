@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from engine.model.position import Lsn, MalformedPosition
+from engine.model.positions.marks import Marks, single_mark
 
 
 class WholeNumberForm:
@@ -12,13 +13,13 @@ class WholeNumberForm:
     origin = "the number that the source gives to the transaction"
     horizon = 1_000_000
 
-    def parse(self, text: str) -> Lsn:
+    def parse(self, text: str) -> Marks:
         if not (text.isascii() and text.isdigit()) or (len(text) > 1 and text[0] == "0") or len(text) > 20:
             raise MalformedPosition(f"{text!r} is not a position; write a whole number, like {self.example}")
-        return Lsn(int(text))
+        return single_mark(Lsn(int(text)))
 
-    def text(self, position: Lsn) -> str:
-        return str(position.value)
+    def text(self, marks: Marks) -> str:
+        return str(marks[0].position.value)
 
     def lag(self, source: Lsn, applied: Lsn) -> int | None:
         del source, applied  # Numbers of transactions are no bytes.

@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy import Text
 from sqlmodel import Field, SQLModel
 
-from engine.model.position import Lsn
-from server.db.base import document, moment, position
+from server.db.base import document, moment
 
 
 class FreshnessWaitRow(SQLModel, table=True):
-    """One wait. `asked` is the requested position, None for the current one; `position` is set once it is known.
+    """One wait. `asked` is the requested position, None for the current one; `position` is set once it is known; both as text.
 
     `tables` are the ids of the tables it covers; `named`: the request listed them. `ending` contains the receipt or the
     problem.
@@ -23,8 +23,8 @@ class FreshnessWaitRow(SQLModel, table=True):
     id: str = Field(primary_key=True, max_length=40)
     subscription_id: int = Field(foreign_key="subscriptions.id", ondelete="CASCADE", index=True)
     status: str = Field(max_length=16, index=True)
-    asked: Lsn | None = position(default=None, nullable=True)
-    position: Lsn | None = position(default=None, nullable=True)
+    asked: str | None = Field(default=None, sa_type=Text)
+    position: str | None = Field(default=None, sa_type=Text)
     tables: list[str] = document(default_factory=list)
     named: bool = False
     patient: bool = False

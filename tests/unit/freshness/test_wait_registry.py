@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.link.messages import Progress
 from engine.model.position import Lsn
-from engine.model.positions import PostgresLogForm
+from engine.model.positions import Mark, PostgresLogForm, single_mark
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from engine.model.table_state import TableStateKind
 from server.freshness.subscription_status import GONE_AFTER_S, SubscriptionStatus, TableView
@@ -54,14 +54,18 @@ class _Watched:
 
 def _watch(position: int, tables: tuple[str, ...] = _TABLES, *, named: bool = True, patient: bool = False) -> _Watched:
     verdicts: list[Verdict] = []
-    return _Watched(Wait(Lsn(position), set(tables), named, verdicts.append, patient), verdicts)
+    return _Watched(Wait(single_mark(Lsn(position)), set(tables), named, verdicts.append, patient), verdicts)
+
+
+def _demand(registry: WaitRegistry) -> list[Lsn]:
+    return [mark.position for mark in registry.take_demand()]
 
 
 def test_waits_end_in_the_order_of_their_positions() -> None:
     registry = _registry()
     order: list[int] = []
     for position in (30, 20, 25, 40):
-        registry.add(Wait(Lsn(position), {"t1"}, True, lambda _, p=position: order.append(p)))
+        registry.add(Wait(single_mark(Lsn(position)), {"t1"}, True, lambda _, p=position: order.append(p)))
     registry.status.progress = _progress(30)
     assert registry.end_reached_waits() == 3
     assert order == [20, 25, 30]
@@ -91,22 +95,22 @@ def test_of_positions_that_exist_only_the_highest_is_demanded_and_once() -> None
     registry.status.progress = _progress(10, 100)
     for position in (20, 50, 30):
         registry.add(_watch(position).wait)
-    assert registry.take_demand() == [Lsn(50)]
+    assert _demand(registry) == [Lsn(50)]
     assert registry.take_demand() == []
     registry.add(_watch(40).wait)
     assert registry.take_demand() == []
     registry.add(_watch(60).wait)
-    assert registry.take_demand() == [Lsn(60)]
+    assert _demand(registry) == [Lsn(60)]
 
 
 def test_a_position_that_may_never_come_does_not_stand_for_the_nearer_ones() -> None:
     registry = _registry()
     for position in (20, 90, 30):
         registry.add(_watch(position).wait)
-    assert registry.take_demand() == [Lsn(20), Lsn(30), Lsn(90)]
+    assert _demand(registry) == [Lsn(20), Lsn(30), Lsn(90)]
     registry.status.progress = _progress(10, 50)
     registry.add(_watch(40).wait)
-    assert registry.take_demand() == [Lsn(40)]
+    assert _demand(registry) == [Lsn(40)]
     registry.add(_watch(35).wait)
     registry.add(_watch(90).wait)
     assert registry.take_demand() == []
@@ -120,7 +124,7 @@ def test_a_new_stream_hears_the_outstanding_demand_again() -> None:
     registry.take_demand()
     registry.remove(last.wait)
     registry.reset_demand()
-    assert registry.take_demand() == [Lsn(50)]
+    assert _demand(registry) == [Lsn(50)]
 
 
 def test_a_position_far_away_is_not_demanded_before_it_comes_near() -> None:
@@ -128,10 +132,10 @@ def test_a_position_far_away_is_not_demanded_before_it_comes_near() -> None:
     far = 10 + PostgresLogForm.horizon + 5
     registry.add(_watch(far).wait)
     registry.add(_watch(20).wait)
-    assert registry.take_demand() == [Lsn(20)]
+    assert _demand(registry) == [Lsn(20)]
     registry.status.progress = _progress(20)
     registry.end_reached_waits()
-    assert registry.take_demand() == [Lsn(far)]
+    assert _demand(registry) == [Lsn(far)]
 
 
 def test_a_dropped_wait_hears_nothing() -> None:
@@ -186,11 +190,11 @@ def test_when_the_applied_position_goes_back_waits_begin_again() -> None:
 
 def test_the_estimate_follows_the_pace() -> None:
     status = _registry(applied=None).status
-    assert status.estimate_ms(Lsn(100), 0.0) is None
+    assert status.estimate_ms(single_mark(Lsn(100)), 0.0) is None
     status.set_progress(_progress(0), 0.0)
     status.set_progress(_progress(100), 1.0)
-    assert status.estimate_ms(Lsn(300), 1.0) == 2000
-    assert status.estimate_ms(Lsn(50), 1.0) == 0
+    assert status.estimate_ms(single_mark(Lsn(300)), 1.0) == 2000
+    assert status.estimate_ms(single_mark(Lsn(50)), 1.0) == 0
 
 
 _steps = st.lists(
@@ -264,6 +268,92 @@ def test_no_wait_ends_wrongly_twice_or_is_forgotten(steps: list[tuple]) -> None:
     assert len(registry) == sum(not one.verdicts and i not in dropped for i, one in enumerate(watched))
 
 
+_LOGS = ("a", "b", "c")
+_marks = st.dictionaries(st.sampled_from(_LOGS), st.integers(1, 40), min_size=1)
+_steps_of_logs = st.lists(
+    st.one_of(
+        st.tuples(st.just("wait"), _marks, st.sets(st.sampled_from(_TABLES), min_size=1)),
+        st.tuples(st.just("applied"), st.dictionaries(st.sampled_from(_LOGS), st.integers(0, 15))),
+        st.tuples(st.just("back"), st.dictionaries(st.sampled_from(_LOGS), st.integers(0, 15))),
+        st.tuples(
+            st.just("table"),
+            st.sampled_from(_TABLES),
+            st.sampled_from([TableStateKind.COPYING, TableStateKind.LIVE, TableStateKind.LIVE]),
+        ),
+        st.tuples(st.just("demand")),
+        st.tuples(st.just("drop"), st.integers(0, 20)),
+    ),
+    max_size=40,
+)
+
+
+def _reach(status: SubscriptionStatus, applied: dict[str, Lsn]) -> None:
+    """These positions are applied in the logs of a source that has several, each of which ended at 1 when it was last read."""
+    of_logs = {"applied_of_logs": applied, "source_of_logs": dict.fromkeys(applied, Lsn(1))}
+    status.progress = _progress(1).model_copy(update=of_logs)
+
+
+@given(_steps_of_logs)
+def test_a_wait_in_several_logs_ends_when_each_of_its_marks_is_applied(steps: list[tuple]) -> None:  # type: ignore[type-arg]
+    registry = _registry(applied=1)
+    status = registry.status
+    _reach(status, dict.fromkeys(_LOGS, Lsn(1)))
+    watched: list[_Watched] = []
+    demanded: set[Mark] = set()
+    for step in steps:
+        match step:
+            case ("wait", marks, tables):
+                watched.append(_watch(0, tuple(tables)))
+                watched[-1].wait.marks = tuple(Mark(log, Lsn(at)) for log, at in sorted(marks.items()))
+                registry.add(watched[-1].wait)
+            case ("applied", more):
+                _reach(status, {log: Lsn(at.value + more.get(log, 0)) for log, at in status.applied_marks.items()})
+                registry.end_reached_waits()
+            case ("back", less):
+                marks = status.applied_marks.items()
+                _reach(status, {log: Lsn(max(1, at.value - less.get(log, 0))) for log, at in marks})
+                demanded.clear()
+                registry.reopen_reached_waits()
+                registry.reset_demand()
+            case ("table", table, state):
+                status.tables[table].state = state
+                registry.end_decided_waits({table})
+            case ("demand",):
+                demanded.update(registry.take_demand())
+                for one in watched:
+                    if one.wait.open:
+                        assert _is_demanded(status, one.wait, demanded)
+            case ("drop", index) if index < len(watched) and not watched[index].verdicts:
+                registry.remove(watched[index].wait)
+        for one in watched:
+            if one.wait.open or one.verdicts:
+                _check(status, one, dropped=False)
+    assert len(registry) == sum(one.wait.open for one in watched)
+
+
+def _is_demanded(status: SubscriptionStatus, wait: Wait, demanded: set[Mark]) -> bool:
+    """Each mark that is not applied was demanded, or one after it that is known to exist."""
+    highest, applied = status.highest_marks, status.applied_marks
+    return all(
+        mark.position <= applied[mark.log]
+        or mark in demanded
+        or any(log == mark.log and mark.position <= at <= highest[log] for log, at in demanded)
+        for mark in wait.marks
+    )
+
+
+def test_a_wait_that_names_one_log_of_several_does_not_wait_for_the_others() -> None:
+    registry = _registry()
+    _reach(registry.status, {"a": Lsn(5), "b": Lsn(5)})
+    one = _watch(0)
+    one.wait.marks = (Mark("b", Lsn(9)),)
+    assert registry.add(one.wait)
+    assert registry.take_demand() == [Mark("b", Lsn(9))]
+    _reach(registry.status, {"a": Lsn(5), "b": Lsn(9)})
+    assert registry.end_reached_waits() == 1
+    assert one.satisfied
+
+
 def _check(status: SubscriptionStatus, one: _Watched, *, dropped: bool) -> None:
     """What the present status says of a wait: ended at most once, and never outstanding where it should have ended."""
     assert len(one.verdicts) <= 1
@@ -272,7 +362,7 @@ def _check(status: SubscriptionStatus, one: _Watched, *, dropped: bool) -> None:
     if dropped or one.verdicts:
         return
     states = [status.tables[table].state for table in one.wait.tables]
-    reached = status.confirmed_position is not None and status.confirmed_position >= one.wait.position
+    reached = all(status.confirmed_marks.get(log, Lsn(0)) >= at for log, at in one.wait.marks)
     assert not (reached and all(state is TableStateKind.LIVE for state in states))
     assert status.desired is DesiredState.RUNNING
     assert status.state is not SubscriptionState.FAILED

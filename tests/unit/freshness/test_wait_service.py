@@ -10,6 +10,7 @@ import pytest
 
 from engine.link.messages import Progress
 from engine.model.position import Lsn
+from engine.model.positions import single_mark
 from engine.model.table_state import TableStateKind
 from server.clock import SystemClock
 from server.errors import NotFound
@@ -36,7 +37,7 @@ class _Service:
 
 
 async def _answered(waits: WaitService, service: _Service) -> list[str]:
-    ask = WaitSpec("orders", Lsn(50), frozenset(service.status.tables), named=False, timeout_s=1)
+    ask = WaitSpec("orders", single_mark(Lsn(50)), frozenset(service.status.tables), named=False, timeout_s=1)
     return [(await waits.run_wait_now(ask)).id for _ in range(_WAITS)]
 
 

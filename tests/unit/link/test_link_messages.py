@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from engine.link.message import encode
-from engine.link.messages import COMMANDS, REPORTS, Assign, Demand, Progress, ReportBundle, TableStateReport
+from engine.link.messages import COMMANDS, REPORTS, Assign, Demand, NowBody, Progress, ReportBundle, TableStateReport
 from engine.model.identity import TableName
 from engine.model.position import Lsn
 from engine.model.subscription import (
@@ -159,3 +159,12 @@ def test_a_bundle_keeps_order_and_kinds() -> None:
     again = ReportBundle.model_validate_json(encode(bundle))
     assert again == bundle
     assert isinstance(again.reports[1], Progress)
+
+
+def test_positions_of_several_logs_are_on_the_wire_only_where_there_are_several() -> None:
+    one = NowBody(position=Lsn(7))
+    several = NowBody(position=Lsn(7), of_logs={"n1": Lsn(7), "n2": Lsn(9)})
+    assert b"of_logs" not in encode(one)
+    assert NowBody.model_validate_json(encode(several)) == several
+    demand = Demand(subscription="s", log="n2", position=Lsn(9))
+    assert COMMANDS.validate_json(encode(demand)) == demand
