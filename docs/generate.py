@@ -23,7 +23,7 @@ from engine.model.schema import Column, SourceType
 from engine.model.subscription_state import SubscriptionState
 from engine.model.table_state import TableStateKind
 from engine.model.values import value_type
-from engine.platform.fault_policy import POLICIES, Action
+from engine.platform.fault_policy import POLICIES, RESERVED, Action
 from engine.platform.settings import EngineSettings
 from engine.targets.duckdb.types import duckdb_type
 from server.cli.exit_codes import ExitCode
@@ -83,6 +83,10 @@ TYPES: tuple[tuple[str, SourceType, str], ...] = (
     ("`xml`", SourceType("xml"), "as printed; of a declaration only what is named below"),
     ("`tsvector`, `tsquery`, geometric types", SourceType("tsvector"), "as printed"),
     ("any other type, those of extensions too", SourceType("public.hstore"), "as printed"),
+)
+
+RESERVED_MEANING = (
+    "These codes are for kinds of source and target that this release does not have. It never reports them."
 )
 
 TYPE_RULES = """\
@@ -215,10 +219,16 @@ def faults_page() -> str:
     )
     parts = [intro]
     for action, meaning in ACTION_MEANINGS.items():
-        kinds = [kind for kind in FaultKind if POLICIES[kind].action is action]
+        kinds = [kind for kind in FaultKind if POLICIES[kind].action is action and kind not in RESERVED]
         rows = [(f"`{kind.value}`", POLICIES[kind].remedy) for kind in kinds]
         if rows:
             parts += [f"## {action.value}\n", f"{meaning}\n", _table(("code", "remedy"), rows)]
+    reserved = [
+        (f"`{kind.value}`", POLICIES[kind].action.value, POLICIES[kind].remedy)
+        for kind in FaultKind
+        if kind in RESERVED
+    ]
+    parts += ["## Reserved\n", f"{RESERVED_MEANING}\n", _table(("code", "policy", "remedy"), reserved)]
     return _page("Faults", *parts)
 
 

@@ -35,6 +35,7 @@ TAGS = [
 PUBLISHED_NAMES = {
     "server__assessment__health__Health": "server__subscriptions__health__Health",
     "TableStateKind": "TableState",
+    "PostgresLogCapture": "CapturePolicy",
 }
 """Names of schemas that clients know by an earlier name of the class or of its module."""
 

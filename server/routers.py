@@ -9,6 +9,7 @@ from fastapi import APIRouter, FastAPI
 
 from server.approvals.endpoints import router as approvals
 from server.batches.endpoints import router as batches
+from server.connection_kinds.endpoints import router as connection_kinds
 from server.connections.endpoints import router as connections
 from server.engines import channel
 from server.engines.endpoints import router as engines
@@ -38,6 +39,7 @@ API_PREFIX = "/api/v1"
 
 API_ROUTERS: tuple[APIRouter, ...] = (
     connections,
+    connection_kinds,
     sample_source,
     shared_tables,
     subscriptions,

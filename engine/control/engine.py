@@ -27,6 +27,7 @@ from engine.link.messages import (
     Desire,
     Forget,
     Forgotten,
+    Registration,
     Reload,
     Sync,
     Table,
@@ -65,10 +66,8 @@ class Engine:
         self._link = ServerLink(
             settings.url,
             settings.engine_token.get_secret_value(),
-            instance=uuid.uuid4().hex,
-            name=settings.engine_name,
-            version=version("penstock"),
-            on_command=self._take,
+            Registration(instance=uuid.uuid4().hex, name=settings.engine_name, version=version("penstock")),
+            self._take,
         )
         self._requests.connect(self._link)
 

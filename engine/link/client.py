@@ -6,6 +6,7 @@ import random
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from time import monotonic
 
 import httpx
@@ -44,6 +45,21 @@ class _AwayError(Exception):
     """The server is unavailable; retry after a pause."""
 
 
+@dataclass(frozen=True, slots=True)
+class LinkLimits:
+    """Paces of a link, in seconds, and its most unsent reports."""
+
+    pace_s: float = 0.1
+    """Interval at which progress is sent while no query waits for it."""
+    retry_most_s: float = 2.0
+    """Longest pause between attempts."""
+    capacity: int = 10_000
+    """Most reports kept while the server is unavailable."""
+
+
+_LIMITS = LinkLimits()
+
+
 class ServerLink:
     """Keeps this engine registered at the server, and reconnects after failures of either.
 
@@ -55,21 +71,13 @@ class ServerLink:
         self,
         url: str,
         token: str,
-        *,
-        instance: str,
-        name: str,
-        version: str,
+        registration: Registration,
         on_command: Callable[[Command], None],
-        capacity: int = 10_000,
-        pace_s: float = 0.1,
-        retry_most_s: float = 2.0,
+        limits: LinkLimits = _LIMITS,
     ) -> None:
-        """`pace_s`: interval in seconds at which progress is sent while no query waits for it. `capacity`: most reports kept while the
-        server is unavailable. `retry_most_s`: longest pause between attempts."""
-        self._registration = Registration(instance=instance, name=name, version=version)
+        self._registration = registration
         self._on_command = on_command
-        self._pace_s = pace_s
-        self._retry_most_s = retry_most_s
+        self._limits = limits
         base = httpx.URL(url)
         self._http = httpx.Client(
             base_url=base.join("/api/v1/"),
@@ -80,7 +88,7 @@ class ServerLink:
             trust_env=base.host not in {"127.0.0.1", "::1", "localhost"},
         )
         self._state = threading.Condition()
-        self._outgoing = Outgoing(capacity)
+        self._outgoing = Outgoing(limits.capacity)
         self._demanded: dict[str, Lsn] = {}
         self._stream_name = ""
         self._sent: dict[str, Lsn] = {}
@@ -196,7 +204,7 @@ class ServerLink:
     # Commands
 
     def _listen(self) -> None:
-        pause = _Pause(self._retry_most_s)
+        pause = _Pause(self._limits.retry_most_s)
         while not self._stopping.is_set():
             try:
                 for command in self._stream():
@@ -259,7 +267,7 @@ class ServerLink:
 
     def _next_reports(self) -> list[Report] | None:
         """Wait for reports that are due; None while closing."""
-        due = monotonic() + self._pace_s
+        due = monotonic() + self._limits.pace_s
         with self._state:
             while not self._stopping.is_set():
                 waiting = len(self._outgoing)
@@ -283,7 +291,7 @@ class ServerLink:
     def _post_reports(self, reports: list[Report]) -> None:
         """Send the bundle repeatedly until the server has received it. The server ignores a sequence number that it has received before,
         so a bundle whose response was lost is not processed twice."""
-        pause = _Pause(self._retry_most_s)
+        pause = _Pause(self._limits.retry_most_s)
         while not self._stopping.is_set():
             try:
                 engine_id = self._engine_id()
@@ -309,7 +317,7 @@ class ServerLink:
 
     def _deliver(self, method: str, what: str, content: bytes, headers: dict[str, str]) -> None:
         deadline = monotonic() + _ANSWER_DEADLINE_S
-        pause = _Pause(self._retry_most_s)
+        pause = _Pause(self._limits.retry_most_s)
         while not self._stopping.is_set() and monotonic() < deadline:
             try:
                 response = self._http.request(

@@ -217,7 +217,71 @@ POLICIES: dict[FaultKind, Policy] = {
         Action.RETRY,
         "This is a defect of the product; replication is tried again. Please report it with the engine's log.",
     ),
+    FaultKind.CHANGE_TRIGGERS_CHANGED: Policy(
+        Action.FAIL_SUBSCRIPTION,
+        "Changes may be missing since the triggers were changed. Install them again, then reload: POST /subscriptions/{name}/reloads copies"
+        " all tables; old rows stay readable until the swap.",
+    ),
+    FaultKind.CHANGE_TRIGGERS_PRIVILEGE: Policy(
+        Action.FAIL_SUBSCRIPTION,
+        "Grant the user CREATE on the database and TRIGGER on the tables, or let a user who has these rights install the triggers; then set"
+        " desired_state to running.",
+    ),
+    FaultKind.CASCADE_UNCAPTURED: Policy(
+        Action.PARK_TABLE,
+        "Install triggers on the parent tables that record the rows of a cascade, or declare the foreign keys without one. "
+        + _RETRY_TABLE,
+    ),
+    FaultKind.SOURCE_WRITES_HIDDEN: Policy(
+        Action.PARK_TABLE, "Let every session on the source log whole rows (binlog_format ROW). " + _RELOAD_TABLE
+    ),
+    FaultKind.GTID_DOMAINS: Policy(
+        Action.FAIL_SUBSCRIPTION,
+        "Let all writers on the source use one gtid_domain_id, then set desired_state to running.",
+    ),
+    FaultKind.BINLOG_PURGED: Policy(
+        Action.FAIL_SUBSCRIPTION,
+        "Let the source keep binary logs for longer (binlog_expire_logs_seconds). POST /subscriptions/{name}/reloads copies all tables; old"
+        " rows stay readable until the swap.",
+    ),
+    FaultKind.NODE_SILENT: Policy(
+        Action.RETRY,
+        "Check that the node runs and can be reached: nothing is applied before its log is known. Replication resumes by itself.",
+    ),
+    FaultKind.GLOBAL_IN_DOUBT: Policy(
+        Action.PARK_TABLE, "Make the nodes agree on the transaction that the reason names. " + _RELOAD_TABLE
+    ),
+    FaultKind.CYCLE_OVERDUE: Policy(
+        Action.TELL, "Let comparisons begin less often, or give them a larger share of the source's time."
+    ),
+    FaultKind.KEY_NOT_ORDERED: Policy(
+        Action.PARK_TABLE, 'Declare a "key" of columns that the source sorts by their bytes. ' + _RETRY_TABLE
+    ),
+    FaultKind.READER_PROTOCOL: Policy(
+        Action.RETRY, "Correct the external reader; replication resumes by itself when it connects again."
+    ),
+    FaultKind.LAKE_CONFLICT: Policy(
+        Action.RETRY, "Let no other program write to the target's tables; the commit is tried again by itself."
+    ),
 }
+
+RESERVED = frozenset(
+    {
+        FaultKind.CHANGE_TRIGGERS_CHANGED,
+        FaultKind.CHANGE_TRIGGERS_PRIVILEGE,
+        FaultKind.CASCADE_UNCAPTURED,
+        FaultKind.SOURCE_WRITES_HIDDEN,
+        FaultKind.GTID_DOMAINS,
+        FaultKind.BINLOG_PURGED,
+        FaultKind.NODE_SILENT,
+        FaultKind.GLOBAL_IN_DOUBT,
+        FaultKind.CYCLE_OVERDUE,
+        FaultKind.KEY_NOT_ORDERED,
+        FaultKind.READER_PROTOCOL,
+        FaultKind.LAKE_CONFLICT,
+    }
+)
+"""Codes kept for kinds of source and target that do not exist yet. A kind leaves this set with the first code that raises it."""
 
 
 RENEWED = frozenset({FaultKind.TABLE_STRUCTURE_CHANGED, FaultKind.TABLE_PARTITIONS_CHANGED})

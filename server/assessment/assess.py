@@ -16,7 +16,8 @@ from server.assessment.health import AspectName, Fault, Health, HealthInputs, He
 from server.assessment.schemas import Copied, CopyTotals, LastFault, TableHealth
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
-from server.declarations.policies import CapturePolicy, FreshnessBody
+from server.declarations.captures import read_capture
+from server.declarations.policies import FreshnessBody
 from server.gateway.interface import gateway_of
 
 _REPORTS_EVERY_S = 15.0
@@ -50,7 +51,8 @@ class Assessment:
     @cached_property
     def inputs(self) -> HealthInputs:
         row, tables = self._row, self._tables
-        capture, fault = CapturePolicy.model_validate(row.capture), self.last_fault
+        fault = self.last_fault
+        budget_bytes, warn_share = read_capture(row.capture).log_budget()
         states = Counter(TableStateKind(table.state) for table in tables)
         return HealthInputs(
             state=SubscriptionState(row.state),
@@ -67,8 +69,8 @@ class Assessment:
             goal_seconds=FreshnessBody.model_validate(row.freshness).goal_seconds,
             reported_s=self._silent_for_s(),
             retained_bytes=row.retained_bytes,
-            budget_bytes=capture.slot_budget_bytes,
-            warn_share=capture.guard.warn_share,
+            budget_bytes=budget_bytes,
+            warn_share=warn_share,
             fault=None if fault is None else Fault(self._age_s(fault.at), fault.detail, fault.over),
         )
 

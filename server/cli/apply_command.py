@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 import yaml
-from pydantic import BaseModel
+from pydantic import TypeAdapter
 from rich.markup import escape
 
 from server.cli.client import Api, Document, segment
@@ -194,16 +194,16 @@ def _body(collection: str, item: Document) -> Document:
 
     body = {name: item[name] for name in DECLARED[collection] if item.get(name) is not None}
     if collection == "subscriptions":
-        body |= {name: _said(model, body[name]) for name, model in POLICIES.items() if name in body}
-        body["tables"] = [_said(TableBody, table) for table in body["tables"]]
+        body |= {name: _said(policy, body[name]) for name, policy in POLICIES.items() if name in body}
+        body["tables"] = [_said(TypeAdapter(TableBody), table) for table in body["tables"]]
     body = _literal(body)
     if item.get("secrets_set"):
         body["secrets"] = {name: f"${{{_variable(item['name'], name)}}}" for name in item["secrets_set"]}
     return {name: value for name, value in body.items() if value != {}}
 
 
-def _said(model: type[BaseModel], document: Document) -> Document:
-    said: Document = model.model_validate(document).model_dump(by_alias=True, exclude_defaults=True, mode="json")
+def _said(shape: TypeAdapter[Any], document: Document) -> Document:
+    said: Document = shape.validate_python(document).model_dump(by_alias=True, exclude_defaults=True, mode="json")
     return said
 
 

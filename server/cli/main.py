@@ -10,6 +10,7 @@ import typer
 from server.cli import (
     apply_command,
     bench_command,
+    connection_commands,
     console_command,
     data_commands,
     ddl_commands,
@@ -45,6 +46,7 @@ app.command("wait")(data_commands.wait)
 app.command("query")(data_commands.query)
 app.command("verify")(verify_command.verify)
 app.command("sequences")(data_commands.sequences)
+app.add_typer(connection_commands.connections, name="connections")
 app.add_typer(ticket_commands.ticket, name="ticket")
 app.add_typer(table_commands.tables, name="tables")
 app.add_typer(refused_commands.refused, name="refused")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -56,10 +57,16 @@ class Kind:
     """One kind of connection."""
 
     name: str
+    title: str
     settings: type[KindSettings]
+    labels: Mapping[str, str]
+    """What forms call those settings and secrets whose names do not say it."""
     secrets: frozenset[str]
-    source: bool
     target: bool
+    captures: tuple[str, ...] = ()
+    """How its changes can be read as a source; the first one is usual."""
+    embedded: bool = False
+    """The engine opens the database itself, and makes it where it is missing; other programs query it through Penstock."""
     keeps_transactions: bool = False
     """As a target it can be given single source transactions, not only the net changes of a batch."""
     has_sequences: bool = False
@@ -70,6 +77,10 @@ class Kind:
     """Table names that differ only in the case of ASCII letters are the same name there."""
     own_schemas: frozenset[str] = frozenset()
     """Schemas in which no replicated table may stand."""
+
+    @property
+    def source(self) -> bool:
+        return bool(self.captures)
 
     def fold(self, name: str) -> str:
         """Two names with the same folded form are one name there."""
@@ -83,10 +94,17 @@ KINDS: dict[str, Kind] = {
     for kind in (
         Kind(
             "postgres",
+            "PostgreSQL",
             PostgresSettings,
+            {
+                "sslmode": "Encryption",
+                "sslrootcert": "Certificates to trust",
+                "query_user": "Role of queries",
+                "query_password": "Password of the role of queries",
+            },
             frozenset({"password", "query_password"}),
-            source=True,
             target=True,
+            captures=("postgres_log",),
             keeps_transactions=True,
             takes_existing=True,
             has_sequences=True,
@@ -94,10 +112,18 @@ KINDS: dict[str, Kind] = {
         ),
         Kind(
             "duckdb",
+            "DuckDB",
             DuckDbSettings,
+            {
+                "path": "File",
+                "memory_limit": "Memory at most",
+                "threads": "Threads at most",
+                "spill_limit": "Disk space for intermediate results",
+                "checkpoint_threshold": "Checkpoint from",
+            },
             frozenset(),
-            source=False,
             target=True,
+            embedded=True,
             ignores_case=True,
             own_schemas=frozenset({"penstock", "information_schema", "pg_catalog"}),
         ),

@@ -2,98 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, TypeAdapter, ValidationInfo, field_validator
 
 from engine.model.subscription import (
     ApplyMode,
     ApplyPolicy,
     BatchPolicy,
     CopyPolicy,
-    GuardPolicy,
     LanePolicy,
-    OriginFilter,
     QueueMode,
     SchemaPolicy,
-    SubscriptionSpec,
     Visibility,
 )
+from server.declarations.captures import CapturePolicy
+from server.declarations.policy import SPEC, Policy
 
 _APPLY = ApplyPolicy()
 _BATCH = BatchPolicy()
 _COPIES = CopyPolicy()
-_GUARD = GuardPolicy()
-_SPEC: dict[str, Any] = {field.name: field.default for field in fields(SubscriptionSpec)}
 
 
-class _Policy(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class GuardBody(_Policy):
-    """From which share of its budget on the slot's log calls for what; in this order."""
-
-    warn_share: float = Field(default=_GUARD.warn_share, gt=0, le=1, description="An event warns.")
-    persist_share: float = Field(
-        default=_GUARD.persist_share, gt=0, le=1, description="A queue of mode `auto` is made durable."
-    )
-    stop_copies_share: float = Field(
-        default=_GUARD.stop_copies_share, gt=0, le=1, description="Copies and reloads are stopped until there is room."
-    )
-    name_transaction_share: float = Field(
-        default=_GUARD.name_transaction_share,
-        gt=0,
-        le=1,
-        description="An event names the open transaction on the source that holds the log.",
-    )
-    drop_slot_share: float = Field(
-        default=_GUARD.drop_slot_share,
-        gt=0,
-        le=1,
-        description="The slot is dropped where nothing else helped; all tables have to be reloaded.",
-    )
-    drop_slot: bool = Field(
-        default=_GUARD.drop_slot,
-        description="False: the slot is never dropped, and `max_slot_wal_keep_size` of the source is the last line.",
-    )
-
-    @model_validator(mode="after")
-    def _in_order(self) -> GuardBody:
-        shares = [
-            self.warn_share,
-            self.persist_share,
-            self.stop_copies_share,
-            self.name_transaction_share,
-            self.drop_slot_share,
-        ]
-        if shares != sorted(shares):
-            raise ValueError(
-                "warn, persist, stop_copies, name_transaction and drop_slot must not decrease in this order"
-            )
-        return self
-
-
-class CapturePolicy(_Policy):
-    """How changes are read from the source."""
-
-    kind: Literal["postgres_log"] = Field(default="postgres_log", description="The source's log, by logical decoding.")
-    slot_budget_bytes: int = Field(
-        default=_SPEC["retained_log_budget_bytes"],
-        ge=1024**2,
-        description="Log that may be held back on the source; the shares of `guard` are of this.",
-    )
-    origin: OriginFilter = Field(
-        default=_SPEC["origin"],
-        description="Which changes are followed. `any`: all; `none`: the source's own only, and none that came to it by replication,"
-        " from Penstock or another, so that they do not go round in a circle. A table's copy takes all rows. `none` needs PostgreSQL"
-        " 16 or newer as the source. A change takes hold at the next start; rows already replicated stay.",
-    )
-    guard: GuardBody = Field(default_factory=GuardBody)
-
-
-class BatchBody(_Policy):
+class BatchBody(Policy):
     """When a batch is sealed: at the first limit reached. A change takes hold at the next start."""
 
     max_transactions: int = Field(default=_BATCH.max_transactions, ge=1, le=10_000_000)
@@ -113,7 +44,7 @@ class BatchBody(_Policy):
     )
 
 
-class ApplyBody(_Policy):
+class ApplyBody(Policy):
     """How the source's transactions become transactions of the target. A change takes hold at the next start."""
 
     mode: ApplyMode = Field(
@@ -180,26 +111,26 @@ class ApplyBody(_Policy):
         return value
 
 
-class QueuePolicy(_Policy):
+class QueuePolicy(Policy):
     """How records wait between capture and target."""
 
     mode: QueueMode = Field(
-        default=_SPEC["queue_mode"],
+        default=SPEC["queue_mode"],
         description="`memory`: the source keeps log until the target has it; `persist`: until our files have it; `auto`: `persist` while"
         " the slot's log needs it.",
     )
     budget_bytes: int = Field(
-        default=_SPEC["queue_budget_bytes"],
+        default=SPEC["queue_budget_bytes"],
         ge=64 * 1024**2,
         description="Disk space of the queue's files. It is outgrown only by what transactions keep there that are open on the source.",
     )
 
 
-class SchemaChangesBody(_Policy):
+class SchemaChangesBody(Policy):
     """What becomes of a table whose structure changes on the source. A change takes hold at the next start."""
 
     policy: SchemaPolicy = Field(
-        default=_SPEC["schema_changes"],
+        default=SPEC["schema_changes"],
         description="`apply`: the target follows. In place where that is exact: columns added, dropped, renamed, or widened without a"
         " rewrite of the table; by a new copy, with the old rows readable until then, where rows may have changed in ways that the log"
         " does not show. `ask`: the table parks with the exact statements as its reason until they are approved"
@@ -208,7 +139,7 @@ class SchemaChangesBody(_Policy):
     )
 
 
-class CopiesBody(_Policy):
+class CopiesBody(Policy):
     """How fast tables are read for copies and reloads, all of the subscription's together. A change takes hold at once."""
 
     max_rows_per_second: int | None = Field(
@@ -227,7 +158,7 @@ class CopiesBody(_Policy):
     )
 
 
-class FreshnessBody(_Policy):
+class FreshnessBody(Policy):
     """What its freshness is judged by. A change takes hold at once."""
 
     goal_seconds: float = Field(
@@ -238,12 +169,12 @@ class FreshnessBody(_Policy):
     )
 
 
-POLICIES: dict[str, type[_Policy]] = {
-    "capture": CapturePolicy,
-    "batch": BatchBody,
-    "apply": ApplyBody,
-    "queue": QueuePolicy,
-    "schema_changes": SchemaChangesBody,
-    "copies": CopiesBody,
-    "freshness": FreshnessBody,
+POLICIES: dict[str, TypeAdapter[Any]] = {
+    "capture": TypeAdapter(CapturePolicy),
+    "batch": TypeAdapter(BatchBody),
+    "apply": TypeAdapter(ApplyBody),
+    "queue": TypeAdapter(QueuePolicy),
+    "schema_changes": TypeAdapter(SchemaChangesBody),
+    "copies": TypeAdapter(CopiesBody),
+    "freshness": TypeAdapter(FreshnessBody),
 }

@@ -6,7 +6,7 @@ Lives on the event loop; the control database is used in threads.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -16,7 +16,6 @@ from sqlmodel import col, select
 from engine.link.message import encode
 from engine.link.messages import (
     Answer,
-    BatchReport,
     Command,
     Forgotten,
     Heartbeat,
@@ -62,6 +61,9 @@ HEARTBEAT_S = 2.0
 _STATES = SubscriptionStateReport | TableStateReport | ReloadReport | Forgotten
 """Reports that are committed before they are applied to the statuses."""
 
+ReportObserver = Callable[[Report], None]
+"""Called on the event loop with each report that counted, once it is written; must not block or raise."""
+
 
 class EngineChannel:
     """Everything between the control database and the connected engines."""
@@ -73,8 +75,7 @@ class EngineChannel:
         threads: EngineThreads,
         hub: Hub,
         freshness: FreshnessTracker,
-        meters: Meters,
-        recorder: Recorder,
+        observers: Sequence[ReportObserver],
     ) -> None:
         self.lease_s = LEASE_S
         self.heartbeat_s = HEARTBEAT_S
@@ -83,8 +84,7 @@ class EngineChannel:
         self._box = box
         self._threads = threads
         self._freshness = freshness
-        self._meters = meters
-        self._recorder = recorder
+        self._observers = tuple(observers)
         self._gone_since: dict[str, float] = {}
         self._lost: set[str] = set()
         self._touched: set[str] = set()
@@ -213,9 +213,8 @@ class EngineChannel:
                 self._apply_to_status(bundle)
             counted = await self._write(engine_id, sequence, bundle)
         for report in counted:
-            self._recorder.record_report(report)
-            if isinstance(report, BatchReport):
-                self._meters.record_batch(report)
+            for observe in self._observers:
+                observe(report)
 
     async def _write(self, engine_id: str, sequence: int, bundle: Sequence[Report]) -> list[Report]:
         def write() -> list[Report] | None:
@@ -372,7 +371,8 @@ async def running(app: FastAPI) -> AsyncIterator[None]:
     freshness = FreshnessTracker(database, threads, hub, app.state.clock)
     recorder = Recorder(database, threads, app.state.clock)
     waits = WaitService(database, app.state.clock, freshness, (meters.record_wait, recorder.record_wait))
-    channel = EngineChannel(database, app.state.secret_box, threads, hub, freshness, meters, recorder)
+    observers = meters.record_report, recorder.record_report
+    channel = EngineChannel(database, app.state.secret_box, threads, hub, freshness, observers)
     app.state.hub, app.state.channel, app.state.freshness = hub, channel, freshness
     app.state.waits, app.state.meters, app.state.engine_threads = waits, meters, threads
     app.state.recorder = recorder

@@ -110,7 +110,7 @@ def _finish_forget(session: WriteSession, owned: dict[str, SubscriptionRow], rep
 def _write_report(session: WriteSession, row: SubscriptionRow, report: SubscriptionReport) -> None:
     match report:
         case Progress():
-            _write_progress(session, row, report)
+            subscriptions.set_progress(session, row, report)
         case SubscriptionStateReport():
             state = SubscriptionState(report.state)
             subscriptions.set_subscription_state(
@@ -145,20 +145,6 @@ def _write_report(session: WriteSession, row: SubscriptionRow, report: Subscript
 def _has_table(session: WriteSession, row: SubscriptionRow, table_id: str) -> bool:
     table = session.get(TableRow, table_id)
     return table is not None and table.subscription_id == row.id
-
-
-def _write_progress(session: WriteSession, row: SubscriptionRow, report: Progress) -> None:
-    subscriptions.set_progress(
-        session,
-        row,
-        source=report.source,
-        captured=report.captured,
-        applied=report.applied,
-        lag_bytes=report.lag_bytes,
-        lag_seconds=report.lag_seconds,
-        retained_bytes=report.retained_bytes,
-        at=report.at,
-    )
 
 
 def _write_table_state(session: WriteSession, report: TableStateReport) -> None:

@@ -36,6 +36,7 @@ async def get_freshness(request: Request, name: str) -> Freshness:
     """Where a subscription stands, without waiting."""
     tracker = tracker_of(request)
     current = (await tracker.current_registry(name)).status
+    known = current.progress
     engine = request.app.state.hub.owner(name) is not None
     lag_bytes, lag_seconds = current.lag_at(request.app.state.clock.now(), engine=engine)
     return Freshness(
@@ -43,12 +44,12 @@ async def get_freshness(request: Request, name: str) -> Freshness:
         state=current.state.value,
         positions=Positions(
             source=current.text(current.source),
-            captured=current.text(current.captured),
+            captured=current.text(known.captured if known else None),
             applied=current.text(current.applied),
             confirmed=current.confirmed_position is not None,
         ),
         lag=Lag(bytes=lag_bytes, seconds=lag_seconds),
-        at=current.at,
+        at=known.at if known else None,
         waits=tracker.count_waits(name),
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlmodel import col, delete, select
 
+from engine.link.messages import Progress
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from engine.model.table_state import TableStateKind
 from server.db.models.freshness_wait import FreshnessWaitRow
@@ -68,6 +69,16 @@ def _status_of(row: SubscriptionRow) -> SubscriptionStatus:
         reason=row.reason,
         remedy=row.remedy,
         faulty_since=row.state_at if row.state == SubscriptionState.STARTING and row.reason is not None else None,
+        progress=_progress_of(row),
+    )
+
+
+def _progress_of(row: SubscriptionRow) -> Progress | None:
+    if row.applied_position is None or row.progress_at is None:
+        return None
+    return Progress(
+        subscription=row.name,
+        epoch=row.epoch,
         source=row.source_position,
         captured=row.captured_position,
         applied=row.applied_position,

@@ -6,10 +6,11 @@ Updated by reports of engines and by reads of the control database; freshness wa
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from engine.link.messages import Progress
 from engine.model.position import Lsn
 from engine.model.positions import DEFAULT_CAPTURE, FORMS, ONLY_LOG, Marks, PositionForm, Reached, text_of
 from engine.model.subscription_state import DesiredState, SubscriptionState
@@ -32,6 +33,9 @@ _HELD = frozenset({SubscriptionState.PAUSING, SubscriptionState.PAUSED})
 """States in which the engine keeps the target as its last run left it."""
 
 _RATE_SAMPLES = 50
+
+_KEPT = ("source", "captured", "sealed_at", "committed_at")
+"""What a report of progress leaves out keeps its last value; lag and retained log do not."""
 
 GONE_AFTER_S = 30.0
 """Seconds for which an engine may be disconnected, or a fault retried, before waits fail. Longer than an engine's lease."""
@@ -104,21 +108,11 @@ class SubscriptionStatus:
     faulty_since: datetime | None = None
     """The start of the retries because of a fault; None if nothing is being retried."""
     tables: dict[str, TableView] = field(default_factory=dict)
-    source: Lsn | None = None
-    captured: Lsn | None = None
-    applied: Lsn | None = None
-    source_of_logs: Mapping[str, Lsn] = field(default_factory=dict)
-    applied_of_logs: Mapping[str, Lsn] = field(default_factory=dict)
-    """`source` and `applied` in each log of a source that has several; empty for one that has one."""
-    lag_bytes: int | None = None
-    lag_seconds: float | None = None
-    retained_bytes: int | None = None
-    sealed_at: datetime | None = None
-    committed_at: datetime | None = None
+    progress: Progress | None = None
+    """The last report of progress, with the earlier positions and times where it has none."""
     structure: Lsn | None = None
     structure_at: datetime | None = None
     """Position and time of the last read of the source's catalog whose structures are all in force."""
-    at: datetime | None = None
     run: int = 0
     """The newest known run of the engine; positions of earlier runs do not count."""
     stream: Callable[[], str | None] = field(default=lambda: None, repr=False)
@@ -129,6 +123,14 @@ class SubscriptionStatus:
     _confirmed_on: str | None = None
     """The stream on which the current run has reported `applied`."""
     _steps: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_RATE_SAMPLES))
+
+    @property
+    def applied(self) -> Lsn | None:
+        return None if self.progress is None else self.progress.applied
+
+    @property
+    def source(self) -> Lsn | None:
+        return None if self.progress is None else self.progress.source
 
     @property
     def confirmed_position(self) -> Lsn | None:
@@ -150,7 +152,9 @@ class SubscriptionStatus:
     @property
     def applied_marks(self) -> Reached:
         """`applied` by log."""
-        return self.applied_of_logs or _in_only_log(self.applied)
+        if self.progress is not None and self.progress.applied_of_logs:
+            return self.progress.applied_of_logs
+        return _in_only_log(self.applied)
 
     @property
     def confirmed_marks(self) -> Reached:
@@ -160,9 +164,10 @@ class SubscriptionStatus:
     @property
     def highest_marks(self) -> Reached:
         """`highest_position` by log."""
-        if not self.applied_of_logs:
+        known = self.progress
+        if known is None or not known.applied_of_logs:
             return _in_only_log(self.highest_position)
-        return {log: max(at, self.source_of_logs.get(log, at)) for log, at in self.applied_of_logs.items()}
+        return {log: max(at, known.source_of_logs.get(log, at)) for log, at in known.applied_of_logs.items()}
 
     @property
     def is_halted(self) -> bool:
@@ -239,8 +244,10 @@ class SubscriptionStatus:
     @property
     def highest_position(self) -> Lsn | None:
         """The highest position that is known to exist."""
-        known = [position for position in (self.source, self.captured, self.applied) if position is not None]
-        return max(known) if known else None
+        if self.progress is None:
+            return None
+        known = (self.progress.applied, self.progress.captured, self.progress.source)
+        return max(position for position in known if position is not None)
 
     def is_beyond_log(self, marks: Marks) -> bool:
         """Whether one of the marks is after the last known end of its log, and may therefore never be reached."""
@@ -252,22 +259,27 @@ class SubscriptionStatus:
     def lag_at(self, now: datetime, *, engine: bool) -> tuple[int | None, float | None]:
         """How far the live tables are behind, in bytes and seconds; nothing where none is live. While no engine is connected, the time
         since it last reported is added."""
-        if not any(table.state is TableStateKind.LIVE for table in self.tables.values()):
+        known = self.progress
+        if known is None or not any(table.state is TableStateKind.LIVE for table in self.tables.values()):
             return None, None
-        if self.lag_seconds is None or self.at is None or engine:
-            return self.lag_bytes, self.lag_seconds
-        return self.lag_bytes, round(self.lag_seconds + max(0.0, (now - self.at).total_seconds()), 3)
+        if known.lag_seconds is None or engine:
+            return known.lag_bytes, known.lag_seconds
+        return known.lag_bytes, round(known.lag_seconds + max(0.0, (now - known.at).total_seconds()), 3)
 
-    def set_applied(self, applied: Lsn, monotonic_s: float) -> bool:
-        """Set the applied position; `monotonic_s`: the time of the report, for `estimate_ms`.
+    def set_progress(self, report: Progress, monotonic_s: float) -> bool:
+        """Store a report of the current run; `monotonic_s`: its time, for `estimate_ms`.
 
-        Returns False if it moved back, because the source was replaced by one with a shorter log.
+        Returns False if the applied position moved back, because the source was replaced by one with a shorter log.
         """
-        forward = self.applied is None or applied >= self.applied
+        before = self.progress
+        forward = before is None or report.applied >= before.applied
         if not forward:
             self._steps.clear()
-        self.applied = applied
-        self._steps.append((monotonic_s, applied.value))
+        kept = {} if before is None else {n: getattr(before, n) for n in _KEPT if getattr(report, n) is None}
+        self.progress = report.model_copy(update=kept) if kept else report
+        if report.structure is not None:
+            self.structure, self.structure_at = report.structure, report.structure_at
+        self._steps.append((monotonic_s, report.applied.value))
         return forward
 
     def replace_declared(self, fresh: SubscriptionStatus) -> None:

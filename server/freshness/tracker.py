@@ -181,19 +181,7 @@ class FreshnessTracker:
         before = status.confirmed_position
         if not status.confirm_run(report.run, report.stream):
             return True
-        status.source = report.source or status.source
-        status.captured = report.captured or status.captured
-        status.source_of_logs = report.source_of_logs
-        status.applied_of_logs = report.applied_of_logs
-        status.lag_bytes = report.lag_bytes
-        status.lag_seconds = report.lag_seconds
-        status.retained_bytes = report.retained_bytes
-        status.sealed_at = report.sealed_at or status.sealed_at
-        status.committed_at = report.committed_at or status.committed_at
-        status.structure = report.structure or status.structure
-        status.structure_at = report.structure_at or status.structure_at
-        status.at = report.at
-        if not status.set_applied(report.applied, asyncio.get_running_loop().time()):
+        if not status.set_progress(report, asyncio.get_running_loop().time()):
             registry.reopen_reached_waits()
         if before is None:
             self._moved[report.subscription] = None  # reached waits may be outstanding again

@@ -291,6 +291,7 @@ def _receipt(
     covered = [status.tables[table] for table in spec.tables if table in status.tables]
     covered = sorted((view for view in covered if not view.left_out), key=lambda view: (view.schema, view.name))
     passed_over = [] if spec.named else [v for v in status.tables.values() if v.left_out and v.state != "removed"]
+    known = status.progress
     return Receipt(
         tables=[_receipt_table(v.schema, v.name, v.state.value) for v in covered],
         left_out=[
@@ -308,8 +309,8 @@ def _receipt(
         applied=str(status.text(status.applied)),
         now_ms=now_ms,
         on_arrival=on_arrival,
-        sealed_at=status.sealed_at,
-        committed_at=status.committed_at,
+        sealed_at=known.sealed_at if known else None,
+        committed_at=known.committed_at if known else None,
         structure=status.text(status.structure),
         structure_at=status.structure_at,
     )

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from engine.model.position import Lsn
 from engine.model.table_state import TableStateKind
 from server.clock import Clock
 from server.freshness.subscription_status import SubscriptionStatus
 from server.freshness.tracker import FreshnessTracker
 from server.gateway.hub import Hub
 
-_POSITIONS: dict[str, Callable[[SubscriptionStatus], float | None]] = {
-    "source": lambda status: status.source.value if status.source else None,
-    "captured": lambda status: status.captured.value if status.captured else None,
-    "applied": lambda status: status.applied.value if status.applied else None,
-}
+_POSITIONS = ("source", "captured", "applied")
 
 
 class Gauges(Collector):
@@ -47,11 +45,17 @@ class Gauges(Collector):
             lambda p: self._lag(p)[0],
         )
         yield _by_subscription(
-            "penstock_slot_retained_bytes", "Log that the slot holds back.", statuses, lambda p: p.retained_bytes
+            "penstock_slot_retained_bytes",
+            "Log that the slot holds back.",
+            statuses,
+            lambda p: p.progress.retained_bytes if p.progress else None,
         )
-        for name, read in _POSITIONS.items():
+        for name in _POSITIONS:
             yield _by_subscription(
-                f"penstock_subscription_{name}_position_bytes", f"The {name} position, as an offset.", statuses, read
+                f"penstock_subscription_{name}_position_bytes",
+                f"The {name} position, as an offset.",
+                statuses,
+                partial(_position, name),
             )
         yield _by_subscription(
             "penstock_freshness_waits_outstanding",
@@ -70,6 +74,11 @@ class Gauges(Collector):
 
     def _lag(self, status: SubscriptionStatus) -> tuple[int | None, float | None]:
         return status.lag_at(self._clock.now(), engine=self._hub.owner(status.name) is not None)
+
+
+def _position(name: str, status: SubscriptionStatus) -> float | None:
+    position: Lsn | None = getattr(status.progress, name, None)
+    return position.value if position else None
 
 
 def _plain(name: str, text: str, value: float) -> Metric:

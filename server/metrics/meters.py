@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from engine.link.messages import BatchReport
+from engine.link.messages import BatchReport, Report
 from server.freshness.wait import WaitOutcome
 
 _WAIT_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 2.5, 5, 10, 30, 60, 300, 600)
@@ -69,7 +69,11 @@ class Meters:
         if outcome.receipt is not None and outcome.receipt.on_arrival:
             self._on_arrival.labels(subscription).inc()
 
-    def record_batch(self, batch: BatchReport) -> None:
+    def record_report(self, report: Report) -> None:
+        if isinstance(report, BatchReport):
+            self._record_batch(report)
+
+    def _record_batch(self, batch: BatchReport) -> None:
         for operation, count in batch.rows.items():
             self._rows.labels(batch.subscription, operation).inc(count)
         for stage, duration in batch.seconds.items():

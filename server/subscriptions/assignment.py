@@ -11,7 +11,8 @@ from server.connections.service import connection_with_secrets
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession
-from server.declarations.policies import ApplyBody, BatchBody, CapturePolicy, CopiesBody, QueuePolicy, SchemaChangesBody
+from server.declarations.captures import read_capture
+from server.declarations.policies import ApplyBody, BatchBody, CopiesBody, QueuePolicy, SchemaChangesBody
 from server.declarations.table_body import shared_from
 from server.declarations.table_options import options_of, table_spec
 from server.errors import NotFound
@@ -30,7 +31,6 @@ def build_assignment(session: ReadSession, box: SecretBox, name: str) -> dict[st
     row = require_subscription(session, name)
     ends = connections.connections_by_id(session, [row.source_id, row.target_id])
     queue = QueuePolicy.model_validate(row.queue)
-    capture = CapturePolicy.model_validate(row.capture)
     return {
         "name": row.name,
         "epoch": row.epoch,
@@ -45,10 +45,7 @@ def build_assignment(session: ReadSession, box: SecretBox, name: str) -> dict[st
         "desired": row.desired_state,
         "queue_mode": queue.mode.value,
         "queue_budget_bytes": queue.budget_bytes,
-        "slot_budget_bytes": capture.slot_budget_bytes,
-        "capture": {"kind": capture.kind},
-        "origin": capture.origin.value,
-        "guard": capture.guard.model_dump(),
+        **read_capture(row.capture).assigned(),
         "batch": BatchBody.model_validate(row.batch).model_dump(),
         "apply": ApplyBody.model_validate(row.apply).model_dump(mode="json"),
         "schema_changes": SchemaChangesBody.model_validate(row.schema_changes).policy.value,

@@ -29,7 +29,7 @@ from server.security.secret_box import SecretBox, SecretsUnreadable
 from server.subscriptions import repository, service
 from server.subscriptions.plans import SubscriptionPlan, plan_subscription_put
 from server.subscriptions.schemas import SubscriptionPatch, SubscriptionPut, SubscriptionView
-from server.subscriptions.service import ApplyModeUnsupported, SubscriptionEndpointFixed
+from server.subscriptions.service import ApplyModeUnsupported, CaptureUnsupported, SubscriptionEndpointFixed
 from server.subscriptions.views import subscription_views
 from server.tables.service import TableTargetFixed, TransitionRefused
 
@@ -49,6 +49,7 @@ _CHANGE = responses(
     PatternMatchesNothing,
     NotSupportedYet,
     ApplyModeUnsupported,
+    CaptureUnsupported,
     IntoExistingUnsupported,
     SharedTableConflict,
     EngineUnavailable,

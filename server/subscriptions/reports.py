@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 
-from engine.model.position import Lsn
+from engine.link.messages import Progress
 from engine.model.subscription_state import SubscriptionState
 from server.assessment.faults import record_fault
 from server.db.models.subscription import SubscriptionRow
@@ -50,25 +49,14 @@ def set_subscription_state(
     return True
 
 
-def set_progress(
-    session: WriteSession,
-    row: SubscriptionRow,
-    *,
-    applied: Lsn,
-    at: datetime,
-    source: Lsn | None = None,
-    captured: Lsn | None = None,
-    lag_bytes: int | None = None,
-    lag_seconds: float | None = None,
-    retained_bytes: int | None = None,
-) -> None:
+def set_progress(session: WriteSession, row: SubscriptionRow, report: Progress) -> None:
     """Store a report of progress. Fields missing in the report keep their last value, except the lag."""
-    row.applied_position = applied
-    row.source_position = source or row.source_position
-    row.captured_position = captured or row.captured_position
-    row.lag_bytes, row.lag_seconds = lag_bytes, lag_seconds
-    row.retained_bytes = row.retained_bytes if retained_bytes is None else retained_bytes
-    row.progress_at = at
+    row.applied_position = report.applied
+    row.source_position = report.source or row.source_position
+    row.captured_position = report.captured or row.captured_position
+    row.lag_bytes, row.lag_seconds = report.lag_bytes, report.lag_seconds
+    row.retained_bytes = row.retained_bytes if report.retained_bytes is None else report.retained_bytes
+    row.progress_at = report.at
     session.add(row)
     session.touch(row.name)
 

@@ -10,10 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from server.assessment.health import Health
 from server.assessment.schemas import CopyTotals, LastFault
+from server.declarations.captures import CapturePolicy, read_capture
 from server.declarations.policies import (
     ApplyBody,
     BatchBody,
-    CapturePolicy,
     CopiesBody,
     FreshnessBody,
     QueuePolicy,
@@ -47,7 +47,7 @@ class SubscriptionPut(BaseModel):
         description="Tables and patterns; a pattern stands for the tables that are there and for those that appear later.",
     )
     desired_state: DesiredState = DesiredState.RUNNING
-    capture: CapturePolicy = Field(default_factory=CapturePolicy)
+    capture: CapturePolicy = Field(default_factory=lambda: read_capture({}))
     batch: BatchBody = Field(default_factory=BatchBody)
     apply: ApplyBody = Field(default_factory=ApplyBody)
     queue: QueuePolicy = Field(default_factory=QueuePolicy)

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import JsonValue, ValidationError
 
+from engine.model.positions import DEFAULT_CAPTURE
 from engine.model.subscription import ApplyMode, Visibility
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from server.connections import repository as connections
@@ -44,6 +45,14 @@ class ApplyModeUnsupported(InvalidRequest):
     default_remedy = "Use the mode 'auto' or 'batch', or a PostgreSQL target."
 
 
+class CaptureUnsupported(InvalidRequest):
+    code = "capture_unsupported"
+    title = "The source has no such capture"
+    default_remedy = (
+        "Leave capture.kind out; GET /api/v1/connection-kinds says which captures a kind of connection has."
+    )
+
+
 class VisibilityUnsupported(InvalidRequest):
     code = "visibility_unsupported"
     title = "The target cannot show parts of a batch"
@@ -68,6 +77,7 @@ def put_subscription(
     source, target = _endpoints(session, body.source, body.target)
     _refuse_mode(target, body.apply)
     policies = body.policies()
+    policies["capture"] = _captured(source, policies["capture"])
     if row is None:
         return _create(session, name, body, source, target, policies, discovered), True
     row = lock_changeable_subscription(session, name)
@@ -93,7 +103,10 @@ def patch_subscription(
         for policy in POLICIES
         if policy in body.model_fields_set
     }
-    target = connections.connections_by_id(session, [row.target_id])[row.target_id]
+    ends = connections.connections_by_id(session, [row.source_id, row.target_id])
+    target = ends[row.target_id]
+    if "capture" in merged:
+        merged["capture"] = _captured(ends[row.source_id], merged["capture"])
     _refuse_mode(target, ApplyBody.model_validate(merged.get("apply", {})))
     redeclared = _set_policies(row, merged)
     if body.tables is not None:
@@ -218,6 +231,7 @@ def _endpoints(session: ReadSession, source: str, target: str) -> tuple[Connecti
 def check_before_discovery(session: ReadSession, body: SubscriptionPut) -> ConnectionRow:
     """Check what can be checked without asking the source; returns the source's connection."""
     source, target = _endpoints(session, body.source, body.target)
+    _captured(source, body.policies()["capture"])
     _refuse_mode(target, body.apply)
     require_all_supported(body.tables)
     refuse_existing_bodies(body.tables, KINDS[target.kind])
@@ -282,12 +296,26 @@ def _set_policies(row: SubscriptionRow, policies: Mapping[str, dict[str, Any]]) 
 def _merged_policy(policy: str, present: Mapping[str, Any], given: Mapping[str, JsonValue] | None) -> dict[str, Any]:
     if given is None:
         return {}
-    merged = _merged(present, given)
+    return _valid_policy(policy, _merged(present, given))
+
+
+def _valid_policy(policy: str, given: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        return POLICIES[policy].model_validate(merged).model_dump(exclude_unset=True, mode="json")
+        valid: dict[str, Any] = POLICIES[policy].validate_python(given).model_dump(exclude_unset=True, mode="json")
     except ValidationError as error:
         found = field_errors(error.errors(include_input=False, include_url=False), (policy,))
         raise InvalidRequest(f"'{policy}' would not be valid.", errors=found) from None
+    return valid
+
+
+def _captured(source: ConnectionRow, given: dict[str, Any]) -> dict[str, Any]:
+    """The capture as it is stored: with its kind, where that is not the usual one of all sources."""
+    captures = KINDS[source.kind].captures
+    kind = given.get("kind", captures[0])
+    if kind not in captures:
+        detail = f"'{source.name}' is of the kind {source.kind}, which has no capture '{kind}'; it has: {', '.join(captures)}."
+        raise CaptureUnsupported.at("/capture/kind", detail)
+    return given if kind == given.get("kind", DEFAULT_CAPTURE) else _valid_policy("capture", {**given, "kind": kind})
 
 
 def _merged(present: Mapping[str, Any], given: Mapping[str, JsonValue]) -> dict[str, Any]:

@@ -14,10 +14,10 @@ from server.connections import repository as connections
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession
+from server.declarations.captures import read_capture
 from server.declarations.policies import (
     ApplyBody,
     BatchBody,
-    CapturePolicy,
     CopiesBody,
     FreshnessBody,
     QueuePolicy,
@@ -55,7 +55,7 @@ def _view(
         target=names[row.target_id],
         tables=named + [TableBody.model_validate(pattern) for pattern in row.patterns],
         desired_state=DesiredState(row.desired_state),
-        capture=CapturePolicy.model_validate(row.capture),
+        capture=read_capture(row.capture),
         batch=BatchBody.model_validate(row.batch),
         apply=ApplyBody.model_validate(row.apply),
         queue=QueuePolicy.model_validate(row.queue),

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from engine.link.client import ServerLink
-from engine.link.messages import Report
+from engine.link.messages import Registration, Report
 from engine.model.batch import SealedBatch, TableChanges, TableFault, TablePart
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, RelationId, SubscriptionName, TableId, TableName
@@ -248,7 +248,7 @@ class Engine:
         self.holds = False
         """It has the target open, also while it is paused."""
         self.link = ServerLink(
-            "http://127.0.0.1:1", "", instance=self.id, name="e", version="", on_command=lambda _: None
+            "http://127.0.0.1:1", "", Registration(instance=self.id, name="e", version=""), lambda _: None
         )
         self.reporter = Reporter(self.spec, self.link.report, SystemClock())
         self.ended: list[Run] = []

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlmodel import select
 
-from engine.link.messages import Assign
+from engine.link.messages import Assign, Progress
 from engine.model.position import Lsn
 from engine.model.subscription import OriginFilter, QueueMode
 from engine.model.subscription_state import SubscriptionState
@@ -321,9 +321,8 @@ def test_etag_follows_the_declaration_only(client: TestClient, app: FastAPI) -> 
     now = app.state.clock.now()
     with app.state.database.write() as session:
         row = require_subscription(session, "s")
-        reports.set_progress(
-            session, row, applied=Lsn(100), captured=Lsn(200), source=Lsn(300), at=now, lag_seconds=0.5
-        )
+        reached = {"applied": Lsn(100), "captured": Lsn(200), "source": Lsn(300), "at": now, "lag_seconds": 0.5}
+        reports.set_progress(session, row, Progress(subscription="s", epoch=row.epoch, **reached))
     shown = client.get(f"{URL}/s")
     assert shown.headers["ETag"] == tag
     assert shown.json()["positions"]["applied"] == "0/64"

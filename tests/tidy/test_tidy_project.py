@@ -9,7 +9,7 @@ import tomllib
 import yaml
 
 from engine.model.fault import FaultKind
-from engine.platform.fault_policy import POLICIES
+from engine.platform.fault_policy import POLICIES, RESERVED
 from tests.tidy.source_tree import ROOT, imported, modules
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -25,6 +25,7 @@ DISTRIBUTIONS = {
     "anyio": "fastapi",
     "py4j": "pyspark",
 }
+FAULT_TABLES = {"engine/model/fault.py", "engine/platform/fault_policy.py"}
 TARGETS = {"setup", "demo", "up", "test", "check", "chaos", "bench"}
 
 
@@ -37,6 +38,13 @@ def _name(requirement: str) -> str:
 def test_every_fault_kind_has_a_policy_with_a_remedy() -> None:
     assert set(POLICIES) == set(FaultKind)
     assert all(policy.remedy.strip() for policy in POLICIES.values())
+
+
+def test_every_fault_kind_is_raised_or_reserved() -> None:
+    """A code that nothing raises misleads who reads the reference."""
+    product = [each for each in modules("engine") if each.path not in FAULT_TABLES]
+    used = {name for each in product for name in re.findall(r"FaultKind\.([A-Z_]+)", each.text)}
+    assert {kind for kind in FaultKind if kind.name not in used} == RESERVED
 
 
 def test_what_is_imported_is_a_declared_dependency() -> None:

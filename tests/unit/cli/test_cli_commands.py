@@ -623,3 +623,16 @@ def test_verify_of_all_tables_wants_all_of_them(stand_in: StandIn, run: Run) -> 
     assert run("verify", "-s", "m", "--all-tables").exit_code == ExitCode.UNREACHABLE
     stand_in.replies["POST", _VERIFICATIONS] = (202, _ended("succeeded", _COMPARED))
     assert run("verify", "-s", "m", "--all-tables").exit_code == ExitCode.DONE
+
+
+def test_kinds_of_connections_show_what_can_be_left_out(stand_in: StandIn, run: Run) -> None:
+    paper = {
+        "kind": "paper",
+        "source": True,
+        "target": False,
+        "captures": [{"kind": "ledger"}, {"kind": "diff"}],
+        "settings": {"properties": {"shelf": {}, "lamp": {}}, "required": ["shelf"]},
+    }
+    stand_in.replies["GET", "/connection-kinds"] = (200, {"items": [paper]})
+    assert run("connections", "kinds").stdout.splitlines()[1].split("  ")[-1].strip() == "shelf, [lamp]"
+    assert json.loads(run("connections", "kinds", "--json").stdout) == [paper]

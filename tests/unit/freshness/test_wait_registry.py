@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.link.messages import Progress
 from engine.model.position import Lsn
 from engine.model.positions import Mark, PostgresLogForm, single_mark
 from engine.model.subscription_state import DesiredState, SubscriptionState
@@ -16,13 +18,17 @@ from server.freshness.subscription_status import GONE_AFTER_S, SubscriptionStatu
 from server.freshness.wait_registry import Unreachable, Verdict, Wait, WaitRegistry
 
 _TABLES = ("t1", "t2", "t3")
+_AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def _progress(applied: int, source: int | None = None) -> Progress:
+    return Progress(subscription="s", epoch=0, applied=Lsn(applied), source=source and Lsn(source), at=_AT)
 
 
 def _registry(applied: int | None = 10, state: SubscriptionState = SubscriptionState.RUNNING) -> WaitRegistry:
     desired = DesiredState.PAUSED if state is SubscriptionState.PAUSED else DesiredState.RUNNING
-    status = SubscriptionStatus(
-        name="s", state=state, desired=desired, applied=None if applied is None else Lsn(applied)
-    )
+    progress = None if applied is None else _progress(applied)
+    status = SubscriptionStatus(name="s", state=state, desired=desired, progress=progress)
     status.stream = lambda: "s"
     status.confirm_run(0, "s")
     for table in _TABLES:
@@ -60,7 +66,7 @@ def test_waits_end_in_the_order_of_their_positions() -> None:
     order: list[int] = []
     for position in (30, 20, 25, 40):
         registry.add(Wait(single_mark(Lsn(position)), {"t1"}, True, lambda _, p=position: order.append(p)))
-    registry.status.applied = Lsn(30)
+    registry.status.progress = _progress(30)
     assert registry.end_reached_waits() == 3
     assert order == [20, 25, 30]
     assert len(registry) == 1
@@ -86,7 +92,7 @@ def test_a_failed_subscription_refuses_also_what_was_applied(named: bool) -> Non
 
 def test_of_positions_that_exist_only_the_highest_is_demanded_and_once() -> None:
     registry = _registry()
-    registry.status.source = Lsn(100)
+    registry.status.progress = _progress(10, 100)
     for position in (20, 50, 30):
         registry.add(_watch(position).wait)
     assert _demand(registry) == [Lsn(50)]
@@ -102,7 +108,7 @@ def test_a_position_that_may_never_come_does_not_stand_for_the_nearer_ones() -> 
     for position in (20, 90, 30):
         registry.add(_watch(position).wait)
     assert _demand(registry) == [Lsn(20), Lsn(30), Lsn(90)]
-    registry.status.source = Lsn(50)
+    registry.status.progress = _progress(10, 50)
     registry.add(_watch(40).wait)
     assert _demand(registry) == [Lsn(40)]
     registry.add(_watch(35).wait)
@@ -127,7 +133,7 @@ def test_a_position_far_away_is_not_demanded_before_it_comes_near() -> None:
     registry.add(_watch(far).wait)
     registry.add(_watch(20).wait)
     assert _demand(registry) == [Lsn(20)]
-    registry.status.applied = Lsn(20)
+    registry.status.progress = _progress(20)
     registry.end_reached_waits()
     assert _demand(registry) == [Lsn(far)]
 
@@ -137,7 +143,7 @@ def test_a_dropped_wait_hears_nothing() -> None:
     watched = _watch(20)
     registry.add(watched.wait)
     registry.remove(watched.wait)
-    registry.status.applied = Lsn(99)
+    registry.status.progress = _progress(99)
     assert registry.end_reached_waits() == 0
     assert watched.verdicts == []
     assert len(registry) == 0
@@ -148,7 +154,7 @@ def test_a_wait_on_a_table_that_copies_ends_when_it_is_live() -> None:
     registry.status.tables["t2"].state = TableStateKind.CATCHING_UP
     watched = _watch(20)
     registry.add(watched.wait)
-    registry.status.applied = Lsn(30)
+    registry.status.progress = _progress(30)
     assert registry.end_reached_waits() == 0
     registry.status.tables["t2"].state = TableStateKind.LIVE
     assert registry.end_decided_waits({"t2"}) == 1
@@ -171,13 +177,13 @@ def test_when_the_applied_position_goes_back_waits_begin_again() -> None:
     registry.status.tables["t2"].state = TableStateKind.COPYING
     watched = _watch(20)
     registry.add(watched.wait)
-    assert registry.status.set_applied(Lsn(25), 1.0)
+    assert registry.status.set_progress(_progress(25), 1.0)
     registry.end_reached_waits()
-    assert not registry.status.set_applied(Lsn(5), 2.0)
+    assert not registry.status.set_progress(_progress(5), 2.0)
     registry.reopen_reached_waits()
     registry.status.tables["t2"].state = TableStateKind.LIVE
     assert registry.end_decided_waits() == 0
-    registry.status.set_applied(Lsn(21), 3.0)
+    registry.status.set_progress(_progress(21), 3.0)
     assert registry.end_reached_waits() == 1
     assert watched.satisfied
 
@@ -185,8 +191,8 @@ def test_when_the_applied_position_goes_back_waits_begin_again() -> None:
 def test_the_estimate_follows_the_pace() -> None:
     status = _registry(applied=None).status
     assert status.estimate_ms(single_mark(Lsn(100)), 0.0) is None
-    status.set_applied(Lsn(0), 0.0)
-    status.set_applied(Lsn(100), 1.0)
+    status.set_progress(_progress(0), 0.0)
+    status.set_progress(_progress(100), 1.0)
     assert status.estimate_ms(single_mark(Lsn(300)), 1.0) == 2000
     assert status.estimate_ms(single_mark(Lsn(50)), 1.0) == 0
 
@@ -235,7 +241,7 @@ def test_no_wait_ends_wrongly_twice_or_is_forgotten(steps: list[tuple]) -> None:
                 registry.add(watched[-1].wait)
             case ("applied", more):
                 assert status.applied is not None
-                status.set_applied(Lsn(status.applied.value + more), 0.0)
+                status.set_progress(_progress(status.applied.value + more), 0.0)
                 registry.end_reached_waits()
             case ("table", table, state):
                 status.tables[table].state = state
@@ -281,11 +287,17 @@ _steps_of_logs = st.lists(
 )
 
 
+def _reach(status: SubscriptionStatus, applied: dict[str, Lsn]) -> None:
+    """These positions are applied in the logs of a source that has several, each of which ended at 1 when it was last read."""
+    of_logs = {"applied_of_logs": applied, "source_of_logs": dict.fromkeys(applied, Lsn(1))}
+    status.progress = _progress(1).model_copy(update=of_logs)
+
+
 @given(_steps_of_logs)
 def test_a_wait_in_several_logs_ends_when_each_of_its_marks_is_applied(steps: list[tuple]) -> None:  # type: ignore[type-arg]
     registry = _registry(applied=1)
     status = registry.status
-    status.applied_of_logs = status.source_of_logs = dict.fromkeys(_LOGS, Lsn(1))
+    _reach(status, dict.fromkeys(_LOGS, Lsn(1)))
     watched: list[_Watched] = []
     demanded: set[Mark] = set()
     for step in steps:
@@ -295,14 +307,11 @@ def test_a_wait_in_several_logs_ends_when_each_of_its_marks_is_applied(steps: li
                 watched[-1].wait.marks = tuple(Mark(log, Lsn(at)) for log, at in sorted(marks.items()))
                 registry.add(watched[-1].wait)
             case ("applied", more):
-                status.applied_of_logs = {
-                    log: Lsn(at.value + more.get(log, 0)) for log, at in status.applied_marks.items()
-                }
+                _reach(status, {log: Lsn(at.value + more.get(log, 0)) for log, at in status.applied_marks.items()})
                 registry.end_reached_waits()
             case ("back", less):
-                status.applied_of_logs = {
-                    log: Lsn(max(1, at.value - less.get(log, 0))) for log, at in status.applied_marks.items()
-                }
+                marks = status.applied_marks.items()
+                _reach(status, {log: Lsn(max(1, at.value - less.get(log, 0))) for log, at in marks})
                 demanded.clear()
                 registry.reopen_reached_waits()
                 registry.reset_demand()
@@ -335,12 +344,12 @@ def _is_demanded(status: SubscriptionStatus, wait: Wait, demanded: set[Mark]) ->
 
 def test_a_wait_that_names_one_log_of_several_does_not_wait_for_the_others() -> None:
     registry = _registry()
-    registry.status.applied_of_logs = {"a": Lsn(5), "b": Lsn(5)}
+    _reach(registry.status, {"a": Lsn(5), "b": Lsn(5)})
     one = _watch(0)
     one.wait.marks = (Mark("b", Lsn(9)),)
     assert registry.add(one.wait)
     assert registry.take_demand() == [Mark("b", Lsn(9))]
-    registry.status.applied_of_logs = {"a": Lsn(5), "b": Lsn(9)}
+    _reach(registry.status, {"a": Lsn(5), "b": Lsn(9)})
     assert registry.end_reached_waits() == 1
     assert one.satisfied
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import tracemalloc
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
 
+from engine.link.messages import Progress
 from engine.model.position import Lsn
 from engine.model.positions import single_mark
 from engine.model.table_state import TableStateKind
@@ -25,7 +27,9 @@ class _Service:
 
     def __init__(self) -> None:
         tables = {f"t{n}": TableView(f"t{n}", "public", f"table {n}", TableStateKind.LIVE) for n in range(_TABLES)}
-        self.status = SubscriptionStatus("orders", tables=tables, applied=Lsn(100), stream=lambda: "s")
+        at = datetime(2026, 1, 1, tzinfo=UTC)
+        progress = Progress(subscription="orders", epoch=0, applied=Lsn(100), at=at)
+        self.status = SubscriptionStatus("orders", tables=tables, progress=progress, stream=lambda: "s")
         self.status.confirm_run(0, "s")
 
     async def current_registry(self, _: str) -> WaitRegistry:

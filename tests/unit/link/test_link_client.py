@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from engine.link.client import ServerLink
-from engine.link.messages import Answer, Command, Demand, EventReport, Progress
+from engine.link.client import LinkLimits, ServerLink
+from engine.link.messages import Answer, Command, Demand, EventReport, Progress, Registration
 from engine.model.position import Lsn
 
 _DEADLINE_S = 10.0
@@ -107,9 +107,8 @@ def open_link(url: str) -> Iterator[Callable[..., ServerLink]]:
     opened: list[ServerLink] = []
 
     def open_it(on_command: Callable[[Command], None] = lambda _: None, **options: Any) -> ServerLink:
-        link = ServerLink(
-            url, "t" * 20, instance="i", name="n", version="v", on_command=on_command, retry_most_s=0.05, **options
-        )
+        registration = Registration(instance="i", name="n", version="v")
+        link = ServerLink(url, "t" * 20, registration, on_command, LinkLimits(retry_most_s=0.05, **options))
         opened.append(link)
         link.start()
         return link

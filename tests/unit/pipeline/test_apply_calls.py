@@ -45,8 +45,8 @@ def test_metrics_have_them_by_path_beside_what_was_chosen() -> None:
         apply_calls={"public.t": {"insert": {"10": 5}}},
         committed_at=datetime(2026, 1, 1, tzinfo=UTC),
     )
-    meters.record_batch(report)
-    meters.record_batch(report)
+    meters.record_report(report)
+    meters.record_report(report)
     page = generate_latest(meters.registry).decode()
     assert (
         'penstock_apply_calls_total{op="insert",path="spark",rows="10",subscription="s",table="public.t"} 10.0' in page

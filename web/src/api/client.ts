@@ -15,6 +15,7 @@ export type RefusedRowsOutcome = Schemas["RefusedRowsOutcome"];
 export type Event = Schemas["EventView"];
 export type Connection = Schemas["ConnectionView"];
 export type ConnectionPut = Schemas["ConnectionPut"];
+export type ConnectionKind = Schemas["ConnectionKindView"];
 export type SampleSource = Schemas["SampleSourceView"];
 export type SourceTable = Schemas["SourceTableView"];
 export type SubscriptionPut = Schemas["SubscriptionPut"];

@@ -7,6 +7,7 @@ export const keys = {
   subscriptions: ["subscriptions"] as const,
   ofSubscription: (name: string) => ["subscription", name] as const,
   connections: ["connections"] as const,
+  connectionKinds: ["connection kinds"] as const,
   events: ["events"] as const,
   readiness: ["readiness"] as const,
   caller: ["caller"] as const,
@@ -116,6 +117,15 @@ export const connectionsQuery = () =>
       everyItem((page_token) =>
         answer(client.GET("/api/v1/connections", { params: { query: { page_size: LARGEST_PAGE, page_token } }, signal })),
       ),
+  });
+
+/** What can be connected; the same for as long as the server is of one release. */
+export const connectionKindsQuery = () =>
+  queryOptions({
+    queryKey: keys.connectionKinds,
+    queryFn: async ({ signal }) => (await answer(client.GET("/api/v1/connection-kinds", { signal }))).items,
+    refetchInterval: false,
+    staleTime: Number.POSITIVE_INFINITY,
   });
 
 /** What keeps the server from doing its work, and which part of it that is; empty when it is ready. */

@@ -24,6 +24,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/connection-kinds": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the kinds of connections
+         * @description Each with the JSON schemas of its settings and captures, from which a program can draw a form; all on one page.
+         */
+        get: operations["connection_kinds_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/connections": {
         parameters: {
             query?: never;
@@ -1358,6 +1378,28 @@ export interface components {
             role: components["schemas"]["Role"];
         };
         /**
+         * CaptureKindView
+         * @description A way to read the changes of a source.
+         */
+        CaptureKindView: {
+            /** Description */
+            description: string;
+            /**
+             * Kind
+             * @description For `capture.kind` of a subscription.
+             */
+            kind: string;
+            /**
+             * Settings
+             * @description JSON schema of a subscription's `capture` of this kind.
+             */
+            settings: {
+                [key: string]: unknown;
+            };
+            /** Title */
+            title: string;
+        };
+        /**
          * CapturePolicy
          * @description How changes are read from the source.
          */
@@ -1431,6 +1473,92 @@ export interface components {
              * @constant
              */
             map_as: "text";
+        };
+        /**
+         * ConnectionKindView
+         * @description A kind of connection, with what a form for one needs.
+         * @example {
+         *       "captures": [
+         *         {
+         *           "description": "The source's log.",
+         *           "kind": "postgres_log",
+         *           "settings": {},
+         *           "title": "Log"
+         *         }
+         *       ],
+         *       "description": "A PostgreSQL database.",
+         *       "embedded": false,
+         *       "kind": "postgres",
+         *       "secrets": {
+         *         "properties": {
+         *           "password": {
+         *             "title": "Password",
+         *             "type": "string"
+         *           }
+         *         },
+         *         "type": "object"
+         *       },
+         *       "settings": {
+         *         "properties": {
+         *           "host": {
+         *             "title": "Host",
+         *             "type": "string"
+         *           }
+         *         },
+         *         "required": [
+         *           "host"
+         *         ],
+         *         "type": "object"
+         *       },
+         *       "source": true,
+         *       "target": true,
+         *       "title": "PostgreSQL"
+         *     }
+         */
+        ConnectionKindView: {
+            /**
+             * Captures
+             * @description How its changes can be read. The first one is used where a subscription names none.
+             */
+            captures: components["schemas"]["CaptureKindView"][];
+            /** Description */
+            description: string;
+            /**
+             * Embedded
+             * @description Whether the engine opens the database itself and creates it where it is missing. Other programs query it through Penstock.
+             */
+            embedded: boolean;
+            /**
+             * Kind
+             * @description For `kind` of a connection.
+             */
+            kind: string;
+            /**
+             * Secrets
+             * @description JSON schema of a connection's `secrets`.
+             */
+            secrets: {
+                [key: string]: unknown;
+            };
+            /**
+             * Settings
+             * @description JSON schema of a connection's `settings`.
+             */
+            settings: {
+                [key: string]: unknown;
+            };
+            /**
+             * Source
+             * @description Whether it can be a source.
+             */
+            source: boolean;
+            /**
+             * Target
+             * @description Whether it can be a target.
+             */
+            target: boolean;
+            /** Title */
+            title: string;
         };
         /**
          * ConnectionPatch
@@ -2226,6 +2354,16 @@ export interface components {
         Page_BatchView_: {
             /** Items */
             items: components["schemas"]["BatchView"][];
+            /**
+             * Next Page Token
+             * @description Send it as `page_token` for the next page; null on the last one.
+             */
+            next_page_token?: string | null;
+        };
+        /** Page[ConnectionKindView] */
+        Page_ConnectionKindView_: {
+            /** Items */
+            items: components["schemas"]["ConnectionKindView"][];
             /**
              * Next Page Token
              * @description Send it as `page_token` for the next page; null on the last one.
@@ -4593,6 +4731,44 @@ export interface operations {
             };
         };
     };
+    connection_kinds_list: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_ConnectionKindView_"];
+                };
+            };
+            /** @description `unauthenticated`: Who are you? */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
     connections_list: {
         parameters: {
             query?: {
@@ -6305,7 +6481,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `pattern_matches_nothing`: A pattern matches no table; `not_supported_yet`: Not supported yet; `apply_mode_unsupported`: The target cannot apply in this mode; `into_existing_unsupported`: The target takes no rows into existing tables; `shared_table_conflict`: The tables do not go together in a shared table */
+            /** @description `pattern_matches_nothing`: A pattern matches no table; `not_supported_yet`: Not supported yet; `apply_mode_unsupported`: The target cannot apply in this mode; `capture_unsupported`: The source has no such capture; `into_existing_unsupported`: The target takes no rows into existing tables; `shared_table_conflict`: The tables do not go together in a shared table */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -6488,7 +6664,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `pattern_matches_nothing`: A pattern matches no table; `not_supported_yet`: Not supported yet; `apply_mode_unsupported`: The target cannot apply in this mode; `into_existing_unsupported`: The target takes no rows into existing tables; `shared_table_conflict`: The tables do not go together in a shared table */
+            /** @description `pattern_matches_nothing`: A pattern matches no table; `not_supported_yet`: Not supported yet; `apply_mode_unsupported`: The target cannot apply in this mode; `capture_unsupported`: The source has no such capture; `into_existing_unsupported`: The target takes no rows into existing tables; `shared_table_conflict`: The tables do not go together in a shared table */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -6989,7 +7165,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `pattern_matches_nothing`: A pattern matches no table; `not_supported_yet`: Not supported yet; `apply_mode_unsupported`: The target cannot apply in this mode; `into_existing_unsupported`: The target takes no rows into existing tables; `shared_table_conflict`: The tables do not go together in a shared table */
+            /** @description `pattern_matches_nothing`: A pattern matches no table; `not_supported_yet`: Not supported yet; `apply_mode_unsupported`: The target cannot apply in this mode; `capture_unsupported`: The source has no such capture; `into_existing_unsupported`: The target takes no rows into existing tables; `shared_table_conflict`: The tables do not go together in a shared table */
             422: {
                 headers: {
                     [name: string]: unknown;

@@ -1,27 +1,65 @@
 import { describe, expect, it } from "vitest";
-import { connection } from "../testing/samples";
-import { KINDS, kindLabel, kindsFor, NAME_PATTERN, placeOf, rolesOf } from "./kinds";
+import { connection, KINDS } from "../testing/samples";
+import { capturesOf, fieldsOf, isEmbedded, kindLabel, kindsFor, NAME_PATTERN, placeOf, rolesOf, valuesIn } from "./kinds";
 
 describe("kinds of connections", () => {
   it("offers the kinds that can be used in a role", () => {
-    expect(kindsFor("source")).toEqual(["postgres"]);
-    expect(kindsFor("target")).toEqual(["duckdb", "postgres"]);
+    expect(kindsFor(KINDS, "source").map(({ kind }) => kind)).toEqual(["postgres"]);
+    expect(kindsFor(KINDS, "target").map(({ kind }) => kind)).toEqual(["duckdb", "postgres"]);
   });
 
   it.each([
-    ["postgres", ["source", "target"]],
-    ["duckdb", ["target"]],
-    ["oracle", []],
-  ])("a connection of kind %s can be used as %j", (kind, roles) => expect(rolesOf(connection({ kind }))).toEqual(roles));
+    ["postgres", ["source", "target"], false, ["postgres_log"]],
+    ["duckdb", ["target"], true, []],
+    ["oracle", [], false, []],
+  ])("a connection of kind %s can be used as %j", (kind, roles, embedded, captures) => {
+    expect(rolesOf(KINDS, connection({ kind }))).toEqual(roles);
+    expect(isEmbedded(KINDS, connection({ kind }))).toBe(embedded);
+    expect(capturesOf(KINDS, connection({ kind })).map((each) => each.kind)).toEqual(captures);
+  });
 
   it("names unknown kinds as the server does", () => {
-    expect(kindLabel("postgres")).toBe("PostgreSQL");
-    expect(kindLabel("oracle")).toBe("oracle");
+    expect(kindLabel(KINDS, "postgres")).toBe("PostgreSQL");
+    expect(kindLabel(KINDS, "oracle")).toBe("oracle");
+  });
+});
+
+describe("settings of a kind", () => {
+  const schema = {
+    type: "object",
+    properties: {
+      host: { type: "string", title: "Host", description: "Where it runs." },
+      port: { type: "integer", title: "Port", default: 5432 },
+      user: { type: "string", title: "User" },
+      mode: { enum: ["a", "b"], type: "string", title: "Mode", default: "a" },
+      most: { anyOf: [{ type: "number" }, { type: "null" }], title: "At most", default: null },
+      kind: { const: "paper", type: "string" },
+      guard: { $ref: "#/$defs/Guard" },
+    },
+    required: ["host", "user"],
+  };
+  const fields = fieldsOf(schema);
+
+  it("are asked for as its schema says, those after the last required one on request", () => {
+    expect(fields.map(({ name, label, seldom }) => [name, label, seldom])).toEqual([
+      ["host", "Host", false],
+      ["port", "Port", false],
+      ["user", "User", false],
+      ["mode", "Mode", true],
+      ["most", "At most", true],
+    ]);
+    expect(fields[0]).toMatchObject({ hint: "Where it runs.", required: true, initial: "", number: false });
+    expect(fields[1]).toMatchObject({ required: false, initial: "5432", number: true });
+    expect(fields[3]).toMatchObject({ choices: ["a", "b"], initial: "a" });
+    expect(fields[4]).toMatchObject({ initial: "", number: true });
   });
 
-  it("names the settings of a kind once each", () => {
-    for (const { fields } of Object.values(KINDS)) expect(new Set(fields.map(({ name }) => name)).size).toBe(fields.length);
+  it("are left out where nothing is typed", () => {
+    expect(valuesIn(fields, { host: " db ", user: "", most: "2.5" })).toEqual({ host: "db", port: 5432, mode: "a", most: 2.5 });
+    expect(valuesIn(fields, { port: "" })).toEqual({ mode: "a" });
   });
+
+  it("are none where there is no schema", () => expect(fieldsOf({})).toEqual([]));
 });
 
 describe("placeOf", () => {

@@ -1,6 +1,5 @@
-import type { Connection, ConnectionPut } from "../api/client";
+import type { Connection, ConnectionKind } from "../api/client";
 
-export type KindName = ConnectionPut["kind"];
 export type Role = "source" | "target";
 
 /** A setting as it is asked for. */
@@ -11,74 +10,77 @@ export interface Field {
   /** Else it is a line of text. */
   choices?: readonly string[];
   number?: boolean;
-  required?: boolean;
-  initial?: string;
+  required: boolean;
+  initial: string;
   /** Asked for only on request. */
-  seldom?: boolean;
+  seldom: boolean;
 }
 
-interface Kind {
-  label: string;
-  roles: readonly Role[];
-  fields: readonly Field[];
-  takesPassword: boolean;
+interface Property {
+  title?: string;
+  description?: string;
+  type?: string;
+  enum?: string[];
+  const?: unknown;
+  default?: unknown;
+  anyOf?: Property[];
 }
 
-const SSL_MODES = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"] as const;
+const ASKED = new Set(["string", "integer", "number"]);
 
-export const KINDS: Record<KindName, Kind> = {
-  postgres: {
-    label: "PostgreSQL",
-    roles: ["source", "target"],
-    takesPassword: true,
-    fields: [
-      { name: "host", label: "Host", hint: "As the engine's machine calls it.", required: true },
-      { name: "port", label: "Port", number: true, required: true, initial: "5432" },
-      { name: "database", label: "Database", required: true },
-      { name: "user", label: "User", required: true },
-      {
-        name: "sslmode",
-        label: "Encryption",
-        choices: SSL_MODES,
-        initial: "prefer",
-        hint: "As libpq's sslmode: require and above never go without.",
-        seldom: true,
-      },
-      { name: "sslrootcert", label: "Certificates to trust", hint: "A file on the engine's machine.", seldom: true },
-    ],
-  },
-  duckdb: {
-    label: "DuckDB",
-    roles: ["target"],
-    takesPassword: false,
-    fields: [
-      {
-        name: "path",
-        label: "File",
-        hint: "On the engine's machine; it is made where it is missing. A relative path begins in the engine's data folder (PENSTOCK_HOME, else .penstock in its home); “Check” says where it lies.",
-        required: true,
-      },
-      {
-        name: "memory_limit",
-        label: "Memory at most",
-        hint: "Such as 2GiB; by default what PENSTOCK_DUCKDB_MEMORY_MB says for the engine, else 1 GiB.",
-        seldom: true,
-      },
-      { name: "threads", label: "Threads at most", number: true, seldom: true },
-      { name: "spill_limit", label: "Disk space for intermediate results", hint: "Such as 10GiB.", seldom: true },
-      { name: "checkpoint_threshold", label: "Checkpoint from", hint: "Size of the write-ahead file, such as 64MiB.", seldom: true },
-    ],
-  },
-};
+/** The settings that a JSON schema describes; those up to the last required one are asked for at once. Nested objects are left out. */
+export function fieldsOf(schema: object): Field[] {
+  const { properties = {}, required = [] } = schema as { properties?: Record<string, Property>; required?: string[] };
+  const names = Object.keys(properties);
+  const last = Math.max(-1, ...required.map((name) => names.indexOf(name)));
+  return Object.entries(properties).flatMap(([name, property], at) => {
+    const { type, const: fixed, enum: choices } = property.anyOf?.find((each) => each.type !== "null") ?? property;
+    if (fixed !== undefined || !ASKED.has(type ?? "")) return [];
+    return {
+      name,
+      label: property.title ?? name,
+      ...(property.description === undefined ? {} : { hint: property.description }),
+      ...(choices === undefined ? {} : { choices }),
+      number: type !== "string",
+      required: required.includes(name),
+      initial: property.default == null ? "" : String(property.default),
+      seldom: at > last,
+    };
+  });
+}
+
+/** What is typed into fields, by their names: what is left empty is left out, and has its default. */
+export function valuesIn(fields: readonly Field[], typed: Record<string, string>): Record<string, string | number> {
+  const values: Record<string, string | number> = {};
+  for (const { name, number, initial } of fields) {
+    const value = (typed[name] ?? initial).trim();
+    if (value !== "") values[name] = number === true ? Number(value) : value;
+  }
+  return values;
+}
+
+const findKind = (kinds: readonly ConnectionKind[], kind: string): ConnectionKind | undefined => kinds.find((each) => each.kind === kind);
+
+export const rolesIn = (kind: ConnectionKind): Role[] => (["source", "target"] as const).filter((role) => kind[role]);
 
 /** Kinds that can be used so, the likeliest first. */
-export const kindsFor = (role: Role): KindName[] =>
-  role === "source" ? ["postgres"] : (Object.keys(KINDS) as KindName[]).sort((a, b) => KINDS[a].roles.length - KINDS[b].roles.length);
+export const kindsFor = (kinds: readonly ConnectionKind[], role: Role): ConnectionKind[] =>
+  kinds.filter((kind) => kind[role]).sort((a, b) => rolesIn(a).length - rolesIn(b).length);
 
-/** What a connection can be used as; nothing where this console does not know its kind. */
-export const rolesOf = ({ kind }: Connection): readonly Role[] => (kind in KINDS ? KINDS[kind as KindName].roles : []);
+/** What a connection can be used as; nothing where the server does not know its kind. */
+export function rolesOf(kinds: readonly ConnectionKind[], { kind }: Connection): Role[] {
+  const found = findKind(kinds, kind);
+  return found === undefined ? [] : rolesIn(found);
+}
 
-export const kindLabel = (kind: string): string => (kind in KINDS ? KINDS[kind as KindName].label : kind);
+/** Whether the engine opens its database itself, and makes it where it is missing. */
+export const isEmbedded = (kinds: readonly ConnectionKind[], { kind }: Connection): boolean => findKind(kinds, kind)?.embedded === true;
+
+/** How its changes can be read as a source, the usual way first. */
+export const capturesOf = (kinds: readonly ConnectionKind[], { kind }: Connection): ConnectionKind["captures"] =>
+  findKind(kinds, kind)?.captures ?? [];
+
+export const kindLabel = (kinds: readonly ConnectionKind[], kind: string): string => findKind(kinds, kind)?.title ?? kind;
 
 /** Where a connection leads, from the settings that say so. */
 export function placeOf({ settings }: Pick<Connection, "settings">): string {

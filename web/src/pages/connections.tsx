@@ -14,6 +14,7 @@ import { StatusBadge } from "../components/statusBadge";
 import { matches, useFilters } from "../filters";
 import { kindLabel, placeOf } from "../labels/kinds";
 import { count, some } from "../labels/numbers";
+import { useKinds } from "../useKinds";
 import { usePermission } from "../usePermission";
 import { sampleQuery } from "./wizard/queries";
 import { SampleSourcePart } from "./wizard/sampleSource";
@@ -77,6 +78,7 @@ type Role = "source" | "target";
 
 /** `ofSample`: it comes and goes with the sample database. */
 function Entry({ item, subscriptions, ofSample }: { item: Connection; subscriptions: Subscription[]; ofSample: boolean }) {
+  const kinds = useKinds();
   const uses: [Role, Subscription[]][] = [
     ["source", subscriptions.filter(({ source }) => source === item.name)],
     ["target", subscriptions.filter(({ target }) => target === item.name)],
@@ -89,7 +91,7 @@ function Entry({ item, subscriptions, ofSample }: { item: Connection; subscripti
       <div className="connection-head">
         <h2>{item.name}</h2>
         <p>
-          <span className="soft">{kindLabel(item.kind)}</span> <code>{placeOf(item)}</code>
+          <span className="soft">{kindLabel(kinds, item.kind)}</span> <code>{placeOf(item)}</code>
         </p>
         <p className="soft">{item.secrets_set.length > 0 ? `${item.secrets_set.join(", ")} set` : "no secret set"}</p>
         {!ofSample && mayChange && (

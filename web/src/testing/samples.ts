@@ -1,5 +1,5 @@
 /** Answers of the API as tests need them: whole and valid, with what a test is about put in place of the defaults. */
-import type { Connection, Event, SourceTable, Subscription, Table } from "../api/client";
+import type { Connection, ConnectionKind, Event, SourceTable, Subscription, Table } from "../api/client";
 import type { HistoryPoint } from "../api/history";
 import type { Ticket } from "../api/tickets";
 
@@ -80,6 +80,31 @@ export const ticket = (changes: Partial<Ticket> = {}): Ticket =>
     times: { captured_at: NOW, sealed_at: NOW, computed_at: NOW, applied_at: NOW },
     ...changes,
   }) as Ticket;
+
+export const KINDS: ConnectionKind[] = [
+  {
+    kind: "postgres",
+    title: "PostgreSQL",
+    description: "A PostgreSQL database.",
+    source: true,
+    target: true,
+    embedded: false,
+    settings: {},
+    secrets: {},
+    captures: [{ kind: "postgres_log", title: "Log", description: "Its log.", settings: { properties: { slot_budget_bytes: {} } } }],
+  },
+  {
+    kind: "duckdb",
+    title: "DuckDB",
+    description: "A DuckDB file.",
+    source: false,
+    target: true,
+    embedded: true,
+    settings: {},
+    secrets: {},
+    captures: [],
+  },
+];
 
 export const connection = (changes: Partial<Connection> = {}): Connection => ({
   name: "shop",

@@ -1,12 +1,14 @@
-import { useMutation } from "@tanstack/react-query";
+import { useMutation, useQuery } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
-import { answer, type Checks, type Connection, type ConnectionPut, client } from "../../api/client";
-import { keys } from "../../api/queries";
-import { Field, Radios, TextField } from "../../components/field";
+import { answer, type Checks, type Connection, type ConnectionKind, type ConnectionPut, client } from "../../api/client";
+import { connectionKindsQuery, keys } from "../../api/queries";
+import { Radios, TextField } from "../../components/field";
 import { Findings } from "../../components/findings";
 import { ProblemNote } from "../../components/problemNote";
+import { QueryBoundary } from "../../components/queryBoundary";
+import { SettingFields } from "../../components/settingFields";
 import { StatusBadge } from "../../components/statusBadge";
-import { KINDS, type KindName, kindsFor, NAME_HINT, NAME_PATTERN, type Role, type Field as Setting } from "../../labels/kinds";
+import { fieldsOf, kindsFor, NAME_HINT, NAME_PATTERN, type Role, rolesIn, valuesIn } from "../../labels/kinds";
 import { queryClient } from "../../stream/queryClient";
 import { collided } from "./queries";
 
@@ -15,7 +17,7 @@ type Values = Record<string, string>;
 
 export interface Suggestion {
   name?: string;
-  kind?: KindName;
+  kind?: string;
   values?: Values;
 }
 
@@ -31,15 +33,22 @@ interface ConnectionFormProps {
 }
 
 /** Declares a connection: what is typed is checked where it leads before anything is stored. */
-export function ConnectionForm({ present, role, suggestion = {}, taken, onSaved }: ConnectionFormProps) {
+export function ConnectionForm(props: ConnectionFormProps) {
+  const kinds = useQuery(connectionKindsQuery());
+  return <QueryBoundary query={kinds}>{(found) => <Form {...props} kinds={found} />}</QueryBoundary>;
+}
+
+function Form({ kinds: all, present, role, suggestion = {}, taken, onSaved }: ConnectionFormProps & { kinds: ConnectionKind[] }) {
   const [name, setName] = useState(present?.connection.name ?? suggestion.name ?? "");
-  const [kind, setKind] = useState<KindName>(() => firstKind(present?.connection ?? null, suggestion, role));
+  const [chosen, setChosen] = useState(() => firstKind(all, present?.connection ?? null, suggestion, role));
+  const kind = all.find((each) => each.kind === chosen) ?? (all[0] as ConnectionKind);
   const [values, setValues] = useState<Values>(() => valuesOf(present?.connection ?? null, suggestion));
-  const [secret, setSecret] = useState<Secret>({ typed: "", none: false });
-  const [usedAs, setUsedAs] = useState<Role>(role ?? (KINDS[kind].roles[0] as Role));
+  const [secrets, setSecrets] = useState<Record<string, Secret>>({});
+  const roles = rolesIn(kind);
+  const [usedAs, setUsedAs] = useState<Role>(role ?? (roles[0] as Role));
   const [tag] = useState(present?.etag ?? null);
-  const checkedAs = KINDS[kind].roles.includes(usedAs) ? usedAs : (KINDS[kind].roles[0] as Role);
-  const body = (): ConnectionPut => connectionBody(kind, values, secret);
+  const checkedAs = roles.includes(usedAs) ? usedAs : (roles[0] as Role);
+  const body = (): ConnectionPut => connectionBody(kind, values, secrets);
   const check = useMutation({ mutationFn: () => checkOf(name, checkedAs, body()) });
   const save = useMutation({
     mutationFn: () => store(name, body(), present === null ? { "if-none-match": "*" as const } : tag === null ? {} : { "if-match": tag }),
@@ -59,18 +68,27 @@ export function ConnectionForm({ present, role, suggestion = {}, taken, onSaved 
     event.preventDefault();
     if (!given && !busy) check.mutate();
   };
-  const set = (field: string) => (value: string) => edit(() => setValues({ ...values, [field]: value }));
-  const fields = KINDS[kind].fields;
-  const secrets = present?.connection.secrets_set ?? [];
-  const kinds = role === null ? (Object.keys(KINDS) as KindName[]) : kindsFor(role);
+  const set = (field: string, value: string): void => edit(() => setValues({ ...values, [field]: value }));
+  const fields = fieldsOf(kind.settings);
+  // The first secret is of the connection's own user.
+  const [secret, ...otherSecrets] = fieldsOf(kind.secrets).map(({ name, label }) => (
+    <SecretField
+      key={name}
+      label={label}
+      isSet={present?.connection.secrets_set.includes(name) === true}
+      secret={secrets[name] ?? UNTOUCHED}
+      onChange={(next) => edit(() => setSecrets({ ...secrets, [name]: next }))}
+    />
+  ));
+  const kinds = role === null ? all : kindsFor(all, role);
   return (
     <form className="connection-form" onSubmit={submit}>
       {present === null && kinds.length > 1 && (
         <Radios
           legend="Kind"
-          value={kind}
-          choices={kinds.map((value) => ({ value, label: KINDS[value].label }))}
-          onChange={(value) => edit(() => setKind(value))}
+          value={kind.kind}
+          choices={kinds.map((each) => ({ value: each.kind, label: each.title }))}
+          onChange={(value) => edit(() => setChosen(value))}
         />
       )}
       {present === null && (
@@ -84,15 +102,14 @@ export function ConnectionForm({ present, role, suggestion = {}, taken, onSaved 
           onChange={(value) => edit(() => setName(value))}
         />
       )}
-      <Settings fields={fields.filter(({ seldom }) => seldom !== true)} values={values} set={set} />
-      {KINDS[kind].takesPassword && (
-        <Password isSet={secrets.includes("password")} secret={secret} onChange={(next) => edit(() => setSecret(next))} />
-      )}
+      <SettingFields fields={fields.filter(({ seldom }) => !seldom)} values={values} onChange={set} />
+      {secret}
       <details className="more">
         <summary>More settings</summary>
-        <Settings fields={fields.filter(({ seldom }) => seldom === true)} values={values} set={set} />
+        <SettingFields fields={fields.filter(({ seldom }) => seldom)} values={values} onChange={set} />
+        {otherSecrets}
       </details>
-      {role === null && KINDS[kind].roles.length > 1 && (
+      {role === null && roles.length > 1 && (
         <Radios
           legend="Check it as"
           value={checkedAs}
@@ -150,58 +167,26 @@ function Outcome({ checks }: { checks: Checks | undefined }) {
   );
 }
 
-interface SettingsProps {
-  fields: readonly Setting[];
-  values: Values;
-  set: (field: string) => (value: string) => void;
-}
-
-function Settings({ fields, values, set }: SettingsProps) {
-  return (
-    <div className="fields">
-      {fields.map((field) => {
-        const value = values[field.name] ?? field.initial ?? "";
-        if (field.choices !== undefined) {
-          return (
-            <Field key={field.name} label={field.label} hint={field.hint}>
-              {(described) => (
-                <select {...described} value={value} onChange={(event) => set(field.name)(event.target.value)}>
-                  {field.choices?.map((choice) => (
-                    <option key={choice}>{choice}</option>
-                  ))}
-                </select>
-              )}
-            </Field>
-          );
-        }
-        return (
-          <TextField
-            key={field.name}
-            label={field.label}
-            hint={field.hint}
-            value={value}
-            required={field.required === true}
-            inputMode={field.number === true ? "numeric" : undefined}
-            pattern={field.number === true ? "[0-9]+" : undefined}
-            onChange={set(field.name)}
-          />
-        );
-      })}
-    </div>
-  );
-}
-
 interface Secret {
   typed: string;
   /** The one that is set is to be removed. */
   none: boolean;
 }
 
-function Password({ isSet, secret, onChange }: { isSet: boolean; secret: Secret; onChange: (secret: Secret) => void }) {
+const UNTOUCHED: Secret = { typed: "", none: false };
+
+interface SecretFieldProps {
+  label: string;
+  isSet: boolean;
+  secret: Secret;
+  onChange: (secret: Secret) => void;
+}
+
+function SecretField({ label, isSet, secret, onChange }: SecretFieldProps) {
   return (
     <div className="fields">
       <TextField
-        label="Password"
+        label={label}
         type="password"
         autoComplete="new-password"
         hint={isSet ? "One is set, and never shown. Left empty it stays." : "It is stored sealed, and never shown again."}
@@ -212,16 +197,15 @@ function Password({ isSet, secret, onChange }: { isSet: boolean; secret: Secret;
       {isSet && (
         <label className="check">
           <input type="checkbox" checked={secret.none} onChange={(event) => onChange({ typed: "", none: event.target.checked })} />
-          Remove the password that is set
+          Remove the {label.toLowerCase()} that is set
         </label>
       )}
     </div>
   );
 }
 
-function firstKind(present: Connection | null, suggestion: Suggestion, role: Role | null): KindName {
-  if (present !== null && present.kind in KINDS) return present.kind as KindName;
-  return suggestion.kind ?? kindsFor(role ?? "source")[0] ?? "postgres";
+function firstKind(kinds: readonly ConnectionKind[], present: Connection | null, suggestion: Suggestion, role: Role | null): string {
+  return present?.kind ?? suggestion.kind ?? kindsFor(kinds, role ?? "source")[0]?.kind ?? "";
 }
 
 function valuesOf(present: Connection | null, suggestion: Suggestion): Values {
@@ -229,17 +213,14 @@ function valuesOf(present: Connection | null, suggestion: Suggestion): Values {
   return Object.fromEntries(Object.entries(present.settings).map(([name, value]) => [name, String(value)]));
 }
 
-/** What is left empty is left out, and has its default. */
-function connectionBody(kind: KindName, values: Values, secret: Secret): ConnectionPut {
-  const settings: Record<string, string | number> = {};
-  for (const { name, number, initial } of KINDS[kind].fields) {
-    const value = (values[name] ?? initial ?? "").trim();
-    if (value !== "") settings[name] = number === true ? Number(value) : value;
-  }
+function connectionBody(kind: ConnectionKind, values: Values, typed: Record<string, Secret>): ConnectionPut {
   const secrets: Record<string, string | null> = {};
-  if (KINDS[kind].takesPassword && secret.none) secrets.password = null;
-  if (KINDS[kind].takesPassword && secret.typed !== "") secrets.password = secret.typed;
-  return { kind, settings: settings as ConnectionPut["settings"], secrets };
+  for (const { name } of fieldsOf(kind.secrets)) {
+    const secret = typed[name] ?? UNTOUCHED;
+    if (secret.none) secrets[name] = null;
+    if (secret.typed !== "") secrets[name] = secret.typed;
+  }
+  return { kind: kind.kind, settings: valuesIn(fieldsOf(kind.settings), values), secrets } as ConnectionPut;
 }
 
 const checkOf = (name: string, role: Role, connection: ConnectionPut): Promise<Checks> =>

@@ -12,6 +12,7 @@ import { QueryBoundary } from "../../components/queryBoundary";
 import { Statements } from "../../components/statements";
 import { StatusBadge } from "../../components/statusBadge";
 import { kindLabel, rolesOf } from "../../labels/kinds";
+import { useKinds } from "../../useKinds";
 import { ConnectionForm } from "./connectionForm";
 import { connectionQuery, ddlCaptureQuery } from "./queries";
 
@@ -41,16 +42,17 @@ export function NewConnectionPage() {
 /** One connection: how it is reached, and how its source reports changes of structure. */
 export function ConnectionPage({ name }: { name: string }) {
   const found = useQuery({ ...connectionQuery(name), refetchInterval: false });
+  const kinds = useKinds();
   const saved = useSaved(() => `${name}: the connection was changed; running subscriptions take it over.`);
   return (
     <Page title={name} above={above}>
       <QueryBoundary query={found}>
         {(present) => (
           <>
-            <Section title="Settings" aside={kindLabel(present.connection.kind)}>
+            <Section title="Settings" aside={kindLabel(kinds, present.connection.kind)}>
               <ConnectionForm present={present} role={null} taken={[]} onSaved={saved} />
             </Section>
-            {rolesOf(present.connection).includes("source") && (
+            {rolesOf(kinds, present.connection).includes("source") && (
               <Section title="Changes of structure" aside="As a source">
                 <DdlCapture connection={present.connection} />
               </Section>

@@ -1,6 +1,20 @@
 import { describe, expect, it } from "vitest";
 import { sourceTable } from "../../testing/samples";
-import { bodyOf, chosenOf, DEFAULTS, type Draft, isBlocked, keyOf, lacksIdentity, type Pattern, tablesToCheck, takes } from "./draft";
+import {
+  bodyOf,
+  captureFields,
+  captureOf,
+  chosenOf,
+  DEFAULTS,
+  type Draft,
+  hasSetting,
+  isBlocked,
+  keyOf,
+  lacksIdentity,
+  type Pattern,
+  tablesToCheck,
+  takes,
+} from "./draft";
 
 const finding = (code: string, severity: "error" | "warning" = "error") => ({ code, severity, what: "", remedy: "" });
 const orders = sourceTable();
@@ -65,6 +79,18 @@ describe("bodyOf", () => {
       schema_changes: { policy: "ask" },
       copies: { max_rows_per_second: 5000 },
     });
+  });
+
+  it("declares the capture that is chosen, with what is typed for it", () => {
+    const settings = { properties: { pages: { type: "integer", default: 1 }, origin: { $ref: "#" } } };
+    const [log, ledger] = ["log", "ledger"].map((kind) => ({ kind, title: kind, description: "", settings }));
+    const options = { ...DEFAULTS, capture: "ledger", captureSettings: { pages: "3" } };
+    const captures = [log, ledger].filter((each) => each !== undefined);
+    const capture = captureOf(captures, options);
+    expect([capture, captureOf(captures, DEFAULTS)]).toEqual([ledger, log]);
+    expect([hasSetting(capture, "origin"), hasSetting(capture, "slot_budget_bytes")]).toEqual([true, false]);
+    expect(bodyOf(draft({ options }), tables, captureFields(capture)).capture).toEqual({ kind: "ledger", pages: 3 });
+    expect(bodyOf(draft(), tables, captureFields(log)).capture).toBeUndefined();
   });
 
   it("declares what holds for each table", () => {

@@ -1,4 +1,5 @@
-import type { SourceTable, SubscriptionPut, TableBody } from "../../api/client";
+import type { ConnectionKind, SourceTable, SubscriptionPut, TableBody } from "../../api/client";
+import { type Field, fieldsOf, valuesIn } from "../../labels/kinds";
 
 /** Tables of a schema by a pattern of names, also those that appear later. */
 export interface Pattern {
@@ -21,6 +22,10 @@ export interface Options {
   rowsPerSecond: string;
   /** Empty: the server's default. */
   slotBudgetGib: string;
+  /** Kind of capture; empty: the usual one of the source's kind. */
+  capture: string;
+  /** What is typed for the settings of the capture that have no field of their own. */
+  captureSettings: Record<string, string>;
 }
 
 /** A subscription that is being put together. Tables are kept by their keys. */
@@ -51,7 +56,23 @@ export const DEFAULTS: Options = {
   targetSchema: "",
   rowsPerSecond: "",
   slotBudgetGib: "",
+  capture: "",
+  captureSettings: {},
 };
+
+type CaptureKind = ConnectionKind["captures"][number];
+
+/** The capture that is chosen, else the usual one; none where the kinds are not read yet. */
+export const captureOf = (captures: readonly CaptureKind[], { capture }: Options): CaptureKind | undefined =>
+  captures.find(({ kind }) => kind === capture) ?? captures[0];
+
+/** Whether a capture has this setting. */
+export const hasSetting = (capture: CaptureKind | undefined, name: string): boolean =>
+  capture === undefined || name in ((capture.settings as { properties?: object }).properties ?? {});
+
+/** The settings of a capture that are asked for as its schema says; the log's budget has a field of its own. */
+export const captureFields = (capture: CaptureKind | undefined): Field[] =>
+  fieldsOf(capture?.settings ?? {}).filter(({ name }) => name !== "slot_budget_bytes");
 
 type Named = Pick<SourceTable, "schema" | "name">;
 
@@ -109,15 +130,20 @@ export function tablesToCheck(draft: Draft, tables: SourceTable[]): TableBody[] 
 
 const GIB = 1024 ** 3;
 
-/** The subscription as it is declared. What is at its default is left out, and follows the default. */
-export function bodyOf(draft: Draft, tables: SourceTable[]): SubscriptionPut {
-  const { start, policy, origin, rowsPerSecond, slotBudgetGib } = draft.options;
+/** The subscription as it is declared. What is at its default is left out, and follows the default. `asked`: see `captureFields`. */
+export function bodyOf(draft: Draft, tables: SourceTable[], asked: readonly Field[] = []): SubscriptionPut {
+  const { start, policy, origin, rowsPerSecond, slotBudgetGib, captureSettings } = draft.options;
   const named = tables.filter((table) => draft.tables.has(keyOf(table))).map((table) => byName(draft, table));
   const patterns = draft.patterns.map((pattern) => ({
     ...declared(draft, pattern, pattern.insertOnly),
     ...(pattern.exclude.length > 0 ? { exclude: pattern.exclude } : {}),
   }));
   const capture = {
+    ...(draft.options.capture === "" ? {} : { kind: draft.options.capture }),
+    ...valuesIn(
+      asked.filter(({ name }) => name in captureSettings),
+      captureSettings,
+    ),
     ...(origin === "any" ? {} : { origin }),
     ...(slotBudgetGib === "" ? {} : { slot_budget_bytes: Math.round(Number(slotBudgetGib) * GIB) }),
   };

@@ -1,7 +1,8 @@
 import { type ReactNode, useEffect, useRef, useState } from "react";
-import type { Connection, SampleSource, Subscription } from "../../api/client";
+import type { Connection, ConnectionKind, SampleSource, Subscription } from "../../api/client";
 import { Radios, TextField } from "../../components/field";
-import { kindLabel, NAME_HINT, NAME_PATTERN, placeOf, type Role, rolesOf } from "../../labels/kinds";
+import { isEmbedded, kindLabel, kindsFor, NAME_HINT, NAME_PATTERN, placeOf, type Role, rolesOf } from "../../labels/kinds";
+import { useKinds } from "../../useKinds";
 import { ConnectionForm, type Suggestion } from "./connectionForm";
 import type { StepProps } from "./draft";
 import { SampleSourcePart } from "./sampleSource";
@@ -18,6 +19,7 @@ const NAME = new RegExp(`^${NAME_PATTERN}$`);
 export function EndsStep({ draft, onChange, onNext, connections, subscriptions, sample }: EndsStepProps) {
   // The name follows that of the source until another one is typed.
   const [named, setNamed] = useState(draft.name !== draft.source);
+  const kinds = useKinds();
   const names = subscriptions.map(({ name }) => name);
   const fresh = (source: string): string => (named ? draft.name : freeName(source, names));
   const source = connections.some(({ name }) => name === draft.source) ? draft.source : "";
@@ -26,9 +28,9 @@ export function EndsStep({ draft, onChange, onNext, connections, subscriptions, 
   const given = names.includes(name);
   const ready = source !== "" && target !== "" && NAME.test(name) && !given;
   const ofSample = sample !== null && source === sample.connection;
-  const sources = connections.filter((connection) => rolesOf(connection).includes("source"));
+  const sources = connections.filter((connection) => rolesOf(kinds, connection).includes("source"));
   const targets = connections.filter(
-    (connection) => rolesOf(connection).includes("target") && connection.name !== source && connection.name !== sample?.connection,
+    (connection) => rolesOf(kinds, connection).includes("target") && connection.name !== source && connection.name !== sample?.connection,
   );
   const chooseSource = (chosen: string): void => {
     if (chosen === draft.source) return;
@@ -48,7 +50,7 @@ export function EndsStep({ draft, onChange, onNext, connections, subscriptions, 
           chosen={source}
           connections={sources}
           taken={connections}
-          suggestion={{ kind: "postgres" }}
+          suggestion={{}}
           onChoose={chooseSource}
           below={sample?.state === "absent" || sample?.state === "starting" ? <NoSource /> : null}
         />
@@ -59,7 +61,7 @@ export function EndsStep({ draft, onChange, onNext, connections, subscriptions, 
           chosen={target}
           connections={targets}
           taken={connections}
-          suggestion={suggestedTarget(connections, ofSample ? sample : null)}
+          suggestion={suggestedTarget(kinds, connections, ofSample ? sample : null)}
           onChoose={(chosen) => onChange({ target: chosen })}
         />
       </div>
@@ -115,13 +117,14 @@ const NoSource = () => (
 const NEW = "";
 
 function End({ role, title, chosen, connections, taken, suggestion, onChoose, below }: EndProps) {
+  const kinds = useKinds();
   const [making, setMaking] = useState(false);
   const before = useRef(0);
   useEffect(() => {
     const only = before.current === 0 && connections.length === 1 ? connections[0] : undefined;
     before.current = connections.length;
     // No database is written to only because it was the only one to choose.
-    if (only !== undefined && chosen === "" && (role === "source" || only.kind === "duckdb")) onChoose(only.name);
+    if (only !== undefined && chosen === "" && (role === "source" || isEmbedded(kinds, only))) onChoose(only.name);
   });
   const asNew = making || connections.length === 0;
   return (
@@ -135,7 +138,7 @@ function End({ role, title, chosen, connections, taken, suggestion, onChoose, be
             ...connections.map((connection) => ({
               value: connection.name,
               label: connection.name,
-              hint: `${kindLabel(connection.kind)}, ${placeOf(connection)}`,
+              hint: `${kindLabel(kinds, connection.kind)}, ${placeOf(connection)}`,
             })),
             { value: NEW, label: role === "source" ? "Another source" : "Another target" },
           ]}
@@ -163,14 +166,16 @@ function End({ role, title, chosen, connections, taken, suggestion, onChoose, be
 }
 
 /** A file beside the sample's own data where the source is the sample, else a name to begin with. */
-function suggestedTarget(connections: Connection[], sample: SampleSource | null): Suggestion {
+function suggestedTarget(kinds: readonly ConnectionKind[], connections: Connection[], sample: SampleSource | null): Suggestion {
   const name = freeName(
     "mart",
     connections.map((connection) => connection.name),
   );
   const place = sample?.target_path;
   const used = connections.some(({ settings }) => settings.path === place);
-  return { name, kind: "duckdb", values: { path: place === undefined || used ? `${name}.duckdb` : place } };
+  const kind = kindsFor(kinds, "target").find(({ embedded }) => embedded);
+  if (kind === undefined) return { name };
+  return { name, kind: kind.kind, values: { path: place === undefined || used ? `${name}.${kind.kind}` : place } };
 }
 
 function freeName(wanted: string, taken: string[]): string {

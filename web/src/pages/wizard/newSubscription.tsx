@@ -65,7 +65,7 @@ export function NewSubscriptionPage() {
             return <EndsStep {...props} connections={items} subscriptions={subscriptions.data ?? []} sample={sample.data ?? null} />;
           }
           if (at === 1) return <TablesStep {...props} all={draft.source === sample.data?.connection} />;
-          if (at === 2) return <OptionsStep {...props} target={ends.target} />;
+          if (at === 2) return <OptionsStep {...props} source={ends.source} />;
           return <SummaryStep {...props} source={ends.source} target={ends.target} />;
         }}
       </QueryBoundary>

@@ -1,10 +1,15 @@
 import type { Connection } from "../../api/client";
 import { Radios, TextField } from "../../components/field";
-import type { Options, StepProps } from "./draft";
+import { SettingFields } from "../../components/settingFields";
+import { capturesOf } from "../../labels/kinds";
+import { useKinds } from "../../useKinds";
+import { captureFields, captureOf, hasSetting, type Options, type StepProps } from "./draft";
 
 /** What people decide; everything else has a default that fits, and can be changed later. */
-export function OptionsStep({ draft, onChange, onNext, target }: StepProps & { target: Connection }) {
+export function OptionsStep({ draft, onChange, onNext, source }: StepProps & { source: Connection }) {
   const { options } = draft;
+  const captures = capturesOf(useKinds(), source);
+  const capture = captureOf(captures, options);
   const set = (changes: Partial<Options>): void => onChange({ options: { ...options, ...changes } });
   const wrong = { rows: wrongRows(options.rowsPerSecond), budget: wrongBudget(options.slotBudgetGib) };
   return (
@@ -55,7 +60,7 @@ export function OptionsStep({ draft, onChange, onNext, target }: StepProps & { t
       <div className="fields">
         <TextField
           label="Schema on the target"
-          hint={`Empty: as on the source. All chosen tables go into this one else${target.kind === "duckdb" ? "." : ", which is made where it is missing."}`}
+          hint="Empty: as on the source. All chosen tables go into this one else, which is made where it is missing."
           value={options.targetSchema}
           maxLength={63}
           onChange={(targetSchema) => set({ targetSchema })}
@@ -68,16 +73,31 @@ export function OptionsStep({ draft, onChange, onNext, target }: StepProps & { t
           value={options.rowsPerSecond}
           onChange={(rowsPerSecond) => set({ rowsPerSecond })}
         />
-        <TextField
-          label="Log the source may hold back, GiB"
-          hint="Empty: 16. The source keeps its log until it is read; near this limit an event warns, then copies stop, at last the slot is dropped."
-          wrong={wrong.budget}
-          inputMode="decimal"
-          value={options.slotBudgetGib}
-          onChange={(slotBudgetGib) => set({ slotBudgetGib })}
-        />
+        {hasSetting(capture, "slot_budget_bytes") && (
+          <TextField
+            label="Log the source may hold back, GiB"
+            hint="Empty: 16. The source keeps its log until it is read; near this limit an event warns, then copies stop, at last the slot is dropped."
+            wrong={wrong.budget}
+            inputMode="decimal"
+            value={options.slotBudgetGib}
+            onChange={(slotBudgetGib) => set({ slotBudgetGib })}
+          />
+        )}
       </div>
-      <details className="more">
+      {captures.length > 1 && (
+        <Radios
+          legend="How changes are read from the source"
+          value={capture?.kind ?? ""}
+          choices={captures.map(({ kind, title, description }) => ({ value: kind, label: title, hint: description }))}
+          onChange={(kind) => set({ capture: kind, captureSettings: {}, origin: "any", slotBudgetGib: "" })}
+        />
+      )}
+      <SettingFields
+        fields={captureFields(capture)}
+        values={options.captureSettings}
+        onChange={(name, value) => set({ captureSettings: { ...options.captureSettings, [name]: value } })}
+      />
+      <details className="more" hidden={!hasSetting(capture, "origin")}>
         <summary>Where databases replicate to each other</summary>
         <Radios
           legend="Changes that came to the source by replication"

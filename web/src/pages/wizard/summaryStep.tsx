@@ -10,10 +10,11 @@ import { Section } from "../../components/page";
 import { ProblemNote } from "../../components/problemNote";
 import { QueryBoundary } from "../../components/queryBoundary";
 import { StatusBadge } from "../../components/statusBadge";
-import { kindLabel, placeOf } from "../../labels/kinds";
+import { capturesOf, isEmbedded, kindLabel, placeOf } from "../../labels/kinds";
 import { bytes, some } from "../../labels/numbers";
 import { queryClient } from "../../stream/queryClient";
-import { bodyOf, chosenOf, type Draft, nameOf, type StepProps, tablesToCheck } from "./draft";
+import { useKinds } from "../../useKinds";
+import { bodyOf, captureFields, captureOf, chosenOf, type Draft, nameOf, type StepProps, tablesToCheck } from "./draft";
 import { checksQuery, collided, sourceTablesQuery } from "./queries";
 
 interface SummaryStepProps extends StepProps {
@@ -29,12 +30,13 @@ export function SummaryStep(props: SummaryStepProps) {
 
 function Summary({ draft, source, target, found }: SummaryStepProps & { found: SourceTable[] }) {
   const [, navigate] = useLocation();
+  const kinds = useKinds();
   const tables = tablesToCheck(draft, found);
   const { origin } = draft.options;
   const atSource = useQuery(checksQuery({ connection: source.name, role: "source", tables, origin }));
   const atTarget = useQuery(checksQuery({ connection: target.name, role: "target", tables, origin }));
   const create = useMutation({
-    mutationFn: () => store(draft.name, bodyOf(draft, found)),
+    mutationFn: () => store(draft.name, bodyOf(draft, found, captureFields(captureOf(capturesOf(kinds, source), draft.options)))),
     onSuccess: async () => {
       await queryClient.invalidateQueries({ queryKey: keys.subscriptions });
       navigate(subscriptionAddress(draft.name));
@@ -80,6 +82,7 @@ function Summary({ draft, source, target, found }: SummaryStepProps & { found: S
 }
 
 function AtSource({ draft, source, found }: { draft: Draft; source: Connection; found: SourceTable[] }) {
+  const kinds = useKinds();
   const chosen = chosenOf(draft, found);
   const rows = chosen.reduce((sum, { rows_estimate }) => sum + rows_estimate, 0);
   const size = chosen.reduce((sum, table) => sum + table.bytes, 0);
@@ -87,7 +90,7 @@ function AtSource({ draft, source, found }: { draft: Draft; source: Connection; 
     <ul className="does">
       <li>
         A replication slot and publications are made, named <code>penstock_</code>, the subscription's name and eight hexadecimal digits.
-        Tables and rows of {kindLabel(source.kind)} at <code>{placeOf(source)}</code> stay as they are.
+        Tables and rows of {kindLabel(kinds, source.kind)} at <code>{placeOf(source)}</code> stay as they are.
       </li>
       <li>
         {some(chosen.length, "table")} {chosen.length === 1 ? "is" : "are"} read once, about {some(rows, "row")} and {bytes(size)}; from
@@ -104,6 +107,7 @@ function AtSource({ draft, source, found }: { draft: Draft; source: Connection; 
 }
 
 function AtTarget({ draft, target, found }: { draft: Draft; target: Connection; found: SourceTable[] }) {
+  const kinds = useKinds();
   const { targetSchema } = draft.options;
   const names = chosenOf(draft, found).map((table) =>
     nameOf({ schema: targetSchema === "" ? table.schema : targetSchema, name: table.name }),
@@ -111,14 +115,14 @@ function AtTarget({ draft, target, found }: { draft: Draft; target: Connection; 
   return (
     <ul className="does">
       <li>
-        {target.kind === "duckdb" ? (
+        {isEmbedded(kinds, target) ? (
           <>
             The file <code>{placeOf(target)}</code> is made where it is missing. While the engine has it open, other programs ask it through
             Penstock.
           </>
         ) : (
           <>
-            Schemas and tables are made in {kindLabel(target.kind)} at <code>{placeOf(target)}</code>.
+            Schemas and tables are made in {kindLabel(kinds, target.kind)} at <code>{placeOf(target)}</code>.
           </>
         )}
       </li>

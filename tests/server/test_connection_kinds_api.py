@@ -1,0 +1,108 @@
+"""Kinds of connections over REST and the command line: what a form for one is drawn from, and which captures a source has."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import pytest
+from fastapi.testclient import TestClient
+
+from engine.connectors import SOURCES, TARGETS
+from engine.model.positions import FORMS
+from server.db.models.connection import ConnectionRow
+from server.declarations import captures, connection_kinds
+from server.declarations.captures import CAPTURES, Capture
+from server.declarations.connection_kinds import KINDS
+from server.errors import InvalidRequest
+from server.subscriptions import service
+
+URL = "/api/v1/connection-kinds"
+SHOP = {"kind": "postgres", "settings": {"host": "db", "database": "shop", "user": "penstock"}}
+MART = {"kind": "duckdb", "settings": {"path": "/data/mart.duckdb"}}
+BODY = {"source": "shop", "target": "mart", "tables": []}
+
+
+class LedgerCapture(Capture):
+    """A capture that no kind of connection has but those of a test."""
+
+    title: ClassVar[str] = "Ledger"
+    words: ClassVar[str] = "A ledger of changes."
+
+    kind: Literal["ledger"] = "ledger"
+    pages: int = 1
+
+
+@pytest.fixture
+def ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(captures.CAPTURES, "ledger", LedgerCapture)
+
+
+def test_every_kind_says_what_a_form_needs(client: TestClient) -> None:
+    answer = client.get(URL)
+    assert (answer.status_code, answer.json()["next_page_token"]) == (200, None)
+    found = {item["kind"]: item for item in answer.json()["items"]}
+    assert list(found) == list(KINDS)
+    shop, mart = found["postgres"], found["duckdb"]
+    assert (shop["title"], shop["source"], shop["target"], shop["embedded"]) == ("PostgreSQL", True, True, False)
+    assert (mart["title"], mart["source"], mart["target"], mart["embedded"]) == ("DuckDB", False, True, True)
+    assert list(shop["settings"]["properties"])[:4] == ["host", "port", "database", "user"]
+    assert shop["settings"]["required"] == ["host", "database", "user"]
+    assert mart["settings"]["properties"]["path"]["title"] == "File"
+    assert list(shop["secrets"]["properties"]) == ["password", "query_password"]
+    assert mart["secrets"]["properties"] == {}
+    assert [capture["kind"] for capture in shop["captures"]] == ["postgres_log"]
+    assert mart["captures"] == []
+
+
+def test_every_kind_and_label_is_real() -> None:
+    assert {(name, capture) for name, kind in KINDS.items() for capture in kind.captures} == set(SOURCES)
+    assert {name for name, kind in KINDS.items() if kind.target} == set(TARGETS)
+    assert CAPTURES.keys() <= FORMS.keys()
+    for kind in KINDS.values():
+        assert kind.labels.keys() <= kind.settings.model_fields.keys() | kind.secrets
+
+
+def test_a_viewer_may_look_and_others_may_not(client: TestClient) -> None:
+    token = client.post("/api/v1/tokens", json={"name": "looks", "role": "viewer"}).json()["token"]
+    assert client.get(URL, headers={"Authorization": f"Bearer {token}"}).status_code == 200
+    client.headers.pop("Authorization")
+    assert client.get(URL).status_code == 401
+
+
+def _declared(client: TestClient) -> None:
+    client.put("/api/v1/connections/shop", json=SHOP)
+    client.put("/api/v1/connections/mart", json=MART)
+
+
+@pytest.mark.usefixtures("ledger")
+def test_a_capture_that_the_source_does_not_have_is_refused(client: TestClient) -> None:
+    _declared(client)
+    for call in (client.put, client.patch):
+        answer = call("/api/v1/subscriptions/s", json={**BODY, "capture": {"kind": "ledger"}})
+        assert (answer.status_code, answer.json()["code"]) == (422, "capture_unsupported")
+        assert [error["pointer"] for error in answer.json()["errors"]] == ["/capture/kind"]
+        assert "'shop' is of the kind postgres, which has no capture 'ledger'; it has: postgres_log." in answer.text
+        client.put("/api/v1/subscriptions/s", json=BODY)
+    assert client.get("/api/v1/subscriptions/s").json()["capture"]["kind"] == "postgres_log"
+
+
+def test_a_capture_that_no_source_has_is_refused_with_those_that_there_are(client: TestClient) -> None:
+    _declared(client)
+    answer = client.put("/api/v1/subscriptions/s", json={**BODY, "capture": {"kind": "guess"}})
+    assert (answer.status_code, answer.json()["detail"]) == (
+        422,
+        "There is no such kind of capture; there are postgres_log.",
+    )
+
+
+@pytest.mark.usefixtures("ledger")
+def test_a_source_without_a_log_has_its_own_usual_capture(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = connection_kinds.Kind(
+        "paper", "Paper", connection_kinds.DuckDbSettings, {}, frozenset(), target=False, captures=("ledger",)
+    )
+    monkeypatch.setitem(connection_kinds.KINDS, "paper", kind)
+    source = ConnectionRow(name="books", kind="paper")
+    assert service._captured(source, {}) == {"kind": "ledger"}
+    assert service._captured(source, {"kind": "ledger", "pages": 3}) == {"kind": "ledger", "pages": 3}
+    with pytest.raises(InvalidRequest, match="has no capture 'postgres_log'"):
+        service._captured(source, {"kind": "postgres_log"})
