@@ -37,7 +37,7 @@ def problem_response(request: Request, problem: Problem) -> JSONResponse:
     """The answer that carries `problem`."""
     return JSONResponse(
         problem.body(trace_id_of(request.scope)),
-        status_code=problem.problem_status,
+        status_code=problem.status,
         headers=problem.headers,
         media_type=MEDIA_TYPE,
     )

@@ -41,8 +41,8 @@ class Problem(Exception):
     `extra` is added to the members of the problem's body, `headers` to the answer.
     """
 
-    status: ClassVar[int] = 500
-    code: ClassVar[str] = "internal_error"
+    status: int = 500
+    code: str = "internal_error"
     title: ClassVar[str] = "Internal error"
     default_remedy: ClassVar[str] = "Try again; if it happens again, look for the trace_id in the server's log."
 
@@ -62,21 +62,13 @@ class Problem(Exception):
         self.extra = dict(extra or {})
         self.headers = dict(headers or {})
 
-    @property
-    def problem_status(self) -> int:
-        return self.status
-
-    @property
-    def problem_code(self) -> str:
-        return self.code
-
     def body(self, trace_id: str) -> dict[str, Any]:
         """The problem's JSON members."""
         standard = ProblemBody(
-            type=f"urn:penstock:problem:{self.problem_code}",
+            type=f"urn:penstock:problem:{self.code}",
             title=self.title,
-            status=self.problem_status,
-            code=self.problem_code,
+            status=self.status,
+            code=self.code,
             detail=self.detail,
             remedy=self.remedy,
             errors=self.errors,
@@ -157,15 +149,8 @@ class HttpProblem(Problem):
 
     def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(detail, headers=headers)
-        self._status = status
-
-    @property
-    def problem_status(self) -> int:
-        return self._status
-
-    @property
-    def problem_code(self) -> str:
-        return f"http_{self._status}"
+        self.status = status
+        self.code = f"http_{status}"
 
 
 class ReportedProblem(Problem):
@@ -177,16 +162,8 @@ class ReportedProblem(Problem):
         self, status: int, code: str, detail: str, remedy: str | None = None, extra: Mapping[str, Any] | None = None
     ) -> None:
         super().__init__(detail, remedy, extra=extra)
-        self._status = status
-        self._code = code
-
-    @property
-    def problem_status(self) -> int:
-        return self._status
-
-    @property
-    def problem_code(self) -> str:
-        return self._code
+        self.status = status
+        self.code = code
 
 
 def responses(*classes: type[Problem]) -> dict[int | str, dict[str, Any]]:

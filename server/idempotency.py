@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Header, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -18,6 +18,8 @@ from server.db.session import WriteSession
 from server.errors import InvalidRequest
 from server.security.principal import Principal
 from server.security.require import principal_of
+
+Body = TypeVar("Body")
 
 
 class IdempotencyKeyReused(InvalidRequest):
@@ -40,24 +42,30 @@ class Replay(Exception):
 
 
 class Idempotency:
-    """The key of this request. Without a key, all methods do nothing."""
+    """The key of this request, if it has one."""
 
-    def __init__(self, session: WriteSession, row: IdempotencyRow | None) -> None:
+    def __init__(self, session: WriteSession, response: Response, row: IdempotencyRow | None) -> None:
         self._session = session
+        self._response = response
         self._row = row
 
-    def remember(self, status: int, body: Any, headers: dict[str, str] | None = None) -> None:
-        """Store this answer, in the transaction that does the work."""
-        if self._row is None:
-            return
-        self._row.status = status
-        self._row.body = jsonable_encoder(body)
-        self._row.headers = dict(headers or {})
-        self._session.add(self._row)
+    def answer(self, status: int, body: Body, headers: dict[str, str]) -> Body:
+        """Answer with these headers. With a key, the answer is stored in the transaction that does the work.
+
+        `status` is that of the endpoint. Returns `body`.
+        """
+        self._response.headers.update(headers)
+        if self._row is not None:
+            self._row.status = status
+            self._row.body = jsonable_encoder(body)
+            self._row.headers = headers
+            self._session.add(self._row)
+        return body
 
 
 async def _begin(
     request: Request,
+    response: Response,
     session: Writing,
     principal: Annotated[Principal, Depends(principal_of)],
     idempotency_key: Annotated[
@@ -68,13 +76,14 @@ async def _begin(
     ] = None,
 ) -> Idempotency:
     if idempotency_key is None:
-        return Idempotency(session, None)
+        return Idempotency(session, response, None)
     fingerprint = hashlib.sha256(await request.body()).hexdigest()
     route = f"{request.method} {request.url.path}"
-    return await run_in_threadpool(_claim, session, principal.id, route, idempotency_key, fingerprint)
+    row = await run_in_threadpool(_claim, session, principal.id, route, idempotency_key, fingerprint)
+    return Idempotency(session, response, row)
 
 
-def _claim(session: WriteSession, principal: str, route: str, key: str, fingerprint: str) -> Idempotency:
+def _claim(session: WriteSession, principal: str, route: str, key: str, fingerprint: str) -> IdempotencyRow:
     found = session.exec(
         select(IdempotencyRow).where(
             IdempotencyRow.principal == principal, IdempotencyRow.route == route, IdempotencyRow.key == key
@@ -90,7 +99,7 @@ def _claim(session: WriteSession, principal: str, route: str, key: str, fingerpr
     # Flush at once: a concurrent repetition then waits here, or fails with a conflict.
     session.add(row)
     session.flush()
-    return Idempotency(session, row)
+    return row
 
 
 Idempotent = Annotated[Idempotency, Depends(_begin, scope="function")]

@@ -6,13 +6,16 @@ import base64
 import binascii
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Generic, TypeVar
 
 from fastapi import Depends, Query, Request
 from pydantic import BaseModel, Field
+from sqlalchemy.types import TypeDecorator
+from sqlmodel import Session, tuple_
+from sqlmodel.sql.expression import SelectOfScalar
 
 from server.errors import FieldError, InvalidRequest
 
@@ -59,14 +62,39 @@ class PageRequest:
             raise _invalid()
         return tuple(_part(value, wanted) for value, wanted in zip(self.after, types, strict=True))
 
+    def read(
+        self,
+        session: Session,
+        query: SelectOfScalar[Row],
+        view: Callable[[Row], Item],
+        *order: Any,
+        newest_first: bool = False,
+    ) -> Page[Item]:
+        """The page of the rows of `query`, each as `view` shows it.
+
+        `order`: the columns that the list is sorted by, which together are unique; `newest_first`: in descending order.
+
+        Raises:
+            PageTokenInvalid: the token was not issued for such a list.
+        """
+        behind = self.behind(*(_python_type(column.type) for column in order))
+        if behind is not None:
+            place = tuple_(*order)
+            query = query.where(place < behind if newest_first else place > behind)
+        query = query.order_by(*(column.desc() if newest_first else column for column in order))
+        rows = session.exec(query.limit(self.limit)).all()
+        return self.page(rows, view, lambda row: [getattr(row, column.key) for column in order])
+
     @property
     def limit(self) -> int:
         """The number of rows to read: one more than shown, to detect a next page."""
         return self.size + 1
 
-    def split(self, rows: Sequence[Row]) -> tuple[list[Row], bool]:
-        """The rows to show of the `limit` rows read, and whether more follow."""
-        return list(rows[: self.size]), len(rows) > self.size
+    def page(self, rows: Sequence[Row], view: Callable[[Row], Item], key: Callable[[Row], Sequence[Any]]) -> Page[Item]:
+        """The page of these rows, which begin where the page begins; those beyond its size tell that another follows."""
+        shown = rows[: self.size]
+        more = len(rows) > self.size
+        return Page(items=[view(row) for row in shown], next_page_token=self.token(key(shown[-1])) if more else None)
 
     def token(self, key: Sequence[Any]) -> str:
         """The token of the page that begins after `key`."""
@@ -117,6 +145,13 @@ def _part(value: Any, wanted: type[Any]) -> Any:
     elif type(value) is wanted is int and -_LARGEST <= value <= _LARGEST:
         return value
     raise _invalid()
+
+
+def _python_type(kind: Any) -> type:
+    """The type of a column's values as they are in the database."""
+    stored = kind.impl_instance if isinstance(kind, TypeDecorator) else kind
+    python_type: type = stored.python_type
+    return python_type
 
 
 def _is_text(value: str) -> bool:

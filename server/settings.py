@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 FILE_NAME = "penstock.toml"
 FILE_TABLE = "server"
@@ -130,30 +130,22 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         home = init_settings().get("home") or env_settings().get("home") or default_home()
-        return init_settings, env_settings, _FileSource(settings_cls, Path(str(home)).expanduser() / FILE_NAME)
+        in_file = _read_file(Path(str(home)).expanduser() / FILE_NAME)
+        return init_settings, env_settings, InitSettingsSource(settings_cls, in_file)
 
 
-class _FileSource(PydanticBaseSettingsSource):
-    """Reads the table `[server]` of the settings file; other tables are for other programs."""
-
-    def __init__(self, settings_cls: type[BaseSettings], path: Path) -> None:
-        super().__init__(settings_cls)
-        self._path = path
-
-    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
-        return None, field_name, False
-
-    def __call__(self) -> dict[str, Any]:
-        if not self._path.is_file():
-            return {}
-        try:
-            content = tomllib.loads(self._path.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-            raise SettingsError(f"{self._path} cannot be read: {error}") from error
-        table = content.get(FILE_TABLE, {})
-        if not isinstance(table, dict):
-            raise SettingsError(f"{self._path}: '{FILE_TABLE}' must be a table, written [{FILE_TABLE}]")
-        return table
+def _read_file(path: Path) -> dict[str, Any]:
+    """The table `[server]` of the settings file; other tables are for other programs."""
+    if not path.is_file():
+        return {}
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise SettingsError(f"{path} cannot be read: {error}") from error
+    table = content.get(FILE_TABLE, {})
+    if not isinstance(table, dict):
+        raise SettingsError(f"{path}: '{FILE_TABLE}' must be a table, written [{FILE_TABLE}]")
+    return table
 
 
 def load_settings(**arguments: Any) -> Settings:

@@ -91,10 +91,6 @@ class Batcher:
         self._unknown_end = position
 
     @property
-    def pending_transactions(self) -> int:
-        return self._count
-
-    @property
     def oldest_commit_us(self) -> int | None:
         """Commit time of the first unsealed transaction, in microseconds by the source's clock; None if there is none."""
         return self._pending[0].closed.first_time_us if self._pending else None

@@ -54,22 +54,6 @@ _CLASS = _classes()
 
 
 @dataclass(slots=True)
-class SortStatistics:
-    """Counts since the sorter was created."""
-
-    transactions: int = 0
-    """Committed transactions, plain and streamed, without `resent`."""
-    streamed: int = 0
-    aborted: int = 0
-    """Streamed transactions that were rolled back. Plain ones that roll back are never sent."""
-    subtransactions_aborted: int = 0
-    resent: int = 0
-    """Committed transactions dropped because an earlier session delivered them, or the target has them."""
-    voided: int = 0
-    """Open transactions that a new session voided."""
-
-
-@dataclass(slots=True)
 class _OpenStream:
     """An open streamed transaction. `borders`: start and stop ordinal of each chunk, alternating."""
 
@@ -89,7 +73,6 @@ class TransactionSorter:
     """
 
     def __init__(self, after: Lsn) -> None:
-        self.statistics = SortStatistics()
         self._last_end = after.value
         self._session_end = 0
         self._last_ordinal = -1
@@ -118,7 +101,6 @@ class TransactionSorter:
         """
         if after is not None:
             self._last_end = max(self._last_end, after.value)
-        self.statistics.voided += len(self._streams) + (self._open_start is not None)
         self._streams.clear()
         self._payloads.clear()
         self._in_stream = None
@@ -247,7 +229,6 @@ class TransactionSorter:
         self._loose = self._loose[len(loose) :]
         self._announcements = self._announcements[len(found) :]
         known = int(np.searchsorted(ends, np.uint64(self._last_end), side="right"))
-        self.statistics.resent += known
         if known == len(ends):
             return
         if known:
@@ -285,23 +266,20 @@ class TransactionSorter:
 
     def _abort(self, xid: int, subxid: int) -> None:
         if subxid == xid:
-            self.statistics.aborted += self._streams.pop(xid, None) is not None
+            self._streams.pop(xid, None)
         elif xid in self._streams:
             self._streams[xid].aborted.add(subxid)
-            self.statistics.subtransactions_aborted += 1
 
     def _commit_stream(self, xid: int, end: int, time_us: int) -> None:
         self._in_order(end)
         self._session_end = end
         stream = self._streams.pop(xid, None)
         if end <= self._last_end:
-            self.statistics.resent += 1
             return
         if stream is None:
             raise _unreadable("the commit of a streamed transaction none of whose records came")
         borders = stream.borders
         chunks = tuple(zip(borders[::2], borders[1::2], strict=True))
-        self.statistics.streamed += 1
         aborted = frozenset(stream.aborted)
         found = tuple(_settled(writer, seen, aborted) for writer, seen in stream.announcements)
         self._close(StreamedTransaction(xid, end, time_us, chunks, aborted, found, stream.own))
@@ -312,7 +290,6 @@ class TransactionSorter:
             raise _unreadable("commits out of order")
 
     def _close(self, closed: Closed) -> None:
-        self.statistics.transactions += closed.count
         self._last_end = closed.last_end
         self._closed.append(closed)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -59,8 +58,3 @@ class VerifyProgress:
     rows: int
     bytes: int
     percent: float
-
-
-def all_equal(verdicts: Sequence[TableVerdict]) -> bool:
-    """True if every table was compared and is equal. False for no tables, because that proves nothing."""
-    return bool(verdicts) and all(verdict.equal for verdict in verdicts)

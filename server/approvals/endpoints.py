@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, Response, status
+from fastapi import APIRouter, Request, status
 from fastapi.concurrency import run_in_threadpool
 
 from server.approvals import service
 from server.approvals.schemas import ApprovalBody
 from server.approvals.service import ApprovalOutdated, NothingToApprove
-from server.assessment.assess import assess_subscription
 from server.db.dependencies import Writing
 from server.errors import InvalidRequest, NotFound, responses
 from server.etags import etag_of
 from server.gateway.interface import EngineUnavailable, gateway_of
 from server.idempotency import IdempotencyKeyReused, Idempotent
-from server.lookup.subscriptions import SubscriptionDeleting, require_subscription
+from server.lookup.subscriptions import SubscriptionDeleting
 from server.lookup.tables import TableRemoved
 from server.naming import NamePath
 from server.security.principal import Role
 from server.security.require import needs
-from server.tables import service as tables
-from server.tables.endpoints import TableIdPath
+from server.tables.endpoints import TableIdPath, shown_table
 from server.tables.schemas import TableView
 from server.verifications.service import SubscriptionNotRunning
 
@@ -47,7 +45,6 @@ router = APIRouter(prefix="/subscriptions/{name}/tables", tags=["tables"], depen
 )
 async def create_approval(
     request: Request,
-    response: Response,
     session: Writing,
     idempotency: Idempotent,
     name: NamePath,
@@ -64,11 +61,7 @@ async def create_approval(
             raise EngineUnavailable(
                 f"No engine is connected to apply the approved change of '{row.schema_name}.{row.name}'."
             )
-        assessment = assess_subscription(request, require_subscription(session, name))
-        answer = tables.table_view(row, assessment.table_health(row), assessment.table_copy(row))
         headers = {"Location": f"/api/v1/subscriptions/{name}/tables/{row.id}", "ETag": etag_of(row)}
-        response.headers.update(headers)
-        idempotency.remember(status.HTTP_202_ACCEPTED, answer, headers)
-        return answer
+        return idempotency.answer(status.HTTP_202_ACCEPTED, shown_table(request, session, name, row), headers)
 
     return await run_in_threadpool(work)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from engine.model.subscription_state import SubscriptionState
 from engine.model.table_state import TableStateKind
-from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.outbox import enqueue
 from server.db.session import WriteSession
 from server.errors import Conflict
 from server.events.service import record_event
-from server.freshness.subscription_status import HALTED_STATES
 from server.lookup.subscriptions import lock_changeable_subscription
 from server.lookup.tables import lock_present_table
-from server.verifications.service import SubscriptionNotRunning
+from server.verifications.service import require_running
 
 WAITING = "schema_change_waiting"
 """Code of a table that is parked until its schema change is approved."""
@@ -53,7 +50,7 @@ def approve_change(session: WriteSession, name: str, table_id: str, reason: str 
         raise ApprovalOutdated(
             f"'{subject}' waits for the approval of another change now: {row.reason}", extra={"reason": row.reason}
         )
-    _require_running(subscription)
+    require_running(subscription)
     record_event(
         session,
         kind="schema_change_approved",
@@ -68,10 +65,3 @@ def approve_change(session: WriteSession, name: str, table_id: str, reason: str 
 def awaits_approval(row: TableRow) -> bool:
     """Whether the table is parked until its change of structure is approved."""
     return row.state == TableStateKind.PARKED and row.code == WAITING
-
-
-def _require_running(subscription: SubscriptionRow) -> None:
-    if SubscriptionState(subscription.state) in HALTED_STATES:
-        raise SubscriptionNotRunning(
-            f"Subscription '{subscription.name}' is {subscription.state}.", subscription.remedy
-        )

@@ -12,15 +12,16 @@ from server.wording import format_count, format_share
 
 _OLD_S = 60.0
 """A rate that was reported longer ago says nothing about the time left."""
-_COPIED = frozenset({TableStateKind.REGISTERED, TableStateKind.COPYING, TableStateKind.RELOADING})
+COPIED = frozenset({TableStateKind.REGISTERED, TableStateKind.COPYING, TableStateKind.RELOADING})
+"""States of a table that is being copied, or waits for it."""
 
 
 def copy_progress(row: TableRow, now: datetime, *, going: bool) -> Copied:
     """Of one table. `going`: its subscription applies changes; else there is no pace, and nothing tells how long it takes."""
-    live = going and TableStateKind(row.state) in _COPIED
+    live = going and TableStateKind(row.state) in COPIED
     age = None if row.copied_at is None else max(0.0, (now - row.copied_at).total_seconds())
     fresh = live and age is not None and age <= _OLD_S
-    eta = row.copied_eta_seconds if TableStateKind(row.state) not in _COPIED else None
+    eta = row.copied_eta_seconds if TableStateKind(row.state) not in COPIED else None
     if fresh and age is not None and row.copied_eta_seconds is not None:
         eta = round(max(0.0, row.copied_eta_seconds - age), 1)
     return Copied(
@@ -38,14 +39,14 @@ def copy_progress(row: TableRow, now: datetime, *, going: bool) -> Copied:
 def copy_totals(rows: Sequence[TableRow], now: datetime, *, going: bool) -> CopyTotals | None:
     """Of all tables that wait for a copy or are being copied, and of those whose copy has ended since the first of them waits; None where
     none does. So the share never runs back because a table is done."""
-    waiting = [row for row in rows if TableStateKind(row.state) in _COPIED]
+    waiting = [row for row in rows if TableStateKind(row.state) in COPIED]
     if not waiting:
         return None
     since = min(row.copy_asked_at or row.state_at for row in waiting)
     done = [
         row
         for row in rows
-        if TableStateKind(row.state) not in _COPIED and row.copied_at is not None and row.copied_at >= since
+        if TableStateKind(row.state) not in COPIED and row.copied_at is not None and row.copied_at >= since
     ]
     parts = [copy_progress(row, now, going=going) for row in (*waiting, *done)]
     sizes = [part.total_bytes for part in parts if part.total_bytes is not None]

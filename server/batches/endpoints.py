@@ -21,12 +21,8 @@ router = APIRouter(prefix="/subscriptions/{name}", tags=["batches"], dependencie
 def list_batches(session: Reading, name: str, paging: Paging) -> Page[BatchView]:
     """Batches that were committed on the target, the newest first."""
     subscription = require_subscription(session, name)
-    query = select(BatchRow).where(BatchRow.subscription_id == subscription.id).order_by(col(BatchRow.id).desc())
-    behind = paging.behind(int)
-    if behind:
-        query = query.where(col(BatchRow.id) < behind[0])
-    rows, more = paging.split(session.exec(query.limit(paging.limit)).all())
-    return Page(items=[_view(row) for row in rows], next_page_token=paging.token([rows[-1].id]) if more else None)
+    query = select(BatchRow).where(BatchRow.subscription_id == subscription.id)
+    return paging.read(session, query, _view, col(BatchRow.id), newest_first=True)
 
 
 def _view(row: BatchRow) -> BatchView:

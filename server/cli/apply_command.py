@@ -16,8 +16,8 @@ from rich.markup import escape
 
 from server.cli.client import Api, Document, segment
 from server.cli.manifest import DECLARED, ManifestError, Resource, parse
-from server.cli.options import AsJson, Token, Url, open_api
-from server.cli.output import out, print_json, reported
+from server.cli.options import AsJson, server_command
+from server.cli.output import out, print_json
 
 _COLOURS = {
     "created": "green",
@@ -58,27 +58,25 @@ EXPORT_HELP = """Print connections and subscriptions as a file for 'penstock app
 Secrets are not printed: each becomes the name of an environment variable, which 'apply' reads."""
 
 
-@reported
+@server_command
 def apply(
+    api: Api,
     file: Annotated[Path, typer.Argument(help="YAML or JSON; '-' reads stdin. ${NAME} is an environment variable.")],
     prune: Annotated[
         bool, typer.Option("--prune", help="Remove tables that FILE leaves out from the subscriptions that it names.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
-    url: Url = None,
-    token: Token = None,
     as_json: AsJson = False,
 ) -> None:
     """The command; its help is `HELP`."""
     resources = parse(_read(file), os.environ)
-    with open_api(url, token) as api:
-        plans = plans_of(api, resources, prune=prune)
-        if not as_json:
-            for resource, plan in zip(resources, plans, strict=True):
-                _show(resource, plan, prune=prune)
-        if not dry_run:
-            for resource, plan in zip(resources, plans, strict=True):
-                _put(api, resource, plan, prune=prune)
+    plans = plans_of(api, resources, prune=prune)
+    if not as_json:
+        for resource, plan in zip(resources, plans, strict=True):
+            _show(resource, plan, prune=prune)
+    if not dry_run:
+        for resource, plan in zip(resources, plans, strict=True):
+            _put(api, resource, plan, prune=prune)
     if as_json:
         results = [_result(resource, plan) for resource, plan in zip(resources, plans, strict=True)]
         print_json({"dry_run": dry_run, "results": results})
@@ -86,14 +84,13 @@ def apply(
         out.print("[dim]Nothing was changed (--dry-run).[/]")
 
 
-@reported
-def export(url: Url = None, token: Token = None, as_json: AsJson = False) -> None:
+@server_command
+def export(api: Api, as_json: AsJson = False) -> None:
     """The command; its help is `EXPORT_HELP`."""
-    with open_api(url, token) as api:
-        document = {
-            collection: {item["name"]: _body(collection, item) for item in api.items(f"/{collection}")}
-            for collection in DECLARED
-        }
+    document = {
+        collection: {item["name"]: _body(collection, item) for item in api.items(f"/{collection}")}
+        for collection in DECLARED
+    }
     if as_json:
         print_json(document)
         return

@@ -19,14 +19,12 @@ from server.cli.options import (
     Subscription,
     TableNames,
     Timeout,
-    Token,
-    Url,
     chosen_subscription,
     duration,
-    open_api,
+    server_command,
     tables,
 )
-from server.cli.output import err, health, left_out, out, print_json, reported
+from server.cli.output import err, health, left_out, out, print_json
 from server.cli.output import table as print_table
 from server.freshness.schemas import DEFAULT_TIMEOUT_MS
 from server.wording import format_seconds, format_size
@@ -59,11 +57,10 @@ class Format(StrEnum):
     ARROW = "arrow"
 
 
-@reported
-def status(url: Url = None, token: Token = None, as_json: AsJson = False) -> None:
+@server_command
+def status(api: Api, as_json: AsJson = False) -> None:
     """Subscriptions with their health, positions and lag."""
-    with open_api(url, token) as api:
-        subscriptions = list(api.items("/subscriptions"))
+    subscriptions = list(api.items("/subscriptions"))
     if as_json:
         print_json({"url": api.url, "subscriptions": subscriptions})
         return
@@ -92,8 +89,9 @@ def _explain_health(item: Document) -> None:
         err.print(f"  [green]→[/] {escape(str(assessment['remedy']))}")
 
 
-@reported
+@server_command
 def wait(
+    api: Api,
     position: Annotated[str | None, typer.Argument(help="Like 0/16B3748; left out: everything committed now.")] = None,
     subscription: Subscription = None,
     table: TableNames = None,
@@ -103,8 +101,6 @@ def wait(
         bool,
         typer.Option("--patient", help="Wait until the deadline where no engine is connected or the source is away."),
     ] = False,
-    url: Url = None,
-    token: Token = None,
     as_json: AsJson = False,
 ) -> None:
     """Wait until a position is visible on the target. Exit code 0: it is; 4: not in time; 5: it cannot become visible, or with
@@ -117,10 +113,9 @@ def wait(
         body["tables"] = tables(table)
     if patient:
         body["on_unreachable"] = "wait"
-    with open_api(url, token) as api:
-        name = chosen_subscription(api, subscription)
-        path = f"/subscriptions/{segment(name)}/freshness-waits"
-        answer = api.post(path, body, timeout_s=timeout_ms / 1000 + _GRACE_S)
+    name = chosen_subscription(api, subscription)
+    path = f"/subscriptions/{segment(name)}/freshness-waits"
+    answer = api.post(path, body, timeout_s=timeout_ms / 1000 + _GRACE_S)
     receipt = answer.get("receipt") or {}
     if as_json:
         print_json(answer)
@@ -142,8 +137,9 @@ def _exceptions(found: list[Document] | None) -> None:
         err.print(f"[yellow]{qualified_name(item)}[/]: {how}")
 
 
-@reported
+@server_command
 def query(
+    api: Api,
     sql: Annotated[str, typer.Argument(help="One read in the target's SQL; '-' reads stdin.")],
     subscription: Subscription = None,
     fresh: Annotated[Freshness, typer.Option("--fresh", help="What the answer has to contain.")] = Freshness.ANY,
@@ -172,8 +168,6 @@ def query(
     ] = None,
     form: Annotated[Format, typer.Option("--format", help="How to print the rows.")] = Format.TABLE,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write csv or arrow to a file.")] = None,
-    url: Url = None,
-    token: Token = None,
     as_json: AsJson = False,
 ) -> None:
     """Run one read on the target, at one batch boundary."""
@@ -192,12 +186,11 @@ def query(
         body["freshness"]["position"] = position
     if max_rows is not None:
         body["max_rows"] = max_rows
-    with open_api(url, token) as api:
-        path = f"/subscriptions/{segment(chosen_subscription(api, subscription))}/queries"
-        if form in (Format.CSV, Format.ARROW) and not as_json:
-            _raw(api, path, body, form, output, (timeout_ms + limit_ms) / 1000 + _GRACE_S)
-            return
-        answer = api.post(path, body, timeout_s=(timeout_ms + limit_ms) / 1000 + _GRACE_S)
+    path = f"/subscriptions/{segment(chosen_subscription(api, subscription))}/queries"
+    if form in (Format.CSV, Format.ARROW) and not as_json:
+        _raw(api, path, body, form, output, (timeout_ms + limit_ms) / 1000 + _GRACE_S)
+        return
+    answer = api.post(path, body, timeout_s=(timeout_ms + limit_ms) / 1000 + _GRACE_S)
     if as_json or form is Format.JSON:
         print_json(answer)
         return
@@ -236,22 +229,20 @@ def _raw(api: Api, path: str, body: Document, form: Format, output: Path | None,
         unfinished.unlink(missing_ok=True)
 
 
-@reported
+@server_command
 def sequences(
+    api: Api,
     subscription: Subscription = None,
     table: TableNames = None,
     margin: Annotated[int, typer.Option("--margin", min=0, help="Values to leave out after the source's last.")] = 0,
-    url: Url = None,
-    token: Token = None,
     as_json: AsJson = False,
 ) -> None:
     """Before a cut-over: set the target's sequences to where the source's stand. Exit code 1: not all of them do."""
     body: Document = {"margin": margin}
     if table:
         body["tables"] = tables(table)
-    with open_api(url, token) as api:
-        path = f"/subscriptions/{segment(chosen_subscription(api, subscription))}/sequences"
-        answer = api.post(path, body, timeout_s=_GRACE_S * 3)
+    path = f"/subscriptions/{segment(chosen_subscription(api, subscription))}/sequences"
+    answer = api.post(path, body, timeout_s=_GRACE_S * 3)
     if as_json:
         print_json(answer)
     else:

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from server.cli.client import Document, segment
-from server.cli.options import AsJson, Token, Url, open_api
-from server.cli.output import out, print_json, reported
+from server.cli.client import Api, Document, segment
+from server.cli.options import AsJson, server_command
+from server.cli.output import out, print_json
 
 ddl_capture = typer.Typer(
     name="ddl-capture",
@@ -21,11 +21,10 @@ Connection = Annotated[str, typer.Argument(help="Name of the source's connection
 
 
 @ddl_capture.command("show")
-@reported
-def show(connection: Connection, url: Url = None, token: Token = None, as_json: AsJson = False) -> None:
+@server_command
+def show(api: Api, connection: Connection, as_json: AsJson = False) -> None:
     """What is installed, and the statements that `install` or `remove` would run."""
-    with open_api(url, token) as api:
-        found = api.get(_path(connection))
+    found = api.get(_path(connection))
     if as_json:
         print_json(found)
         return
@@ -41,20 +40,18 @@ def show(connection: Connection, url: Url = None, token: Token = None, as_json: 
 
 
 @ddl_capture.command("install")
-@reported
-def install(connection: Connection, url: Url = None, token: Token = None, as_json: AsJson = False) -> None:
+@server_command
+def install(api: Api, connection: Connection, as_json: AsJson = False) -> None:
     """Install the event triggers, or bring them up to date; as an admin, with a superuser of the source."""
-    with open_api(url, token) as api:
-        found = api.put(_path(connection), {})
+    found = api.put(_path(connection), {})
     _done(connection, found, as_json=as_json)
 
 
 @ddl_capture.command("remove")
-@reported
-def remove(connection: Connection, url: Url = None, token: Token = None, as_json: AsJson = False) -> None:
+@server_command
+def remove(api: Api, connection: Connection, as_json: AsJson = False) -> None:
     """Remove the event triggers and all that came with them; as an admin."""
-    with open_api(url, token) as api:
-        found = api.delete(_path(connection))
+    found = api.delete(_path(connection))
     _done(connection, found, as_json=as_json)
 
 

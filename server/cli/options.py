@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Concatenate, ParamSpec, cast
 
 import typer
 
@@ -11,6 +14,7 @@ from server.cli.arguments import duration_ms, table_name
 from server.cli.client import Api
 from server.cli.home import access_token, server_url
 from server.cli.manifest import ManifestError
+from server.cli.output import reported
 
 Url = Annotated[
     str | None, typer.Option("--url", help="Address of the server; else PENSTOCK_URL, or http://127.0.0.1:8470.")
@@ -39,10 +43,34 @@ NoAuth = Annotated[
     bool, typer.Option("--insecure-no-auth", help="Let everyone in without a token; loopback addresses only.")
 ]
 
+_WHERE = {"url": Url, "token": Token}
+_KEYWORD = inspect.Parameter.POSITIONAL_OR_KEYWORD
+P = ParamSpec("P")
+
 
 def open_api(url: str | None, token: str | None, *, timeout_s: float = 30.0) -> Api:
     """A client for the address and token of options, environment or data folder."""
     return Api(server_url(url), access_token(token), timeout_s=timeout_s)
+
+
+def server_command(command: Callable[Concatenate[Api, P], None]) -> Callable[..., None]:
+    """Decorator of commands that talk to the server: as `reported`, and opens the client that is their first argument.
+
+    The command gets the options `--url` and `--token`, listed before its `--json`.
+    """
+    signature = inspect.signature(command, eval_str=True)
+    own = list(signature.parameters.values())[1:]
+    where = [inspect.Parameter(name, _KEYWORD, default=None, annotation=kind) for name, kind in _WHERE.items()]
+
+    @functools.wraps(command)
+    def opened(*arguments: P.args, **options: P.kwargs) -> None:
+        url, token = (cast("str | None", options.pop(name)) for name in _WHERE)
+        with open_api(url, token) as api:
+            command(api, *arguments, **options)
+
+    # The command line is made from this signature.
+    opened.__signature__ = signature.replace(parameters=[*own[:-1], *where, own[-1]])  # type: ignore[attr-defined]
+    return reported(opened)
 
 
 def chosen_subscription(api: Api, given: str | None) -> str:

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from server.cli.client import segment
-from server.cli.options import AsJson, Subscription, Token, Url, open_api
-from server.cli.output import out, print_json, reported
+from server.cli.client import Api, Document, segment
+from server.cli.options import AsJson, Subscription, server_command
+from server.cli.output import out, print_json
 from server.cli.output import table as print_table
 from server.cli.table_commands import TableName, table_path
 
@@ -23,13 +23,10 @@ Row = Annotated[str | None, typer.Option("--row", help="Id of one row; without i
 
 
 @refused.command("list")
-@reported
-def list_refused(
-    table: TableName, subscription: Subscription = None, url: Url = None, token: Token = None, as_json: AsJson = False
-) -> None:
+@server_command
+def list_refused(api: Api, table: TableName, subscription: Subscription = None, as_json: AsJson = False) -> None:
     """Refused rows of a table, with why the target did not take them."""
-    with open_api(url, token) as api:
-        found = list(api.items(f"{table_path(api, subscription, table)}/refused-rows"))
+    found = list(api.items(f"{table_path(api, subscription, table)}/refused-rows"))
     if as_json:
         print_json({"refused_rows": found})
         return
@@ -42,48 +39,31 @@ def list_refused(
 
 
 @refused.command("retry")
-@reported
+@server_command
 def retry(
-    table: TableName,
-    row: Row = None,
-    subscription: Subscription = None,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
+    api: Api, table: TableName, row: Row = None, subscription: Subscription = None, as_json: AsJson = False
 ) -> None:
     """Put rows that stand aside into their table. What is refused again stays aside, with its new cause."""
-    _deal("retries", "are in the table", table, row, subscription, url, token, as_json=as_json)
+    answer = api.post(f"{_path(api, subscription, table, row)}/retries", timeout_s=_ASKED_S)
+    _show(answer, "are in the table", as_json=as_json)
 
 
 @refused.command("skip")
-@reported
+@server_command
 def skip(
-    table: TableName,
-    row: Row = None,
-    subscription: Subscription = None,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
+    api: Api, table: TableName, row: Row = None, subscription: Subscription = None, as_json: AsJson = False
 ) -> None:
     """Note that rows that stand aside are to stay out of their table. They stay on record, with who said so."""
-    _deal("skips", "are to stay out of the table", table, row, subscription, url, token, as_json=as_json)
+    answer = api.post(f"{_path(api, subscription, table, row)}/skips", timeout_s=_ASKED_S)
+    _show(answer, "are to stay out of the table", as_json=as_json)
 
 
-def _deal(
-    what: str,
-    words: str,
-    table: str,
-    row: str | None,
-    subscription: str | None,
-    url: str | None,
-    token: str | None,
-    *,
-    as_json: bool,
-) -> None:
-    with open_api(url, token) as api:
-        path = f"{table_path(api, subscription, table)}/refused-rows"
-        path = path if row is None else f"{path}/{segment(row)}"
-        answer = api.post(f"{path}/{what}", timeout_s=_ASKED_S)
+def _path(api: Api, subscription: str | None, table: str, row: str | None) -> str:
+    path = f"{table_path(api, subscription, table)}/refused-rows"
+    return path if row is None else f"{path}/{segment(row)}"
+
+
+def _show(answer: Document, words: str, *, as_json: bool) -> None:
     if as_json:
         print_json(answer)
         return

@@ -9,8 +9,8 @@ from rich.markup import escape
 
 from server.cli.client import Api, Document
 from server.cli.exit_codes import ExitCode
-from server.cli.options import AsJson, Token, Url, open_api
-from server.cli.output import err, out, print_json, reported, state
+from server.cli.options import AsJson, server_command
+from server.cli.output import err, out, print_json, state
 
 sample = typer.Typer(
     name="sample",
@@ -23,32 +23,29 @@ _START_TIMEOUT_S = 120.0
 
 
 @sample.command("start")
-@reported
-def start(url: Url = None, token: Token = None, as_json: AsJson = False) -> None:
+@server_command
+def start(api: Api, as_json: AsJson = False) -> None:
     """Start it and wait until it runs. Exit code 7: it failed."""
-    with open_api(url, token) as api:
-        found = _started(api, api.put(_PATH, {}))
+    found = _started(api, api.put(_PATH, {}))
     _show(found, as_json=as_json)
     if found["state"] != "running":
         raise typer.Exit(ExitCode.PIPELINE)
 
 
 @sample.command("show")
-@reported
-def show(url: Url = None, token: Token = None, as_json: AsJson = False) -> None:
+@server_command
+def show(api: Api, as_json: AsJson = False) -> None:
     """How it is."""
-    with open_api(url, token) as api:
-        found = api.get(_PATH)
+    found = api.get(_PATH)
     _show(found, as_json=as_json)
 
 
 @sample.command("remove")
-@reported
-def remove(url: Url = None, token: Token = None, as_json: AsJson = False) -> None:
+@server_command
+def remove(api: Api, as_json: AsJson = False) -> None:
     """Stop it, and delete its database and its connection. Its subscriptions have to be deleted before."""
-    with open_api(url, token) as api:
-        api.delete(_PATH)
-        found = api.get(_PATH)
+    api.delete(_PATH)
+    found = api.get(_PATH)
     _show(found, as_json=as_json)
 
 

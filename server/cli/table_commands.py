@@ -11,8 +11,8 @@ from server.cli import options
 from server.cli.client import Api, Document, segment
 from server.cli.data_commands import explain, qualified_name
 from server.cli.manifest import ManifestError
-from server.cli.options import AsJson, Subscription, Token, Url, chosen_subscription, open_api
-from server.cli.output import out, print_json, reported, state
+from server.cli.options import AsJson, Subscription, chosen_subscription, server_command
+from server.cli.output import out, print_json, state
 from server.cli.output import table as print_table
 from server.wording import format_seconds, format_share, format_size
 
@@ -24,20 +24,13 @@ TableName = Annotated[str, typer.Argument(metavar="TABLE", help="schema.name on 
 
 
 @tables.callback()
-@reported
-def list_tables(
-    context: typer.Context,
-    subscription: Subscription = None,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
+@server_command
+def list_tables(api: Api, context: typer.Context, subscription: Subscription = None, as_json: AsJson = False) -> None:
     """Tables of a subscription with their states and copy progress."""
     if context.invoked_subcommand is not None:
         return
-    with open_api(url, token) as api:
-        name = chosen_subscription(api, subscription)
-        found = list(api.items(f"/subscriptions/{segment(name)}/tables"))
+    name = chosen_subscription(api, subscription)
+    found = list(api.items(f"/subscriptions/{segment(name)}/tables"))
     if as_json:
         print_json({"subscription": name, "tables": found})
         return
@@ -77,22 +70,20 @@ def _how(item: Document) -> str:
 
 
 @tables.command("remove")
-@reported
+@server_command
 def remove(
+    api: Api,
     table: TableName,
     drop_target: Annotated[
         bool, typer.Option("--drop-target", help="Drop its table on the target too; else its rows stay there.")
     ] = False,
     subscription: Subscription = None,
-    url: Url = None,
-    token: Token = None,
     as_json: AsJson = False,
 ) -> None:
     """Replicate a table no longer."""
-    with open_api(url, token) as api:
-        path = table_path(api, subscription, table)
-        api.delete(path, target_table="drop" if drop_target else "keep")
-        answer = api.get(path)
+    path = table_path(api, subscription, table)
+    api.delete(path, target_table="drop" if drop_target else "keep")
+    answer = api.get(path)
     if as_json:
         print_json(answer)
         return
@@ -105,16 +96,14 @@ def remove(
 
 
 @tables.command("shared")
-@reported
+@server_command
 def shared(
+    api: Api,
     connection: Annotated[str, typer.Argument(metavar="TARGET", help="Name of the connection that is the target.")],
-    url: Url = None,
-    token: Token = None,
     as_json: AsJson = False,
 ) -> None:
     """Shared tables of a target, with the tables whose rows each shows."""
-    with open_api(url, token) as api:
-        found = list(api.items(f"/connections/{segment(connection)}/shared-tables"))
+    found = list(api.items(f"/connections/{segment(connection)}/shared-tables"))
     if as_json:
         print_json({"target": connection, "shared_tables": found})
         return
@@ -134,8 +123,9 @@ def shared(
 
 
 @tables.command("reload")
-@reported
+@server_command
 def reload(
+    api: Api,
     table: TableName,
     partition: Annotated[
         list[str] | None,
@@ -147,16 +137,13 @@ def reload(
         bool, typer.Option("--changed", help="The partitions alone whose rows differ from the source's.")
     ] = False,
     subscription: Subscription = None,
-    url: Url = None,
-    token: Token = None,
     as_json: AsJson = False,
 ) -> None:
     """Copy a table anew, or some of its partitions; old rows stay readable until the new ones are there."""
     if partition and changed:
         raise ManifestError("name partitions with --partition or have them found with --changed, not both")
     body: Document = {"partitions": "changed"} if changed else {"partitions": partition} if partition else {}
-    with open_api(url, token) as api:
-        answer = api.post(f"{table_path(api, subscription, table)}/reloads", body, timeout_s=_ASKED_S)
+    answer = api.post(f"{table_path(api, subscription, table)}/reloads", body, timeout_s=_ASKED_S)
     if as_json:
         print_json(answer)
         return
@@ -166,13 +153,10 @@ def reload(
 
 
 @tables.command("partitions")
-@reported
-def partitions(
-    table: TableName, subscription: Subscription = None, url: Url = None, token: Token = None, as_json: AsJson = False
-) -> None:
+@server_command
+def partitions(api: Api, table: TableName, subscription: Subscription = None, as_json: AsJson = False) -> None:
     """A table's partitions on the source with their bounds, and when each was loaded."""
-    with open_api(url, token) as api:
-        answer = api.get(f"{table_path(api, subscription, table)}/partitions")
+    answer = api.get(f"{table_path(api, subscription, table)}/partitions")
     if as_json:
         print_json(answer)
         return
@@ -184,13 +168,10 @@ def partitions(
 
 
 @tables.command("retry")
-@reported
-def retry(
-    table: TableName, subscription: Subscription = None, url: Url = None, token: Token = None, as_json: AsJson = False
-) -> None:
+@server_command
+def retry(api: Api, table: TableName, subscription: Subscription = None, as_json: AsJson = False) -> None:
     """Try a parked table again, behind its remedy. Where what parked it is still there, that is said and nothing done."""
-    with open_api(url, token) as api:
-        answer = api.post(f"{table_path(api, subscription, table)}/retries", timeout_s=_ASKED_S)
+    answer = api.post(f"{table_path(api, subscription, table)}/retries", timeout_s=_ASKED_S)
     if as_json:
         print_json(answer)
         return

@@ -12,8 +12,8 @@ from server.cli.client import Api, Document, segment
 from server.cli.data_commands import explain
 from server.cli.exit_codes import ExitCode
 from server.cli.manifest import ManifestError
-from server.cli.options import AsJson, Subscription, Token, Url, chosen_subscription, duration, open_api
-from server.cli.output import out, print_json, reported, state
+from server.cli.options import AsJson, Subscription, chosen_subscription, duration, server_command
+from server.cli.output import out, print_json, state
 from server.cli.output import table as print_table
 from server.wording import format_seconds
 
@@ -29,16 +29,15 @@ Since = Annotated[
 
 
 @ticket.callback()
-@reported
+@server_command
 def create(
+    api: Api,
     context: typer.Context,
     subscription: Subscription = None,
     name: Annotated[str | None, typer.Option("--name", help="What to call it.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it is on the target.")] = False,
     since: Since = None,
     timeout: Annotated[str, typer.Option("--timeout", metavar="DURATION", help="How long to wait at most.")] = "60s",
-    url: Url = None,
-    token: Token = None,
     as_json: AsJson = False,
 ) -> None:
     """Put a marker into the source's log. Exit codes with --wait: 4 it is not on the target in time, 7 it is lost."""
@@ -47,45 +46,40 @@ def create(
     if since is not None and not wait:
         raise ManifestError("--since needs --wait")
     timeout_s = duration(timeout) / 1000
-    with open_api(url, token) as api:
-        path = f"/subscriptions/{segment(chosen_subscription(api, subscription))}/tickets"
-        made = api.post(path, {} if name is None else {"name": name})
-        found = _await(api, path, made, since, timeout_s) if wait else made
+    path = f"/subscriptions/{segment(chosen_subscription(api, subscription))}/tickets"
+    made = api.post(path, {} if name is None else {"name": name})
+    found = _await(api, path, made, since, timeout_s) if wait else made
     _show(found, as_json=as_json)
     if wait and found["state"] != "applied":
         raise typer.Exit(ExitCode.PIPELINE if found["state"] == "lost" else ExitCode.TIMEOUT)
 
 
 @ticket.command("show")
-@reported
+@server_command
 def show(
+    api: Api,
     ticket_id: Annotated[str, typer.Argument(metavar="TICKET", help="Its id.")],
     since: Since = None,
     subscription: Subscription = None,
-    url: Url = None,
-    token: Token = None,
     as_json: AsJson = False,
 ) -> None:
     """One ticket, and what was replicated since an earlier one."""
-    with open_api(url, token) as api:
-        path = f"/subscriptions/{segment(chosen_subscription(api, subscription))}/tickets"
-        found = _get(api, path, ticket_id, since)
+    path = f"/subscriptions/{segment(chosen_subscription(api, subscription))}/tickets"
+    found = _get(api, path, ticket_id, since)
     _show(found, as_json=as_json)
 
 
 @ticket.command("list")
-@reported
+@server_command
 def list_tickets(
+    api: Api,
     limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="Most tickets to show.")] = _SHOWN,
     subscription: Subscription = None,
-    url: Url = None,
-    token: Token = None,
     as_json: AsJson = False,
 ) -> None:
     """The last tickets of a subscription, the newest first."""
-    with open_api(url, token) as api:
-        name = chosen_subscription(api, subscription)
-        found = api.get(f"/subscriptions/{segment(name)}/tickets", page_size=limit)["items"]
+    name = chosen_subscription(api, subscription)
+    found = api.get(f"/subscriptions/{segment(name)}/tickets", page_size=limit)["items"]
     if as_json:
         print_json({"subscription": name, "tickets": found})
         return

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from server.cli.client import segment
+from server.cli.client import Api, segment
 from server.cli.manifest import ManifestError
-from server.cli.options import AsJson, Token, Url, open_api
-from server.cli.output import err, out, print_json, reported
+from server.cli.options import AsJson, server_command
+from server.cli.output import err, out, print_json
 from server.cli.output import table as print_table
 
 tokens = typer.Typer(help="Access tokens; an administrator's business.", no_args_is_help=True)
@@ -27,17 +27,15 @@ class TokenRole(StrEnum):
 
 
 @tokens.command("create")
-@reported
+@server_command
 def create(
+    api: Api,
     name: Annotated[str, typer.Argument(help="Who or what will use it.")],
     role: Annotated[TokenRole, typer.Option("--role", help="What it allows.")] = TokenRole.VIEWER,
-    url: Url = None,
-    token: Token = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a token and print it; nobody can read it again."""
-    with open_api(url, token) as api:
-        made = api.post("/tokens", {"name": name, "role": role.value})
+    made = api.post("/tokens", {"name": name, "role": role.value})
     if as_json:
         print_json(made)
         return
@@ -46,11 +44,10 @@ def create(
 
 
 @tokens.command("list")
-@reported
-def list_tokens(url: Url = None, token: Token = None, as_json: AsJson = False) -> None:
+@server_command
+def list_tokens(api: Api, as_json: AsJson = False) -> None:
     """Names and roles of all tokens; never the tokens."""
-    with open_api(url, token) as api:
-        found = list(api.items("/tokens"))
+    found = list(api.items("/tokens"))
     if as_json:
         print_json({"tokens": found})
         return
@@ -59,19 +56,15 @@ def list_tokens(url: Url = None, token: Token = None, as_json: AsJson = False) -
 
 
 @tokens.command("revoke")
-@reported
+@server_command
 def revoke(
-    name: Annotated[str, typer.Argument(help="Name or id of the token.")],
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
+    api: Api, name: Annotated[str, typer.Argument(help="Name or id of the token.")], as_json: AsJson = False
 ) -> None:
     """Make a token useless from now on."""
-    with open_api(url, token) as api:
-        ids = [str(item["id"]) for item in api.items("/tokens") if name in (item["id"], item["name"])]
-        if not ids:
-            raise ManifestError(f"there is no token named {name!r}; 'penstock token list' lists them")
-        api.delete(f"/tokens/{segment(ids[0])}")
+    ids = [str(item["id"]) for item in api.items("/tokens") if name in (item["id"], item["name"])]
+    if not ids:
+        raise ManifestError(f"there is no token named {name!r}; 'penstock token list' lists them")
+    api.delete(f"/tokens/{segment(ids[0])}")
     if as_json:
         print_json({"id": ids[0], "revoked": True})
     else:

@@ -16,35 +16,31 @@ from server.cli.options import (
     Subscription,
     TableNames,
     Timeout,
-    Token,
-    Url,
     chosen_subscription,
     duration,
-    open_api,
+    server_command,
     tables,
 )
-from server.cli.output import err, left_out, out, print_json, reported, show_problem, state
+from server.cli.output import err, left_out, out, print_json, show_problem, state
 from server.cli.output import table as print_table
 
 _ENDED = frozenset({"succeeded", "failed", "cancelled"})
 
 
-@reported
+@server_command
 def verify(
+    api: Api,
     subscription: Subscription = None,
     table: TableNames = None,
     timeout: Timeout = "1h",
     all_tables: AllTables = False,
-    url: Url = None,
-    token: Token = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare every row of source and target at one position, while the load goes on. Exit code 1: they differ; 4: it has not ended in
     time; 5: nothing could be compared, or with --all-tables a table was left out; 7: it failed, for the reason that is printed."""
-    with open_api(url, token) as api:
-        name = chosen_subscription(api, subscription)
-        body: Document = {"tables": tables(table)} if table else {}
-        answer = run_verification(api, name, body, duration(timeout) / 1000)
+    name = chosen_subscription(api, subscription)
+    body: Document = {"tables": tables(table)} if table else {}
+    answer = run_verification(api, name, body, duration(timeout) / 1000)
     if as_json:
         print_json(answer)
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from fastapi.concurrency import run_in_threadpool
+from sqlmodel import col, select
 
 from server.connections import repository, service
 from server.connections.schemas import (
@@ -20,13 +20,15 @@ from server.connections.schemas import (
     SourceTableView,
 )
 from server.connections.service import ConnectionInUse, ConnectionKindFixed
-from server.db.dependencies import Reading, Writing, database_of
+from server.db.dependencies import Reading, Writing, run_read, run_write
+from server.db.models.connection import ConnectionRow
+from server.db.session import ReadSession
 from server.declarations.connection_kinds import KINDS
 from server.declarations.table_body import preflight_specs
 from server.declarations.table_declaration import IntoExistingUnsupported, refuse_existing_bodies
 from server.errors import Conflict, InvalidRequest, NotFound, NotSupportedYet, PreconditionFailed, responses
 from server.etags import IfMatch, IfNoneMatch, check_absent, set_etag
-from server.gateway.interface import EngineTimeout, EngineUnavailable, gateway_of
+from server.gateway.interface import EngineTimeout, EngineUnavailable, ask_engine
 from server.naming import NamePath
 from server.paging import Page, PageTokenInvalid, Paging
 from server.security.box import Box
@@ -46,13 +48,7 @@ class NotASource(Conflict):
 @router.get("", operation_id="connections_list", summary="List connections", responses=responses(PageTokenInvalid))
 def list_connections(session: Reading, paging: Paging) -> Page[ConnectionView]:
     """All connections, by name."""
-    behind = paging.behind(str)
-    rows = repository.page(session, behind[0] if behind else None, paging.limit)
-    shown, more = paging.split(rows)
-    return Page(
-        items=[service.connection_view(row) for row in shown],
-        next_page_token=paging.token([shown[-1].name]) if more else None,
-    )
+    return paging.read(session, select(ConnectionRow), ConnectionView.model_validate, col(ConnectionRow.name))
 
 
 @router.get("/{name}", operation_id="connections_get", summary="Get a connection", responses=responses(NotFound))
@@ -60,7 +56,7 @@ def get_connection(session: Reading, response: Response, name: NamePath) -> Conn
     """Secrets are not shown, only which are set."""
     row = service.require_connection(session, name)
     set_etag(response, row)
-    return service.connection_view(row)
+    return ConnectionView.model_validate(row)
 
 
 @router.put(
@@ -88,7 +84,7 @@ def put_connection(
     if created:
         response.status_code = 201
     set_etag(response, row)
-    return service.connection_view(row)
+    return ConnectionView.model_validate(row)
 
 
 @router.post(
@@ -116,7 +112,7 @@ def patch_connection(
     """Changes the settings and secrets that are named; running subscriptions take the new ones."""
     row = service.patch_connection(session, box, name, body, if_match)
     set_etag(response, row)
-    return service.connection_view(row)
+    return ConnectionView.model_validate(row)
 
 
 @router.delete(
@@ -151,7 +147,7 @@ def delete_connection(session: Writing, name: NamePath, if_match: IfMatch = None
 async def check_connection(request: Request, box: Box, name: NamePath, body: CheckRequest | None = None) -> ChecksView:
     """The engine connects and looks for what would keep a subscription from working. It only reads."""
     body = body or CheckRequest()
-    connection = await run_in_threadpool(_opened, request, box, name, body.connection)
+    connection = await _opened(request, box, name, body.connection)
     kind = KINDS[connection["kind"]]
     role = body.role or ("source" if kind.source else "target")
     if not getattr(kind, role):
@@ -164,7 +160,7 @@ async def check_connection(request: Request, box: Box, name: NamePath, body: Che
         "tables": preflight_specs(body.tables),
         "origin": body.origin.value,
     }
-    answer = await _ask(request, "preflight", payload)
+    answer = await ask_engine(request, "preflight", payload)
     findings = [FindingView.model_validate(finding) for finding in answer.get("findings", [])]
     return ChecksView(ok=all(finding.severity != "error" for finding in findings), findings=findings)
 
@@ -177,18 +173,14 @@ async def check_connection(request: Request, box: Box, name: NamePath, body: Che
 )
 async def list_source_tables(request: Request, box: Box, name: NamePath, paging: Paging) -> Page[SourceTableView]:
     """What could be replicated, by schema and name, with keys, sizes and problems. Each page asks the source anew."""
-    connection = await run_in_threadpool(_opened, request, box, name)
-    if not KINDS[connection["kind"]].source:
-        raise NotASource(f"'{name}' is of the kind {connection['kind']}, which cannot be a source.")
-    answer = await _ask(request, "discover", {"connection": connection})
+    connection = await _opened_source(request, box, name)
+    answer = await ask_engine(request, "discover", {"connection": connection})
     tables = [SourceTableView.model_validate(table) for table in answer.get("tables", [])]
     tables.sort(key=lambda table: (table.schema_name, table.name))
     behind = paging.behind(str, str)
     if behind:
         tables = [table for table in tables if (table.schema_name, table.name) > behind]
-    shown, more = paging.split(tables)
-    token = paging.token([shown[-1].schema_name, shown[-1].name]) if more else None
-    return Page(items=shown, next_page_token=token)
+    return paging.page(tables, lambda table: table, lambda table: (table.schema_name, table.name))
 
 
 _DDL_CAPTURE = responses(NotFound, NotASource, SecretsUnreadable, EngineUnavailable, EngineTimeout)
@@ -231,27 +223,28 @@ async def delete_ddl_capture(request: Request, box: Box, name: NamePath) -> DdlC
 
 
 async def _ddl_capture(request: Request, box: SecretBox, name: str, action: str) -> DdlCaptureView:
-    connection = await run_in_threadpool(_opened, request, box, name)
-    if not KINDS[connection["kind"]].source:
-        raise NotASource(f"'{name}' is of the kind {connection['kind']}, which cannot be a source.")
-    answer = await _ask(request, "ddl_capture", {"connection": connection, "action": action})
+    connection = await _opened_source(request, box, name)
+    answer = await ask_engine(request, "ddl_capture", {"connection": connection, "action": action})
     if action != "look":
-        await run_in_threadpool(_note_capture, request, name, action)
+        installed = action == "install"
+        await run_write(request, lambda session: service.set_ddl_capture(session, name, installed=installed))
     return DdlCaptureView.model_validate(answer)
 
 
-def _note_capture(request: Request, name: str, action: str) -> None:
-    with database_of(request).write() as session:
-        service.set_ddl_capture(session, name, installed=action == "install")
-
-
-def _opened(request: Request, box: SecretBox, name: str, given: ConnectionPut | None = None) -> dict[str, Any]:
+async def _opened(request: Request, box: SecretBox, name: str, given: ConnectionPut | None = None) -> dict[str, Any]:
     """The connection of this name, or the result of applying `given` to it."""
-    with database_of(request).read() as session:
+
+    def read(session: ReadSession) -> dict[str, Any]:
         if given is not None:
             return service.proposed_connection(session, box, name, given)
         return service.connection_with_secrets(service.require_connection(session, name), box)
 
+    return await run_read(request, read)
 
-async def _ask(request: Request, kind: str, payload: dict[str, Any]) -> dict[str, Any]:
-    return await gateway_of(request).request(kind, payload, request.app.state.settings.engine_request_timeout_s)
+
+async def _opened_source(request: Request, box: SecretBox, name: str) -> dict[str, Any]:
+    """The connection of this name. Raises NotASource where it cannot be a source."""
+    connection = await _opened(request, box, name)
+    if not KINDS[connection["kind"]].source:
+        raise NotASource(f"'{name}' is of the kind {connection['kind']}, which cannot be a source.")
+    return connection

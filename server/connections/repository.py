@@ -25,13 +25,6 @@ def connections_by_id(session: ReadSession, ids: Iterable[int]) -> dict[int, Con
     return {row.id: row for row in rows if row.id is not None}
 
 
-def page(session: ReadSession, after: str | None, limit: int) -> list[ConnectionRow]:
-    query = select(ConnectionRow).order_by(col(ConnectionRow.name)).limit(limit)
-    if after is not None:
-        query = query.where(col(ConnectionRow.name) > after)
-    return list(session.exec(query))
-
-
 def list_subscriptions_using(session: ReadSession, connection_id: int) -> list[SubscriptionRow]:
     """Subscriptions that use this connection."""
     query = select(SubscriptionRow).where(

@@ -61,6 +61,7 @@ class ConnectionView(BaseModel):
     """A connection; of its secrets only the names of those that are set."""
 
     model_config = ConfigDict(
+        from_attributes=True,
         json_schema_extra={
             "examples": [
                 {
@@ -72,13 +73,13 @@ class ConnectionView(BaseModel):
                     "updated_at": "2026-05-04T10:00:00Z",
                 }
             ]
-        }
+        },
     )
 
     name: str
     kind: str
     settings: dict[str, str | int]
-    secrets_set: list[str]
+    secrets_set: list[str] = Field(validation_alias="secret_names")
     created_at: datetime
     updated_at: datetime
 

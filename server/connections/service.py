@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import JsonValue, SecretStr, ValidationError
 
 from server.connections import repository
-from server.connections.schemas import ConnectionPatch, ConnectionPlan, ConnectionPut, ConnectionView
+from server.connections.schemas import ConnectionPatch, ConnectionPlan, ConnectionPut
 from server.db.models.connection import ConnectionRow
 from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
@@ -43,17 +43,6 @@ def require_connection(session: ReadSession, name: str) -> ConnectionRow:
     if row is None:
         raise NotFound(f"There is no connection named '{name}'.", "GET /api/v1/connections lists them.")
     return row
-
-
-def connection_view(row: ConnectionRow) -> ConnectionView:
-    return ConnectionView(
-        name=row.name,
-        kind=row.kind,
-        settings=row.settings,
-        secrets_set=row.secret_names,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-    )
 
 
 def put_connection(

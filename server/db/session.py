@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +42,6 @@ class WriteSession(ReadSession):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._after_commit: list[Callable[[], None]] = []
         self._events: list[EventRow] = []
         self._touched: set[str] = set()
         self._outbox = False
@@ -52,10 +50,6 @@ class WriteSession(ReadSession):
     def now(self) -> datetime:
         """The time to store in rows."""
         return self.clock.now()
-
-    def after_commit(self, action: Callable[[], None]) -> None:
-        """Run `action` in this thread once the transaction is durable; never after a rollback. It must not raise."""
-        self._after_commit.append(action)
 
     def add_event(self, row: EventRow) -> None:
         """Write `row` at the commit; it has no id before that."""
@@ -85,10 +79,7 @@ class WriteSession(ReadSession):
             declared=frozenset(self._declared),
         )
         Session.commit(self)
-        actions = self._after_commit
         self._forget()
-        for action in actions:
-            action()
         if self.signals is not None and change != Change():
             self.signals.send(change)
 
@@ -97,7 +88,6 @@ class WriteSession(ReadSession):
         Session.rollback(self)
 
     def _forget(self) -> None:
-        self._after_commit = []
         self._events = []
         self._touched = set()
         self._outbox = False

@@ -15,14 +15,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-import psutil
 import psycopg
 from psycopg.conninfo import make_conninfo
 
 from server.demo.binaries import bundled, server_user
 from server.processes.children import end, spawn
 from server.processes.ports import free_port
-from server.processes.supervisor import wait_for_ends
+from server.processes.supervisor import descendants, kill_all
 
 StopMode = Literal["smart", "fast", "immediate"]
 
@@ -47,6 +46,8 @@ _BASE_SETTINGS: dict[str, str] = {
 }
 _NOT_DURABLE: dict[str, str] = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "on"}
 _DURABLE: dict[str, str] = {"fsync": "on", "synchronous_commit": "on"}
+_KILLED_S = 5.0
+"""Seconds to wait for killed processes to be gone."""
 
 
 class PostgresFailedError(RuntimeError):
@@ -168,18 +169,13 @@ class EmbeddedPostgres:
         self._given_up.set()
         initdb = self._initdb
         if initdb is not None:
-            family = _descendants(initdb.pid)
+            family = descendants(initdb.pid)
             initdb.kill()
-            _kill(family)
+            kill_all(family, _KILLED_S)
 
     def stop(self, mode: StopMode = "fast", timeout_s: float = 10.0) -> None:
         """Stop the server. It is killed after the timeout, since a replication client that does not confirm delays a shutdown."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        backends = _descendants(process.pid)
-        end(process, _SIGNALS[mode], timeout_s)
-        _kill(backends)
+        self._end(_SIGNALS[mode], timeout_s)
 
     def restart(self, mode: StopMode = "fast", settings: Mapping[str, str] | None = None) -> None:
         """Stop and start on the same port, with `settings` added to the previous ones."""
@@ -189,13 +185,7 @@ class EmbeddedPostgres:
 
     def kill9(self) -> None:
         """SIGKILL to the postmaster and all its processes: like a crash of the machine, except that the page cache survives."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        backends = _descendants(process.pid)
-        process.kill()
-        process.wait()
-        _kill(backends)
+        self._end(signal.SIGKILL, _KILLED_S)
 
     def destroy(self) -> None:
         """Stop the server and remove its folder."""
@@ -207,6 +197,15 @@ class EmbeddedPostgres:
         if not self.log_file.is_file():
             return ""
         return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-lines:])
+
+    def _end(self, asks: signal.Signals, timeout_s: float) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        backends = descendants(process.pid)
+        end(process, asks, timeout_s)
+        # Any of them keeps the server's shared memory, which prevents a new start.
+        kill_all(backends, _KILLED_S)
 
     def _initialise(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -287,20 +286,3 @@ class EmbeddedPostgres:
 def _environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name in {"PATH", "LD_LIBRARY_PATH", "TMPDIR"}}
     return {**kept, "LC_ALL": "C", "TZ": "UTC"}
-
-
-def _descendants(pid: int) -> list[psutil.Process]:
-    try:
-        return psutil.Process(pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
-
-
-def _kill(processes: list[psutil.Process]) -> None:
-    """Kill the remaining processes of a server: any of them keeps its shared memory, which prevents a new start."""
-    for process in processes:
-        try:
-            process.kill()  # psutil compares the start time, so never another process with a reused id
-        except psutil.NoSuchProcess:
-            continue
-    wait_for_ends(processes, 5.0)

@@ -36,7 +36,6 @@ class Workload:
         self._stopping = threading.Event()
         self._counts: list[Counter[str]] = []
         self._threads: list[threading.Thread] = []
-        self._late_s = 0.0
 
     def start(self) -> None:
         with self._connect() as connection:
@@ -68,11 +67,6 @@ class Workload:
     def rolled_back(self) -> int:
         return sum(counts["rolled_back"] for counts in self._counts)
 
-    @property
-    def late_s(self) -> float:
-        """The delay of the last transaction after its scheduled time, in seconds."""
-        return self._late_s
-
     def _run(self, shop: Shop, rng: random.Random, counts: Counter[str], began: float) -> None:
         kinds, weights = [kind for kind, _ in MIX], [weight for _, weight in MIX]
         try:
@@ -91,7 +85,6 @@ class Workload:
         while not self._stopping.is_set():
             left = due - monotonic()
             if left <= 0:
-                self._late_s = -left
                 return True
             sleep(min(left, _NAP_MOST_S))
         return False

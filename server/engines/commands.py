@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal
 
 from sqlmodel import col, select
 
@@ -32,6 +31,7 @@ from server.db.models.verification import VerificationRow
 from server.db.session import ReadSession, WriteSession
 from server.errors import Problem
 from server.gateway.long_running import UNENDED, WorkState
+from server.reloads.service import requested_partitions
 from server.security.secret_box import SecretBox
 from server.subscriptions.assignment import build_assignment, build_table
 from server.subscriptions.reports import set_subscription_state
@@ -180,10 +180,8 @@ def _approve_command(session: ReadSession, name: str, table_id: str, reason: str
 
 def _reload_command(name: str, row: ReloadRow) -> Command:
     tables = None if row.table_id is None else (row.table_id,)
-    if row.asked is None:
-        return Reload(subscription=name, request_id=row.id, tables=tables)
-    names: list[str] | None = row.asked["names"]
-    partitions: tuple[str, ...] | Literal["changed"] = "changed" if names is None else tuple(names)
+    asked = requested_partitions(row)
+    partitions = tuple(asked) if isinstance(asked, list) else asked
     return Reload(subscription=name, request_id=row.id, tables=tables, partitions=partitions)
 
 
@@ -202,7 +200,7 @@ def _fail_subscription(session: WriteSession, name: str, problem: Problem) -> No
             session,
             row,
             SubscriptionState.FAILED,
-            code=problem.problem_code,
+            code=problem.code,
             reason=problem.detail,
             remedy=problem.remedy,
         )

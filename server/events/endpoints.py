@@ -9,13 +9,13 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.sse import EventSourceResponse, ServerSentEvent
+from sqlmodel import col
 
 from server.db.dependencies import Reading, database_of
 from server.db.models.event import EventRow
 from server.errors import responses
 from server.events import repository
 from server.events.schemas import Changed, EventView, Severity
-from server.events.service import event_view
 from server.events.stream import watchers_of
 from server.paging import Page, PageTokenInvalid, Paging
 from server.security.principal import Role
@@ -39,20 +39,8 @@ def list_events(
     ] = None,
 ) -> Page[EventView]:
     """What happened, newest first."""
-    behind = paging.behind(int)
-    rows = repository.page(
-        session,
-        before=behind[0] if behind else None,
-        limit=paging.limit,
-        subscription=subscription,
-        kind=kind,
-        severity=severity,
-        subject=subject,
-    )
-    shown, more = paging.split(rows)
-    return Page(
-        items=[event_view(row) for row in shown], next_page_token=paging.token([shown[-1].id]) if more else None
-    )
+    query = repository.select_events(subscription=subscription, kind=kind, severity=severity, subject=subject)
+    return paging.read(session, query, EventView.model_validate, col(EventRow.id), newest_first=True)
 
 
 @router.get("/stream", operation_id="events_stream", summary="Watch events", response_class=EventSourceResponse)
@@ -82,7 +70,7 @@ async def stream_events(
         while True:
             seen, rows = await run_in_threadpool(read, seen)
             for row in rows:
-                yield ServerSentEvent(data=event_view(row), event="event", id=str(row.id))
+                yield ServerSentEvent(data=EventView.model_validate(row), event="event", id=str(row.id))
             if len(rows) == _AT_ONCE:
                 continue
             for name in sorted(await watcher.next()):

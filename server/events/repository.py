@@ -4,43 +4,22 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlmodel import col, delete, desc, func, select
+from sqlmodel import col, delete, func, select
+from sqlmodel.sql.expression import SelectOfScalar
 
 from server.db.models.event import EventRow
 from server.db.session import ReadSession, WriteSession
 
 
-def page(
-    session: ReadSession,
-    *,
-    before: int | None,
-    limit: int,
-    subscription: str | None,
-    kind: str | None,
-    severity: str | None,
-    subject: str | None,
-) -> list[EventRow]:
-    """Events older than id `before`, newest first."""
-    query = select(EventRow).order_by(desc(col(EventRow.id))).limit(limit)
-    if before is not None:
-        query = query.where(col(EventRow.id) < before)
-    if subscription is not None:
-        query = query.where(EventRow.subscription == subscription)
-    if kind is not None:
-        query = query.where(EventRow.kind == kind)
-    if severity is not None:
-        query = query.where(EventRow.severity == severity)
-    if subject is not None:
-        query = query.where(EventRow.subject == subject)
-    return list(session.exec(query))
+def select_events(**wanted: str | None) -> SelectOfScalar[EventRow]:
+    """The query for events with these values in the columns of these names; None: any value."""
+    return select(EventRow).filter_by(**{name: value for name, value in wanted.items() if value is not None})
 
 
 def list_after(session: ReadSession, event_id: int, limit: int, subscription: str | None) -> list[EventRow]:
     """Events newer than `event_id`, oldest first."""
-    query = select(EventRow).where(col(EventRow.id) > event_id).order_by(col(EventRow.id)).limit(limit)
-    if subscription is not None:
-        query = query.where(EventRow.subscription == subscription)
-    return list(session.exec(query))
+    query = select_events(subscription=subscription).where(col(EventRow.id) > event_id)
+    return list(session.exec(query.order_by(col(EventRow.id)).limit(limit)))
 
 
 def newest_id(session: ReadSession) -> int:

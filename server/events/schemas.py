@@ -22,6 +22,8 @@ class EventView(BaseModel):
     """Something that happened."""
 
     model_config = ConfigDict(
+        from_attributes=True,
+        coerce_numbers_to_str=True,
         json_schema_extra={
             "examples": [
                 {
@@ -36,7 +38,7 @@ class EventView(BaseModel):
                     "remedy": "Reload the table.",
                 }
             ]
-        }
+        },
     )
 
     id: str = Field(description="Increases with each event; send it as Last-Event-ID to continue after it.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.model.table_state import TableStateKind
 from server.db.models.event import SUBJECT_LONGEST, EventRow
 from server.db.session import WriteSession
-from server.events.schemas import EventView, Severity
+from server.events.schemas import Severity
 
 
 def record_event(
@@ -35,18 +35,4 @@ def record_event(
             detail=detail,
             remedy=remedy,
         )
-    )
-
-
-def event_view(row: EventRow) -> EventView:
-    return EventView(
-        id=str(row.id),
-        at=row.at,
-        severity=Severity(row.severity),
-        kind=row.kind,
-        subscription=row.subscription,
-        subject=row.subject,
-        table_state=None if row.table_state is None else TableStateKind(row.table_state),
-        detail=row.detail,
-        remedy=row.remedy,
     )

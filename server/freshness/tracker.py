@@ -273,10 +273,6 @@ class FreshnessTracker:
             self.schedule_demand(subscription)
         self._notify_onlookers()
 
-    def has_engine(self, subscription: str) -> bool:
-        """Whether a connected engine runs this subscription."""
-        return self._hub.owner(subscription) is not None
-
     async def read_now(self, subscription: str) -> Marks:
         """Marks at or after every commit that was acknowledged before this call; concurrent calls share one reading.
 

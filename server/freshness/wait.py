@@ -338,8 +338,8 @@ def problem_fields(problem: Problem) -> dict[str, Any]:
     """A problem as stored with a wait whose answer is fetched later."""
     return {
         **problem.extra,
-        "status": problem.problem_status,
-        "code": problem.problem_code,
+        "status": problem.status,
+        "code": problem.code,
         "detail": problem.detail,
         "remedy": problem.remedy,
     }

@@ -66,3 +66,8 @@ class NoEngine:
 def gateway_of(request: Request) -> EngineGateway:
     """The application's gateway."""
     return cast("EngineGateway", request.app.state.engine_gateway)
+
+
+async def ask_engine(request: Request, kind: str, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """`EngineGateway.request` of the application, within the time that its settings allow."""
+    return await gateway_of(request).request(kind, payload, request.app.state.settings.engine_request_timeout_s)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic, sleep
@@ -86,7 +87,7 @@ class Supervisor:
         with self._lock:
             self._stopping.set()
             processes = [child.process for child in self._children.values() if child.process is not None]
-        families = [relative for process in processes for relative in _family(process.pid)]
+        families = [relative for process in processes for relative in descendants(process.pid)]
         for process in processes:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
@@ -97,7 +98,8 @@ class Supervisor:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        _kill_left(families)
+        # A JVM and its workers outlive a killed child.
+        kill_all(wait_for_ends(families, 0.3), 0.5)
         for thread in self._threads:
             thread.join(0.2)
 
@@ -133,21 +135,20 @@ class Supervisor:
             process = self._spawn(child)
 
 
-def _family(pid: int) -> list[psutil.Process]:
+def descendants(pid: int) -> list[psutil.Process]:
+    """The processes below this one; none where it has ended."""
     try:
         return psutil.Process(pid).children(recursive=True)
     except psutil.NoSuchProcess:
         return []
 
 
-def _kill_left(processes: list[psutil.Process]) -> None:
-    """Kill descendants (a JVM and its workers) that outlive a killed child. Process ids are verified by start time."""
-    for process in wait_for_ends(processes, 0.3):
-        try:
-            process.kill()
-        except psutil.NoSuchProcess:
-            continue
-    wait_for_ends(processes, 0.5)
+def kill_all(processes: list[psutil.Process], timeout_s: float) -> None:
+    """Kill the processes that have not ended, and wait for their ends up to the timeout."""
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()  # psutil compares the start time, so never another process with a reused id
+    wait_for_ends(processes, timeout_s)
 
 
 def wait_for_ends(processes: list[psutil.Process], timeout_s: float) -> list[psutil.Process]:

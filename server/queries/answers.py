@@ -148,7 +148,7 @@ class StreamedAnswer(Response):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
             outcome = "answered"
         except Problem as problem:
-            outcome = problem.problem_code
-            log.warning("answer_broke_off", code=problem.problem_code)
+            outcome = problem.code
+            log.warning("answer_broke_off", code=problem.code)
         finally:
             self._ended(outcome)

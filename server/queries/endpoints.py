@@ -91,7 +91,7 @@ async def create_query(
         result, receipt = await _run(request, name, body, wanted)
         return await _answer(request, body, wanted, result, receipt, ended)
     except Problem as problem:
-        ended(problem.problem_code)
+        ended(problem.code)
         raise
 
 

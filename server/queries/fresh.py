@@ -80,9 +80,9 @@ async def query_fresh_rows(
 def _tables_to_wait_for(status: SubscriptionStatus, problem: ReportedProblem) -> frozenset[str]:
     """The tables to wait for, if the engine refused the statement because of them; else raises its refusal."""
     blamed = _known_tables(status, problem.extra.get("tables", ()))
-    if problem.problem_code == FreshnessUnreachable.code:
+    if problem.code == FreshnessUnreachable.code:
         raise _unreachable(status, blamed, problem)
-    if problem.problem_code != "table_not_ready":
+    if problem.code != "table_not_ready":
         raise problem
     return blamed
 

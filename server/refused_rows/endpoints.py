@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Request
-from fastapi.concurrency import run_in_threadpool
 
 from engine.model.positions import PositionForm
-from server.db.dependencies import database_of
+from server.db.dependencies import run_read, run_write
+from server.db.session import ReadSession
 from server.errors import NotFound, responses
-from server.gateway.interface import EngineTimeout, EngineUnavailable, gateway_of
+from server.gateway.interface import EngineTimeout, EngineUnavailable, ask_engine
 from server.lookup.subscriptions import position_form, require_subscription
 from server.lookup.tables import TableRemoved
 from server.naming import NamePath
@@ -42,9 +42,8 @@ async def list_refused(request: Request, paging: Paging, name: NamePath, table_i
     behind = paging.behind(int)
     start = behind[0] if behind else 0
     answer, form = await _request_engine(request, name, table_id, "list")
-    found = service.refused_row_views(answer, form)[start : start + paging.limit]
-    rows, more = paging.split(found)
-    return Page(items=rows, next_page_token=paging.token([start + len(rows)]) if more else None)
+    found = service.refused_row_views(answer, form)[start:]
+    return paging.page(found, lambda row: row, lambda _: [start + paging.size])
 
 
 @router.post(
@@ -105,12 +104,7 @@ async def _retry_or_skip(
     rows = None if row_id is None else [row_id]
     answer, _ = await _request_engine(request, name, table_id, action, rows, by)
     outcome = service.outcome_view(answer, row_id)
-
-    def record() -> None:
-        with database_of(request).write() as session:
-            service.record_outcome(session, name, table_id, action, by, outcome)
-
-    await run_in_threadpool(record)
+    await run_write(request, lambda session: service.record_outcome(session, name, table_id, action, by, outcome))
     return outcome
 
 
@@ -119,11 +113,9 @@ async def _request_engine(
 ) -> tuple[dict[str, object], PositionForm]:
     """The engine's answer, and the form of the positions of its source."""
 
-    def question() -> tuple[dict[str, object], PositionForm]:
-        with database_of(request).read() as session:
-            payload = service.refused_rows_payload(session, name, table_id, action, rows, by)
-            return payload, position_form(require_subscription(session, name))
+    def question(session: ReadSession) -> tuple[dict[str, object], PositionForm]:
+        payload = service.refused_rows_payload(session, name, table_id, action, rows, by)
+        return payload, position_form(require_subscription(session, name))
 
-    payload, form = await run_in_threadpool(question)
-    timeout_s = request.app.state.settings.engine_request_timeout_s
-    return await gateway_of(request).request("refused_rows", payload, timeout_s), form
+    payload, form = await run_read(request, question)
+    return await ask_engine(request, "refused_rows", payload), form

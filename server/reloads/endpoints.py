@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Request, Response, status
+from fastapi import APIRouter, Depends, Request, status
 from fastapi.concurrency import run_in_threadpool
-from sqlmodel import and_, col, or_, select
+from sqlmodel import col, select
 
 from server.db.dependencies import Reading, Writing
 from server.db.models.reload import ReloadRow
@@ -56,14 +55,12 @@ Chosen = Annotated[ReloadRequest, Depends(_with_chosen_partitions)]
     dependencies=_OPERATOR,
     responses=_REFUSALS,
 )
-def create_reload(
-    request: Request, response: Response, session: Writing, idempotency: Idempotent, name: str
-) -> ReloadView:
+def create_reload(request: Request, session: Writing, idempotency: Idempotent, name: str) -> ReloadView:
     """Copy all tables anew, with a new slot where that is needed.
 
     Old rows stay readable until the new ones are there.
     """
-    return _begin(request, response, session, idempotency, name, None)
+    return _begin(request, session, idempotency, name, None)
 
 
 @router.post(
@@ -85,24 +82,17 @@ def create_reload(
     ),
 )
 async def create_table_reload(
-    request: Request,
-    response: Response,
-    chosen: Chosen,
-    session: Writing,
-    idempotency: Idempotent,
-    name: str,
-    table_id: str,
+    request: Request, chosen: Chosen, session: Writing, idempotency: Idempotent, name: str, table_id: str
 ) -> ReloadView:
     """Copy a table anew, or some of its partitions; its old rows stay readable until the new ones are there.
 
     By partition, the table stays live and only the partitions' own rows are read. Which ones there are is looked up on the source first.
     """
-    return await run_in_threadpool(_begin, request, response, session, idempotency, name, table_id, chosen.partitions)
+    return await run_in_threadpool(_begin, request, session, idempotency, name, table_id, chosen.partitions)
 
 
 def _begin(
     request: Request,
-    response: Response,
     session: WriteSession,
     idempotency: Idempotency,
     name: str,
@@ -110,11 +100,8 @@ def _begin(
     partitions: list[str] | Literal["changed"] | None = None,
 ) -> ReloadView:
     row = service.request_reload(session, name, table_id, partitions)
-    view = service.reload_view(session, row)
     headers = {"Location": f"{request.url.path}/{row.id}"}
-    response.headers.update(headers)
-    idempotency.remember(_ACCEPTED, view, headers)
-    return view
+    return idempotency.answer(_ACCEPTED, service.reload_view(session, row), headers)
 
 
 @router.get("/reloads", operation_id="reloads_list", responses=responses(NotFound, PageTokenInvalid))
@@ -134,16 +121,11 @@ def list_table_reloads(session: Reading, name: str, table_id: str, paging: Pagin
 
 def _page(session: ReadSession, name: str, table_id: str | None, paging: PageRequest) -> Page[ReloadView]:
     subscription = require_subscription(session, name)
-    created, key = col(ReloadRow.created_at), col(ReloadRow.id)
     query = select(ReloadRow).where(ReloadRow.subscription_id == subscription.id)
     if table_id is not None:
         query = query.where(ReloadRow.table_id == table_id)
-    behind = paging.behind(datetime, str)
-    if behind:
-        query = query.where(or_(created < behind[0], and_(created == behind[0], key < behind[1])))
-    rows, more = paging.split(session.exec(query.order_by(created.desc(), key.desc()).limit(paging.limit)).all())
-    token = paging.token([rows[-1].created_at, rows[-1].id]) if more else None
-    return Page(items=[service.reload_view(session, row) for row in rows], next_page_token=token)
+    order = col(ReloadRow.created_at), col(ReloadRow.id)
+    return paging.read(session, query, lambda row: service.reload_view(session, row), *order, newest_first=True)
 
 
 @router.get("/reloads/{reload_id}", operation_id="reloads_get", responses=responses(NotFound))

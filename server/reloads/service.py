@@ -18,14 +18,13 @@ from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
 from server.errors import Conflict, NotFound
 from server.events.service import record_event
-from server.freshness.subscription_status import HALTED_STATES
 from server.gateway.long_running import UNENDED, WorkState
 from server.lookup.subscriptions import position_text, require_subscription
 from server.lookup.tables import require_table
 from server.partitions.schemas import LoadedPartitionView
 from server.reloads.schemas import ReloadProgress, ReloadView
 from server.tables import requests
-from server.verifications.service import SubscriptionNotRunning
+from server.verifications.service import require_running
 
 
 class ReloadRunning(Conflict):
@@ -109,14 +108,6 @@ def begin_reload(
     session.flush()
     enqueue(session, name, "reload", {"id": row.id})
     return row
-
-
-def require_running(subscription: SubscriptionRow) -> None:
-    """Raises SubscriptionNotRunning if no engine would act on a table now."""
-    if SubscriptionState(subscription.state) in HALTED_STATES:
-        raise SubscriptionNotRunning(
-            f"Subscription '{subscription.name}' is {subscription.state}.", subscription.remedy
-        )
 
 
 def _unended(subscription: SubscriptionRow) -> SelectOfScalar[ReloadRow]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter, Request, Response, status
 from fastapi.concurrency import run_in_threadpool
 
 from server.connections.schemas import FindingView
-from server.db.dependencies import Writing, database_of
+from server.db.dependencies import Writing, run_read
 from server.errors import NotFound, responses
-from server.gateway.interface import EngineTimeout, EngineUnavailable, gateway_of
+from server.gateway.interface import EngineTimeout, EngineUnavailable, ask_engine
 from server.lookup.subscriptions import SubscriptionDeleting
 from server.lookup.tables import TableRemoved
 from server.naming import NamePath
@@ -53,15 +51,9 @@ async def create_retry(
 ) -> ReloadView:
     """Behind the remedy of a parked table: where the engine finds what would park it again, the answer is `cause_remains` and says so.
     Else the table is copied anew, since a parked table holds no log; its old rows stay readable meanwhile. The answer is that reload."""
-
-    def ask() -> list[dict[str, Any]]:
-        with database_of(request).read() as reading:
-            return service.preflight_payloads(reading, box, name, table_id)
-
-    timeout = request.app.state.settings.engine_request_timeout_s
     findings: list[FindingView] = []
-    for payload in await run_in_threadpool(ask):
-        answer = await gateway_of(request).request("preflight", payload, timeout)
+    for payload in await run_read(request, lambda reading: service.preflight_payloads(reading, box, name, table_id)):
+        answer = await ask_engine(request, "preflight", payload)
         findings += [FindingView.model_validate(finding) for finding in answer.get("findings", [])]
 
     def work() -> ReloadView:

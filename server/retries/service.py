@@ -27,6 +27,7 @@ from server.lookup.tables import lock_present_table, refuse_removed_table, requi
 from server.reloads import service as reloads
 from server.security.secret_box import SecretBox
 from server.subscriptions.assignment import build_table
+from server.verifications.service import require_running
 
 IN_THE_WAY: frozenset[str] = frozenset(
     {
@@ -63,7 +64,7 @@ def preflight_payloads(session: ReadSession, box: SecretBox, name: str, table_id
     row = require_table(session, name, table_id)
     refuse_removed_table(subscription, row)
     _require_parked(row, name)
-    reloads.require_running(subscription)
+    require_running(subscription)
     ends = connections.connections_by_id(session, [subscription.source_id, subscription.target_id])
     return [
         {

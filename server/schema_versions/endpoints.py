@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Path
+from sqlmodel import col, select
 
 from server.db.dependencies import Reading
+from server.db.models.schema_version import SchemaVersionRow
 from server.errors import NotFound, responses
 from server.lookup.subscriptions import position_form, require_subscription
 from server.lookup.tables import require_table
@@ -33,10 +35,5 @@ def list_versions(
     became known."""
     table = require_table(session, name, table_id)
     form = position_form(require_subscription(session, name))
-    behind = paging.behind(int)
-    rows = service.list_versions_page(session, table.id, behind[0] if behind else None, paging.limit)
-    shown, more = paging.split(rows)
-    return Page(
-        items=[service.version_view(row, form) for row in shown],
-        next_page_token=paging.token([shown[-1].id]) if more else None,
-    )
+    query = select(SchemaVersionRow).where(SchemaVersionRow.table_id == table.id)
+    return paging.read(session, query, lambda row: service.version_view(row, form), col(SchemaVersionRow.id))

@@ -11,7 +11,7 @@ from engine.model.position import Lsn
 from engine.model.positions import PositionForm, text_of
 from engine.model.table_state import TableStateKind
 from server.db.models.schema_version import SchemaVersionRow
-from server.db.session import ReadSession, WriteSession
+from server.db.session import WriteSession
 from server.schema_versions.schemas import Learnt, VersionColumn, VersionView
 
 
@@ -85,14 +85,6 @@ def record_state(
             at=session.now(),
         )
     )
-
-
-def list_versions_page(session: ReadSession, table_id: str, after: int | None, limit: int) -> list[SchemaVersionRow]:
-    """The history in recording order."""
-    query = select(SchemaVersionRow).where(SchemaVersionRow.table_id == table_id)
-    if after is not None:
-        query = query.where(col(SchemaVersionRow.id) > after)
-    return list(session.exec(query.order_by(col(SchemaVersionRow.id)).limit(limit)))
 
 
 def version_view(row: SchemaVersionRow, form: PositionForm) -> VersionView:

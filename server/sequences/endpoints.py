@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter, Request
-from fastapi.concurrency import run_in_threadpool
 
 from engine.model.sequences import SequenceOutcome
-from server.db.dependencies import database_of
+from server.db.dependencies import run_read, run_write
 from server.errors import InvalidRequest, NotFound, responses
-from server.gateway.interface import EngineTimeout, EngineUnavailable, gateway_of
+from server.gateway.interface import EngineTimeout, EngineUnavailable, ask_engine
 from server.naming import NamePath
 from server.security.principal import Role
 from server.security.require import needs
@@ -38,19 +35,9 @@ router = APIRouter(prefix="/subscriptions/{name}/sequences", tags=["sequences"],
 )
 async def advance_sequences(request: Request, name: NamePath, body: SequencesRequest | None = None) -> SequencesView:
     """Before a cut-over: sequences of the target's columns are set to where the source's stand now, never back. Safe to repeat."""
-    payload = await run_in_threadpool(_read_payload, request, name, body or SequencesRequest())
-    timeout_s = request.app.state.settings.engine_request_timeout_s
-    answer = service.sequences_view(await gateway_of(request).request("sequences", payload, timeout_s))
+    wanted = body or SequencesRequest()
+    payload = await run_read(request, lambda session: service.sequences_payload(session, name, wanted))
+    answer = service.sequences_view(await ask_engine(request, "sequences", payload))
     if any(one.outcome is SequenceOutcome.ADVANCED for one in answer.sequences):
-        await run_in_threadpool(_record_in_database, request, name, answer)
+        await run_write(request, lambda session: service.record_advance(session, name, answer))
     return answer
-
-
-def _read_payload(request: Request, name: str, body: SequencesRequest) -> dict[str, Any]:
-    with database_of(request).read() as session:
-        return service.sequences_payload(session, name, body)
-
-
-def _record_in_database(request: Request, name: str, answer: SequencesView) -> None:
-    with database_of(request).write() as session:
-        service.record_advance(session, name, answer)

@@ -29,6 +29,4 @@ def list_shared_tables(session: Reading, paging: Paging, name: NamePath) -> Page
     behind = paging.behind(str, str)
     if behind:
         found = [table for table in found if (table.schema_name, table.name) > behind]
-    shown, more = paging.split(found)
-    token = paging.token([shown[-1].schema_name, shown[-1].name]) if more else None
-    return Page(items=shown, next_page_token=token)
+    return paging.page(found, lambda table: table, lambda table: (table.schema_name, table.name))

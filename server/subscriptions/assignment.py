@@ -8,7 +8,6 @@ from engine.model.identity import TableName
 from engine.model.subscription import TableSpec
 from server.connections import repository as connections
 from server.connections.service import connection_with_secrets
-from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession
 from server.declarations.captures import read_capture
@@ -63,11 +62,6 @@ def build_table(session: ReadSession, table_id: str) -> TableSpec:
     if row is None:
         raise NotFound(f"There is no table with the id '{table_id}'.")
     return _spec(row)
-
-
-def build_connection(session: ReadSession, box: SecretBox, row: SubscriptionRow) -> dict[str, Any]:
-    """The source connection of a subscription, secrets in clear."""
-    return connection_with_secrets(connections.connections_by_id(session, [row.source_id])[row.source_id], box)
 
 
 def _spec(row: TableRow) -> TableSpec:

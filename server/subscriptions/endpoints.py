@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
+from sqlmodel import col, select
 
 from engine.model.subscription_state import SubscriptionState
 from server.connections.repository import connections_by_id
 from server.connections.service import connection_with_secrets
-from server.db.dependencies import Reading, Writing, database_of
+from server.db.dependencies import Reading, Writing, run_read
 from server.db.models.subscription import SubscriptionRow
 from server.db.session import ReadSession
 from server.declarations.table_body import TableBody, require_all_supported
 from server.declarations.table_declaration import IntoExistingUnsupported, PatternMatchesNothing, SharedTableConflict
 from server.errors import NotFound, NotSupportedYet, PreconditionFailed, responses
 from server.etags import IfMatch, IfNoneMatch, check_absent, set_etag
-from server.gateway.interface import EngineTimeout, EngineUnavailable, gateway_of
+from server.gateway.interface import EngineTimeout, EngineUnavailable, ask_engine, gateway_of
 from server.lookup.subscriptions import SubscriptionDeleting, lock_subscription, require_subscription
 from server.naming import NamePath
 from server.paging import Page, PageTokenInvalid, Paging
@@ -26,7 +27,7 @@ from server.security.box import Box
 from server.security.principal import Role
 from server.security.require import needs
 from server.security.secret_box import SecretBox, SecretsUnreadable
-from server.subscriptions import repository, service
+from server.subscriptions import service
 from server.subscriptions.plans import SubscriptionPlan, plan_subscription_put
 from server.subscriptions.schemas import SubscriptionPatch, SubscriptionPut, SubscriptionView
 from server.subscriptions.service import ApplyModeUnsupported, CaptureUnsupported, SubscriptionEndpointFixed
@@ -69,13 +70,12 @@ def list_subscriptions(
     state: Annotated[SubscriptionState | None, Query(description="Only those in this state.")] = None,
 ) -> Page[SubscriptionView]:
     """All subscriptions, by name."""
-    behind = paging.behind(str)
-    rows = repository.page(session, behind[0] if behind else None, paging.limit, state.value if state else None)
-    shown, more = paging.split(rows)
-    return Page(
-        items=subscription_views(session, shown, request.app.state.clock.now(), gateway_of(request).connected_s),
-        next_page_token=paging.token([shown[-1].name]) if more else None,
-    )
+    query = select(SubscriptionRow)
+    if state is not None:
+        query = query.where(SubscriptionRow.state == state.value)
+    page = paging.read(session, query, lambda row: row, col(SubscriptionRow.name))
+    views = subscription_views(session, page.items, request.app.state.clock.now(), gateway_of(request).connected_s)
+    return Page(items=views, next_page_token=page.next_page_token)
 
 
 @router.get("/{name}", operation_id="subscriptions_get", summary="Get a subscription", responses=responses(NotFound))
@@ -223,17 +223,12 @@ async def _discover_for(request: Request, box: SecretBox, body: SubscriptionPut)
     return await _discover(request, source_of)
 
 
-async def _discover(request: Request, source_of: Any) -> list[dict[str, Any]]:
+async def _discover(
+    request: Request, source_of: Callable[[ReadSession], dict[str, Any] | None]
+) -> list[dict[str, Any]]:
     """The source's tables, if `source_of` names a connection to ask; else none."""
-
-    def read() -> dict[str, Any] | None:
-        with database_of(request).read() as reading:
-            found: dict[str, Any] | None = source_of(reading)
-            return found
-
-    connection = await run_in_threadpool(read)
+    connection = await run_read(request, source_of)
     if connection is None:
         return []
-    timeout = request.app.state.settings.engine_request_timeout_s
-    answer = await gateway_of(request).request("discover", {"connection": connection}, timeout)
+    answer = await ask_engine(request, "discover", {"connection": connection})
     return list(answer.get("tables", []))

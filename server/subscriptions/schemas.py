@@ -12,6 +12,7 @@ from server.assessment.health import Health
 from server.assessment.schemas import CopyTotals, LastFault
 from server.declarations.captures import CapturePolicy, read_capture
 from server.declarations.policies import (
+    POLICIES,
     ApplyBody,
     BatchBody,
     CopiesBody,
@@ -57,15 +58,7 @@ class SubscriptionPut(BaseModel):
 
     def policies(self) -> dict[str, dict[str, Any]]:
         """The given members of each policy, without defaults."""
-        return {
-            "capture": self.capture.model_dump(exclude_unset=True, mode="json"),
-            "batch": self.batch.model_dump(exclude_unset=True, mode="json"),
-            "apply": self.apply.model_dump(exclude_unset=True, mode="json"),
-            "queue": self.queue.model_dump(exclude_unset=True, mode="json"),
-            "schema_changes": self.schema_changes.model_dump(exclude_unset=True, mode="json"),
-            "copies": self.copies.model_dump(exclude_unset=True, mode="json"),
-            "freshness": self.freshness.model_dump(exclude_unset=True, mode="json"),
-        }
+        return {name: getattr(self, name).model_dump(exclude_unset=True, mode="json") for name in POLICIES}
 
 
 class SubscriptionPatch(BaseModel):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from engine.model.patterns import ANY
 from engine.model.positions import text_of
@@ -14,15 +15,7 @@ from server.connections import repository as connections
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession
-from server.declarations.captures import read_capture
-from server.declarations.policies import (
-    ApplyBody,
-    BatchBody,
-    CopiesBody,
-    FreshnessBody,
-    QueuePolicy,
-    SchemaChangesBody,
-)
+from server.declarations.policies import POLICIES
 from server.declarations.table_body import TableBody, TargetName, shared_body
 from server.declarations.table_options import declared_options, options_of
 from server.lookup.subscriptions import position_form
@@ -48,6 +41,7 @@ def _view(
     row: SubscriptionRow, names: dict[int, str], found: Sequence[TableRow], assessment: Assessment
 ) -> SubscriptionView:
     form = position_form(row)
+    policies: dict[str, Any] = {name: kind.validate_python(getattr(row, name)) for name, kind in POLICIES.items()}
     named = [declared_body(table) for table in found if not table.from_pattern]
     return SubscriptionView(
         name=row.name,
@@ -55,13 +49,7 @@ def _view(
         target=names[row.target_id],
         tables=named + [TableBody.model_validate(pattern) for pattern in row.patterns],
         desired_state=DesiredState(row.desired_state),
-        capture=read_capture(row.capture),
-        batch=BatchBody.model_validate(row.batch),
-        apply=ApplyBody.model_validate(row.apply),
-        queue=QueuePolicy.model_validate(row.queue),
-        schema_changes=SchemaChangesBody.model_validate(row.schema_changes),
-        copies=CopiesBody.model_validate(row.copies),
-        freshness=FreshnessBody.model_validate(row.freshness),
+        **policies,
         state=SubscriptionState(row.state),
         state_since=row.state_at,
         code=row.code,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
+from sqlmodel import col
 
 from engine.model.table_state import TableStateKind
 from server.assessment.assess import assess_subscription
@@ -46,21 +47,13 @@ def list_tables(
 ) -> Page[TableView]:
     """By schema and name."""
     subscription = require_subscription(session, name)
-    rows = repository.page(
-        session,
-        subscription.id or 0,
-        after=paging.behind(str, str, str),
-        limit=paging.limit,
-        schema=schema_name,
-        name=table_name,
-        state=state.value if state else None,
-    )
-    shown, more = paging.split(rows)
-    last = shown[-1] if more else None
+    query = repository.select_tables(subscription.id or 0, schema=schema_name, name=table_name, state=state)
     assessment = assess_subscription(request, subscription)
-    return Page(
-        items=[service.table_view(row, assessment.table_health(row), assessment.table_copy(row)) for row in shown],
-        next_page_token=paging.token([last.schema_name, last.name, last.id]) if last else None,
+    return paging.read(
+        session,
+        query,
+        lambda row: service.table_view(row, assessment.table_health(row), assessment.table_copy(row)),
+        *(col(TableRow.schema_name), col(TableRow.name), col(TableRow.id)),
     )
 
 
@@ -82,7 +75,7 @@ def list_tables(
     ),
 )
 def add_table(
-    request: Request, session: Writing, idempotency: Idempotent, response: Response, name: NamePath, body: TableBody
+    request: Request, session: Writing, idempotency: Idempotent, name: NamePath, body: TableBody
 ) -> TableView:
     """It is copied while the others go on. Patterns belong into the subscription itself."""
     if body.is_pattern:
@@ -90,11 +83,8 @@ def add_table(
         raise InvalidRequest.at("/name", "A pattern cannot be added.", remedy)
     require_supported(body)
     row = service.add_table(session, name, declare_table(body, "", name), _target_kind(session, name))
-    answer = _shown(request, session, name, row)
     headers = {"Location": f"/api/v1/subscriptions/{name}/tables/{row.id}", "ETag": etag_of(row)}
-    response.headers.update(headers)
-    idempotency.remember(201, answer, headers)
-    return answer
+    return idempotency.answer(201, shown_table(request, session, name, row), headers)
 
 
 @router.get("/{table_id}", operation_id="tables_get", summary="Get a table", responses=responses(NotFound))
@@ -104,7 +94,7 @@ def get_table(
     """Its declaration, state, and how far its copy is."""
     row = require_table(session, name, table_id)
     set_etag(response, row)
-    return _shown(request, session, name, row)
+    return shown_table(request, session, name, row)
 
 
 @router.patch(
@@ -135,7 +125,7 @@ def patch_table(
     """`desired_state` pauses and resumes. A changed key, condition, mapping or `into_existing` holds after the next reload."""
     row = service.patch_table(session, name, table_id, body, _target_kind(session, name), if_match)
     set_etag(response, row)
-    return _shown(request, session, name, row)
+    return shown_table(request, session, name, row)
 
 
 @router.delete(
@@ -164,7 +154,8 @@ def remove_table(
     service.remove_table(session, name, table_id, if_match, target_table)
 
 
-def _shown(request: Request, session: ReadSession, name: str, row: TableRow) -> TableView:
+def shown_table(request: Request, session: ReadSession, name: str, row: TableRow) -> TableView:
+    """A table of the subscription `name`, with its health and its copy now."""
     assessment = assess_subscription(request, require_subscription(session, name))
     return service.table_view(row, assessment.table_health(row), assessment.table_copy(row))
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from engine.link.messages import CopyProgress
 from engine.model.position import Lsn
 from engine.model.table_state import TableStateKind
+from server.assessment.copy_progress import COPIED
 from server.assessment.faults import record_fault
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
@@ -55,24 +56,21 @@ def set_state(
     return True
 
 
-_COPIED = frozenset({TableStateKind.REGISTERED, TableStateKind.COPYING, TableStateKind.RELOADING})
-
-
 def _update_copy_figures(row: TableRow, before: TableStateKind, state: TableStateKind, now: datetime) -> None:
     """Figures of a copy begin with the state that asks for it: an engine that begins again has the table copied on, or tells of a new
     copy itself."""
-    if state in _COPIED and (before not in _COPIED or row.copy_asked_at is None):
+    if state in COPIED and (before not in COPIED or row.copy_asked_at is None):
         row.copy_asked_at = now
         row.copied_rows = row.copied_bytes = 0
         row.copied_percent = row.copied_eta_seconds = None
         row.copied_total_rows = row.copied_total_bytes = row.copied_at = None
-    if state not in _COPIED:
+    if state not in COPIED:
         row.copied_rows_per_second = row.copied_bytes_per_second = None
     if state in (TableStateKind.CATCHING_UP, TableStateKind.LIVE) and row.copied_rows is not None:
         row.copied_percent, row.copied_eta_seconds = 100.0, 0.0
         row.copied_total_rows = row.copied_rows
         row.copied_bytes = row.copied_total_bytes or row.copied_bytes
-        row.copied_at = now if before in _COPIED else row.copied_at
+        row.copied_at = now if before in COPIED else row.copied_at
 
 
 def set_copy_progress(session: WriteSession, report: CopyProgress) -> None:

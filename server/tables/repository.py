@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
-from typing import Any
 
-from sqlmodel import and_, col, func, or_, select
+from sqlmodel import col, select
+from sqlmodel.sql.expression import SelectOfScalar
 
 from engine.model.table_state import TableStateKind
 from server.db.models.subscription import SubscriptionRow
@@ -83,49 +82,12 @@ def let_in(session: WriteSession, subscription_id: int, schema: str, name: str) 
         session.add(row)
 
 
-def find_by_name(session: ReadSession, subscription_id: int, schema: str, name: str) -> TableRow | None:
-    """The present table of this name on the source."""
-    query = select(TableRow).where(
-        TableRow.subscription_id == subscription_id,
-        TableRow.schema_name == schema,
-        TableRow.name == name,
-        TableRow.state != _REMOVED,
-    )
-    return session.exec(query).first()
-
-
-def page(
-    session: ReadSession,
-    subscription_id: int,
-    *,
-    after: tuple[Any, ...] | None,
-    limit: int,
-    schema: str | None,
-    name: str | None,
-    state: str | None,
-) -> list[TableRow]:
-    """Tables by schema, name and id; removed ones only where asked for by `state`."""
+def select_tables(
+    subscription_id: int, *, schema: str | None, name: str | None, state: TableStateKind | None
+) -> SelectOfScalar[TableRow]:
+    """The query for tables; removed ones only where asked for by `state`."""
     query = select(TableRow).where(TableRow.subscription_id == subscription_id)
-    query = query.where(TableRow.state == state) if state is not None else query.where(TableRow.state != _REMOVED)
+    query = query.where(TableRow.state != _REMOVED if state is None else TableRow.state == state.value)
     if schema is not None:
         query = query.where(TableRow.schema_name == schema)
-    if name is not None:
-        query = query.where(TableRow.name == name)
-    a, b, c = col(TableRow.schema_name), col(TableRow.name), col(TableRow.id)
-    if after is not None:
-        x, y, z = after
-        query = query.where(or_(a > x, and_(a == x, b > y), and_(a == x, b == y, c > z)))
-    return list(session.exec(query.order_by(a, b, c).limit(limit)))
-
-
-def count_states(session: ReadSession, subscription_ids: Iterable[int]) -> dict[int, Counter[str]]:
-    """How many tables are in which state, by subscription."""
-    query = (
-        select(TableRow.subscription_id, TableRow.state, func.count())
-        .where(col(TableRow.subscription_id).in_(set(subscription_ids)), TableRow.state != _REMOVED)
-        .group_by(col(TableRow.subscription_id), col(TableRow.state))
-    )
-    counts: dict[int, Counter[str]] = {}
-    for subscription_id, state, number in session.exec(query):
-        counts.setdefault(subscription_id, Counter())[state] = number
-    return counts
+    return query if name is None else query.where(TableRow.name == name)

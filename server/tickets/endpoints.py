@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response, status
-from sqlmodel import and_, col, or_, select
+from fastapi import APIRouter, Query, Request, status
+from sqlmodel import col, select
 
 from server.db.dependencies import Reading, Writing
 from server.db.models.ticket import TicketRow
@@ -37,7 +36,6 @@ Since = Annotated[
 )
 def create_ticket(
     request: Request,
-    response: Response,
     session: Writing,
     idempotency: Idempotent,
     name: str,
@@ -48,11 +46,8 @@ def create_ticket(
     No table is changed. Where the subscription does not run, the ticket stays `pending` until it does.
     """
     row = service.begin_ticket(session, name, body or TicketRequest())
-    view = service.ticket_view(session, row)
     headers = {"Location": f"{request.url.path}/{row.id}"}
-    response.headers.update(headers)
-    idempotency.remember(status.HTTP_202_ACCEPTED, view, headers)
-    return view
+    return idempotency.answer(status.HTTP_202_ACCEPTED, service.ticket_view(session, row), headers)
 
 
 @router.get("", operation_id="tickets_list", responses=responses(NotFound, PageTokenInvalid, InvalidRequest))
@@ -60,15 +55,9 @@ def list_tickets(session: Reading, name: str, paging: Paging, since: Since = Non
     """Tickets of a subscription, the newest first; with `since`, each later one with what was replicated from that one on."""
     subscription = require_subscription(session, name)
     first = None if since is None else service.require_earlier_ticket(session, name, since)
-    created, key = col(TicketRow.created_at), col(TicketRow.id)
     query = select(TicketRow).where(TicketRow.subscription_id == subscription.id)
-    behind = paging.behind(datetime, str)
-    if behind:
-        query = query.where(or_(created < behind[0], and_(created == behind[0], key < behind[1])))
-    found = session.exec(query.order_by(created.desc(), key.desc()).limit(paging.limit)).all()
-    rows, more = paging.split(found)
-    token = paging.token([rows[-1].created_at, rows[-1].id]) if more else None
-    return Page(items=[service.ticket_view(session, row, first) for row in rows], next_page_token=token)
+    order = col(TicketRow.created_at), col(TicketRow.id)
+    return paging.read(session, query, lambda row: service.ticket_view(session, row, first), *order, newest_first=True)
 
 
 @router.get(

@@ -26,6 +26,8 @@ class TicketRequest(BaseModel):
 class TicketTimes(BaseModel):
     """When the ticket reached each stage; null where it has not. `written_at` is by the source's clock, the others by the engine's."""
 
+    model_config = ConfigDict(from_attributes=True)
+
     written_at: datetime | None = Field(description="Its marker was written on the source.")
     captured_at: datetime | None = Field(description="Its marker came out of the source's log.")
     sealed_at: datetime | None = Field(description="Its batch was complete.")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
-from fastapi import APIRouter, Request, Response, status
-from sqlmodel import and_, col, or_, select
+from fastapi import APIRouter, Request, status
+from sqlmodel import col, select
 
 from server.db.dependencies import Reading, Writing
 from server.db.models.verification import VerificationRow
@@ -33,7 +31,6 @@ router = APIRouter(
 )
 def create_verification(
     request: Request,
-    response: Response,
     session: Writing,
     idempotency: Idempotent,
     name: str,
@@ -41,26 +38,17 @@ def create_verification(
 ) -> VerificationView:
     """Compare every row with the source, both read at one position, while replication goes on."""
     row = service.begin_verification(session, name, body or VerificationRequest())
-    view = service.verification_view(session, row)
     headers = {"Location": f"{request.url.path}/{row.id}"}
-    response.headers.update(headers)
-    idempotency.remember(status.HTTP_202_ACCEPTED, view, headers)
-    return view
+    return idempotency.answer(status.HTTP_202_ACCEPTED, service.verification_view(session, row), headers)
 
 
 @router.get("", operation_id="verifications_list", responses=responses(NotFound, PageTokenInvalid))
 def list_verifications(session: Reading, name: str, paging: Paging) -> Page[VerificationView]:
     """Verifications of a subscription, the newest first."""
     subscription = require_subscription(session, name)
-    created, key = col(VerificationRow.created_at), col(VerificationRow.id)
     query = select(VerificationRow).where(VerificationRow.subscription_id == subscription.id)
-    behind = paging.behind(datetime, str)
-    if behind:
-        query = query.where(or_(created < behind[0], and_(created == behind[0], key < behind[1])))
-    found = session.exec(query.order_by(created.desc(), key.desc()).limit(paging.limit)).all()
-    rows, more = paging.split(found)
-    token = paging.token([rows[-1].created_at, rows[-1].id]) if more else None
-    return Page(items=[service.verification_view(session, row) for row in rows], next_page_token=token)
+    order = col(VerificationRow.created_at), col(VerificationRow.id)
+    return paging.read(session, query, lambda row: service.verification_view(session, row), *order, newest_first=True)
 
 
 @router.get("/{verification_id}", operation_id="verifications_get", responses=responses(NotFound))

@@ -46,6 +46,13 @@ class VerificationHasEnded(Conflict):
     default_remedy = "Begin a new one."
 
 
+def require_running(subscription: SubscriptionRow) -> None:
+    """Raises SubscriptionNotRunning if no engine would act on a table now."""
+    if SubscriptionState(subscription.state) in HALTED_STATES:
+        detail = f"Subscription '{subscription.name}' is {subscription.state}."
+        raise SubscriptionNotRunning(detail, subscription.remedy)
+
+
 def begin_verification(session: WriteSession, name: str, request: VerificationRequest) -> VerificationRow:
     """Ask the engine for a verification.
 
@@ -53,8 +60,7 @@ def begin_verification(session: WriteSession, name: str, request: VerificationRe
         NotFound, SubscriptionNotRunning, VerificationRunning; InvalidRequest for an unknown table.
     """
     subscription = require_subscription(session, name)
-    if SubscriptionState(subscription.state) in HALTED_STATES:
-        raise SubscriptionNotRunning(f"Subscription '{name}' is {subscription.state}.", subscription.remedy)
+    require_running(subscription)
     running = session.exec(_unended(subscription)).first()
     if running is not None:
         raise VerificationRunning(

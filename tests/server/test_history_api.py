@@ -13,7 +13,6 @@ from sqlmodel import select
 
 from engine.link.messages import BatchReport, Progress
 from engine.model.position import Lsn
-from server.clock import ManualClock
 from server.db import migrate
 from server.db.database import Database
 from server.db.models.history import HistoryRow
@@ -24,6 +23,7 @@ from server.history.figures import Figures
 from server.history.recorder import Point, Recorder, delete_old_steps
 from tests.fixtures.channel import DEADLINE_S, FakeEngine, RunningServer, declare, running_server, until
 from tests.fixtures.control_rows import subscription_row
+from tests.fixtures.manual_clock import ManualClock
 
 BEGUN = datetime(2026, 5, 4, 10, tzinfo=UTC)
 HISTORY = "/subscriptions/orders/history"

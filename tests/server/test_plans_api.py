@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from typer.testing import CliRunner, Result
 
-from server.cli import apply_command
+from server.cli import apply_command, options
 from server.cli.client import Api
 from server.cli.exit_codes import ExitCode
 from server.cli.main import app as cli
@@ -41,7 +41,7 @@ def run(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> Run:
         api._http = client
         yield api
 
-    monkeypatch.setattr(apply_command, "open_api", opened)
+    monkeypatch.setattr(options, "open_api", opened)
 
     def invoke(*arguments: str, stdin: str | None = None) -> Result:
         return CliRunner().invoke(cli, list(arguments), input=stdin)

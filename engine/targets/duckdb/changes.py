@@ -82,26 +82,6 @@ def _apply_piece(connection: StagingConnection, place: Place, changes: Sequence[
     return touched
 
 
-def check_key(connection: StagingConnection, place: Place) -> None:
-    """Raise EngineFault(TABLE_KEY_NOT_UNIQUE) where the key does not tell the table's rows apart. Reads the whole key."""
-    keys = [place.columns[i] for i in place.key]
-    if not keys:
-        return
-    listed = ", ".join(keys)
-    missing = " OR ".join(f"{key} IS NULL" for key in keys)
-    sql = (
-        f"SELECT (SELECT count(*) FROM {place.qualified} WHERE {missing}),"
-        f" (SELECT count(*) FROM (SELECT 1 FROM {place.qualified} GROUP BY {listed} HAVING count(*) > 1))"
-    )
-    without, shared = connection.execute(sql).fetchall()[0]
-    if without or shared:
-        words = ", ".join(place.schema.key)
-        detail = (
-            f"the declared key ({words}) has {shared} values that several rows share, and is NULL in {without} rows"
-        )
-        raise EngineFault(FaultKind.TABLE_KEY_NOT_UNIQUE, place.table, detail)
-
-
 def insert_rows(connection: StagingConnection, place: Place, rows: Any) -> int:
     """Insert staged rows with columns c0 … cn; returns their number."""
     names = [f"c{i}" for i in range(len(place.columns))]

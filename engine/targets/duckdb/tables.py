@@ -15,7 +15,8 @@ from engine.model.identity import TableId, TableName
 from engine.model.partitions import PartitionRows
 from engine.model.quarantine import Texts
 from engine.model.schema import TableSchema
-from engine.targets.duckdb.changes import Place, apply_changes, belongs, check_key, delete_behind, read_rows, rows_at
+from engine.targets.declared_key import check_key
+from engine.targets.duckdb.changes import Place, apply_changes, belongs, delete_behind, read_rows, rows_at
 from engine.targets.duckdb.errors import fault_of, is_broken, is_out_of_memory
 from engine.targets.duckdb.identifiers import folded_name, qualified, quoted
 from engine.targets.duckdb.preflight import standing
@@ -62,7 +63,9 @@ class DuckDbTables:
         return delete_behind(self._connection, Place(table, self._qualified(place), schema), above)
 
     def check_key(self, table: TableId, place: TableName, schema: TableSchema) -> None:
-        check_key(self._connection, Place(table, self._qualified(place), schema))
+        found = Place(table, self._qualified(place), schema)
+        keys = [found.columns[i] for i in found.key]
+        check_key(self._connection.execute, table, schema, found.qualified, keys)
 
     def take(
         self, table: TableId, place: TableName, schema: TableSchema, changes: TableChanges, most: int

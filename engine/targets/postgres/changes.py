@@ -328,26 +328,6 @@ def delete_rows(connection: PostgresConnection, place: Place, rows: PartitionRow
         )
 
 
-def check_key(connection: PostgresConnection, place: Place) -> None:
-    """Raise EngineFault(TABLE_KEY_NOT_UNIQUE) where the key does not tell the table's rows apart. Reads the whole key."""
-    keys = [place.quoted[i] for i in place.key]
-    if not keys:
-        return
-    listed = ", ".join(keys)
-    missing = " OR ".join(f"{key} IS NULL" for key in keys)
-    sql = (
-        f"SELECT (SELECT count(*) FROM {place.qualified} WHERE {missing}),"
-        f" (SELECT count(*) FROM (SELECT FROM {place.qualified} GROUP BY {listed} HAVING count(*) > 1) AS d)"
-    )
-    without, shared = connection.execute(sql).fetchall()[0]
-    if without or shared:
-        words = ", ".join(place.schema.key)
-        detail = (
-            f"the declared key ({words}) has {shared} values that several rows share, and is NULL in {without} rows"
-        )
-        raise EngineFault(FaultKind.TABLE_KEY_NOT_UNIQUE, place.table, detail)
-
-
 def image(alias: str, names: Sequence[str]) -> str:
     """SQL: a row's text, equal where all values print equally, also NULL or NaN on both sides, and never 0 for -0."""
     return f'ROW({", ".join(f"{alias}.{name}" for name in names)})::pg_catalog.text COLLATE "C"'

@@ -15,11 +15,11 @@ from engine.model.partitions import PartitionRows
 from engine.model.quarantine import Texts
 from engine.model.schema import TableSchema
 from engine.postgres.sessions import PostgresConnection
+from engine.targets.declared_key import check_key
 from engine.targets.evolution import Evolution, require_columns
 from engine.targets.postgres.changes import (
     Place,
     apply_changes,
-    check_key,
     delete_behind,
     delete_rows,
     insert_but_refused,
@@ -141,7 +141,9 @@ class PostgresTables:
         return delete_behind(self._connection, Place(table, qualified(place), schema), above)
 
     def check_key(self, table: TableId, place: TableName, schema: TableSchema) -> None:
-        check_key(self._connection, Place(table, qualified(place), schema))
+        found = Place(table, qualified(place), schema)
+        keys = [found.quoted[i] for i in found.key]
+        check_key(self._connection.execute, table, schema, found.qualified, keys)
 
     def put_in_place(
         self, copy: TableName, target: TableName, schema: TableSchema, *, refuse: int = 0
