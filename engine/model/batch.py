@@ -193,9 +193,9 @@ class TableChanges:
 
     table: TableId
     truncated: bool
-    deletes: Any | None
-    inserts: Any | None
-    partials: Any | None
+    deletes: Any | None = None
+    inserts: Any | None = None
+    partials: Any | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
     """Raw changes by operation: insert, update, delete, truncate."""
     net_rows: int = 0

@@ -48,6 +48,13 @@ class SourceType:
     delimiter: str = field(default=",", compare=False)
     """Separator of elements of this type in an array's text (pg_type.typdelim). Determined by the type, so not compared."""
 
+    @property
+    def digits(self) -> tuple[int, int] | None:
+        """Precision and scale of a `numeric`, which may be negative; None if it has no limit."""
+        packed = self.modifier - 4
+        # The lower 11 bits are a signed number.
+        return None if packed < 0 else (packed >> 16 & 0xFFFF, (packed & 0x7FF ^ 0x400) - 0x400)
+
 
 @dataclass(frozen=True, slots=True)
 class Input:

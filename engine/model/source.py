@@ -163,7 +163,7 @@ class ScannedChanges:
 
     `op`: 1 insert, 2 update, 3 delete, 4 truncate. `relation`: OID. `version`: number of relation records of this relation before it in
     the scan. `new`, `old`: offset in `data` of the tuple (of its column count), -1 if absent. `old_kind`: 0 none, 1 key only, 2 full row.
-    `range_index`: index of its range. `end`: end LSN of its transaction.
+    `end`: end LSN of its transaction.
     """
 
     data: Any
@@ -173,7 +173,6 @@ class ScannedChanges:
     new: Any
     old: Any
     old_kind: Any
-    range_index: Any
     end: Any
     xids: frozenset[int] = frozenset()
     """(Sub)transactions that wrote rows in streamed ranges."""

@@ -15,7 +15,7 @@ from engine.model.last_commit import CommitTimes, LastCommit
 from engine.model.partitions import LoadReason, Loads, PartitionRows
 from engine.model.position import Lsn
 from engine.model.quarantine import RefusedCause, RefusedRow, SetAside, Texts
-from engine.model.schema import KeyMode, TableSchema
+from engine.model.schema import TableSchema
 from engine.model.sequences import SequenceTarget
 from engine.model.shared import SharedInto
 from engine.model.subscription import LanePolicy
@@ -61,6 +61,18 @@ class TargetProgress:
     """Identity of the publications, as recorded by `claim` or `rebase`; empty if a version recorded none."""
     last: LastCommit | None = None
     """The last transaction of the log up to `end`; None if the record was written by a version that did not store it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogStart:
+    """Which log a subscription reads, and the position from which on."""
+
+    system_id: str
+    timeline: int
+    reader: str
+    position: Lsn
+    sent_tables: str = ""
+    """Identity of the tables that the source sends, from Source.sent_tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +335,10 @@ class PartsTarget(Protocol):
 
 
 class Target(Protocol):
-    """A target database. `commit`, copies and DDL are called from one thread at a time; `query` and `pin` from any thread."""
+    """A target database. `commit`, copies and DDL are called from one thread at a time; `query` and `pin` from any thread.
+
+    Methods with a body say what a target answers that lacks the capability.
+    """
 
     def check(
         self,
@@ -339,35 +354,16 @@ class Target(Protocol):
 
     def progress(self, subscription: SubscriptionName) -> TargetProgress | None: ...
 
-    def claim(
-        self,
-        subscription: SubscriptionName,
-        epoch: Epoch,
-        system_id: str,
-        timeline: int,
-        reader: str,
-        start: Lsn,
-        sent_tables: str = "",
-    ) -> None:
-        """Create or take over the progress record, and remove leftovers of older epochs except resumable copies. `sent_tables`: identity
-        from Source.publications, recorded in place of the previous one.
+    def claim(self, subscription: SubscriptionName, epoch: Epoch, log: LogStart) -> None:
+        """Create or take over the progress record, and remove leftovers of older epochs except resumable copies. Of `log`, the position is
+        recorded only if none was; the rest replaces what was recorded.
 
         Raises EngineFault: EPOCH_LOST if a higher epoch is recorded, TARGET_FOREIGN if the record belongs to another source.
         """
         ...
 
-    def rebase(
-        self,
-        subscription: SubscriptionName,
-        epoch: Epoch,
-        system_id: str,
-        timeline: int,
-        reader: str,
-        start: Lsn,
-        sent_tables: str = "",
-    ) -> None:
+    def rebase(self, subscription: SubscriptionName, epoch: Epoch, log: LogStart) -> None:
         """Restart a subscription at another position of the log: tables keep their rows for readers, and are not ready.
-        `sent_tables`: as in `claim`.
 
         Raises EngineFault(EPOCH_LOST) if another engine has the claim.
         """
@@ -487,7 +483,7 @@ class Target(Protocol):
 
     def tuning(self) -> Mapping[str, float]:
         """Measured values that the target uses for its decisions, reported with each batch. From any thread."""
-        ...
+        return {}
 
     def evolution(self, table: TableId, target: TableName, old: TableSchema, new: TableSchema) -> list[str]:
         """The statements that change a table from one schema to another, shown to users for approval. Changes nothing.
@@ -498,19 +494,19 @@ class Target(Protocol):
 
     def in_parts(self) -> PartsTarget | None:
         """Interface for writing a batch in parts; None if the target cannot."""
-        ...
+        return None
 
     def in_order(self) -> InOrderTarget | None:
         """Interface for writing source transactions in order; None if the target writes batches only."""
-        ...
+        return None
 
     def sequences(self) -> SequenceTarget | None:
         """Interface for sequences of columns; None if the target has no sequences."""
-        ...
+        return None
 
     def begin_ahead(self, subscription: SubscriptionName) -> SpeculativeTransaction | None:
         """Begin a speculative insert; one at a time. None if that is not possible now, or not on this target."""
-        ...
+        return None
 
     def query(
         self, sql: str, limits: QueryLimits, subscription: SubscriptionName, judge: JudgeReads = any_reads
@@ -526,22 +522,3 @@ class Target(Protocol):
     def pin(self, subscription: SubscriptionName) -> AbstractContextManager[TargetReader]: ...
 
     def close(self) -> None: ...
-
-
-__all__ = [
-    "BatchCommit",
-    "CommitRates",
-    "InOrder",
-    "InOrderTarget",
-    "KeyMode",
-    "PartsTarget",
-    "QueryAnswer",
-    "QueryLimits",
-    "QueryRefused",
-    "SpeculativeTransaction",
-    "TableCommit",
-    "TableRecord",
-    "Target",
-    "TargetProgress",
-    "TargetReader",
-]

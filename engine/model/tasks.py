@@ -1,4 +1,4 @@
-"""Protocol of task runners: on Spark, or in this process."""
+"""Protocol of task runners."""
 
 from __future__ import annotations
 

@@ -75,20 +75,14 @@ def _of_type(source: SourceType) -> ValueType:
     if source.category != "b":
         return TEXT
     if source.name == "numeric":
-        return _numeric(source.modifier)
+        return _numeric(source)
     kind = _FIXED.get(source.name)
     return ValueType(kind) if kind is not None else TEXT
 
 
-def _numeric(modifier: int) -> ValueType:
+def _numeric(source: SourceType) -> ValueType:
     """DECIMAL(p, s) for a declared 1 <= p <= 38 and 0 <= s <= p; else text."""
-    if modifier < 4:
-        return TEXT
-    packed = modifier - 4
-    precision = packed >> 16 & 0xFFFF
-    scale = packed & 0x7FF
-    if scale > 1023:
-        scale -= 2048
+    precision, scale = source.digits or (0, 0)
     if 1 <= precision <= 38 and 0 <= scale <= precision:
         return ValueType(Kind.DECIMAL, precision=precision, scale=scale)
     return TEXT

@@ -33,7 +33,7 @@ def widens(old: SourceType, new: SourceType) -> bool:
     if (old.name in _TEXTS and new.name in _TEXTS) or (old.name == new.name and old.name in _FINER):
         return new.modifier < 0 or 0 <= old.modifier <= new.modifier
     if old.name == new.name == "numeric":
-        return _more_digits(old.modifier, new.modifier)
+        return _more_digits(old, new)
     return False
 
 
@@ -44,17 +44,12 @@ def holds(narrow: SourceType, wide: SourceType) -> bool:
     if narrow.name in _INTEGERS and wide.name in _INTEGERS:
         return _INTEGERS.index(narrow.name) <= _INTEGERS.index(wide.name)
     if narrow.name in _INTEGERS and wide.name == "numeric":
-        return wide.modifier < 4
+        return wide.digits is None
     return widens(narrow, wide)
 
 
-def _more_digits(old: int, new: int) -> bool:
-    if old < 4 or new < 4:
-        return new < 4
-    (digits, scale), (more, other) = _declared(old), _declared(new)
+def _more_digits(old: SourceType, new: SourceType) -> bool:
+    if old.digits is None or new.digits is None:
+        return new.digits is None
+    (digits, scale), (more, other) = old.digits, new.digits
     return scale == other and more >= digits
-
-
-def _declared(modifier: int) -> tuple[int, int]:
-    packed = modifier - 4
-    return packed >> 16 & 0xFFFF, packed & 0x7FF

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.net.compiled import NULL, UNSET, Array, kernel
+from engine.platform.compiled import NULL, UNSET, Array, kernel
 
 OK, ALREADY_THERE, NOT_THERE, NO_OLD_IMAGE, KEY_NULL, VALUE_UNKNOWN, OTHER_COLUMNS, TWO_ROWS, NOT_AN_INSERT = range(9)
 

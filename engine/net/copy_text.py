@@ -7,10 +7,10 @@ import pyarrow as pa
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.schema import TableSchema
-from engine.net.compiled import empty_places
 from engine.net.decode import ValueOutOfDomain, arrow_type, decode_column
 from engine.net.plan import column_plans
 from engine.net.value_kernels import split_copy
+from engine.platform.compiled import empty_places
 
 _MAX_BYTES = 2**31 - 1
 

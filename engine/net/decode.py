@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
+from engine.model.batch import TableFault
+from engine.model.fault import FaultKind
 from engine.model.values import Kind, ValueType
 from engine.net import value_kernels as kernels
-from engine.net.compiled import Array
 from engine.net.plan import ColumnPlan
+from engine.platform.compiled import Array
 
 MAX_TEXT_BYTES = 1 << 30
 """Most bytes of text in one column of a record batch. Arrow's string offsets have 31 bits; a PostgreSQL value is below 2**30 bytes."""
@@ -44,6 +46,10 @@ class ValueOutOfDomain(Exception):
 
     def __init__(self, column: str, kind: Kind) -> None:
         super().__init__(f"column {column}: a value lies outside what a {kind.value} column can hold exactly")
+
+    @property
+    def fault(self) -> TableFault:
+        return TableFault(FaultKind.VALUE_OUT_OF_DOMAIN, str(self))
 
 
 class _Refused(Exception):

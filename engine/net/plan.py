@@ -13,7 +13,7 @@ from engine.model.schema import Column, TableSchema
 from engine.model.values import ValueType, value_type
 from engine.model.widening import widens
 from engine.net.change_kernels import Layout
-from engine.net.compiled import NULL, Array
+from engine.platform.compiled import NULL, Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class DecodePlan:
     fills: bytes
     fault: TableFault | None
 
-    def layout_at(self, start: int) -> Layout:
-        """The layout for a buffer that contains `fills` at offset `start`."""
-        return self.layout._replace(fill_off=self.layout.fill_off + start)
+    def at(self, start: int) -> DecodePlan:
+        """The plan for a buffer that contains `fills` at offset `start`."""
+        return replace(self, layout=self.layout._replace(fill_off=self.layout.fill_off + start))
 
 
 def plan_for(versions: tuple[TableSchema, ...]) -> DecodePlan:

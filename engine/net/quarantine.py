@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from engine.net.compiled import UNSET, Array
+from engine.net.change_kernels import Rows
 from engine.net.decode import ValueOutOfDomain, decode_column
 from engine.net.plan import ColumnPlan
+from engine.platform.compiled import UNSET, Array
 
 
 def bad_rows(data: Array, off: Array, length: Array, columns: Sequence[ColumnPlan]) -> dict[int, str]:
@@ -31,30 +31,24 @@ def bad_rows(data: Array, off: Array, length: Array, columns: Sequence[ColumnPla
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Places of the values of some rows, by (column, row)."""
-
-    off: Array
-    length: Array
-
-    def texts(self, data: Array, column: int) -> list[str | None]:
-        return [
-            None if size < 0 else bytes(data[at : at + size]).decode("utf-8", "backslashreplace")
-            for at, size in zip(self.off[column].tolist(), self.length[column].tolist(), strict=True)
-        ]
-
-
-def refused_table(data: Array, keys: Places, values: Places, causes: Sequence[str], gone: Array) -> pa.Table:
+def refused_table(data: Array, keys: Rows, values: Rows, causes: Sequence[str], gone: Array) -> pa.Table:
     """Build TableChanges.refused from keys, values, causes and `gone`; columns in the order given there."""
     columns: dict[str, pa.Array] = {}
     for k in range(len(keys.off)):
-        columns[f"k{k}"] = pa.array(keys.texts(data, k), pa.string())
+        columns[f"k{k}"] = _texts(data, keys, k)
     for c in range(len(values.off)):
-        columns[f"c{c}"] = pa.array(values.texts(data, c), pa.string())
-        unset = values.length[c] == UNSET
+        columns[f"c{c}"] = _texts(data, values, c)
+        unset = values.len[c] == UNSET
         if np.any(unset & ~gone):
             columns[f"u{c}"] = pa.array(unset & ~gone)
     columns["gone"] = pa.array(gone, pa.bool_())
     columns["cause"] = pa.array(causes, pa.string())
     return pa.table(columns)
+
+
+def _texts(data: Array, rows: Rows, column: int) -> pa.Array:
+    texts = [
+        None if size < 0 else bytes(data[at : at + size]).decode("utf-8", "backslashreplace")
+        for at, size in zip(rows.off[column].tolist(), rows.len[column].tolist(), strict=True)
+    ]
+    return pa.array(texts, pa.string())

@@ -13,11 +13,11 @@ from engine.model.fault import FaultKind
 from engine.model.quarantine import SET_ASIDE_LIMIT
 from engine.model.schema import KeyMode
 from engine.net import change_kernels as kernels
-from engine.net.change_kernels import Changes, Layout, Net, Refs, Rows
-from engine.net.compiled import NULL, UNSET, Array, empty_places
+from engine.net.change_kernels import Changes, Net, Refs, Rows
 from engine.net.decode import ValueOutOfDomain, decode_batches
 from engine.net.plan import ColumnPlan, DecodePlan, plan_for
-from engine.net.quarantine import Places, bad_rows, refused_table
+from engine.net.quarantine import bad_rows, refused_table
+from engine.platform.compiled import NULL, UNSET, Array, empty_places
 
 _OPERATIONS = {1: "insert", 2: "update", 3: "delete", 4: "truncate"}
 _INSERT, _UPDATE, TRUNCATE = 1, 2, 4
@@ -49,18 +49,8 @@ class Bucket:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """Net rows of one table, and the mask of the changes in this bucket."""
-
-    mine: Array
-    deletes: pa.Table | None = None
-    inserts: pa.Table | None = None
-    partials: pa.Table | None = None
-    net_rows: int = 0
-    paired: int = 0
-    refused: pa.Table | None = None
-    fault: TableFault | None = None
+_Outcome = tuple[Array, TableChanges]
+"""The mask of the changes in this bucket, and the table's net rows."""
 
 
 def net_table(part: TablePart, data: Array, fills_at: int, changes: Changes, bucket: Bucket) -> TableChanges:
@@ -75,36 +65,22 @@ def net_table(part: TablePart, data: Array, fills_at: int, changes: Changes, buc
     """
     truncates = np.flatnonzero(changes.op == TRUNCATE)
     begin = int(truncates[-1]) + 1 if truncates.size else 0
-    truncated = begin > 0
+    nothing = TableChanges(part.table, truncated=begin > 0)
     live = Changes(*(values[begin:] for values in changes))
     try:
-        plan = checked_plan(part, changes)
-        layout = plan.layout_at(fills_at)
-        outcome = _NETTING[plan.schema.mode](data, live, layout, plan, bucket, truncated)
-    except TableTrouble as trouble:
-        return TableChanges(part.table, truncated, None, None, None, fault=trouble.fault)
-    except ValueOutOfDomain as error:
-        fault = TableFault(FaultKind.VALUE_OUT_OF_DOMAIN, str(error))
-        return TableChanges(part.table, truncated, None, None, None, fault=fault)
+        plan = checked_plan(part, changes, fills_at)
+        mine, net = _NETTING[plan.schema.mode](data, live, plan, bucket, nothing)
+    except (TableTrouble, ValueOutOfDomain) as error:
+        return replace(nothing, fault=error.fault)
     before = changes.op[:begin] if bucket.number == 0 else changes.op[:0]
-    counts = counts_of(np.concatenate([before, live.op[outcome.mine]]))
-    parts = {"delete": outcome.deletes, "insert": outcome.inserts, "complete": outcome.partials}
-    return TableChanges(
-        part.table,
-        truncated,
-        outcome.deletes,
-        outcome.inserts,
-        outcome.partials,
-        counts,
-        outcome.net_rows,
-        fault=outcome.fault,
-        paired=outcome.paired,
-        refused=outcome.refused,
-        staged={name: rows.num_rows for name, rows in parts.items() if rows is not None},
-    )
+    counts = counts_of(np.concatenate([before, live.op[mine]]))
+    parts = {"delete": net.deletes, "insert": net.inserts, "complete": net.partials}
+    staged = {name: rows.num_rows for name, rows in parts.items() if rows is not None}
+    return replace(net, counts=counts, staged=staged)
 
 
-def checked_plan(part: TablePart, changes: Changes) -> DecodePlan:
+def checked_plan(part: TablePart, changes: Changes, fills_at: int) -> DecodePlan:
+    """The plan for a buffer with its fills at this offset. Raises TableTrouble if it does not fit the changes."""
     plan = plan_for(part.versions)
     if plan.fault is not None:
         raise TableTrouble(plan.fault)
@@ -117,7 +93,7 @@ def checked_plan(part: TablePart, changes: Changes) -> DecodePlan:
     if void and bool(np.isin(changes.version[changes.op != TRUNCATE], void).any()):
         detail = "rows follow a structure that only a rolled-back part of their transaction announced"
         raise TableTrouble(TableFault(FaultKind.TABLE_STRUCTURE_CHANGED, detail))
-    return plan
+    return plan.at(fills_at)
 
 
 def counts_of(op: Array) -> Mapping[str, int]:
@@ -141,22 +117,27 @@ def _hash_table(entries: int) -> Array:
 # --- by key ---------------------------------------------------------------------------------------------------------
 
 
-def _net_keyed(
-    data: Array, changes: Changes, layout: Layout, plan: DecodePlan, bucket: Bucket, truncated: bool
-) -> _Outcome:
-    n = len(changes.op)
-    images = int(np.count_nonzero(changes.new >= 0) + np.count_nonzero(changes.old >= 0))
-    refs = Refs(*empty_places(images, len(plan.key)), np.empty(images, np.uint64))
-    before, after = np.empty(n, np.int32), np.empty(n, np.int32)
-    check(kernels.read_keys(data, changes, layout, refs, before, after)[0])
+def _net_keyed(data: Array, changes: Changes, plan: DecodePlan, bucket: Bucket, nothing: TableChanges) -> _Outcome:
+    refs, before, after = read_keys(data, changes, plan)
     mine = _own_keys(refs, before, after, bucket)
     own = np.flatnonzero(mine).astype(np.int32)
-    net = _empty_net(n, len(own), _count_moves(before, after))
+    net = _empty_net(len(mine), len(own), _count_moves(before, after))
     # Several rows may share a key within a transaction (deferred constraint). That can be resolved only with full old images.
     full = bool(np.all((changes.op == _INSERT) | (changes.old_kind == _FULL_ROW)))
     pair = Rows(*empty_places(len(plan.columns) if full else 0, 2))
-    check(kernels.net_keyed(data, changes, layout, refs, before, after, own, truncated, net, pair)[0])
-    return _keyed_outcome(data, changes, layout, plan, refs, after, net, mine)
+    cleared = nothing.truncated
+    check(kernels.net_keyed(data, changes, plan.layout, refs, before, after, own, cleared, net, pair)[0])
+    return mine, _keyed_outcome(data, changes, plan, refs, after, net, nothing)
+
+
+def read_keys(data: Array, changes: Changes, plan: DecodePlan) -> tuple[Refs, Array, Array]:
+    """Keys of the rows before and after each change, as `kernels.read_keys` finds them."""
+    count = len(changes.op)
+    images = int(np.count_nonzero(changes.new >= 0) + np.count_nonzero(changes.old >= 0))
+    refs = Refs(*empty_places(images, len(plan.key)), np.empty(images, np.uint64))
+    before, after = np.empty(count, np.int32), np.empty(count, np.int32)
+    check(kernels.read_keys(data, changes, plan.layout, refs, before, after)[0])
+    return refs, before, after
 
 
 def _own_keys(refs: Refs, before: Array, after: Array, bucket: Bucket) -> Array:
@@ -190,21 +171,21 @@ def _empty_net(changes: int, own: int, moves: int) -> Net:
 
 
 def _keyed_outcome(
-    data: Array, changes: Changes, layout: Layout, plan: DecodePlan, refs: Refs, after: Array, net: Net, mine: Array
-) -> _Outcome:
+    data: Array, changes: Changes, plan: DecodePlan, refs: Refs, after: Array, net: Net, nothing: TableChanges
+) -> TableChanges:
     found = int(net.used[1])
     source, last = net.source[:found], net.last[:found]
     staying = np.empty(found, np.bool_)
     kernels.find_staying(data, refs, source, last, after, staying)
-    rows, part = read_rows(data, changes, layout, plan, last[last >= 0], net.prev)
+    rows, part = read_rows(data, changes, plan, last[last >= 0], net.prev)
     if np.any(part & (source[last >= 0] < 0)):
         check(kernels.VALUE_UNKNOWN)
     kept = _Kept(refs, source, last, staying, rows, part)
+    nothing = replace(nothing, net_rows=len(part) + kernels.count_gone(data, refs, net))
     try:
-        outcome = _decode_kept(data, plan, kept, np.zeros(len(part), np.bool_), np.zeros(found, np.bool_))
+        return _decode_kept(data, plan, kept, np.zeros(len(part), np.bool_), np.zeros(found, np.bool_), nothing)
     except ValueOutOfDomain as error:
-        outcome = _without_refused(data, plan, kept, error)
-    return replace(outcome, mine=mine, net_rows=len(part) + kernels.count_gone(data, refs, net))
+        return _without_refused(data, plan, kept, error, nothing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,14 +205,16 @@ class _Kept:
         return np.flatnonzero(self.last >= 0)
 
 
-def _decode_kept(data: Array, plan: DecodePlan, kept: _Kept, bad: Array, bad_key: Array) -> _Outcome:
+def _decode_kept(
+    data: Array, plan: DecodePlan, kept: _Kept, bad: Array, bad_key: Array, nothing: TableChanges
+) -> TableChanges:
     """Decode the entries. `bad`: rows to leave out, per entry with a last change; `bad_key`: old keys to leave out, per entry."""
     source, alive = kept.source, kept.alive
     paired = kept.staying[alive] & ~kept.part & ~bad
     leaving = (source >= 0) & ~bad_key
     leaving[alive[paired]] = False
-    return _Outcome(
-        np.empty(0, np.bool_),
+    return replace(
+        nothing,
         deletes=_decode_keys(data, plan, kept.refs, np.concatenate([source[alive[paired]], source[leaving]])),
         inserts=_decode_rows(data, plan.columns, kept.rows, _first_those(paired, ~kept.part & ~bad)),
         partials=_decode_partials(data, plan, kept.rows, kept.part & ~bad, kept.refs, source[alive]),
@@ -239,12 +222,14 @@ def _decode_kept(data: Array, plan: DecodePlan, kept: _Kept, bad: Array, bad_key
     )
 
 
-def _without_refused(data: Array, plan: DecodePlan, kept: _Kept, error: ValueOutOfDomain) -> _Outcome:
+def _without_refused(
+    data: Array, plan: DecodePlan, kept: _Kept, error: ValueOutOfDomain, nothing: TableChanges
+) -> TableChanges:
     """Decode the valid rows; the rejected rows are kept as texts, with the fault for them."""
     before = np.flatnonzero(kept.source >= 0)
-    key_off, key_len, columns, _ = key_places(plan, kept.refs, kept.source[before])
-    of_keys = {int(before[i]): why for i, why in bad_rows(data, key_off, key_len, columns).items()}
-    of_rows = bad_rows(data, kept.rows.off, kept.rows.len, plan.columns)
+    keys = _key_rows(kept.refs, kept.source[before])
+    of_keys = {int(before[i]): why for i, why in bad_rows(data, *keys, [plan.columns[c] for c in plan.key]).items()}
+    of_rows = bad_rows(data, *kept.rows, plan.columns)
     if max(len(of_keys), len(of_rows)) > SET_ASIDE_LIMIT:
         raise error
     alive = kept.alive
@@ -257,29 +242,29 @@ def _without_refused(data: Array, plan: DecodePlan, kept: _Kept, error: ValueOut
     causes = [of_rows.get(int(i), str(error)) for i in np.flatnonzero(bad)] + [of_keys[int(i)] for i in gone]
     entries = np.concatenate([refused, gone])
     return replace(
-        _decode_kept(data, plan, kept, bad, bad_key),
+        _decode_kept(data, plan, kept, bad, bad_key, nothing),
         refused=refused_table(
             data,
-            _source_keys(plan, kept, entries),
+            _source_keys(kept, entries),
             _padded(kept.rows, np.flatnonzero(bad), len(gone)),
             causes,
             np.arange(len(entries)) >= len(refused),
         ),
-        fault=TableFault(FaultKind.VALUE_OUT_OF_DOMAIN, str(error)),
+        fault=error.fault,
     )
 
 
-def _source_keys(plan: DecodePlan, kept: _Kept, entries: Array) -> Places:
+def _source_keys(kept: _Kept, entries: Array) -> Rows:
     """Places of the old keys of these entries; NULL if there was no row before."""
     source = kept.source[entries]
-    off, length, _, _ = key_places(plan, kept.refs, np.maximum(source, 0))
-    return Places(off, np.where(source < 0, NULL, length))
+    off, length = _key_rows(kept.refs, np.maximum(source, 0))
+    return Rows(off, np.where(source < 0, NULL, length))
 
 
-def _padded(rows: Rows, chosen: Array, more: int) -> Places:
+def _padded(rows: Rows, chosen: Array, more: int) -> Rows:
     """Places of the chosen rows, followed by `more` rows of NULLs."""
     off = np.pad(rows.off[:, chosen], ((0, 0), (0, more)))
-    return Places(off, np.pad(rows.len[:, chosen], ((0, 0), (0, more)), constant_values=NULL))
+    return Rows(off, np.pad(rows.len[:, chosen], ((0, 0), (0, more)), constant_values=NULL))
 
 
 def _first_those(first: Array, chosen: Array) -> Array:
@@ -287,24 +272,23 @@ def _first_those(first: Array, chosen: Array) -> Array:
     return np.concatenate([np.flatnonzero(first), np.flatnonzero(chosen & ~first)])
 
 
-def read_rows(
-    data: Array, changes: Changes, layout: Layout, plan: DecodePlan, last: Array, prev: Array
-) -> tuple[Rows, Array]:
+def read_rows(data: Array, changes: Changes, plan: DecodePlan, last: Array, prev: Array) -> tuple[Rows, Array]:
     rows, part = Rows(*empty_places(len(plan.columns), len(last))), np.empty(len(last), np.bool_)
-    if kernels.read_rows(data, changes, layout, last, prev, rows, part) >= 0:
+    if kernels.read_rows(data, changes, plan.layout, last, prev, rows, part) >= 0:
         check(kernels.OTHER_COLUMNS)
     return rows, part
 
 
-def key_places(plan: DecodePlan, refs: Refs, chosen: Array) -> tuple[Array, Array, list[ColumnPlan], list[str]]:
-    off, length = (np.ascontiguousarray(values[chosen].T) for values in (refs.off, refs.len))
-    return off, length, [plan.columns[c] for c in plan.key], [f"k{k}" for k in range(len(plan.key))]
+def _key_rows(refs: Refs, chosen: Array) -> Rows:
+    return Rows(*(np.ascontiguousarray(values[chosen].T) for values in (refs.off, refs.len)))
 
 
 def _decode_keys(data: Array, plan: DecodePlan, refs: Refs, chosen: Array) -> pa.Table | None:
     if not chosen.size:
         return None
-    return pa.Table.from_batches(decode_batches(data, *key_places(plan, refs, chosen)))
+    names = [f"k{k}" for k in range(len(plan.key))]
+    columns = [plan.columns[c] for c in plan.key]
+    return pa.Table.from_batches(decode_batches(data, *_key_rows(refs, chosen), columns, names))
 
 
 def _decode_rows(
@@ -316,7 +300,7 @@ def _decode_rows(
     if chosen is not None and not _is_all(chosen, rows):
         rows = Rows(np.ascontiguousarray(rows.off[:, chosen]), np.ascontiguousarray(rows.len[:, chosen]))
     names = [f"c{c}" for c in range(len(columns))]
-    return pa.Table.from_batches(decode_batches(data, rows.off, rows.len, columns, names))
+    return pa.Table.from_batches(decode_batches(data, *rows, columns, names))
 
 
 def _is_all(chosen: Array, rows: Rows) -> bool:
@@ -328,12 +312,21 @@ def _decode_partials(
 ) -> pa.Table | None:
     if not chosen.any():
         return None
-    key_off, key_len, columns, names = key_places(plan, refs, source[chosen])
-    off = np.ascontiguousarray(np.concatenate([key_off, rows.off[:, chosen]]))
-    length = np.ascontiguousarray(np.concatenate([key_len, rows.len[:, chosen]]))
-    names += [f"c{c}" for c in range(len(plan.columns))]
-    table = pa.Table.from_batches(decode_batches(data, off, length, [*columns, *plan.columns], names))
-    unset = rows.len[:, chosen] == UNSET
+    values = Rows(rows.off[:, chosen], rows.len[:, chosen])
+    return with_unset(decode_with_keys(data, plan, plan.key, _key_rows(refs, source[chosen]), values), values)
+
+
+def decode_with_keys(data: Array, plan: DecodePlan, key: Sequence[int], keys: Rows, rows: Rows) -> pa.Table:
+    """Decode the key columns (positions `key`) of some rows, k0 … km, and all columns, c0 … cn."""
+    off, length = (np.ascontiguousarray(np.concatenate(both)) for both in zip(keys, rows, strict=True))
+    columns = [*(plan.columns[c] for c in key), *plan.columns]
+    names = [*(f"k{k}" for k in range(len(key))), *(f"c{c}" for c in range(len(plan.columns)))]
+    return pa.Table.from_batches(decode_batches(data, off, length, columns, names))
+
+
+def with_unset(table: pa.Table, rows: Rows) -> pa.Table:
+    """The table with a column `u<i>` (true = unset) for every column unset in some row."""
+    unset = rows.len == UNSET
     for c in np.flatnonzero(unset.any(axis=1)):
         table = table.append_column(f"u{c}", pa.array(unset[c]))
     return table
@@ -342,56 +335,56 @@ def _decode_partials(
 # --- without a key --------------------------------------------------------------------------------------------------
 
 
-def _net_bag(
-    data: Array, changes: Changes, layout: Layout, plan: DecodePlan, bucket: Bucket, truncated: bool
-) -> _Outcome:
-    """Net counts of equal images. `truncated` needs no special case: after it, each delete has its insert among the changes."""
-    most = len(changes.op) + int(np.count_nonzero(changes.op == _UPDATE))
-    rows = Rows(*empty_places(len(plan.columns), most))
-    sign, of = np.empty(most, np.int64), np.empty(most, np.int32)
-    fault, _, images = kernels.read_images(data, changes, layout, rows, sign, of)
-    check(fault)
-    refs = Refs(
-        np.ascontiguousarray(rows.off[:, :images].T),
-        np.ascontiguousarray(rows.len[:, :images].T),
-        np.empty(images, np.uint64),
-    )
-    kernels.hash_refs(data, refs)
+def _net_bag(data: Array, changes: Changes, plan: DecodePlan, bucket: Bucket, nothing: TableChanges) -> _Outcome:
+    """Net counts of equal images. A truncate before needs no special case: after it, each delete has its insert among the changes."""
+    refs, sign, of = read_images(data, changes, plan)
+    images = len(sign)
     own = np.flatnonzero(refs.hash % np.uint64(bucket.count) == bucket.number).astype(np.int32)
     count = np.zeros(images, np.int64)
     kernels.net_bag(data, refs, sign, own, _hash_table(len(own)), count)
-    if truncated and np.any(count < 0):
+    if nothing.truncated and np.any(count < 0):
         check(kernels.NOT_THERE)
     mine = np.zeros(len(changes.op), np.bool_)
-    first_images = own[np.searchsorted(of[:images], of[own], side="left") == own]
+    first_images = own[np.searchsorted(of, of[own], side="left") == own]
     mine[of[first_images]] = True
     deletes = _decode_images(data, plan, refs, np.flatnonzero(count < 0))
     if deletes is not None:
         deletes = deletes.append_column("n", pa.array(-count[count < 0]))
     inserts = _decode_images(data, plan, refs, np.repeat(np.arange(images), np.maximum(count, 0)))
-    return _Outcome(mine, deletes, inserts, None, int(np.abs(count).sum()))
+    return mine, replace(nothing, deletes=deletes, inserts=inserts, net_rows=int(np.abs(count).sum()))
+
+
+def read_images(data: Array, changes: Changes, plan: DecodePlan) -> tuple[Refs, Array, Array]:
+    """Whole rows as keys, with their hashes; -1 if the change removes the row, 1 if it adds it; and the index of the change."""
+    most = len(changes.op) + int(np.count_nonzero(changes.op == _UPDATE))
+    rows = Rows(*empty_places(len(plan.columns), most))
+    sign, of = np.empty(most, np.int64), np.empty(most, np.int32)
+    fault, _, found = kernels.read_images(data, changes, plan.layout, rows, sign, of)
+    check(fault)
+    off, length = (np.ascontiguousarray(values[:, :found].T) for values in rows)
+    refs = Refs(off, length, np.empty(found, np.uint64))
+    kernels.hash_refs(data, refs)
+    return refs, sign[:found], of[:found]
 
 
 def _decode_images(data: Array, plan: DecodePlan, refs: Refs, chosen: Array) -> pa.Table | None:
-    rows = Rows(np.ascontiguousarray(refs.off[chosen].T), np.ascontiguousarray(refs.len[chosen].T))
-    return _decode_rows(data, plan.columns, rows)
+    return _decode_rows(data, plan.columns, _key_rows(refs, chosen))
 
 
-def _net_append(
-    data: Array, changes: Changes, layout: Layout, plan: DecodePlan, bucket: Bucket, truncated: bool
-) -> _Outcome:
-    """Inserts without netting, assigned to the buckets round-robin. `truncated` needs no special case."""
+def _net_append(data: Array, changes: Changes, plan: DecodePlan, bucket: Bucket, nothing: TableChanges) -> _Outcome:
+    """Inserts without netting, assigned to the buckets round-robin. A truncate before needs no special case."""
     if np.any(changes.op != _INSERT):
         check(kernels.NOT_AN_INSERT)
     mine = np.arange(len(changes.op)) % bucket.count == bucket.number
     own = np.flatnonzero(mine).astype(np.int32)
-    rows, part = read_rows(data, changes, layout, plan, own, np.full(len(mine), -1, np.int32))
+    rows, part = read_rows(data, changes, plan, own, np.full(len(mine), -1, np.int32))
     if part.any():
         check(kernels.VALUE_UNKNOWN)
+    nothing = replace(nothing, net_rows=len(own))
     try:
-        return _Outcome(mine, inserts=_decode_rows(data, plan.columns, rows), net_rows=len(own))
+        return mine, replace(nothing, inserts=_decode_rows(data, plan.columns, rows))
     except ValueOutOfDomain as error:
-        of_rows = bad_rows(data, rows.off, rows.len, plan.columns)
+        of_rows = bad_rows(data, *rows, plan.columns)
         if len(of_rows) > SET_ASIDE_LIMIT:
             raise
         chosen = np.array(sorted(of_rows), np.int64)
@@ -399,9 +392,8 @@ def _net_append(
             data, _NO_KEYS, _padded(rows, chosen, 0), [of_rows[int(i)] for i in chosen], np.zeros(len(chosen), np.bool_)
         )
         inserts = _decode_rows(data, plan.columns, rows, np.setdiff1d(np.arange(len(own)), chosen))
-        fault = TableFault(FaultKind.VALUE_OUT_OF_DOMAIN, str(error))
-        return _Outcome(mine, inserts=inserts, net_rows=len(own), refused=refused, fault=fault)
+        return mine, replace(nothing, inserts=inserts, refused=refused, fault=error.fault)
 
 
-_NO_KEYS = Places(np.empty((0, 0), np.int64), np.empty((0, 0), np.int32))
+_NO_KEYS = Rows(np.empty((0, 0), np.int64), np.empty((0, 0), np.int32))
 _NETTING = {KeyMode.KEYED: _net_keyed, KeyMode.BAG: _net_bag, KeyMode.APPEND: _net_append}

@@ -12,10 +12,10 @@ from engine.model.batch import BlockRef, LogRange, TableChanges, TaskDescriptor,
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.source import ScannedChanges, Scanner
 from engine.net.change_kernels import Changes
-from engine.net.compiled import Array
 from engine.net.in_order import Places, changes_in_order
 from engine.net.plan import plan_for
 from engine.net.table import Bucket, net_table
+from engine.platform.compiled import Array
 
 ReadBlocks = Callable[[Sequence[BlockRef]], Iterator[tuple[Any, Any]]]
 """Yields each block's records in order: `(data uint8, offsets int32 of count + 1 borders)`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.net.compiled import NULL, Array, kernel
+from engine.platform.compiled import NULL, Array, kernel
 
 _INT64_MAX = 9223372036854775807
 _TENTH = _INT64_MAX // 10
@@ -217,7 +217,7 @@ def parse_dates(data: Array, off: Array, length: Array, out: Array) -> int:
             continue
         before_christ = _before_christ(data, p, stop)
         days, end = _days(data, p, stop, before_christ)
-        if end != (stop - 3 if before_christ else stop):
+        if end != (stop - 3 if before_christ else stop) or abs(days) >= _DATE_INFINITY:
             return i
         out[i] = days
     return -1

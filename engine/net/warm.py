@@ -11,9 +11,9 @@ from engine.model.identity import RelationId, TableId, TableName
 from engine.model.position import ZERO
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.net.change_kernels import Changes
-from engine.net.compiled import Array
 from engine.net.copy_text import decode_copy_text
 from engine.net.table import Bucket, net_table
+from engine.platform.compiled import Array
 
 _SAMPLES: dict[str, str] = {
     "int8": "1",

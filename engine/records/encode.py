@@ -6,29 +6,20 @@ Values are canonical text: what PostgreSQL prints of them in UTC, with ISO dates
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-from numba import njit
 
 from engine.model.identity import RelationId
 from engine.model.position import Lsn
-
-Array = npt.NDArray[Any]
-_F = TypeVar("_F", bound=Callable[..., Any])
+from engine.platform.compiled import Array, kernel
 
 _CLOCK_ZERO_US = 946_684_800_000_000
 """2000-01-01 UTC, the zero of the form's clock, in microseconds since 1970."""
 INSERT, UPDATE, DELETE = ord("I"), ord("U"), ord("D")
 _KEY, _OLD, _NEW, _TEXT, _NULL = (ord(c) for c in "KONtn")
-
-
-def _kernel(function: _F) -> _F:
-    """Compile with numba, keeping the signature for the type checker."""
-    return cast("_F", njit(cache=True, nogil=True)(function))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +115,7 @@ def _flat(texts: Texts) -> _Flat:
     return _Flat(np.concatenate([*texts.data, np.empty(0, np.uint8)]), starts.reshape(-1), sizes.reshape(-1))
 
 
-@_kernel
+@kernel
 def _tuple_size(sizes: Array, row: int, columns: int) -> int:
     size = 3
     for at in range(row * columns, (row + 1) * columns):
@@ -132,7 +123,7 @@ def _tuple_size(sizes: Array, row: int, columns: int) -> int:
     return size
 
 
-@_kernel
+@kernel
 def _measure(operations: Array, columns: int, has_old: bool, news: Array, olds: Array, out: Array) -> None:
     for row in range(operations.size):
         size = 5
@@ -143,14 +134,14 @@ def _measure(operations: Array, columns: int, has_old: bool, news: Array, olds: 
         out[row + 1] = size
 
 
-@_kernel
+@kernel
 def _put32(out: Array, at: int, value: int) -> int:
     for shift in range(4):
         out[at + shift] = (value >> (24 - 8 * shift)) & 255
     return at + 4
 
 
-@_kernel
+@kernel
 def _put_tuple(out: Array, at: int, letter: int, flat: _Flat, row: int, columns: int) -> int:
     out[at], out[at + 1], out[at + 2] = letter, columns >> 8, columns & 255
     at += 3
@@ -168,7 +159,7 @@ def _put_tuple(out: Array, at: int, letter: int, flat: _Flat, row: int, columns:
     return at
 
 
-@_kernel
+@kernel
 def _write(
     operations: Array,
     columns: int,

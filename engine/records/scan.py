@@ -7,30 +7,16 @@ offsets in the buffer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar, cast
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-from numba import njit
 
 from engine.model.batch import LogRange, TablePart
 from engine.model.control import CONTROL_FIELDS, ControlKind
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.source import ScannedChanges
-
-Array = npt.NDArray[Any]
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-
-def _kernel(function: _F) -> _F:
-    """Compile with numba; the signature is kept for the type checker.
-
-    Kernels call only kernels of their own module, because numba's cache does not notice changes in another file.
-    """
-    return cast("_F", njit(cache=True, nogil=True)(function))
-
+from engine.platform.compiled import Array, kernel
 
 _CONTROL_DTYPE = np.dtype(CONTROL_FIELDS)
 _UNIX_SHIFT_US = 946_684_800_000_000
@@ -64,28 +50,28 @@ for _type, _kind, _length in (
     _SHORTEST[_type] = _length
 
 
-@_kernel
+@kernel
 def _byte(data: Array, at: int) -> int:
     """One byte as a signed integer: numba turns sums of signed and unsigned 64-bit integers into floats."""
     return int(np.int64(data[at]))
 
 
-@_kernel
+@kernel
 def _be16(data: Array, at: int) -> int:
     return _byte(data, at) << 8 | _byte(data, at + 1)
 
 
-@_kernel
+@kernel
 def _be32(data: Array, at: int) -> int:
     return _be16(data, at) << 16 | _be16(data, at + 2)
 
 
-@_kernel
+@kernel
 def _be64(data: Array, at: int) -> int:
     return _be32(data, at) << 32 | _be32(data, at + 4)
 
 
-@_kernel
+@kernel
 def _count_controls(data: Array, offsets: Array, kind_of: Array) -> int:
     """Number of control records, or -1 - record where one is empty."""
     found = 0
@@ -106,7 +92,7 @@ class _Controls(NamedTuple):
     time_us: Array
 
 
-@_kernel
+@kernel
 def _fill_controls(data: Array, offsets: Array, kind_of: Array, shortest: Array, stream: int, out: _Controls) -> int:
     """Write the control records; returns the transaction whose stream is open at the end, or -1 - record."""
     at, own = 0, 0
@@ -197,11 +183,10 @@ class _Out(NamedTuple):
     new: Array
     old: Array
     old_kind: Array
-    range_index: Array
     end: Array
 
 
-@_kernel
+@kernel
 def _most_entries(data: Array, offsets: Array, ranges: _Ranges) -> int:
     """Upper bound of entries: one per record, and for each TRUNCATE one per relation that fits into the record."""
     total = 0
@@ -215,7 +200,7 @@ def _most_entries(data: Array, offsets: Array, ranges: _Ranges) -> int:
     return total
 
 
-@_kernel
+@kernel
 def _position(sorted_values: Array, low: int, high: int, value: int) -> int:
     """Index of `value` in `sorted_values[low:high]`, -1 if absent."""
     stop = high
@@ -230,7 +215,7 @@ def _position(sorted_values: Array, low: int, high: int, value: int) -> int:
     return -1
 
 
-@_kernel
+@kernel
 def _behind_tuple(data: Array, at: int, stop: int) -> int:
     """Offset of the end of the tuple at `at`, -1 if it does not end at or before `stop`."""
     if at + 2 > stop:
@@ -253,7 +238,7 @@ def _behind_tuple(data: Array, at: int, stop: int) -> int:
     return at
 
 
-@_kernel
+@kernel
 def _row_change(data: Array, at: int, stop: int, kind: int, n: int, out: _Out) -> bool:
     """Record the offsets of the row change's images; its relation OID ends at `at`. False if the record is unreadable."""
     out.new[n] = -1
@@ -279,8 +264,8 @@ def _row_change(data: Array, at: int, stop: int, kind: int, n: int, out: _Out) -
     return _behind_tuple(data, at + 1, stop) == stop
 
 
-@_kernel
-def _truncates(data: Array, at: int, stop: int, r: int, end: int, parts: _Parts, n: int, out: _Out) -> int:
+@kernel
+def _truncates(data: Array, at: int, stop: int, end: int, parts: _Parts, n: int, out: _Out) -> int:
     """Write one entry for each relation of the TRUNCATE that is a part; returns the next free entry, -1 if unreadable."""
     if at + 5 > stop or at + 5 + 4 * _be32(data, at) > stop:
         return -1
@@ -295,12 +280,11 @@ def _truncates(data: Array, at: int, stop: int, r: int, end: int, parts: _Parts,
         out.new[n] = -1
         out.old[n] = -1
         out.old_kind[n] = 0
-        out.range_index[n] = r
         n += 1
     return n
 
 
-@_kernel
+@kernel
 def _scan_range(
     data: Array, offsets: Array, r: int, ranges: _Ranges, parts: _Parts, n: int, out: _Out
 ) -> tuple[int, int]:
@@ -329,7 +313,7 @@ def _scan_range(
         aborted = high > low and _position(ranges.aborted, low, high, _be32(data, p + 1)) >= 0
         if kind == _T_TRUNCATE:
             if not aborted:
-                n = _truncates(data, p + 1 + skip, stop, r, end, parts, n, out)
+                n = _truncates(data, p + 1 + skip, stop, end, parts, n, out)
                 if n < 0:
                     return 0, i
             continue
@@ -346,13 +330,12 @@ def _scan_range(
                 return 0, i
             out.relation[n] = oid
             out.version[n] = parts.version[part]
-            out.range_index[n] = r
             n += 1
     out.end[begun:n] = ranges.end[r]
     return n, -1
 
 
-@_kernel
+@kernel
 def _scan_all(data: Array, offsets: Array, ranges: _Ranges, parts: _Parts, out: _Out) -> tuple[int, int]:
     n = 0
     for r in range(ranges.low.size):
@@ -382,14 +365,14 @@ class RecordScanner:
             np.zeros(len(sorted_parts), np.int32),
         )
         most = _most_entries(data, offsets, places)
-        kinds = (np.uint8, np.uint32, np.int32, np.int64, np.int64, np.uint8, np.int32, np.uint64)
+        kinds = (np.uint8, np.uint32, np.int32, np.int64, np.int64, np.uint8, np.uint64)
         out = _Out(*(np.empty(most, kind) for kind in kinds))
         found, bad = _scan_all(data, offsets, places, targets, out)
         if bad >= 0:
             raise _unreadable(int(first[bad]))
         columns: list[Any] = [column[:found] for column in out]
         writers = _writers(data, offsets, places)
-        return replace(ScannedChanges(data, *columns), xids=writers)
+        return ScannedChanges(data, *columns, xids=writers)
 
 
 def _locate(first: Array, ranges: Sequence[LogRange]) -> _Ranges:
@@ -417,7 +400,7 @@ def _locate(first: Array, ranges: Sequence[LogRange]) -> _Ranges:
     )
 
 
-@_kernel
+@kernel
 def _note_writers(data: Array, offsets: Array, low: int, high: int, found: Array) -> int:
     """Write the transaction ids of row changes to `found`, consecutive equal ones once; returns the number written."""
     count = 0

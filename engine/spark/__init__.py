@@ -1,1 +1,1 @@
-"""Runs tasks over descriptors: on Spark, or on threads of this process. The only package that imports pyspark."""
+"""Runs tasks over descriptors on Spark. The only package that imports pyspark."""

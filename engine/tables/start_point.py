@@ -15,7 +15,7 @@ from engine.model.schema import KeyMode
 from engine.model.source import Earlier, ReaderStatus, Severity, Source, SourceIdentity
 from engine.model.subscription import SubscriptionSpec, TableSpec
 from engine.model.subscription_state import Reason
-from engine.model.target import TableRecord, Target, TargetProgress
+from engine.model.target import LogStart, TableRecord, Target, TargetProgress
 from engine.platform.failpoints import Failpoint, hit
 from engine.platform.fault_policy import policy
 from engine.tables.registry import TableEntry
@@ -63,9 +63,8 @@ def start_point(spec: SubscriptionSpec, source: Source, target: Target) -> Start
             spec.tables, spec.reader, known, Earlier.OURS if progress.sent_tables else Earlier.UNMARKED
         )
         start = progress.end
-    target.claim(
-        spec.name, spec.epoch, identity.system_id, identity.timeline, spec.reader, start, _sent_tables(spec, source)
-    )
+    log = LogStart(identity.system_id, identity.timeline, spec.reader, start, _sent_tables(spec, source))
+    target.claim(spec.name, spec.epoch, log)
     claimed = target.progress(spec.name)
     if claimed is None:
         raise EngineFault(FaultKind.INTERNAL, str(spec.name), "the target holds no progress record after the claim")
@@ -77,9 +76,8 @@ def reset_point(spec: SubscriptionSpec, source: Source, target: Target) -> Start
     refuse_errors(spec, source)
     identity = source.identify()
     start = _make_reader(spec, source)
-    target.rebase(
-        spec.name, spec.epoch, identity.system_id, identity.timeline, spec.reader, start, _sent_tables(spec, source)
-    )
+    log = LogStart(identity.system_id, identity.timeline, spec.reader, start, _sent_tables(spec, source))
+    target.rebase(spec.name, spec.epoch, log)
     progress = target.progress(spec.name)
     if progress is None:
         raise EngineFault(FaultKind.INTERNAL, str(spec.name), "the target holds no progress record after the claim")

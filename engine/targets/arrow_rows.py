@@ -11,25 +11,13 @@ from engine.model.batch import StagedRows, TableChanges
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
 from engine.model.values import Kind, ValueType
+from engine.net.decode import arrow_type
 
 _ROWS_AT_ONCE = 65_536
 _BYTES_AT_ONCE = 64 * 1024 * 1024
-_FORMS: dict[Kind, tuple[Any, ...]] = {
-    Kind.BOOL: (pa.bool_(),),
-    Kind.INT16: (pa.int16(),),
-    Kind.INT32: (pa.int32(),),
-    Kind.INT64: (pa.int64(),),
-    Kind.UINT32: (pa.uint32(),),
-    Kind.FLOAT32: (pa.float32(),),
-    Kind.FLOAT64: (pa.float64(),),
-    Kind.TEXT: (pa.string(), pa.large_string(), pa.string_view()),
-    Kind.BYTES: (pa.binary(), pa.large_binary(), pa.binary_view()),
-    Kind.DATE: (pa.date32(),),
-    Kind.TIMESTAMP: (pa.timestamp("us"),),
-    Kind.TIMESTAMPTZ: (pa.timestamp("us", tz="UTC"),),
-    Kind.TIME: (pa.time64("us"),),
-    Kind.UUID: (pa.string(), pa.large_string(), pa.string_view()),
-}
+_TEXTS = (pa.large_string(), pa.string_view())
+_ALSO = {Kind.TEXT: _TEXTS, Kind.UUID: _TEXTS, Kind.BYTES: (pa.large_binary(), pa.binary_view())}
+"""Forms of the same values that a target takes as well."""
 
 
 def joined(tables: Sequence[Any | None]) -> Any | None:
@@ -100,6 +88,4 @@ def _fits(arrow: Any, value: ValueType) -> bool:
     if value.element is not None:
         is_list = pa.types.is_list(arrow) or pa.types.is_large_list(arrow)
         return is_list and _fits(arrow.value_type, value.element)
-    if value.kind is Kind.DECIMAL:
-        return pa.types.is_decimal128(arrow) and (arrow.precision, arrow.scale) == (value.precision, value.scale)
-    return arrow in _FORMS[value.kind]
+    return arrow == arrow_type(value) or arrow in _ALSO.get(value.kind, ())

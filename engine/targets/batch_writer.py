@@ -11,12 +11,11 @@ from typing import Any, Protocol
 from engine.model.batch import TableChanges
 from engine.model.copies import StandingCopy
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import SubscriptionName, TableId, TableName
+from engine.model.identity import TableId, TableName
 from engine.model.partitions import PartitionRows
 from engine.model.position import ZERO, Lsn
 from engine.model.quarantine import PARKED_KEPT
 from engine.model.schema import TableSchema
-from engine.model.shared import SharedInto
 from engine.model.target import BatchCommit, PartitionSwap, TableCommit, TableRecord
 from engine.targets.arrow_rows import refuse_faults
 from engine.targets.batch_quarantine import BatchQuarantine
@@ -118,7 +117,7 @@ class BatchWriter:
         self.records = records
         self.tables = tables
         self._views = views
-        self._shared = SharedTables(records, views, tables.stands)
+        self.shared = SharedTables(records, views, tables.stands)
         self._decode = decode
         self.refused = BatchQuarantine(records, tables, decode, careful)
 
@@ -135,7 +134,7 @@ class BatchWriter:
         if applied:
             self.records.write_applied(batch.subscription, applied, batch.end)
         self._note(batch)
-        self._shared.settle(self.tables.faults_of)
+        self.shared.settle(self.tables.faults_of)
 
     def begin_in_order(self, batch: BatchCommit) -> Position:
         """Write what has to be on record before the first of the batch's transactions; returns where the subscription stands."""
@@ -152,7 +151,7 @@ class BatchWriter:
                 elif before.schema != commit.schema:
                     self._restructure(batch, commit, before, before.applied)
         self._note(batch)
-        self._shared.settle(self.tables.faults_of)
+        self.shared.settle(self.tables.faults_of)
         return position
 
     def end_in_order(self, batch: BatchCommit) -> None:
@@ -165,20 +164,6 @@ class BatchWriter:
     def fence(self, batch: BatchCommit) -> Position:
         """Where the subscription stands; raises where this batch must not be written behind that."""
         return refuse_batch(self.records.position(batch.subscription), batch)
-
-    def adopt_shared(
-        self, subscription: SubscriptionName, table: TableId, place: TableName, into: SharedInto | None
-    ) -> None:
-        """As SharedTables.adopt."""
-        self._shared.adopt(subscription, table, place, into)
-
-    def refuse_columns(self, table: TableId, place: TableName, schema: TableSchema) -> None:
-        """As SharedTables.refuse_columns."""
-        self._shared.refuse_columns(table, place, schema)
-
-    def mend_shared(self, subscription: SubscriptionName) -> None:
-        """As SharedTables.mend."""
-        self._shared.mend(subscription)
 
     def drop_copies(self, copies: Sequence[CopyRecord]) -> None:
         """Drop hidden tables and their records."""
@@ -231,9 +216,9 @@ class BatchWriter:
         if shown_alike(before.schema, commit.schema):
             self._evolve(commit, before.target, before)
         else:
-            self._shared.open(commit.table, before.target)
+            self.shared.open(commit.table, before.target)
             self._evolve(commit, before.target, before)
-            self._shared.shown(before.target, commit.schema)
+            self.shared.shown(before.target, commit.schema)
         record = TableRecord(
             commit.table,
             before.target,
@@ -274,13 +259,13 @@ class BatchWriter:
         self._change(batch, commit, copy.place, of_copy=True)
         if commit.check_key:
             self.tables.check_key(commit.table, copy.place, commit.schema)
-        self._shared.open(commit.table, commit.target)
+        self.shared.open(commit.table, commit.target)
         self.refused.put_in_place(
             batch,
             commit,
             lambda most: self.tables.put_in_place(copy.place, commit.target, commit.schema, refuse=most),
         )
-        self._shared.shown(commit.target, commit.schema)
+        self.shared.shown(commit.target, commit.schema)
         self.records.delete_copy(commit.table)
         record = TableRecord(commit.table, commit.target, commit.schema, ready=True, applied=batch.end)
         self.records.write_table(batch.subscription, record)
@@ -345,7 +330,7 @@ class BatchWriter:
         for reservation in self.records.reservations(batch.subscription, batch.removed):
             member = self.records.member(reservation.target)
             if member is not None and member.schema is None:
-                self._shared.gone(reservation.target)
+                self.shared.gone(reservation.target)
         for reservation in self.records.reservations(batch.subscription, batch.dropped) if batch.dropped else ():
             with self.tables.faults_of(reservation.table):
                 self._drop(batch, reservation)
@@ -356,9 +341,9 @@ class BatchWriter:
             detail = f"{left.target} on the target was made by its owner, and stays"
             raise EngineFault(FaultKind.TABLE_NOT_DROPPED, left.table, detail)
         if left.applied > ZERO:
-            self._shared.open(left.table, left.target)
+            self.shared.open(left.table, left.target)
             self.tables.drop_for_good(left.table, left.target)
-            self._shared.gone(left.target)
+            self.shared.gone(left.target)
         elif self.tables.stands(left.target):
             detail = f"{left.target} on the target is from before: no copy of the table has taken its place yet"
             raise EngineFault(FaultKind.TABLE_NOT_DROPPED, left.table, detail)

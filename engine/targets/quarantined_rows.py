@@ -119,11 +119,6 @@ def typed_one(schema: TableSchema, row: Texts, decode: DecodeText) -> Any | Refu
         return RefusedCause(fault.kind.value, fault.detail)
 
 
-def key_schema(schema: TableSchema) -> TableSchema:
-    """The key columns alone, in key order."""
-    return replace(schema, columns=schema.key_columns)
-
-
 def key_of(schema: TableSchema, values: Texts, decode: DecodeText) -> Texts:
     """The key of a row of texts, in the form of `texts_of` where the key's columns can hold it."""
     names = [column.name for column in schema.columns]
@@ -134,7 +129,7 @@ def same_form(schema: TableSchema, key: Texts, decode: DecodeText) -> Texts:
     """A key's texts in the form of `texts_of`, or as they are where its columns cannot hold them."""
     if not key:
         return key
-    keys = key_schema(schema)
+    keys = replace(schema, columns=schema.key_columns)
     found = typed_one(keys, key, decode)
     if isinstance(found, RefusedCause):
         return key

@@ -1,18 +1,26 @@
-"""What a query process has of the engine: a connection for messages, and a bound on its memory."""
+"""What a query process has of the engine: a connection for messages, a bound on its memory, and one statement after another."""
 
 from __future__ import annotations
 
 import json
 import os
 import resource
+import signal
+import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
 from pathlib import Path
 from typing import Any
 
-NICE = 10
+from engine.platform.child_processes import die_with_parent, die_with_peer, name_process
+
+MAX_SQL_CHARACTERS = 100_000
+_LEFT_SHARE = 0.2
+"""Of the process's memory may still be held behind a statement; with more, another process takes its place."""
+_NICE = 10
 """How much a query process stands back where processors are short: with a difference of 10 replication has nine tenths of one."""
 
 
@@ -38,6 +46,36 @@ class EngineChannel:
     def asked(self, message: Mapping[str, Any]) -> dict[str, Any]:
         self.send(message)
         return self.receive()
+
+
+Run = Callable[[EngineChannel, Mapping[str, Any]], dict[str, Any]]
+"""Runs a statement that the engine sent, and says how it ended."""
+
+
+def serve(control: Connection, memory: int, prepared: Callable[[], AbstractContextManager[Run]]) -> None:
+    """Run statements until the engine is gone, or kills this process. `memory`: bytes beyond what it has at its start.
+
+    `prepared` is called ahead of each statement, and once before memory is bounded.
+    """
+    die_with_parent()
+    die_with_peer(control)
+    name_process("penstock-query")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(_NICE)
+    engine = EngineChannel(control)
+    with prepared():
+        pass
+    held = data_bytes()
+    bound_memory(held + memory)
+    while True:
+        with prepared() as run:
+            try:
+                request = engine.receive()
+            except EOFError:
+                sys.exit(0)
+            ended = run(engine, request)
+        del run
+        engine.send({**ended, "fit": data_bytes() < held + memory * _LEFT_SHARE})
 
 
 def data_bytes() -> int:

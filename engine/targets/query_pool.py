@@ -15,10 +15,11 @@ from multiprocessing.reduction import recv_handle
 from pathlib import Path
 from typing import Any
 
-from engine.model.target import QueryRefused
+from engine.model.target import QueryLimits, QueryRefused
 from engine.platform import forks
 
 CLOSED = "closed"
+_LATE = "late"
 _KEPT = 2
 """Processes that wait for the next statement."""
 _END_SECONDS = 5.0
@@ -112,6 +113,53 @@ class QueryProcess:
             self._said.put(None)
 
 
+class Statement:
+    """What goes on between engine and process while a statement runs. A target says what is refused, and why."""
+
+    killed_for = "the target was being closed"
+    """Why processes are killed, but at the limit of time."""
+
+    def __init__(self, process: QueryProcess, limits: QueryLimits) -> None:
+        self._process = process
+        self._limits = limits
+
+    def said(self, kind: str) -> tuple[Message, int]:
+        """The next message, with its file descriptor. Raises what `failure` gives where it is of another kind."""
+        said = self._process.said()
+        if said is None or said[0]["kind"] != kind:
+            raise self.failure(said)
+        return said
+
+    def end(self) -> None:
+        """Behind the answer's rows. A stream that was cut ends like a whole one: what counts is what is said of it then.
+
+        Raises what `failure` gives where the answer is not whole.
+        """
+        end = self._process.said()
+        if end is None or end[0]["refused"] is not None or self.lacks_rows():
+            raise self.failure(end)
+        self._process.fit = end[0]["fit"]
+
+    def failure(self, end: tuple[Message, int] | None = None) -> Exception:
+        """Why the statement ended; `end`: what the process said last, where it said anything."""
+        if self._process.killed == _LATE:
+            return QueryRefused("query_timeout", f"the query did not end within {self._limits.timeout_s:g} s")
+        if self._process.killed is not None:
+            return QueryRefused("query_unavailable", f"{self.killed_for}; ask again")
+        if end is not None:
+            self._process.fit = end[0]["fit"]
+            return self.refusal(*end[0]["refused"])
+        return QueryRefused("query_unavailable", f"{self._process.death}; ask again")
+
+    def lacks_rows(self) -> bool:
+        """Whether rows did not reach the process, which does not know it."""
+        return False
+
+    def refusal(self, code: str, detail: str) -> QueryRefused:
+        """What the process refused, in the words that users get."""
+        return QueryRefused(code, detail)
+
+
 class QueryPool:
     """Processes for the statements on one target. A statement has one for itself."""
 
@@ -127,13 +175,17 @@ class QueryPool:
         _remove(folder)  # of processes that were killed with their engine
 
     @contextmanager
-    def process(self) -> Iterator[QueryProcess]:
-        """A process for one statement. It is kept only where it is `fit` then."""
+    def process(self, timeout_s: float) -> Iterator[QueryProcess]:
+        """A process for one statement, which is killed at the limit of time. It is kept only where it is `fit` then."""
         process = self._taken()
         process.fit = False
+        limit = threading.Timer(timeout_s, process.kill, [_LATE])
+        limit.daemon = True
+        limit.start()
         try:
             yield process
         finally:
+            limit.cancel()
             self._put_back(process)
 
     def close(self) -> None:

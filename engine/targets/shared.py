@@ -190,7 +190,7 @@ class SharedTables:
             relation = member.into.relation
             others = [m for m in self._records.members(relation) if m.schema is not None and m.place != member.place]
             members = [*others, replace(member, schema=schema)]
-            shared_view([table], relation, members, self._views.same_name, self._views.type_of)
+            shared_view([table], relation, members, self._views)
 
     def mend(self, subscription: SubscriptionName) -> None:
         """Define those relations of the subscription anew of which somebody dropped a member, or the whole relation."""
@@ -238,7 +238,7 @@ class SharedTables:
             if relation not in self._strange:
                 self._views.drop(table, relation)
             return
-        self._views.show(table, shared_view(tables, relation, members, self._views.same_name, self._views.type_of))
+        self._views.show(table, shared_view(tables, relation, members, self._views))
 
 
 def shown_alike(one: TableSchema | None, other: TableSchema) -> bool:
@@ -288,11 +288,7 @@ def shared_findings(
 
 
 def shared_view(
-    changing: Sequence[TableId],
-    relation: TableName,
-    members: Sequence[Member],
-    same_name: Callable[[str], str],
-    type_of: Callable[[Column], str],
+    changing: Sequence[TableId], relation: TableName, members: Sequence[Member], views: Views
 ) -> SharedView:
     """The definition: the source column, and the union of the members' columns by name, each of a type that holds the values of all.
 
@@ -304,38 +300,33 @@ def shared_view(
     found: dict[str, tuple[Member, Column]] = {}
     for member in members:
         for column in _columns(member):
-            name = same_name(column.name)
-            if name == same_name(source.name):
+            name = views.same_name(column.name)
+            if name == views.same_name(source.name):
                 detail = f"{member.place} has a column {column.name!r}, and so is the source column of {relation} named"
                 raise _conflict(
                     _blamed(changing, [member]), f'{detail}: declare another "source_column" for all its tables'
                 )
             known = found.get(name)
-            both = known and _wider(known[1], column, type_of)
+            both = known and _wider(known[1], column, views)
             if known is not None and both is None:
-                raise _no_type(changing, relation, known, (member, column), type_of)
+                raise _no_type(changing, relation, known, (member, column), views)
             found[name] = (member, both or column)
-    columns = tuple(SharedColumn(column.name, type_of(column)) for _, column in found.values())
-    parts = tuple(_part(member, found, same_name, type_of) for member in members)
-    return SharedView(relation, (SharedColumn(source.name, type_of(source)), *columns), parts)
+    columns = tuple(SharedColumn(column.name, views.type_of(column)) for _, column in found.values())
+    parts = tuple(_part(member, found, views) for member in members)
+    return SharedView(relation, (SharedColumn(source.name, views.type_of(source)), *columns), parts)
 
 
-def _part(
-    member: Member,
-    found: Mapping[str, tuple[Member, Column]],
-    same_name: Callable[[str], str],
-    type_of: Callable[[Column], str],
-) -> SharedPart:
-    own = {same_name(column.name): column for column in _columns(member)}
-    columns = tuple((own[name].name, type_of(own[name])) if name in own else None for name in found)
+def _part(member: Member, found: Mapping[str, tuple[Member, Column]], views: Views) -> SharedPart:
+    own = {views.same_name(column.name): column for column in _columns(member)}
+    columns = tuple((own[name].name, views.type_of(own[name])) if name in own else None for name in found)
     return SharedPart(member.place, member.into.source_value, columns)
 
 
-def _wider(one: Column, other: Column, type_of: Callable[[Column], str]) -> Column | None:
+def _wider(one: Column, other: Column, views: Views) -> Column | None:
     """The column whose type holds the values of both, under the first one's name; None where neither does."""
-    if type_of(one) == type_of(other) or _all_held(other, one, type_of):
+    if views.type_of(one) == views.type_of(other) or _all_held(other, one, views):
         return one
-    return replace(other, name=one.name) if _all_held(one, other, type_of) else None
+    return replace(other, name=one.name) if _all_held(one, other, views) else None
 
 
 def _no_type(
@@ -343,11 +334,11 @@ def _no_type(
     relation: TableName,
     one: tuple[Member, Column],
     other: tuple[Member, Column],
-    type_of: Callable[[Column], str],
+    views: Views,
 ) -> EngineFault:
     (member, column), (another, there) = one, other
     detail = (
-        f"column {column.name!r} is {type_of(column)} in {member.place} and {type_of(there)} in {another.place}, and no type of"
+        f"column {column.name!r} is {views.type_of(column)} in {member.place} and {views.type_of(there)} in {another.place}, and no type of"
         f' {relation} holds the values of both: make them alike on the sources, or give both "map_as": "text"'
     )
     return _conflict(_blamed(changing, [another, member]), detail)
@@ -358,12 +349,12 @@ def _blamed(changing: Sequence[TableId], members: Collection[Member]) -> TableId
     return next((member.table for member in members if member.table in changing), changing[-1])
 
 
-def _all_held(narrow: Column, wide: Column, type_of: Callable[[Column], str]) -> bool:
+def _all_held(narrow: Column, wide: Column, views: Views) -> bool:
     """Whether values of the one are values of the other as the target holds them: what it has no type for is text there."""
     if narrow.map_as is None and wide.map_as is None and holds(narrow.type, wide.type):
         return True
     text = Column("", SourceType("text"), 0)
-    both = [text if type_of(column) == type_of(text) else column for column in (narrow, wide)]
+    both = [text if views.type_of(column) == views.type_of(text) else column for column in (narrow, wide)]
     return all(column.map_as is None for column in both) and holds(both[0].type, both[1].type)
 
 

@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
-from engine.model.last_commit import LastCommit
+from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.quarantine import RefusedCause, RefusedRow, SetAside, Texts
 from engine.model.schema import TableSchema
-from engine.model.sequences import SequenceTarget
-from engine.model.target import (
-    BatchCommit,
-    InOrderTarget,
-    PartsTarget,
-    SpeculativeTransaction,
-    Target,
-    TargetProgress,
-)
+from engine.model.target import BatchCommit, LogStart, Target, TargetProgress
 from engine.targets.batch_writer import BatchWriter
 from engine.targets.metadata_store import MetadataStore
 from engine.targets.quarantined_rows import in_order
@@ -95,39 +86,19 @@ class SqlTarget(Target):
                 records.loads(subscription),
             )
 
-    def claim(
-        self,
-        subscription: SubscriptionName,
-        epoch: Epoch,
-        system_id: str,
-        timeline: int,
-        reader: str,
-        start: Lsn,
-        sent_tables: str = "",
-    ) -> None:
+    def claim(self, subscription: SubscriptionName, epoch: Epoch, log: LogStart) -> None:
         """Drops the subscription's unfinished copies, whoever began them, but for those that can go on."""
-        wanted = Position(epoch, BatchId(0), start, system_id, timeline, reader, sent_tables, LastCommit.unknown(start))
         with self.writing() as writer:
-            after = self._begin_again(writer.records, subscription, wanted, claimed)
+            after = self._begin_again(writer.records, subscription, Position.beginning(epoch, log), claimed)
             writer.drop_copies([copy for copy in writer.records.copies(subscription) if copy.standing is None])
         self.after_claim(subscription, epoch, after.end)
         # What fails here fails again where the shared table is defined next, and has a table to blame then.
         with suppress(EngineFault), self.writing() as writer:
-            writer.mend_shared(subscription)
+            writer.shared.mend(subscription)
 
-    def rebase(
-        self,
-        subscription: SubscriptionName,
-        epoch: Epoch,
-        system_id: str,
-        timeline: int,
-        reader: str,
-        start: Lsn,
-        sent_tables: str = "",
-    ) -> None:
-        wanted = Position(epoch, BatchId(0), start, system_id, timeline, reader, sent_tables, LastCommit.unknown(start))
+    def rebase(self, subscription: SubscriptionName, epoch: Epoch, log: LogStart) -> None:
         with self.writing() as writer:
-            self._begin_again(writer.records, subscription, wanted, rebased)
+            self._begin_again(writer.records, subscription, Position.beginning(epoch, log), rebased)
             writer.drop_copies(writer.records.copies(subscription))
             writer.records.mark_unready(subscription)
         self.after_claim(subscription, epoch, None)
@@ -170,7 +141,7 @@ class SqlTarget(Target):
             writer.drop_copies(records.copies(None, table))
             place = hidden_name(table, target)
             tables.make_copy(table, place, target, schema, keyed=keyed)
-            writer.refuse_columns(table, target, schema)
+            writer.shared.refuse_columns(table, target, schema)
             records.write_copy(subscription, CopyRecord(table, place, schema, load=load))
 
     def finish_copy(self, table: TableId) -> None:
@@ -232,23 +203,6 @@ class SqlTarget(Target):
 
     def check_place(self) -> None:
         """Nothing to be seen: a database does not go while sessions are in it."""
-
-    def tuning(self) -> Mapping[str, float]:
-        """Nothing: there is one way in."""
-        return {}
-
-    def in_parts(self) -> PartsTarget | None:
-        return None
-
-    def in_order(self) -> InOrderTarget | None:
-        return None
-
-    def sequences(self) -> SequenceTarget | None:
-        return None
-
-    def begin_ahead(self, subscription: SubscriptionName) -> SpeculativeTransaction | None:
-        del subscription
-        return None
 
     def query_pool(self, begin: Callable[[Path | None], Begin], folder: Path | None = None) -> QueryPool:
         """What readers' statements run in; made with these at the first use."""

@@ -16,7 +16,7 @@ from engine.model.partitions import WHOLE, LoadReason, Loads, PartitionLoad, gen
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
 from engine.model.shared import SharedInto
-from engine.model.target import BatchCommit, TableRecord, TargetProgress
+from engine.model.target import BatchCommit, LogStart, TableRecord, TargetProgress
 from engine.targets.structure_text import from_text, to_text
 
 OWN_SCHEMA = "penstock"
@@ -38,6 +38,12 @@ class Position:
     """As the source names them; empty where that was not recorded."""
     last: LastCommit | None
     """The last transaction of the log up to `end`; None where that was not recorded."""
+
+    @classmethod
+    def beginning(cls, epoch: Epoch, log: LogStart) -> Position:
+        """Where a subscription begins in this log."""
+        last = LastCommit.unknown(log.position)
+        return cls(epoch, BatchId(0), log.position, log.system_id, log.timeline, log.reader, log.sent_tables, last)
 
     def moved(self, batch: BatchCommit) -> Position:
         """Where the subscription is behind this batch."""

@@ -18,7 +18,7 @@ from engine.model.identity import BatchId, Epoch, Ordinal, SubscriptionName, Tab
 from engine.model.position import ZERO, Lsn
 from engine.model.schema import TableSchema
 from engine.model.subscription import ConnectionSpec, TableSpec
-from engine.model.target import BatchCommit, TableCommit
+from engine.model.target import BatchCommit, LogStart, TableCommit
 from engine.model.values import value_type
 from engine.net import decode_copy_text, run_task
 from engine.records.scan import RecordScanner
@@ -60,7 +60,7 @@ class RoundTrip:
         self.source: psycopg.Connection[Any] = database.connect(options=options)
         self.engine_source = PostgresSource(ConnectionSpec("oracle", "postgres", database.settings))
         self.target = DuckDbTarget(folder / "target.duckdb")
-        self.target.claim(SUBSCRIPTION, Epoch(1), "source", 1, SLOT, ZERO)
+        self.target.claim(SUBSCRIPTION, Epoch(1), LogStart("source", 1, SLOT, ZERO))
         self.source.execute("CREATE PUBLICATION roundtrip FOR ALL TABLES")
         self.source.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [SLOT])
         self._batches = itertools.count(1)

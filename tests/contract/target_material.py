@@ -12,7 +12,7 @@ from engine.model.identity import BatchId, Epoch, RelationId, SubscriptionName, 
 from engine.model.last_commit import LastCommit
 from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
-from engine.model.target import BatchCommit, TableCommit, Target
+from engine.model.target import BatchCommit, LogStart, TableCommit, Target
 from engine.model.values import Kind, ValueType, value_type
 from engine.targets.duckdb import DuckDbTarget
 from engine.targets.postgres import PostgresTarget
@@ -142,7 +142,7 @@ class Pipeline:
         self.end = 1000
 
     def claim(self) -> Pipeline:
-        self.target.claim(self.subscription, self.epoch, SYSTEM, 1, SLOT, Lsn(self.end))
+        self.target.claim(self.subscription, self.epoch, LogStart(SYSTEM, 1, SLOT, Lsn(self.end)))
         return self
 
     def load(self, table: TableId, schema: TableSchema, rows: Sequence[Row]) -> None:

@@ -13,7 +13,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.subscription import ConnectionSpec
-from engine.model.target import BatchCommit, QueryRefused, TableCommit
+from engine.model.target import BatchCommit, LogStart, QueryRefused, TableCommit
 from engine.net.copy_text import decode_copy_text
 from engine.targets.postgres import PostgresTarget
 from engine.targets.postgres.target import Passage
@@ -206,7 +206,7 @@ def test_an_engine_lost_among_the_parts_leaves_a_whole_batch_or_none(
             answered(target, "SELECT 1", 1, 5.0, SUBSCRIPTION)
         assert refused.value.code == "query_unavailable"
     newer = opened()
-    newer.claim(SUBSCRIPTION, Epoch(2), SYSTEM, 1, SLOT, Lsn(1000))
+    newer.claim(SUBSCRIPTION, Epoch(2), LogStart(SYSTEM, 1, SLOT, Lsn(1000)))
     assert prepared(mart) == 0
     assert held(mart) == (behind("paid") if decided else (LOADED, []))
     progress = newer.progress(SUBSCRIPTION)
@@ -252,7 +252,7 @@ def test_an_engine_that_was_taken_over_decides_nothing(
     claimed = threading.Event()
 
     def claim() -> None:
-        newer.claim(SUBSCRIPTION, Epoch(2), SYSTEM, 1, SLOT, Lsn(1000))
+        newer.claim(SUBSCRIPTION, Epoch(2), LogStart(SYSTEM, 1, SLOT, Lsn(1000)))
         claimed.set()
 
     thread = threading.Thread(target=claim)
@@ -282,7 +282,7 @@ def test_a_part_that_an_older_engine_left_behind_the_claim_is_rolled_back(
     with mart.connect() as session:
         part = PartId(database_of(session), SUBSCRIPTION, Epoch(1), Lsn(pipeline.end + 100), 1)
     newer = opened()
-    thread = threading.Thread(target=lambda: newer.claim(SUBSCRIPTION, Epoch(2), SYSTEM, 1, SLOT, Lsn(1000)))
+    thread = threading.Thread(target=lambda: newer.claim(SUBSCRIPTION, Epoch(2), LogStart(SYSTEM, 1, SLOT, Lsn(1000))))
     with mart.connect() as older:
         older.execute("BEGIN")
         older.execute("SELECT FROM penstock.progress FOR KEY SHARE")

@@ -15,7 +15,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import Column, TableSchema
-from engine.model.target import BatchCommit, TableCommit
+from engine.model.target import BatchCommit, LogStart, TableCommit
 from tests.contract.target_material import (
     SLOT,
     SUBSCRIPTION,
@@ -109,7 +109,7 @@ def test_a_copy_that_was_left_out_goes_with_the_next_claim(pipeline: Pipeline) -
     number, end = BatchId(pipeline.batch + 1), Lsn(pipeline.end + 100)
     pipeline.write(BatchCommit(SUBSCRIPTION, pipeline.epoch, number, end, left=(ORDERS,)))
     assert copies(pipeline) == {}
-    pipeline.target.claim(SUBSCRIPTION, pipeline.epoch, SYSTEM, 1, SLOT, end)
+    pipeline.target.claim(SUBSCRIPTION, pipeline.epoch, LogStart(SYSTEM, 1, SLOT, end))
     with pytest.raises(EngineFault) as caught:
         pipeline.target.append_copy(ORDERS, inserts(orders, [(3, "a", "z")]))
     assert caught.value.kind is FaultKind.COPY_FAILED
@@ -138,7 +138,7 @@ def test_a_copy_follows_the_structure(pipeline: Pipeline) -> None:
 def test_beginning_elsewhere_drops_what_stood(pipeline: Pipeline) -> None:
     begin(pipeline, (1, "a", "x"))
     pipeline.commit(copying(standing(2)))
-    pipeline.target.rebase(SUBSCRIPTION, pipeline.epoch, SYSTEM, 1, "shop_new", Lsn(5000))
+    pipeline.target.rebase(SUBSCRIPTION, pipeline.epoch, LogStart(SYSTEM, 1, "shop_new", Lsn(5000)))
     assert copies(pipeline) == {}
 
 

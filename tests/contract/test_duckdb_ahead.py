@@ -15,7 +15,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
-from engine.model.target import BatchCommit, SpeculativeTransaction, TableCommit
+from engine.model.target import BatchCommit, LogStart, SpeculativeTransaction, TableCommit
 from engine.targets.duckdb import DuckDbTarget
 from engine.targets.duckdb import speculative_insert as ahead
 from tests.contract.target_material import SUBSCRIPTION, Pipeline, changes, inserts, keys, structure
@@ -142,7 +142,7 @@ CHANGES_OF_THE_TABLE: dict[str, Callable[[Pipeline], object]] = {
     "remove": lambda p: p.commit(removed=[T]),
     "stale": lambda p: p.commit(stale=[T]),
     "claim": lambda p: p.claim(),
-    "rebase": lambda p: p.target.rebase(SUBSCRIPTION, p.epoch, "7", 1, "s", Lsn(p.end)),
+    "rebase": lambda p: p.target.rebase(SUBSCRIPTION, p.epoch, LogStart("7", 1, "s", Lsn(p.end))),
     "forget": lambda p: p.target.forget(SUBSCRIPTION),
 }
 

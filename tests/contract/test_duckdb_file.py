@@ -15,7 +15,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Epoch, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.subscription import ConnectionSpec
-from engine.model.target import QueryRefused
+from engine.model.target import LogStart, QueryRefused
 from engine.targets.duckdb import DuckDbSettings, DuckDbTarget, open_target
 from engine.targets.duckdb.settings import settings_from
 from tests.contract.target_material import SUBSCRIPTION, Pipeline, changes, inserts, keys, structure
@@ -83,7 +83,7 @@ def test_what_is_no_database_is_said_so(tmp_path: Path, what: str) -> None:
     elif what == "empty":
         path.touch()
     else:
-        DuckDbTarget(path).claim(SUBSCRIPTION, Epoch(1), "s", 1, "slot", Lsn(1))
+        DuckDbTarget(path).claim(SUBSCRIPTION, Epoch(1), LogStart("s", 1, "slot", Lsn(1)))
         path.write_bytes(path.read_bytes()[:5000])
         words = "damaged"
     target = DuckDbTarget(path)
@@ -97,7 +97,7 @@ def test_what_is_no_database_is_said_so(tmp_path: Path, what: str) -> None:
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_file_without_permission_is_unavailable(tmp_path: Path) -> None:
     path = tmp_path / "mart.duckdb"
-    DuckDbTarget(path).claim(SUBSCRIPTION, Epoch(1), "s", 1, "slot", Lsn(1))
+    DuckDbTarget(path).claim(SUBSCRIPTION, Epoch(1), LogStart("s", 1, "slot", Lsn(1)))
     path.chmod(0o400)
     assert "permission" in fault_of(lambda: DuckDbTarget(path).progress(SUBSCRIPTION)).detail
 
@@ -230,7 +230,7 @@ def test_a_whole_reload_may_start_in_another_log(tmp_path: Path) -> None:
     target = DuckDbTarget(tmp_path / "mart.duckdb")
     pipeline = Pipeline(target).claim()
     pipeline.load(T, pairs, [(1, 1)])
-    target.rebase(SUBSCRIPTION, Epoch(2), "another", 3, "slot2", Lsn(5))
+    target.rebase(SUBSCRIPTION, Epoch(2), LogStart("another", 3, "slot2", Lsn(5)))
     progress = target.progress(SUBSCRIPTION)
     assert progress is not None
     assert (progress.system_id, progress.timeline, progress.end, progress.epoch) == ("another", 3, Lsn(5), 2)

@@ -16,7 +16,7 @@ from engine.model.last_commit import LastCommit
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode
 from engine.model.subscription import ConnectionSpec, LanePolicy, OriginFilter
-from engine.model.target import BatchCommit, InOrder, TableCommit
+from engine.model.target import BatchCommit, InOrder, LogStart, TableCommit
 from engine.net.copy_text import decode_copy_text
 from engine.targets.postgres import PostgresTarget
 from server.demo.embedded import EmbeddedPostgres
@@ -253,7 +253,7 @@ def test_an_engine_that_is_overtaken_in_the_middle_writes_nothing_more(
     history = [[note("one")], [put(3, "late"), note("two")], [note("three")]]
     with held_up(mart, 3, lambda: write_in_order(pipeline, SCHEMAS, history, way)) as faults:
         waiting_for_a_row(mart)
-        opened().claim(SUBSCRIPTION, Epoch(2), SYSTEM, 1, SLOT, Lsn(1))
+        opened().claim(SUBSCRIPTION, Epoch(2), LogStart(SYSTEM, 1, SLOT, Lsn(1)))
     assert [fault.kind for fault in faults] == [FaultKind.EPOCH_LOST]
     assert pipeline.rows(SCHEMAS[NOTES]) == [("one",)]
     assert pipeline.rows(SCHEMAS[ORDERS]) == LOADED

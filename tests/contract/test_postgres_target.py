@@ -14,7 +14,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Epoch, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.subscription import ConnectionSpec
-from engine.model.target import QueryRefused, TableCommit
+from engine.model.target import LogStart, QueryRefused, TableCommit
 from engine.net.copy_text import decode_copy_text
 from engine.targets.postgres import PostgresTarget
 from server.demo.embedded import EmbeddedPostgres
@@ -157,7 +157,7 @@ def test_a_claim_waits_for_the_batch_under_way_and_fences_the_next(pipeline: Pip
     done = threading.Event()
 
     def claim() -> None:
-        newer.claim(SUBSCRIPTION, Epoch(2), SYSTEM, 1, SLOT, Lsn(1000))
+        newer.claim(SUBSCRIPTION, Epoch(2), LogStart(SYSTEM, 1, SLOT, Lsn(1000)))
         done.set()
 
     with mart.connect() as blocker, blocker.transaction():

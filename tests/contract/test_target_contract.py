@@ -19,7 +19,7 @@ from engine.model.last_commit import LastCommit
 from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, SourceType
 from engine.model.subscription import OriginFilter
-from engine.model.target import BatchCommit, QueryRefused, TableCommit, Target
+from engine.model.target import BatchCommit, LogStart, QueryRefused, TableCommit, Target
 from tests.contract.target_material import (
     SLOT,
     SUBSCRIPTION,
@@ -95,7 +95,7 @@ def test_a_claim_records_where_replication_starts(pipeline: Pipeline) -> None:
 
 def test_a_take_over_keeps_the_position_and_raises_the_epoch(pipeline: Pipeline) -> None:
     end = pipeline.commit()
-    pipeline.target.claim(SUBSCRIPTION, 5, SYSTEM, 2, "shop_new", Lsn(7))  # type: ignore[arg-type]
+    pipeline.target.claim(SUBSCRIPTION, 5, LogStart(SYSTEM, 2, "shop_new", Lsn(7)))  # type: ignore[arg-type]
     progress = pipeline.target.progress(SUBSCRIPTION)
     assert progress is not None
     assert (progress.epoch, progress.end, progress.timeline, progress.reader) == (5, end, 2, "shop_new")
@@ -109,7 +109,7 @@ def test_an_older_epoch_neither_claims_nor_commits(pipeline: Pipeline) -> None:
 
 
 def test_progress_of_another_cluster_is_foreign(pipeline: Pipeline) -> None:
-    claim = lambda: pipeline.target.claim(SUBSCRIPTION, pipeline.epoch, "other", 1, SLOT, Lsn(1))  # noqa: E731
+    claim = lambda: pipeline.target.claim(SUBSCRIPTION, pipeline.epoch, LogStart("other", 1, SLOT, Lsn(1)))  # noqa: E731
     assert fault_of(claim).kind is FaultKind.TARGET_FOREIGN
 
 
@@ -137,7 +137,7 @@ def test_the_last_transaction_is_recorded_with_the_position(pipeline: Pipeline) 
         assert recorded() == last
         pipeline.claim()
         assert recorded() == last
-    pipeline.target.rebase(SUBSCRIPTION, pipeline.epoch, SYSTEM, 1, SLOT, Lsn(5000))
+    pipeline.target.rebase(SUBSCRIPTION, pipeline.epoch, LogStart(SYSTEM, 1, SLOT, Lsn(5000)))
     assert recorded() == LastCommit.unknown(Lsn(5000))
 
 

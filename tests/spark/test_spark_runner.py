@@ -196,7 +196,8 @@ def _command(process: psutil.Process) -> list[str]:
 def test_a_wrapped_java_starts_spark(runner: SparkRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runner.stop()
     packaged = find_java(tmp_path, {"PATH": ""})
-    home = packaged.home if packaged.wrapped else write_wrapper(packaged.home / "bin" / "java", tmp_path)
+    wrapped = packaged == tmp_path / "java"
+    home = packaged if wrapped else write_wrapper(packaged / "bin" / "java", tmp_path)
     monkeypatch.setenv("JAVA_HOME", str(home))
     second = SparkRunner("local[2]", "wrapped-test", tmp_path / "spark")
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -19,11 +18,9 @@ from engine.targets.duckdb.database import Database
 from engine.targets.duckdb.errors import is_broken
 from engine.targets.duckdb.query_guard import Named
 from engine.targets.duckdb.scans import Shown, Snapshot, snapshot
-from engine.targets.query_pool import Message, QueryPool, QueryProcess
+from engine.targets.query_pool import Message, QueryPool, QueryProcess, Statement
 from engine.targets.query_rows import limited
 
-_LATE = "late"
-_GIVEN_UP = "given up"
 _READ_BYTES = 1 << 16
 
 
@@ -42,21 +39,15 @@ def run_query(
         QueryRefused: `query_not_a_read`, `query_invalid`, `query_timeout`, `query_too_large`, `query_unavailable`.
         duckdb.FatalException: the target's instance is broken.
     """
-    with pool.process() as process, ExitStack() as pins:
-        limit = threading.Timer(limits.timeout_s, process.kill, [_LATE])
-        limit.daemon = True
-        limit.start()
-        try:
-            yield from _Statement(database, process, limits, subscription, pins).answers(sql, judge)
-        finally:
-            limit.cancel()
-            if not process.fit:
-                # Before the scans are waited for, which wait for it.
-                process.kill(_GIVEN_UP)
+    # The process ends first: scans, which are waited for, wait for it.
+    with ExitStack() as pins, pool.process(limits.timeout_s) as process:
+        yield from _Statement(database, process, limits, subscription, pins).answers(sql, judge)
 
 
-class _Statement:
-    """What goes on between engine and process while a statement runs."""
+class _Statement(Statement):
+    """A statement, and the scans that it makes of the target's file."""
+
+    killed_for = "the target was being closed or needed its memory"
 
     def __init__(
         self,
@@ -66,9 +57,8 @@ class _Statement:
         subscription: SubscriptionName,
         pins: ExitStack,
     ) -> None:
+        super().__init__(process, limits)
         self._database = database
-        self._process = process
-        self._limits = limits
         self._subscription = subscription
         self._pins = pins
         self._snapshot: Snapshot
@@ -78,7 +68,7 @@ class _Statement:
         """The one answer. Goes on when its user is done with it."""
         self._process.on_scan = self._scan
         self._process.send({"sql": sql, "max_rows": self._limits.max_rows})
-        named = _names(self._said("named")[0])
+        named = _names(self.said("named")[0])
         self._plan(named)
         judge(
             self._snapshot.reads(
@@ -87,11 +77,11 @@ class _Statement:
         )
         position = self._snapshot.position(self._subscription)
         self._process.send({"go": True})
-        with os.fdopen(self._said("answer")[1], "rb", buffering=_READ_BYTES) as file:
+        with os.fdopen(self.said("answer")[1], "rb", buffering=_READ_BYTES) as file:
             try:
                 reader = pa.ipc.open_stream(file)
             except (OSError, pa.ArrowException) as error:
-                raise self._failure() from error
+                raise self.failure() from error
             batches = self._batches(reader)
             answer = limited(reader.schema, position, batches, self._limits)
             yield answer
@@ -104,7 +94,7 @@ class _Statement:
         self._pin(scans, named)
         while True:
             self._process.send({"tables": [_told(relation) for relation in self._shown]})
-            needed = self._said("planned")[0]["scans"]
+            needed = self.said("planned")[0]["scans"]
             if needed <= scans:
                 return
             scans, before = needed, self._shown
@@ -121,37 +111,25 @@ class _Statement:
         self._snapshot.scan(self._shown[message["table"]], message, sink)
 
     def _batches(self, reader: Any) -> Iterator[Any]:
-        # A stream that was cut ends like a whole one: what counts is what the process and the scans say.
         with suppress(OSError, pa.ArrowException):
             yield from reader
-        end = self._process.said()
-        if end is None or end[0]["refused"] is not None or self._snapshot.error is not None:
-            raise self._failure(end)
-        self._process.fit = end[0]["fit"]
+        self.end()
 
-    def _said(self, kind: str) -> tuple[Message, int]:
-        said = self._process.said()
-        if said is None or said[0]["kind"] != kind:
-            raise self._failure(said)
-        return said
+    def lacks_rows(self) -> bool:
+        return self._snapshot.error is not None
 
-    def _failure(self, end: tuple[Message, int] | None = None) -> Exception:
-        """Why the statement ended; `end`: what the process said last, where it said anything."""
+    def failure(self, end: tuple[Message, int] | None = None) -> Exception:
         error = self._snapshot.error if self._shown else None
-        if self._process.killed == _LATE:
-            return QueryRefused("query_timeout", f"the query did not end within {self._limits.timeout_s:g} s")
-        if self._process.killed is not None or isinstance(error, duckdb.InterruptException):
-            return QueryRefused("query_unavailable", "the target was being closed or needed its memory; ask again")
+        if self._process.killed is not None:
+            return super().failure(end)
+        if isinstance(error, duckdb.InterruptException):
+            return QueryRefused("query_unavailable", f"{self.killed_for}; ask again")
         if error is not None:
             return error if is_broken(error) else QueryRefused("query_unavailable", _words(error))
-        if end is not None:
-            self._process.fit = end[0]["fit"]
-            return QueryRefused(*end[0]["refused"])
-        code = self._process.exit_code
-        if (
-            code is None or code >= 0 or code == -signal.SIGKILL
-        ):  # which neither DuckDB nor the bound on its memory sends
-            return QueryRefused("query_unavailable", f"{self._process.death}; ask again")
+        code = self._process.exit_code if end is None else None
+        if code is None or code >= 0 or code == -signal.SIGKILL:
+            # Neither DuckDB nor the bound on its memory ends it in such a way.
+            return super().failure(end)
         return QueryRefused("query_too_large", f"the query needs more memory than one may have: {self._process.death}")
 
 

@@ -20,37 +20,6 @@ HIDDEN = "__penstock_"
 _CATALOG_SCHEMAS = frozenset({"information_schema", "pg_catalog"})
 _QUERY_NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE", "STATEMENT_NODE"})
 
-TABLE_FUNCTIONS = frozenset(
-    {
-        "duckdb_columns",
-        "duckdb_constraints",
-        "duckdb_functions",
-        "duckdb_indexes",
-        "duckdb_keywords",
-        "duckdb_schemas",
-        "duckdb_tables",
-        "duckdb_types",
-        "duckdb_views",
-        "generate_series",
-        "histogram",
-        "histogram_values",
-        "icu_calendar_names",
-        "json_each",
-        "json_tree",
-        "pg_timezone_names",
-        "pragma_collations",
-        "pragma_show",
-        "pragma_table_info",
-        "pragma_version",
-        "range",
-        "repeat",
-        "repeat_row",
-        "summary",
-        "test_all_types",
-        "unnest",
-    }
-)
-"""All others are refused: an unknown one of a later DuckDB stays closed until someone has looked at it."""
 _WITHOUT_CATALOG = frozenset(
     {
         "duckdb_keywords",
@@ -70,6 +39,21 @@ _WITHOUT_CATALOG = frozenset(
     }
 )
 """Those that show nothing of the tables."""
+TABLE_FUNCTIONS = _WITHOUT_CATALOG | {
+    "duckdb_columns",
+    "duckdb_constraints",
+    "duckdb_functions",
+    "duckdb_indexes",
+    "duckdb_schemas",
+    "duckdb_tables",
+    "duckdb_views",
+    "histogram",
+    "histogram_values",
+    "pragma_show",
+    "pragma_table_info",
+    "summary",
+}
+"""All others are refused: an unknown one of a later DuckDB stays closed until someone has looked at it."""
 
 REFUSED_FUNCTIONS = frozenset(
     {"currval", "getenv", "nextval", "setseed", "setval", "sleep_ms", "write_log", "current_setting", "getvariable"}
@@ -78,7 +62,7 @@ REFUSED_FUNCTIONS = frozenset(
 
 def refusal(tree: Any) -> str | None:
     """Why the query may not run, in words for its author; None where it may. `tree`: DuckDB's JSON form of the statement."""
-    for node in _nodes(tree):
+    for node in nodes(tree):
         kind = str(node.get("type", ""))
         if kind.endswith("_NODE") and kind not in _QUERY_NODES:
             return "it writes; only reads are allowed"
@@ -113,7 +97,7 @@ def named(tree: Any) -> Named:
     places: set[tuple[str, str]] = set()
     expressions: set[str] = set()
     catalog = False
-    for node in _nodes(tree):
+    for node in nodes(tree):
         kind = str(node.get("type", ""))
         if kind == "BASE_TABLE":
             schema, name = (folded(str(node.get(part, ""))) for part in ("schema_name", "table_name"))
@@ -139,7 +123,7 @@ def _function_name(node: Any) -> str:
     return str(node.get("function_name", "")).lower()
 
 
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+def nodes(tree: Any) -> Iterator[dict[str, Any]]:
     """Every object of the tree, without recursion: a query may nest deeper than Python's stack."""
     waiting = [tree]
     while waiting:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import sys
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from multiprocessing.connection import Connection
@@ -23,15 +21,13 @@ import pyarrow.dataset
 
 from engine.model.identity import TableName
 from engine.model.target import QueryRefused
-from engine.platform.child_processes import die_with_parent, die_with_peer, name_process
 from engine.targets.duckdb.errors import is_out_of_memory
 from engine.targets.duckdb.identifiers import folded, literal, qualified, quoted
 from engine.targets.duckdb.pushed import condition_of, scan_column
 from engine.targets.duckdb.query_guard import Named, named, refusal
-from engine.targets.query_channel import NICE, EngineChannel, bound_memory, data_bytes
+from engine.targets.query_channel import MAX_SQL_CHARACTERS, EngineChannel, Run, serve
 from engine.targets.query_rows import pieces
 
-MAX_SQL_CHARACTERS = 100_000
 MAX_NESTING = 200
 SEARCH_PATH = "main,public"
 """Where unqualified names are looked for; `public` because users come from PostgreSQL."""
@@ -41,8 +37,6 @@ NOTHING = "nothing"
 _ROWS_AT_ONCE = 2048
 _DUCKDB_SHARE = 0.6
 """Of the process's memory; Arrow, and what functions make of one vector, have the rest."""
-_LEFT_SHARE = 0.2
-"""Of the process's memory may still be held behind a statement; with more, another process takes its place."""
 _CATALOG_FUNCTIONS = ("tables", "columns", "views")
 _SCAN_OPERATOR = "PYTHON_ARROW_SCAN"
 _READ_BYTES = 1 << 16
@@ -63,25 +57,14 @@ class ProcessLimits:
 
 def main(control: Connection, limits: ProcessLimits) -> None:
     """Run statements until the engine is gone, or kills this process."""
-    die_with_parent()
-    die_with_peer(control)
-    name_process("penstock-query")
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.nice(NICE)
-    engine = EngineChannel(control)
-    _instance(limits).close()
-    held = data_bytes()
-    bound_memory(held + limits.memory)
-    while True:
-        instance = _instance(limits)
-        try:
-            request = engine.receive()
-        except EOFError:
-            sys.exit(0)
-        with closing(instance):
-            ended = _ended(engine, instance, request)
-        del instance
-        engine.send({**ended, "fit": data_bytes() < held + limits.memory * _LEFT_SHARE})
+    serve(control, limits.memory, lambda: _prepared(limits))
+
+
+@contextmanager
+def _prepared(limits: ProcessLimits) -> Iterator[Run]:
+    """What runs a statement in an instance of its own."""
+    with closing(_instance(limits)) as instance:
+        yield lambda engine, request: _ended(engine, instance, request)
 
 
 def _instance(limits: ProcessLimits) -> Any:

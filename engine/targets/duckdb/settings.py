@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-
-MEMORY_LIMIT = "1GB"
-"""Memory for applying, and for reading what queries scan; DuckDB's own default would take 80 % of the machine."""
-THREADS = 2
-SPILL_LIMIT = "8GB"
-"""Disk that sorts, joins and comparisons larger than memory may use beside the database file."""
-CHECKPOINT_THRESHOLD = "64MB"
-"""Size of the write-ahead log at which a commit folds it into the database file."""
-QUERY_MEMORY = 512 * 1024 * 1024
-"""Bytes that one reader's statement may take, in the process that it runs in."""
+from dataclasses import asdict, dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class DuckDbSettings:
     """Limits of one DuckDB instance; sizes as DuckDB writes them, such as `512MB`."""
 
-    memory_limit: str = MEMORY_LIMIT
-    threads: int = THREADS
-    spill_limit: str = SPILL_LIMIT
-    checkpoint_threshold: str = CHECKPOINT_THRESHOLD
-    query_memory: int = QUERY_MEMORY
+    memory_limit: str = "1GB"
+    """Memory for applying, and for reading what queries scan; DuckDB's own default would take 80 % of the machine."""
+    threads: int = 2
+    spill_limit: str = "8GB"
+    """Disk that sorts, joins and comparisons larger than memory may use beside the database file."""
+    checkpoint_threshold: str = "64MB"
+    """Size of the write-ahead log at which a commit folds it into the database file."""
+    query_memory: int = 512 * 1024 * 1024
+    """Bytes that one reader's statement may take, in the process that it runs in."""
 
 
 def settings_from(values: Mapping[str, str | int]) -> DuckDbSettings:
@@ -33,14 +27,9 @@ def settings_from(values: Mapping[str, str | int]) -> DuckDbSettings:
     Raises:
         ValueError: `threads` is not a number above 0.
     """
-    threads = int(values.get("threads", THREADS))
-    if threads < 1:
+    limits = asdict(DuckDbSettings())
+    settings = DuckDbSettings(**{name: type(default)(values.get(name, default)) for name, default in limits.items()})
+    if settings.threads < 1:
         message = "threads must be at least 1"
         raise ValueError(message)
-    return DuckDbSettings(
-        memory_limit=str(values.get("memory_limit", MEMORY_LIMIT)),
-        threads=threads,
-        spill_limit=str(values.get("spill_limit", SPILL_LIMIT)),
-        checkpoint_threshold=str(values.get("checkpoint_threshold", CHECKPOINT_THRESHOLD)),
-        query_memory=int(values.get("query_memory", QUERY_MEMORY)),
-    )
+    return settings

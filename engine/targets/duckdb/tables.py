@@ -15,7 +15,6 @@ from engine.model.identity import TableId, TableName
 from engine.model.partitions import PartitionRows
 from engine.model.quarantine import Texts
 from engine.model.schema import TableSchema
-from engine.targets.declared_key import check_key
 from engine.targets.duckdb.changes import Place, apply_changes, belongs, delete_behind, read_rows, rows_at
 from engine.targets.duckdb.errors import fault_of, is_broken, is_out_of_memory
 from engine.targets.duckdb.identifiers import folded_name, qualified, quoted
@@ -24,6 +23,7 @@ from engine.targets.duckdb.staging import StagingConnection
 from engine.targets.duckdb.structure import check_columns, create_statements, evolve_statements
 from engine.targets.duckdb.views import views_upon
 from engine.targets.evolution import Evolution
+from engine.targets.key_check import check_key
 from engine.targets.quarantine import RefusedByTarget
 from engine.targets.quarantined_rows import texts_of
 
@@ -63,9 +63,7 @@ class DuckDbTables:
         return delete_behind(self._connection, Place(table, self._qualified(place), schema), above)
 
     def check_key(self, table: TableId, place: TableName, schema: TableSchema) -> None:
-        found = Place(table, self._qualified(place), schema)
-        keys = [found.columns[i] for i in found.key]
-        check_key(self._connection.execute, table, schema, found.qualified, keys)
+        check_key(self._connection.execute, table, self._qualified(place), schema.key, quoted)
 
     def take(
         self, table: TableId, place: TableName, schema: TableSchema, changes: TableChanges, most: int

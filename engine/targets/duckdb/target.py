@@ -163,7 +163,7 @@ class DuckDbTarget(SqlTarget):
             raise EngineFault(FaultKind.SHARED_TABLE_CONFLICT, table, ambiguous[0][2])
         with self.writing(table) as writer:
             self._reserve(writer, subscription, table, target)
-            writer.adopt_shared(subscription, table, target, shared)
+            writer.shared.adopt(subscription, table, target, shared)
 
     def _reserve(self, writer: BatchWriter, subscription: SubscriptionName, table: TableId, target: TableName) -> None:
         records = writer.records

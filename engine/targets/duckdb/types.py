@@ -24,8 +24,8 @@ _NAMES = {
 
 def duckdb_type(value: ValueType) -> str:
     """Type text as DDL takes it."""
-    if value.kind is Kind.LIST:
-        return duckdb_type(_element(value)) + "[]"
+    if value.element is not None:
+        return duckdb_type(value.element) + "[]"
     if value.kind is Kind.DECIMAL:
         return f"DECIMAL({value.precision},{value.scale})"
     return _NAMES[value.kind]
@@ -47,10 +47,3 @@ def _leaf(value: ValueType) -> ValueType:
     while value.element is not None:
         value = value.element
     return value
-
-
-def _element(value: ValueType) -> ValueType:
-    if value.element is None:
-        message = "a list without an element type"
-        raise ValueError(message)
-    return value.element

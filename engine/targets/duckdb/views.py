@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from typing import Any
 
 import duckdb
 
 from engine.model.identity import TableName
 from engine.targets.duckdb.identifiers import folded, folded_name, qualified
+from engine.targets.duckdb.query_guard import nodes
 from engine.targets.duckdb.staging import StagingConnection
 
 _BODY = re.compile(r" AS ")
@@ -37,19 +36,9 @@ def _named(connection: StagingConnection, text: str) -> list[tuple[str, str]]:
         read = text[body.end() :].rstrip().removesuffix(";")
         tree = json.loads(connection.execute("SELECT json_serialize_sql(?)", [read]).fetchall()[0][0])
         if not tree.get("error"):
-            return list(_tables(tree))
+            read_tables = [node for node in nodes(tree) if node.get("type") == "BASE_TABLE"]
+            return [(str(node.get("schema_name", "")), str(node["table_name"])) for node in read_tables]
     return []
-
-
-def _tables(tree: Any) -> Iterator[tuple[str, str]]:
-    if isinstance(tree, dict):
-        if tree.get("type") == "BASE_TABLE":
-            yield str(tree.get("schema_name", "")), str(tree["table_name"])
-        for part in tree.values():
-            yield from _tables(part)
-    elif isinstance(tree, list):
-        for part in tree:
-            yield from _tables(part)
 
 
 def _shows(connection: StagingConnection, view: str) -> bool:

@@ -32,7 +32,7 @@ from engine.targets.postgres.staging import (
     in_key_order,
     staged,
 )
-from engine.targets.postgres.types import column_types
+from engine.targets.postgres.types import postgres_type
 from engine.targets.quarantine import RefusedByTarget
 from engine.targets.target_metadata import behind
 
@@ -70,7 +70,7 @@ class Place:
     @property
     def columns(self) -> list[StagedColumn]:
         """c0 … cn, the columns by position."""
-        types = self.types or column_types(self.schema)
+        types = self.types or [postgres_type(column) for column in self.schema.columns]
         return [StagedColumn(f"c{i}", value_type(c), types[i]) for i, c in enumerate(self.schema.columns)]
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from engine.postgres.sessions import PostgresConnection, Sessions
 from engine.targets.postgres.metadata import PostgresMetadata
 from engine.targets.postgres.query_process import DENIED, PIECE
 from engine.targets.postgres.readers import UNUSABLE, Readers, unusable
-from engine.targets.query_pool import Message, QueryPool, QueryProcess
+from engine.targets.query_pool import Message, QueryPool, QueryProcess, Statement
 from engine.targets.query_rows import limited, pieces
 
 DecodeText = Callable[[bytes, TableSchema], Any]
@@ -30,8 +29,6 @@ DecodeText = Callable[[bytes, TableSchema], Any]
 GAVE_WAY = "gave way"
 """Killed so that a batch can replace or change a table that the statement reads."""
 _DENIED_REMEDY = "Readers see the subscription's tables. GRANT SELECT on a table of an owner of your own to the role that queries run as."
-_LATE = "late"
-_GIVEN_UP = "given up"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,27 +54,18 @@ def run_query(
         QueryRefused: `query_not_a_read`, `query_invalid`, `query_timeout`, `query_too_large`, `query_unavailable`, `query_role_missing`,
             `query_role_unfit`, `query_role_unusable`.
     """
-    with parts.pool.process() as process:
-        limit = threading.Timer(limits.timeout_s, process.kill, [_LATE])
-        limit.daemon = True
-        limit.start()
-        try:
-            yield from _Statement(parts, process, limits, subscription).answers(sql, judge)
-        finally:
-            limit.cancel()
-            if not process.fit:
-                process.kill(_GIVEN_UP)
+    with parts.pool.process(limits.timeout_s) as process:
+        yield from _Statement(parts, process, limits, subscription).answers(sql, judge)
 
 
-class _Statement:
-    """What goes on between engine and process while a statement runs."""
+class _Statement(Statement):
+    """A statement, which the process runs in a session of its own on the target."""
 
     def __init__(
         self, parts: QueryParts, process: QueryProcess, limits: QueryLimits, subscription: SubscriptionName
     ) -> None:
+        super().__init__(process, limits)
         self._parts = parts
-        self._process = process
-        self._limits = limits
         self._subscription = subscription
         self._deadline = monotonic() + limits.timeout_s
 
@@ -86,7 +74,7 @@ class _Statement:
         named, position, reads = self._prepared(sql)
         judge(reads)
         self._process.send({"go": True})
-        with os.fdopen(self._said("answer")[1], "rb") as file:
+        with os.fdopen(self.said("answer")[1], "rb") as file:
             schema = _schema(named["types"])
             empty = self._parts.decode(b"", schema).schema
             shown = pa.schema([field.with_name(name) for field, name in zip(empty, named["names"], strict=True)])
@@ -111,7 +99,7 @@ class _Statement:
             if self._parts.generations() == before:
                 return found
             self._process.send({"go": False})
-            self._said("end")
+            self.said("end")
         raise QueryRefused("query_timeout", f"tables were replaced one after another for {self._limits.timeout_s:g} s")
 
     def _begun(self, sql: str) -> tuple[Message, Lsn, list[TableRead]]:
@@ -126,7 +114,7 @@ class _Statement:
                 snapshot = connection.execute("SELECT pg_export_snapshot()").fetchall()[0][0]
                 request = {"conninfo": way_in, "sql": sql, "snapshot": snapshot, "max_rows": self._limits.max_rows}
                 self._process.send(request)
-                named = self._said("named")[0]
+                named = self.said("named")[0]
                 reads = records.reads([TableName(*name) for name in named["relations"]])
             finally:
                 with suppress(psycopg.Error):
@@ -134,36 +122,18 @@ class _Statement:
         return named, position, reads
 
     def _batches(self, file: Any, schema: TableSchema, shown: Any) -> Iterator[Any]:
-        # A stream that was cut ends like a whole one: what counts is what the process says.
         for lines in filter(None, _pieces_of_lines(file)):
             decoded = self._parts.decode(lines, schema)
             yield from pieces(pa.RecordBatch.from_arrays(decoded.columns, schema=shown))
-        end = self._process.said()
-        if end is None or end[0]["refused"] is not None:
-            raise self._failure(end)
-        self._process.fit = end[0]["fit"]
+        self.end()
 
-    def _said(self, kind: str) -> tuple[Message, int]:
-        said = self._process.said()
-        if said is None or said[0]["kind"] != kind:
-            raise self._failure(said)
-        return said
-
-    def _failure(self, end: tuple[Message, int] | None = None) -> QueryRefused:
-        """Why the statement ended; `end`: what the process said last, where it said anything."""
-        if self._process.killed == _LATE:
-            return QueryRefused("query_timeout", f"the query did not end within {self._limits.timeout_s:g} s")
+    def failure(self, end: tuple[Message, int] | None = None) -> Exception:
         if self._process.killed == GAVE_WAY:
             return QueryRefused("query_unavailable", "a table had to be replaced or changed; ask again")
-        if self._process.killed is not None:
-            return QueryRefused("query_unavailable", "the target was being closed; ask again")
-        if end is not None:
-            self._process.fit = end[0]["fit"]
-            code, detail = end[0]["refused"]
-            return (
-                QueryRefused("query_invalid", detail, _DENIED_REMEDY) if code == DENIED else QueryRefused(code, detail)
-            )
-        return QueryRefused("query_unavailable", f"{self._process.death}; ask again")
+        return super().failure(end)
+
+    def refusal(self, code: str, detail: str) -> QueryRefused:
+        return QueryRefused("query_invalid", detail, _DENIED_REMEDY) if code == DENIED else QueryRefused(code, detail)
 
 
 def _pieces_of_lines(file: Any) -> Iterator[bytes]:

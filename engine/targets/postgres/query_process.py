@@ -7,11 +7,9 @@ large for it meets here, and the engine kills it at the statement's limit of tim
 from __future__ import annotations
 
 import os
-import signal
 import struct
-import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import nullcontext
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -20,18 +18,14 @@ import psycopg
 from psycopg import pq
 
 from engine.model.target import BATCH_BYTES, MOST_ROW_BYTES, QueryRefused
-from engine.platform.child_processes import die_with_parent, die_with_peer, name_process
 from engine.postgres.sessions import PostgresConnection
 from engine.targets.postgres.query_guard import refusal
-from engine.targets.query_channel import NICE, EngineChannel, bound_memory, data_bytes
+from engine.targets.query_channel import MAX_SQL_CHARACTERS, EngineChannel, serve
 
-MAX_SQL_CHARACTERS = 100_000
 PIECE = struct.Struct(">I")
 """Before each piece of lines on the pipe: its length."""
 DENIED = "query_denied"
 """The reader's role may not do it. To users this is `query_invalid`."""
-_LEFT_SHARE = 0.2
-"""Of the process's memory may still be held behind a statement; with more, another process takes its place."""
 _CODES = {
     "25006": ("query_not_a_read", "the statement would write; only reads are allowed"),
     "57014": ("query_timeout", "the query did not end in time"),
@@ -51,30 +45,9 @@ WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND c.relkind IN ('r'
 """What the transaction has looked at: also what its prepared statement reads, through views too."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessLimits:
-    """What a query process may take. `memory` in bytes, beyond what it has at its start."""
-
-    memory: int
-
-
-def main(control: Connection, limits: ProcessLimits) -> None:
-    """Run statements until the engine is gone, or kills this process."""
-    die_with_parent()
-    die_with_peer(control)
-    name_process("penstock-query")
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.nice(NICE)
-    engine = EngineChannel(control)
-    held = data_bytes()
-    bound_memory(held + limits.memory)
-    while True:
-        try:
-            request = engine.receive()
-        except EOFError:
-            sys.exit(0)
-        ended = _ended(engine, request)
-        engine.send({**ended, "fit": data_bytes() < held + limits.memory * _LEFT_SHARE})
+def main(control: Connection, memory: int) -> None:
+    """Run statements until the engine is gone, or kills this process. `memory`: bytes beyond what it has at its start."""
+    serve(control, memory, lambda: nullcontext(_ended))
 
 
 def _ended(engine: EngineChannel, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from engine.model.partitions import PartitionRows
 from engine.model.quarantine import Texts
 from engine.model.schema import TableSchema
 from engine.postgres.sessions import PostgresConnection
-from engine.targets.declared_key import check_key
 from engine.targets.evolution import Evolution, require_columns
+from engine.targets.key_check import check_key
 from engine.targets.postgres.changes import (
     Place,
     apply_changes,
@@ -141,9 +141,7 @@ class PostgresTables:
         return delete_behind(self._connection, Place(table, qualified(place), schema), above)
 
     def check_key(self, table: TableId, place: TableName, schema: TableSchema) -> None:
-        found = Place(table, qualified(place), schema)
-        keys = [found.quoted[i] for i in found.key]
-        check_key(self._connection.execute, table, schema, found.qualified, keys)
+        check_key(self._connection.execute, table, qualified(place), schema.key, quoted)
 
     def put_in_place(
         self, copy: TableName, target: TableName, schema: TableSchema, *, refuse: int = 0

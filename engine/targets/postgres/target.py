@@ -52,7 +52,6 @@ from engine.targets.postgres.preflight import (
     taken_finding,
 )
 from engine.targets.postgres.query import GAVE_WAY, DecodeText, QueryParts, run_query
-from engine.targets.postgres.query_process import ProcessLimits
 from engine.targets.postgres.query_process import main as query_process
 from engine.targets.postgres.rates import measured_rates
 from engine.targets.postgres.reader import PostgresReader
@@ -206,7 +205,7 @@ class PostgresTarget(SqlTarget):
             adopt(connection, subscription, table, target, into_existing=into_existing)
             if shared is not None:
                 refuse_reserved(table, shared.relation)
-            self._writer.batch_writer().adopt_shared(subscription, table, target, shared)
+            self._writer.batch_writer().shared.adopt(subscription, table, target, shared)
 
     def append_copy(self, table: TableId, rows: Any) -> int:
         with self._loader.transaction(table) as connection:
@@ -401,7 +400,7 @@ class PostgresTarget(SqlTarget):
     def query(
         self, sql: str, limits: QueryLimits, subscription: SubscriptionName, judge: JudgeReads = any_reads
     ) -> AbstractContextManager[QueryAnswer]:
-        pool = self.query_pool(lambda _: (query_process, (ProcessLimits(self._query_memory),)))
+        pool = self.query_pool(lambda _: (query_process, (self._query_memory,)))
         given = bool(self._spec.settings.get("query_user"))
         parts = QueryParts(
             self._sessions, self._readers, pool, self._decode, self._snapshot, self._generations, role_given=given

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.model.schema import Column, SourceType, TableSchema
+from engine.model.schema import Column, SourceType
 from engine.targets.postgres.identifiers import quoted
 
 # fmt: off
@@ -33,10 +33,6 @@ def own_type(kind: SourceType) -> str:
     return f"pg_catalog.{name}{_modifier(kind)}"
 
 
-def column_types(schema: TableSchema) -> list[str]:
-    return [postgres_type(column) for column in schema.columns]
-
-
 def _type(source: SourceType) -> str:
     if source.element is not None:
         element = _type(source.element)
@@ -51,9 +47,8 @@ def _modifier(source: SourceType) -> str:
     number = source.modifier
     if number < 0:
         return ""
-    if source.name == "numeric" and number >= 4:
-        scale = (number - 4) & 0x7FF
-        return f"({(number - 4) >> 16 & 0xFFFF},{scale - 2048 if scale > 1023 else scale})"
+    if source.name == "numeric" and source.digits is not None:
+        return "({},{})".format(*source.digits)
     if source.name in _LENGTHS and number > 4:
         return f"({number - 4})"
     return f"({number})" if source.name in _PRECISIONS else ""

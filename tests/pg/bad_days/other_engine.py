@@ -12,8 +12,8 @@ from engine.control.target_registry import TargetRegistry
 from engine.link.messages import Report, SubscriptionStateReport
 from engine.platform.clock import SystemClock
 from engine.platform.settings import EngineSettings
-from engine.spark.local import LocalRunner
 from engine.tables.reporter import Reporter
+from tests.fixtures.local_runner import LocalRunner
 
 
 def _tell(report: Report) -> None:

@@ -21,14 +21,14 @@ from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, Tab
 from engine.model.position import ZERO, Lsn
 from engine.model.source import ExportedSnapshot
 from engine.model.subscription import ConnectionSpec, TableSpec
-from engine.model.target import BatchCommit, TableCommit
+from engine.model.target import BatchCommit, LogStart, TableCommit
 from engine.net import decode_copy_text
 from engine.sources.postgres_log.source import PostgresSource
-from engine.spark.local import LocalRunner
 from engine.targets.duckdb.target import DuckDbTarget
 from engine.verify.compare import VerifyTable, verify_tables
 from engine.verify.verdict import TableVerdict, VerdictStatus
 from tests.fixtures.answers import answered
+from tests.fixtures.local_runner import LocalRunner
 from tests.fixtures.postgres import Database
 
 pytestmark = pytest.mark.pg
@@ -116,7 +116,7 @@ def world(database: Database, tmp_path: Path) -> Iterator[World]:
     connection = ConnectionSpec("shop", "postgres", database.settings)
     source = PostgresSource(connection)
     target = DuckDbTarget(tmp_path / "mart.duckdb")
-    target.claim(NAME, Epoch(1), "system", 1, "slot", ZERO)
+    target.claim(NAME, Epoch(1), LogStart("system", 1, "slot", ZERO))
     yield World(database, source, connection, target, tmp_path)
     source.close()
     target.close()

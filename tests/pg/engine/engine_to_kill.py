@@ -26,8 +26,8 @@ from engine.model.subscription import QueueMode
 from engine.platform.clock import SystemClock
 from engine.platform.failpoints import arm_from_environment
 from engine.platform.settings import EngineSettings
-from engine.spark.local import LocalRunner
 from engine.tables.reporter import Reporter
+from tests.fixtures.local_runner import LocalRunner
 
 
 class _Telling(LocalRunner):

@@ -12,8 +12,8 @@ import pytest
 from engine.copy.chunk_task import CopyTask
 from engine.link.messages import CopyProgress
 from engine.model.subscription import CopyPolicy
-from engine.spark.local import LocalRunner
 from tests.fixtures import replication
+from tests.fixtures.local_runner import LocalRunner
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
 

@@ -16,8 +16,8 @@ from engine.model.partitions import LoadReason, Loads, generation_of
 from engine.model.subscription import ApplyMode, ApplyPolicy
 from engine.platform import failpoints
 from engine.platform.failpoints import Failpoint
-from engine.spark.local import LocalRunner
 from tests.fixtures import replication
+from tests.fixtures.local_runner import LocalRunner
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
 

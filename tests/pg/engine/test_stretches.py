@@ -17,9 +17,9 @@ from engine.model.ddl import DdlMessage
 from engine.model.subscription import ConnectionSpec, TableSpec
 from engine.model.subscription_state import DesiredState
 from engine.sources.postgres_log.published_tables import PostgresPublications
-from engine.spark.local import LocalRunner
 from engine.tables.ddl_messages import DdlMessageTracker
 from tests.fixtures import replication
+from tests.fixtures.local_runner import LocalRunner
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
 

@@ -26,10 +26,10 @@ from engine.model.subscription import SchemaPolicy, TableSpec
 from engine.model.subscription_state import DesiredState
 from engine.model.table_state import TableStateKind
 from engine.pipeline.run import ReplicationRun
-from engine.spark.local import LocalRunner
 from engine.tables import start_point as startup
 from engine.tables.state import AskResume
 from tests.fixtures import replication
+from tests.fixtures.local_runner import LocalRunner
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
 

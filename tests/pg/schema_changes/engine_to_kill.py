@@ -16,8 +16,8 @@ from engine.control.target_registry import TargetRegistry
 from engine.link.messages import Report
 from engine.platform.clock import SystemClock
 from engine.platform.failpoints import arm_from_environment
-from engine.spark.local import LocalRunner
 from engine.tables.reporter import Reporter
+from tests.fixtures.local_runner import LocalRunner
 
 
 def _tell(report: Report) -> None:

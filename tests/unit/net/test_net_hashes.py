@@ -10,7 +10,7 @@ import pytest
 from engine.model.schema import KeyMode
 from engine.net import change_kernels
 from engine.net.change_kernels import Chains, Changes, Refs
-from engine.net.compiled import Array
+from engine.platform.compiled import Array
 from tests.unit.net import pgoutput_encoder as pgoutput
 from tests.unit.net.batch_builder import column, net, rows, table
 

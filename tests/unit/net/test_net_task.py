@@ -16,13 +16,9 @@ from engine.model.identity import BatchId, Epoch, Ordinal, SubscriptionName
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode
 from engine.net import decode as decode_module
-from engine.net import (
-    plan_for,
-    run_task,
-    spill_result,
-    staging_prefix,
-)
-from engine.net.compiled import Array
+from engine.net import run_task, spill_result, staging_prefix
+from engine.net.plan import plan_for
+from engine.platform.compiled import Array
 from engine.records import scan
 from tests.unit.net import pgoutput_encoder as pgoutput
 from tests.unit.net.batch_builder import FIRST, column, net, part, rows, table, task

@@ -152,7 +152,7 @@ def test_ranges_are_walked_in_their_order() -> None:
     records = [pgoutput.insert(1, [c]) for c in "abcd"]
     found = scan(records, [part(_ONE)], [span(2, 4, 5), span(0, 1, 6)])
     assert keys(found) == ["I1 c", "I1 d", "I1 a"]
-    assert found.range_index.tolist() == [0, 0, 1]
+    assert found.end.tolist() == [5, 5, 6]
 
 
 def test_changes_of_aborted_subtransactions_are_left_out() -> None:

@@ -35,14 +35,14 @@ def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_java_home_comes_before_path(tmp_path: Path) -> None:
     home, other = _fake(tmp_path / "home", "21.0.1"), _fake(tmp_path / "other", "17.0.2")
     environment = {"JAVA_HOME": str(home), "PATH": str(other / "bin")}
-    assert java.find_java(tmp_path, environment) == java.JavaHome(home, 21)
+    assert java.find_java(tmp_path, environment) == home
 
 
 @pytest.mark.usefixtures("no_package")
 def test_one_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
     old, new = _fake(tmp_path / "old", "11.0.2"), _fake(tmp_path / "new", "17.0.2")
     environment = {"JAVA_HOME": str(old), "PATH": str(new / "bin")}
-    assert java.find_java(tmp_path, environment) == java.JavaHome(new.resolve(), 17)
+    assert java.find_java(tmp_path, environment) == new.resolve()
 
 
 @pytest.mark.usefixtures("no_package")
@@ -57,13 +57,12 @@ def test_without_any_the_fault_says_what_to_do(tmp_path: Path) -> None:
 def test_a_small_java_gets_a_wrapper_that_drops_the_flag(tmp_path: Path) -> None:
     small = _fake(tmp_path / "it's small", "25.0.2", vector=False)
     found = java.find_java(tmp_path / "scratch", {"JAVA_HOME": str(small), "PATH": ""})
-    assert found == java.JavaHome(tmp_path / "scratch" / "java", 25, wrapped=True)
+    assert found == tmp_path / "scratch" / "java"
     arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-Da=b c", "Main", "$x"]
-    answer = subprocess.run([found.home / "bin" / "java", *arguments], capture_output=True, text=True, check=True)
+    answer = subprocess.run([found / "bin" / "java", *arguments], capture_output=True, text=True, check=True)
     assert answer.stdout.splitlines() == ["-Xmx1g", "-Da=b c", "Main", "$x"]
 
 
 def test_the_installed_package_is_the_last_resort(tmp_path: Path) -> None:
     found = java.find_java(tmp_path, {"PATH": ""})
-    assert found.version >= 17
-    assert (found.home / "bin" / "java").is_file()
+    assert (found / "bin" / "java").is_file()

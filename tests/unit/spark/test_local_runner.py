@@ -9,8 +9,8 @@ import pytest
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.tasks import TaskRunner
-from engine.spark.local import LocalRunner
 from engine.spark.outcome import attempt
+from tests.fixtures.local_runner import LocalRunner
 
 
 def _double(number: int) -> int:
@@ -96,4 +96,4 @@ def test_a_fault_pickles_with_all_it_says() -> None:
     back = pickle.loads(pickle.dumps(attempt(_fault, 3)))
     copy = pickle.loads(pickle.dumps(fault))
     assert (copy.kind, copy.subject, copy.detail, str(copy)) == (fault.kind, fault.subject, fault.detail, str(fault))
-    assert back.fault.detail == "block 3"
+    assert back.detail == "block 3"

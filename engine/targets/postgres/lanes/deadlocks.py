@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 
 
 def circle_of(blockers: Mapping[int, Sequence[int]]) -> list[int]:
@@ -10,25 +11,10 @@ def circle_of(blockers: Mapping[int, Sequence[int]]) -> list[int]:
 
     Somebody that waits for one outside the graph is in no circle: whoever that is may end by itself.
     """
-    done: set[int] = set()
-    for start in blockers:
-        path: list[int] = []
-        found = _walk(start, blockers, path, done)
-        if found:
-            return found
-    return []
-
-
-def _walk(at: int, blockers: Mapping[int, Sequence[int]], path: list[int], done: set[int]) -> list[int]:
-    if at in path:
-        return path[path.index(at) :]
-    if at in done or at not in blockers:
-        return []
-    path.append(at)
-    for other in blockers[at]:
-        found = _walk(other, blockers, path, done)
-        if found:
-            return found
-    path.pop()
-    done.add(at)
+    try:
+        TopologicalSorter(blockers).prepare()
+    except CycleError as error:
+        # From each one to who waits for it, the first one at both ends.
+        circle: list[int] = error.args[1]
+        return circle[:0:-1]
     return []

@@ -115,7 +115,8 @@ class LaneWriter:
             return _Failure(lane, error)
         finally:
             if cut.lanes > 1:
-                self._release(lanes)
+                for one in lanes:
+                    one.release_locks()
 
     def _watch(self, work: dict[Future[None], LaneSession]) -> _Failure | None:
         """Until all have ended. Lanes that wait for each other in a circle, and those behind one that failed, are stopped."""
@@ -155,11 +156,6 @@ class LaneWriter:
     def _stop(lanes: Iterable[LaneSession]) -> None:
         for lane in lanes:
             lane.cancel()
-
-    @staticmethod
-    def _release(lanes: Iterable[LaneSession]) -> None:
-        for lane in lanes:
-            lane.release_locks()
 
     def _sessions(self, count: int) -> list[LaneSession]:
         usable = [lane for lane in self._lanes if lane.usable]

@@ -135,11 +135,11 @@ def _takes(source: SourceType, standing: SourceType) -> bool:
         return _is_text(source) and _takes(SourceType("text"), standing)
     if standing.element is not None:
         return False
-    if source.name == standing.name and _is_own(source):
+    if source.name == standing.name and not _is_foreign(source):
         return _same_holds(source, standing)
     if source.name in _DIGITS and standing.name == "numeric":
-        digits, scale = _numeric(standing)
-        return standing.modifier < 4 or (scale == 0 and digits >= _DIGITS[source.name])
+        digits, scale = standing.digits or (_DIGITS[source.name], 0)
+        return scale == 0 and digits >= _DIGITS[source.name]
     if (source.name, standing.name) in _WIDER:
         return True
     if not _is_text(source):
@@ -156,8 +156,8 @@ def _same_holds(source: SourceType, standing: SourceType) -> bool:
         return _at_least(standing, source.modifier)
     if source.name in _FRACTIONS:
         return _fraction(standing) >= _fraction(source)
-    if source.name == "numeric" and standing.modifier >= 4 and source.modifier >= 4:
-        (digits, scale), (there, other) = _numeric(source), _numeric(standing)
+    if source.name == "numeric" and standing.digits is not None and source.digits is not None:
+        (digits, scale), (there, other) = source.digits, standing.digits
         return scale == other and there >= digits
     return standing.modifier in (-1, source.modifier)
 
@@ -169,12 +169,8 @@ def _is_text(source: SourceType) -> bool:
     return source.name in _TEXTS or postgres_type(Column("c", source, 1)) == "pg_catalog.text"
 
 
-def _is_own(source: SourceType) -> bool:
-    """Whether it is one of PostgreSQL's own types: bare names are."""
-    return not _is_foreign(source)
-
-
 def _is_foreign(kind: SourceType) -> bool:
+    """Whether it is none of PostgreSQL's own types: those have bare names."""
     return "." in kind.name
 
 
@@ -184,10 +180,3 @@ def _at_least(standing: SourceType, limit: int) -> bool:
 
 def _fraction(kind: SourceType) -> int:
     return kind.modifier if kind.modifier >= 0 else _FINEST
-
-
-def _numeric(kind: SourceType) -> tuple[int, int]:
-    """Precision and scale of a declared numeric."""
-    packed = kind.modifier - 4
-    scale = packed & 0x7FF
-    return packed >> 16 & 0xFFFF, scale - 2048 if scale > 1023 else scale
