@@ -10,7 +10,7 @@ from engine.model.identity import TableId
 from engine.model.schema import KeyMode
 from engine.model.subscription import ApplyMode, ApplyPolicy, Visibility
 from engine.model.target import InOrder, InOrderTarget, PartsTarget
-from engine.pipeline.netting_cost import GroupTuner, LaneTuner, NettingCostModel, Written
+from engine.pipeline.cost_model import GroupTuner, LaneTuner, NettingCostModel, Written
 from engine.tables.planner import PlannedBatch
 
 Announce = Callable[[str], None]

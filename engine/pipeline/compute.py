@@ -10,10 +10,9 @@ from typing import Literal
 from engine.model.batch import TableChanges, TaskDescriptor, TaskResult
 from engine.pipeline.apply_mode import AS_BATCH, ApplyModeSelector, ApplyPlan
 from engine.pipeline.batch_slices import BatchSlice, Sizes, Staged, compute
+from engine.pipeline.cost_model import JobPlacement, Way, Written
 from engine.pipeline.generated_columns import rows_needed
 from engine.pipeline.intake import Sealed
-from engine.pipeline.job_cost import JobPlacement, Way
-from engine.pipeline.netting_cost import Written
 from engine.pipeline.speculative_insert import SpeculativeRows
 from engine.pipeline.streamed_transactions import StreamedTransactionStager, files_of
 from engine.pipeline.task_functions import net_all_here, net_task

@@ -23,7 +23,7 @@ from engine.model.source import Landed, RecordChunk, Source
 from engine.model.subscription import ConnectionSpec, OriginFilter
 from engine.platform.child_processes import die_with_parent, die_with_peer, name_process
 from engine.platform.failpoints import Failpoint, arm_from_environment, hit
-from engine.queue import Backlog, SegmentWriter, mark_durable, unmark_durable
+from engine.queue import Backlog, SegmentWriter, SessionHead, mark_durable, unmark_durable
 from engine.queue.durability_switch import KeepDurable
 
 if TYPE_CHECKING:
@@ -153,9 +153,7 @@ class _Reader:
             config.queue,
             config.first_ordinal,
             fsync=self._durable,
-            known_relations=config.relations,
-            begin=config.start,
-            origin=config.origin,
+            session=SessionHead(config.start, config.relations, config.origin),
         )
         try:
             if self._durable:

@@ -2,6 +2,10 @@
 
 One transaction at a time, and only one that does nothing but insert. The staged files stay until its batch is committed, so that at
 any doubt the rows are given up and the batch is applied from the files like any other.
+
+Measured with `bench run huge-transaction`, with it and without by turns, three rounds each on two busy cores: of 10 million rows the last
+is visible 2.7 s after the commit (1.9 to 2.8), else 5.9 s (4.8 to 7.0); the peak of memory is the same (1.6 GB), and so is the time
+in all. Of 2 million rows it gains nothing (2.3 s, else 2.0 s).
 """
 
 from __future__ import annotations

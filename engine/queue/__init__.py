@@ -5,7 +5,7 @@ from engine.queue.catalog import QueueCatalog
 from engine.queue.durable import Backlog, is_durable, mark_durable, unmark_durable
 from engine.queue.files import FolderLock, open_folder
 from engine.queue.recovery import Recovered, recover
-from engine.queue.writer import Landed, SegmentWriter
+from engine.queue.writer import Landed, SegmentWriter, SessionHead
 
 __all__ = [
     "Backlog",
@@ -14,6 +14,7 @@ __all__ = [
     "QueueCatalog",
     "Recovered",
     "SegmentWriter",
+    "SessionHead",
     "is_durable",
     "mark_durable",
     "open_folder",

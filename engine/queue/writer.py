@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,25 @@ SEGMENT_BYTES = 64 * 1024 * 1024
 INDEX_BYTES = 16 * 1024 * 1024
 
 
+@dataclass(frozen=True, slots=True)
+class SessionHead:
+    """What the records of a session follow.
+
+    `begin`: everything committed up to here is before them. `relations`: relation records (without a transaction id) in force then.
+    `origin`: the session's origin filter, recorded with its start.
+    """
+
+    begin: Lsn = ZERO
+    relations: Sequence[bytes] = ()
+    origin: OriginFilter = OriginFilter.ANY
+
+
 class SegmentWriter:
     """Appends to one queue; used by one thread of one process at a time. Opening it begins a session.
 
     `first_ordinal`: ordinal of the next record, above every ordinal used before; if a segment of that ordinal exists, the next one is
-    used. `known_relations`: relation records (without a transaction id) in force when the session begins. `begin`: everything committed
-    up to here is before the appended records. `origin`: the session's origin filter, recorded with its start. With `fsync` every finished
-    segment is synced, and `sync` syncs the open one; without it `sync` does nothing. `keep_durable` changes this later.
+    used. With `fsync` every finished segment is synced, and `sync` syncs the open one; without it `sync` does nothing. `keep_durable`
+    changes this later.
 
     Raises EngineFault: SLOT_IN_USE if another process appends; QUEUE_DISK_FULL and QUEUE_CORRUPT from every method. After
     QUEUE_DISK_FULL the queue is as it was before the call.
@@ -44,19 +57,16 @@ class SegmentWriter:
         folder: Path,
         first_ordinal: Ordinal,
         fsync: bool,
-        known_relations: Sequence[bytes] = (),
+        session: SessionHead = SessionHead(),
         *,
-        begin: Lsn = ZERO,
-        origin: OriginFilter = OriginFilter.ANY,
         segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
         self._folder = folder
         self._fsync = fsync
         self._segment_bytes = segment_bytes
-        self._origin = origin
-        self._relations = RelationLedger(known_relations)
-        self._wal_end = begin
-        self._indexed_end = begin
+        self._origin = session.origin
+        self._relations = RelationLedger(session.relations)
+        self._wal_end = self._indexed_end = session.begin
         self._segment_fd = self._index_fd = -1
         self._lock = lock_writer(folder)
         try:
@@ -235,4 +245,4 @@ class SegmentWriter:
             raise fault_of(error, self.path) from error
 
 
-__all__ = ["Landed", "SegmentWriter"]
+__all__ = ["Landed", "SegmentWriter", "SessionHead"]

@@ -8,6 +8,7 @@ offsets in the buffer.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -372,7 +373,7 @@ class RecordScanner:
             raise _unreadable(int(first[bad]))
         columns: list[Any] = [column[:found] for column in out]
         writers = _writers(data, offsets, places)
-        return ScannedChanges(data, *columns, xids=writers)
+        return replace(ScannedChanges(data, *columns), xids=writers)
 
 
 def _locate(first: Array, ranges: Sequence[LogRange]) -> _Ranges:

@@ -19,7 +19,7 @@ from engine.model.quarantine import (
 from engine.model.schema import TableSchema
 from engine.model.target import BatchCommit, QueryRefused, TableCommit
 from engine.targets.metadata_store import MetadataStore
-from engine.targets.quarantine import RefusedByTarget, RefusingTables, RowQuarantine
+from engine.targets.quarantine import RefusedByTarget, RefusingTables, RowQuarantine, TableAt
 from engine.targets.quarantined_rows import OF_COPY, DecodeText, Origin, key_of, moment, refused_row, texts_of
 from engine.targets.target_metadata import CopyRecord, TableReservation
 
@@ -64,9 +64,8 @@ class BatchQuarantine:
         of_copy: bool,
     ) -> None:
         """Apply net changes; rows that are refused stand aside behind them."""
-        setting = self._setting(
-            batch.subscription, commit.table, place, commit.schema, commit.set_aside, of_copy=of_copy
-        )
+        at = TableAt(commit.table, place, commit.schema)
+        setting = self._setting(batch.subscription, at, commit.set_aside, of_copy=of_copy)
         setting.change(changes, Origin(batch.batch, batch.end))
         self.set_aside[commit.table] = setting.result()
         self._write(batch.subscription, commit.table, setting, of_copy=of_copy)
@@ -77,7 +76,8 @@ class BatchQuarantine:
         refused = put(commit.set_aside if commit.table in self._careful else 0)
         if not refused:
             return
-        setting = self._setting(batch.subscription, commit.table, commit.target, commit.schema, commit.set_aside)
+        at = TableAt(commit.table, commit.target, commit.schema)
+        setting = self._setting(batch.subscription, at, commit.set_aside)
         names = [f"c{i}" for i in range(len(commit.schema.columns))]
         rows = [(texts_of(row, names, commit.schema.columns)[0], cause) for row, cause in refused]
         self._add(setting, commit.schema, rows, Origin(batch.batch, batch.end))
@@ -92,7 +92,7 @@ class BatchQuarantine:
         most: int,
     ) -> None:
         """As Target.set_aside_of_copy."""
-        setting = self._setting(subscription, copy.table, copy.place, copy.schema, most, of_copy=True)
+        setting = self._setting(subscription, TableAt(copy.table, copy.place, copy.schema), most, of_copy=True)
         self._add(setting, copy.schema, refused, OF_COPY)
         setting.result()
         self._write(subscription, copy.table, setting, of_copy=True)
@@ -101,7 +101,8 @@ class BatchQuarantine:
         """Keep rows over which the table parks, in place of those of an earlier time. What stands aside stays so."""
         old = [r.row for r in self._records.refused(batch.subscription, tried.table) if r.state is RefusedState.PARKED]
         if any(change.refused is not None for change in tried.changes):
-            setting = self._setting(batch.subscription, tried.table, before.target, tried.schema, SET_ASIDE_LIMIT)
+            at = TableAt(tried.table, before.target, tried.schema)
+            setting = self._setting(batch.subscription, at, SET_ASIDE_LIMIT)
             setting.keep_refused(tried.changes, Origin(batch.batch, batch.end))
             fresh = setting.fresh
         else:
@@ -131,22 +132,15 @@ class BatchQuarantine:
     def _of_standing(self, subscription: SubscriptionName, table: TableId) -> RowQuarantine:
         for found in self._records.reservations(subscription, [table]):
             if found.schema is not None and found.ready and found.parked is None and not found.removed:
-                return self._setting(subscription, table, found.target, found.schema, SET_ASIDE_LIMIT)
+                return self._setting(subscription, TableAt(table, found.target, found.schema), SET_ASIDE_LIMIT)
         raise QueryRefused("table_not_live", "the table is not complete on the target")
 
     def _setting(
-        self,
-        subscription: SubscriptionName,
-        table: TableId,
-        place: TableName,
-        schema: TableSchema,
-        most: int,
-        *,
-        of_copy: bool = False,
+        self, subscription: SubscriptionName, at: TableAt, most: int, *, of_copy: bool = False
     ) -> RowQuarantine:
-        standing = self._records.refused(subscription, table, of_copy=of_copy)
+        standing = self._records.refused(subscription, at.table, of_copy=of_copy)
         standing = [row for row in standing if row.state is not RefusedState.PARKED]
-        self._settings.append(RowQuarantine(self._tables, self._decode, table, place, schema, standing, most))
+        self._settings.append(RowQuarantine(self._tables, self._decode, at, standing, most))
         return self._settings[-1]
 
     def _add(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -52,28 +52,28 @@ class RefusingTables(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class TableAt:
+    """A table of the subscription, where it is on the target, and its structure there."""
+
+    table: TableId
+    place: TableName
+    schema: TableSchema
+
+
 class RowQuarantine:
     """One table in one transaction. Rows that are to stand aside behind it are in `rows`."""
 
     def __init__(
-        self,
-        tables: RefusingTables,
-        decode: DecodeText,
-        table: TableId,
-        place: TableName,
-        schema: TableSchema,
-        standing: Sequence[RefusedRow],
-        most: int,
+        self, tables: RefusingTables, decode: DecodeText, at: TableAt, standing: Sequence[RefusedRow], most: int
     ) -> None:
-        """`most`: so many rows may stand aside."""
+        """`standing`: rows that are quarantined already. `most`: so many rows may stand aside."""
         self._most = most
         self._tables = tables
         self._decode = decode
-        self._table = table
-        self._place = place
-        self._schema = schema
-        self._keys = [f"k{j}" for j in range(len(schema.key))]
-        self._columns = [f"c{i}" for i in range(len(schema.columns))]
+        self._table, self._place, self._schema = at.table, at.place, at.schema
+        self._keys = [f"k{j}" for j in range(len(at.schema.key))]
+        self._columns = [f"c{i}" for i in range(len(at.schema.columns))]
         self.before = {row.row: row for row in standing}
         self.rows = {row.row: row for row in standing}
         self.fresh: list[RefusedRow] = []

@@ -64,8 +64,8 @@ def server_folder(prefix: str = "penstock-pg-") -> Path:
 class EmbeddedPostgres:
     """One PostgreSQL cluster: `<folder>/data`, its log in `<folder>/server.log`, TCP on 127.0.0.1 only.
 
-    `version` selects the wheel's 16 or 18, `installation` any other one. `settings` are written to postgresql.conf
-    verbatim (quote strings). `durable` False turns fsync off: the data survives a crash of the server, not of the
+    `installation` is the folder of its programs, by default the wheel's PostgreSQL 18 (`bundled`). `settings` are written
+    to postgresql.conf verbatim (quote strings). `durable` False turns fsync off: the data survives a crash of the server, not of the
     machine. With `password`, the superuser `postgres` needs it; without it, every local user is trusted. As root,
     `folder` and its parents must be reachable by the user `nobody`: use `server_folder()`. Not thread-safe, except
     `execute`, `connect` and `give_up`.
@@ -75,7 +75,6 @@ class EmbeddedPostgres:
         self,
         folder: Path,
         *,
-        version: int = 18,
         port: int | None = None,
         settings: Mapping[str, str] | None = None,
         durable: bool = False,
@@ -89,7 +88,7 @@ class EmbeddedPostgres:
         self.password = password
         self.settings = dict(settings or {})
         self._durable = durable
-        self._installation = installation or bundled(version)
+        self._installation = installation or bundled(18)
         self._user = server_user()
         self._process: subprocess.Popen[bytes] | None = None
         self._initdb: subprocess.Popen[bytes] | None = None

@@ -32,7 +32,6 @@ def persistent_cluster(
         write_private_file(file, json.dumps(stored))
     return EmbeddedPostgres(
         Path(stored["folder"]),
-        version=18,
         port=int(stored["port"]),
         durable=True,
         password=stored["password"],

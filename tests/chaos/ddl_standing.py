@@ -27,6 +27,7 @@ from engine.link.messages import (
 from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import ZERO, Lsn
 from engine.model.subscription import ApplyMode, ApplyPolicy, ConnectionSpec, SubscriptionSpec, TableSpec
+from server.demo.binaries import bundled
 from server.demo.embedded import EmbeddedPostgres, server_folder
 from tests.chaos.ddl_transactions import BALLAST
 from tests.fixtures.postgres import Database, drop_database
@@ -265,7 +266,7 @@ def standing(target: str, version: int, mode: str, capture: bool | None = None) 
     """
     with ExitStack() as stack:
         folder = server_folder("penstock-ddl-")
-        cluster = EmbeddedPostgres(folder, version=version, settings=_SETTINGS)
+        cluster = EmbeddedPostgres(folder, installation=bundled(version), settings=_SETTINGS)
         stack.callback(cluster.destroy)
         cluster.start()
         source = stack.enter_context(_database(cluster, "shop"))

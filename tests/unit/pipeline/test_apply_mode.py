@@ -11,7 +11,7 @@ from engine.model.schema import KeyMode
 from engine.model.subscription import ApplyMode, ApplyPolicy, LanePolicy
 from engine.model.target import BatchCommit, CommitRates, InOrder
 from engine.pipeline.apply_mode import MOST_SINGLE, ApplyModeSelector, ApplyPlan
-from engine.pipeline.netting_cost import (
+from engine.pipeline.cost_model import (
     IN_A_ROW,
     LANES_FROM,
     PROBE_EVERY,
@@ -176,7 +176,7 @@ def test_a_way_of_writing_that_was_slow_for_a_time_is_tried_again() -> None:
         for _ in range(24):
             tuner.learn(Written(500, 2, 500 if net_was_slow else None, 20_000.0))
             tuner.learn(Written(500, 2, None if net_was_slow else 500, 50.0))
-        tuner.net = not net_was_slow
+        tuner.costs.current = not net_was_slow
         for _ in range(1_000):
             net = tuner.choose(500)
             took = 5.0 if net is net_was_slow else 50.0

@@ -25,7 +25,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal
 from engine.model.position import ZERO, Lsn
 from engine.model.source import Landed, RecordChunk
-from engine.queue import QueueCatalog, SegmentWriter, files, open_folder, read_block, read_blocks, recover
+from engine.queue import QueueCatalog, SegmentWriter, SessionHead, files, open_folder, read_block, read_blocks, recover
 from engine.queue.block import encode_block
 
 
@@ -65,7 +65,7 @@ def test_whatever_was_appended_is_read_back_before_and_after_recovery(
     tmp_path_factory: pytest.TempPathFactory, chunks: list[list[bytes]], segment_bytes: int, fsync: bool
 ) -> None:
     folder = tmp_path_factory.mktemp("queue")
-    queue = writer(folder, 5, segment_bytes=segment_bytes, fsync=fsync, begin=Lsn(1))
+    queue = writer(folder, 5, segment_bytes=segment_bytes, fsync=fsync, session=SessionHead(Lsn(1)))
     landed = [queue.append(chunk(records, 10 + n)) for n, records in enumerate(chunks)]
     queue.sync()
     written = [one for one in landed if one.block is not None]
@@ -143,7 +143,7 @@ def test_a_position_without_records_is_durable_only_after_sync(tmp_path: Path, f
 
 
 def test_relations_at_the_end_leave_out_what_was_never_committed(tmp_path: Path) -> None:
-    queue = writer(tmp_path, known_relations=[relation(1, b"old"), relation(2, b"two")])
+    queue = writer(tmp_path, session=SessionHead(relations=[relation(1, b"old"), relation(2, b"two")]))
     kinds = ControlKind
     queue.append(
         chunk(
@@ -164,7 +164,7 @@ def test_relations_at_the_end_leave_out_what_was_never_committed(tmp_path: Path)
     queue.close()
     found = recover(tmp_path)
     assert set(found.relations) == {relation(1, b"new"), relation(2, b"two"), relation(3, b"s")}
-    again = writer(tmp_path, found.next_ordinal, known_relations=found.relations)
+    again = writer(tmp_path, found.next_ordinal, session=SessionHead(relations=found.relations))
     again.close()
     assert set(recover(tmp_path).relations) == set(found.relations)
 
@@ -427,7 +427,7 @@ def test_a_queue_that_begins_within_a_transaction_tells_nothing_of_that_one(
 
 
 def test_a_note_of_what_is_whole_that_makes_no_sense_is_damage(tmp_path: Path) -> None:
-    queue = writer(tmp_path, begin=Lsn(3))
+    queue = writer(tmp_path, session=SessionHead(Lsn(3)))
     queue.append(chunk([b"x"], 10))
     queue.close()
     (tmp_path / "whole_from.mark").write_text("1/")

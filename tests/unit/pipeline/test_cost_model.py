@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.model.subscription import BatchPolicy
-from engine.pipeline.job_cost import HERE, HERE_MS, SURPRISE, JobPlacement, LinearCost, Way
+from engine.pipeline.cost_model import HERE, HERE_MS, SURPRISE, JobPlacement, LinearCost, Way
 
 FREE = BatchPolicy()
 
