@@ -135,6 +135,8 @@ class CopyCatchUp:
         missed: Sequence[TableChanges],
     ) -> list[TableChanges] | None:
         """What the chunk has missed; None where it is void."""
+        if chunk.is_whole:
+            return list(missed)
         for one in missed:
             if one.fault is not None and one.fault.code != FaultKind.TABLE_STRUCTURE_CHANGED:
                 raise EngineFault(FaultKind(one.fault.code), table, one.fault.detail)
@@ -163,9 +165,9 @@ class CopyCatchUp:
         if chunk is not None and chunk.upto is None:
             return replace(commit, handover=True)
         self._now.generations[table] = entry.generation
-        rows, size, stretches = (known.rows, known.bytes, known.stretches) if known is not None else (0, 0, 0)
+        rows, size, chunks = (known.rows, known.bytes, known.chunks) if known is not None else (0, 0, 0)
         if chunk is not None and chunk.upto is not None:
-            copy = StandingCopy(table, schema, chunk.upto, rows + chunk.rows, size + chunk.bytes, stretches + 1)
+            copy = StandingCopy(table, schema, chunk.upto, rows + chunk.rows, size + chunk.bytes, chunks + 1)
             return replace(commit, copy=copy)
         return replace(commit, copy=replace(known, schema=schema) if known is not None else None)
 
@@ -218,4 +220,5 @@ def _behind(first: Sequence[TableChanges], then: Sequence[TableChanges]) -> list
 
 
 def _does_something(changes: TableChanges) -> bool:
-    return changes.truncated or any(rows is not None for rows in (changes.deletes, changes.inserts, changes.partials))
+    parts = (changes.deletes, changes.inserts, changes.partials, changes.refused)
+    return changes.truncated or any(rows is not None for rows in parts)

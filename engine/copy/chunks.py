@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import Enum
 
 from engine.copy.job import CopyTable
 from engine.copy.key_range_filter import key_row
@@ -34,19 +33,10 @@ TRIES = 3
 
 LEAST_BYTES = 64 * 1024
 SLOW_S = 60
-"""For about so long a stretch of a copy is read that may only read so many rows a second."""
+"""How long one chunk may take to be read where the rows per second are limited."""
 SLOW_ROW_BYTES = 100
 STORED_ROW_BYTES = 28
 """What a row takes in storage beside its values: header and line pointer."""
-
-
-class NextChunk(Enum):
-    """What to do with a table for which there is no chunk."""
-
-    WHOLE = "whole"
-    """Copy it under one snapshot."""
-    LATER = "later"
-    """The log has not told of something yet that the source's catalog shows; or nobody waits for it any more."""
 
 
 @dataclass(slots=True)
@@ -64,14 +54,14 @@ class _Way:
     row_bytes: float | None = None
     """Of COPY text, by what was read."""
 
-    def progress(self, of_stretch: CopyProgress, now_s: float) -> CopyProgress:
+    def progress(self, of_chunk: CopyProgress, now_s: float) -> CopyProgress:
         """Of the whole table; 100 % only behind the last chunk."""
-        if of_stretch.rows:
-            self.row_bytes = of_stretch.read_bytes / of_stretch.rows
-        rows = self.rows + of_stretch.rows
+        if of_chunk.rows:
+            self.row_bytes = of_chunk.read_bytes / of_chunk.rows
+        rows = self.rows + of_chunk.rows
         total = self._total_rows()
         share = min(0.999, rows / max(total, rows, 1)) if total else 0.0
-        if self.chunk.upto is None and of_stretch.percent >= 100:
+        if self.chunk.upto is None and of_chunk.percent >= 100:
             share = 1.0
         return self.course.at(
             now_s,
@@ -79,9 +69,9 @@ class _Way:
             share=share,
             total_rows=total or None,
             total_bytes=self.table_bytes,
-            begun=of_stretch.begun,
+            begun=of_chunk.begun,
             goes_on=not self.chunk.first,
-            read_bytes=of_stretch.read_bytes,
+            read_bytes=of_chunk.read_bytes,
         )
 
     def _total_rows(self) -> int:
@@ -94,49 +84,47 @@ class ChunkPlanner:
     """Used by the copy thread."""
 
     def __init__(self, parts: RunContext, standing: Callable[[TableId], StandingCopy | None] | None) -> None:
-        """`standing` tells how far a copy is on the target; None: every table is copied under one snapshot."""
+        """`standing` returns how far a copy is on the target; None: every table is copied as one chunk."""
         self._parts = parts
         self._standing = standing
         self._policy = parts.spec.copies
+        self._reading: dict[TableId, Chunk] = {}
+        """The last chunk that began of each table."""
         self._ways: dict[TableId, _Way] = {}
+        """Of tables that are copied along their key."""
         self._lost: Counter[TableId] = Counter()
 
-    def next(self, entry: TableEntry, schema: TableSchema, position: Lsn) -> CopyTable | NextChunk:
-        """The table's next chunk, as of `position`. `schema`: the structure that the source's catalog shows."""
-        goes_on = entry.copy is not None and entry.copy.followed
-        standing = self._standing(entry.table) if self._standing is not None and goes_on else None
-        if goes_on and (why := self._hindrance(entry, schema, standing)) is not None:
-            return why
+    def next(self, entry: TableEntry, schema: TableSchema, position: Lsn) -> CopyTable | None:
+        """Begin the table's next chunk under the snapshot of `position`. `schema`: the one that the source's catalog shows.
+
+        Returns None if that cannot be now: the table waits for no chunk any more, or the log has not yet announced what the catalog
+        shows.
+        """
+        known, copied = entry.schema, entry.copy.schema if entry.copy is not None and entry.copy.followed else None
+        standing = self._standing(entry.table) if self._standing is not None and copied is not None else None
         walk = self._walk(entry, schema, standing)
-        if walk is None:
-            return self._whole(entry)
-        chunk = self._parts.book.begin_chunk(entry.table, schema, position, walk.chunks[-1].upto)
+        if copied is not None:
+            lost = standing is None or known is None or walk is None or isinstance(judge(known, schema), RecopyRequired)
+            if lost or known is None:
+                self._parts.book.restart_copy(entry.table)
+                return None
+            if not (isinstance(judge(known, schema), Unchanged) and isinstance(judge(copied, schema), Unchanged)):
+                return None
+        chunk = self._parts.book.begin_chunk(entry.table, schema, position, walk.chunks[-1].upto if walk else None)
         if chunk is None:
-            return NextChunk.LATER
+            return None
+        self._reading[entry.table] = chunk
+        if walk is None:
+            self._ways.pop(entry.table, None)
+            return CopyTable(entry.spec, schema.whole)
         self._note(entry.table, chunk, standing, walk)
         if standing is not None:
-            # What an earlier try has left behind the rows that count.
+            # What an earlier try has left after the rows that count.
             self._parts.target.trim_copy(entry.table, key_row(standing.upto, schema, decode_copy_text))
         return CopyTable(entry.spec, schema.whole, tuple(each.chunk for each in walk.chunks), begin=chunk.first)
 
-    def _hindrance(self, entry: TableEntry, schema: TableSchema, standing: StandingCopy | None) -> NextChunk | None:
-        """Why a copy does not go on right now."""
-        known, copied = entry.schema, entry.copy.schema if entry.copy is not None else None
-        if standing is None or known is None or copied is None:
-            return self._whole(entry)
-        if isinstance(judge(known, schema), RecopyRequired):
-            return self._whole(entry)
-        same = isinstance(judge(known, schema), Unchanged) and isinstance(judge(copied, schema), Unchanged)
-        return None if same else NextChunk.LATER
-
-    def _whole(self, entry: TableEntry) -> NextChunk:
-        if entry.copy is None or not entry.copy.followed:
-            return NextChunk.WHOLE
-        self._parts.book.restart_copy(entry.table)
-        return NextChunk.LATER
-
     def _walk(self, entry: TableEntry, schema: TableSchema, standing: StandingCopy | None) -> KeyWalk | None:
-        """The chunks of the next stretch; None where the table is not copied so."""
+        """What to read of the next chunk, piece by piece; None if the table is copied as one chunk."""
         settings = self._parts.settings
         declared = bool(entry.spec.key)  # Its rows may share a key for a moment.
         if (
@@ -147,37 +135,37 @@ class ChunkPlanner:
             or self._lost[entry.table] >= TRIES
         ):
             return None
-        stretch = self._stretch_bytes()
-        chunk = min(settings.copy_chunk_bytes, stretch)
+        size = self._chunk_bytes()
+        chunk = min(settings.copy_chunk_bytes, size)
         upto = standing.upto if standing is not None else None
         small = settings.copy_stretch_bytes if standing is None else None
-        return self._parts.source.copies.walk_key(schema.whole, upto, chunk, max(1, stretch // chunk), small)
+        return self._parts.source.copies.walk_key(schema.whole, upto, chunk, max(1, size // chunk), small)
 
-    def _stretch_bytes(self) -> int:
+    def _chunk_bytes(self) -> int:
         """Fewer where reading is slowed down: a snapshot is not to stand for longer because of that."""
         rate = self._policy.max_rows_per_second
         most = self._parts.settings.copy_stretch_bytes
         return most if rate is None else min(most, max(LEAST_BYTES, rate * SLOW_ROW_BYTES * SLOW_S))
 
     def throttle(self, policy: CopyPolicy) -> None:
-        """From any thread: stretches that begin from now on are read so fast."""
+        """From any thread: chunks that begin from now on are read at this rate."""
         self._policy = policy
 
     def _note(self, table: TableId, chunk: Chunk, standing: StandingCopy | None, walk: KeyWalk) -> None:
         before = self._ways.get(table)
         rows, size = (standing.rows, standing.bytes) if standing is not None else (0, 0)
         if before is None and standing is not None:
-            detail = f"{rows} rows of {standing.stretches} chunks are copied; the copy continues after them"
+            detail = f"{rows} rows of {standing.chunks} chunks are copied; the copy continues after them"
             self._parts.reporter.event("info", "copy_resumed", str(table), detail)
         if before is None or chunk.first:
             before = _Way(Course(table), chunk)
         elif before.bytes < size:
             del self._lost[table]
-        of_stretch = sum(each.chunk.bytes_estimate for each in walk.chunks)
+        of_chunk = sum(each.chunk.bytes_estimate for each in walk.chunks)
         self._ways[table] = replace(
             before,
             chunk=chunk,
-            size=of_stretch,
+            size=of_chunk,
             table_bytes=walk.table_bytes,
             table_rows=walk.table_rows,
             rows=rows,
@@ -186,35 +174,28 @@ class ChunkPlanner:
 
     def under_way(self, table: TableId) -> Chunk | None:
         """The chunk that is being read, where there is one and it still counts."""
-        way, entry = self._ways.get(table), self._parts.book.get(table)
+        began, entry = self._reading.get(table), self._parts.book.get(table)
         now = entry.copy.chunk if entry is not None and entry.copy is not None else None
-        return now if way is not None and now is not None and now.number == way.chunk.number else None
+        return now if began is not None and now is not None and now.number == began.number else None
 
-    def is_one(self, table: TableId) -> bool:
-        """Whether the table is copied chunk by chunk."""
-        return table in self._ways
+    def read(self, table: TableId, rows: int) -> Chunk | None:
+        """All rows of the chunk are in the hidden table. Returns it, None if it does not count any more."""
+        chunk, way = self._reading[table], self._ways.get(table)
+        event = ChunkRead(chunk.number, rows, way.size if way is not None else 0)
+        return None if isinstance(self._parts.book.apply(table, event), Refused) else chunk
 
-    def read(self, table: TableId, rows: int) -> bool:
-        """All of the chunk is in the hidden table. False where it does not count any more."""
-        way = self._ways[table]
-        return not isinstance(self._parts.book.apply(table, ChunkRead(way.chunk.number, rows, way.size)), Refused)
-
-    def rows(self, table: TableId, of_stretch: int) -> int:
-        """Of the whole copy."""
-        return self._ways[table].rows + of_stretch
+    def rows(self, table: TableId, of_chunk: int) -> int:
+        """Rows of the whole copy."""
+        return of_chunk + (self._ways[table].rows if table in self._ways else 0)
 
     def lost(self, table: TableId) -> None:
         """Its rows cannot be read under this snapshot, or do not count."""
         self._lost[table] += 1
         self._parts.book.apply(table, ChunkVoided())
 
-    def end(self, table: TableId) -> None:
-        """The table is copied otherwise, or not at all."""
-        self._ways.pop(table, None)
-
-    def progress(self, of_stretch: CopyProgress) -> CopyProgress:
-        way = self._ways.get(of_stretch.table)
-        return of_stretch if way is None else way.progress(of_stretch, self._now())
+    def progress(self, of_chunk: CopyProgress) -> CopyProgress:
+        way = self._ways.get(of_chunk.table)
+        return of_chunk if way is None else way.progress(of_chunk, self._now())
 
     def _now(self) -> float:
         return self._parts.clock.monotonic_ms() / 1000

@@ -136,8 +136,8 @@ class CopyCoordinator:
         return [(table, chunks) for table, chunks in planned if self._is_open(self._copies[table])]
 
     def _chunks_of(self, table: CopyTable) -> list[CopyChunk]:
-        if table.stretch is not None:
-            return list(table.stretch)
+        if table.pieces is not None:
+            return list(table.pieces)
         return self._tools.source.copies.copy_chunks(table.schema, table.spec, self._job.settings.chunk_bytes)
 
     def _take_in(self, wave: Wave, lanes: Lanes) -> list[PlannedChunk]:
@@ -201,7 +201,7 @@ class CopyCoordinator:
     def _begin(self, copy: _Copy) -> None:
         if copy.begun:
             return
-        spec, keyed = copy.table.spec, copy.table.stretch is not None
+        spec, keyed = copy.table.spec, copy.table.pieces is not None
         if copy.table.begin:
             with self._tools.writing():
                 self._tools.target.begin_copy(

@@ -24,13 +24,13 @@ from engine.model.tasks import TaskRunner
 class CopyTable:
     """A table to copy. `schema` is its structure at the snapshot.
 
-    `stretch`: only these chunks, since it is copied chunk by chunk; None = all of it. `begin`: into a new hidden table; else into
+    `pieces`: those of one chunk; None = all of the table. `begin`: into a new hidden table; else into
     the one that stands, which is never discarded. `load`: as in Target.begin_copy.
     """
 
     spec: TableSpec
     schema: TableSchema
-    stretch: tuple[CopyChunk, ...] | None = None
+    pieces: tuple[CopyChunk, ...] | None = None
     begin: bool = True
     load: str | None = None
 

@@ -16,7 +16,7 @@ from typing import TypeVar
 import structlog
 
 from engine.copy.chunk_task import staging_fault
-from engine.copy.chunks import ChunkPlanner, NextChunk
+from engine.copy.chunks import ChunkPlanner
 from engine.copy.coordinator import CopyCoordinator
 from engine.copy.fault_handling import Consequence, consequence
 from engine.copy.job import CopyJob, CopyListener, CopySettings, CopyTable, CopyTools
@@ -32,7 +32,7 @@ from engine.model.position import Lsn
 from engine.model.schema import KeyMode, TableSchema
 from engine.model.source import Earlier, ExportedSnapshot
 from engine.model.subscription import CopyPolicy, TableSpec
-from engine.model.table_state import Refused, TableStateKind
+from engine.model.table_state import TableStateKind
 from engine.net import decode_copy_text
 from engine.platform.failpoints import Failpoint, hit
 from engine.platform.fault_policy import Action, policy
@@ -41,7 +41,6 @@ from engine.tables.registry import TableEntry
 from engine.tables.start_point import why_not_described
 from engine.tables.state import (
     ChunkVoided,
-    CopyFinished,
     Copying,
     CopyLost,
     CopyStarted,
@@ -412,7 +411,7 @@ class CopyOrchestrator:
         except EngineFault as fault:
             if policy(fault.kind).action is not Action.PARK_TABLE:
                 raise
-            self.on_table_failed(entry.table, TableFault(fault.kind.value, fault.detail))
+            self._parts.book.park(entry.table, fault.kind.value, fault.detail)
             return False
         if self._parts.book.get(entry.table) is None:
             # It was removed meanwhile, maybe before its name was taken here.
@@ -431,7 +430,7 @@ class CopyOrchestrator:
                 continue
             if not _identified(schema) and not entry.spec.insert_only:
                 detail = f"{entry.spec.source} has no replica identity: updates and deletes could not be followed"
-                self.on_table_failed(entry.table, TableFault(FaultKind.TABLE_NO_IDENTITY.value, detail))
+                self._parts.book.park(entry.table, FaultKind.TABLE_NO_IDENTITY.value, detail)
                 continue
             copied = self._copy_of(entry, schema, snapshot.position)
             if copied is not None:
@@ -468,21 +467,15 @@ class CopyOrchestrator:
             return None
         try:
             now = self._parts.book.get(entry.table)
-            found = self._chunks.next(now or entry, schema, position)
+            return self._chunks.next(now or entry, schema, position)
         except EngineFault as fault:
             if (
                 consequence(fault.kind) is not Consequence.FAIL_TABLE
                 and policy(fault.kind).action is not Action.PARK_TABLE
             ):
                 raise
-            self.on_table_failed(entry.table, TableFault(fault.kind.value, fault.detail))
+            self._parts.book.park(entry.table, fault.kind.value, fault.detail)
             return None
-        if isinstance(found, CopyTable):
-            return found
-        self._chunks.end(entry.table)
-        if found is NextChunk.LATER or not self._parts.book.begin_copy(entry.table, schema, position):
-            return None
-        return CopyTable(entry.spec, schema.whole)
 
     def _job(self, snapshot: ExportedSnapshot, tables: list[CopyTable]) -> CopyJob:
         spec = self._parts.spec
@@ -503,34 +496,25 @@ class CopyOrchestrator:
     # What the coordinator tells, from the copy thread.
 
     def on_table_copied(self, table: TableId, position: Lsn, rows: int) -> None:
-        """The next batch at or behind `position` hands the table over, or takes its chunk in."""
-        if self._chunks.is_one(table):
-            hit(Failpoint.STRETCH_READ)
-            chunk = self._chunks.under_way(table)
-            if not self._stopped.is_set() and chunk is not None and self._chunks.read(table, rows):
-                if chunk.upto is None:
-                    self._tell_copied(table, self._chunks.rows(table, rows), position)
-                self._flush(position)
+        """The next batch that reaches `position` adds the chunk to the copy; the last one hands the table over."""
+        hit(Failpoint.CHUNK_READ)
+        chunk = None if self._stopped.is_set() else self._chunks.read(table, rows)
+        if chunk is None:
+            entry = self._parts.book.get(table)
+            if entry is None or not _goes_on(entry):
+                self._parts.target.discard_copy(table)
             return
-        if self._stopped.is_set() or isinstance(self._parts.book.apply(table, CopyFinished()), Refused):
-            self._parts.target.discard_copy(table)
-            return
-        self._tell_copied(table, rows, position)
+        if chunk.upto is None:
+            detail = f"{self._chunks.rows(table, rows)} rows as of {position}"
+            self._parts.reporter.event("info", "table_copied", str(table), detail)
         self._flush(position)
 
-    def _tell_copied(self, table: TableId, rows: int, position: Lsn) -> None:
-        self._parts.reporter.event("info", "table_copied", str(table), f"{rows} rows as of {position}")
-
     def on_table_failed(self, table: TableId, fault: TableFault) -> None:
-        if self._chunks.is_one(table) and self._chunks.under_way(table) is None:
-            return  # What was being read did not count any more.
-        self._parts.book.park(table, fault.code, fault.detail)
+        if self._chunks.under_way(table) is not None:  # Else what was being read does not count any more.
+            self._parts.book.park(table, fault.code, fault.detail)
 
     def on_table_lost(self, table: TableId, detail: str) -> None:
-        if self._chunks.is_one(table):
-            self._chunks.lost(table)
-        else:
-            self._parts.book.apply(table, CopyLost())
+        self._chunks.lost(table)
         self._parts.reporter.event("warning", FaultKind.COPY_LOST.value, str(table), detail)
 
     def on_progress(self, progress: CopyProgress) -> None:

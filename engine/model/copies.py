@@ -59,7 +59,7 @@ class KeyBound:
 class StandingCopy:
     """An unfinished resumable copy: a hidden table with the source's rows up to the key `upto`, as of the progress record's position.
 
-    Rows after `upto` are ignored. `rows`, `bytes` (of the source, estimated): read so far, in `stretches` chunks.
+    Rows after `upto` are ignored. `rows`, `bytes` (of the source, estimated): read so far, in `chunks` chunks.
     """
 
     table: TableId
@@ -67,7 +67,7 @@ class StandingCopy:
     upto: KeyBound
     rows: int
     bytes: int
-    stretches: int
+    chunks: int
 
 
 @dataclass(frozen=True, slots=True)

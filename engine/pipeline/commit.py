@@ -186,7 +186,7 @@ class CommitStage:
         self.applied = Applied(end, end if written else self.applied.written)
         self._number, self._last = computed.planned.number, computed.planned.batch.last
         if computed.planned.batch.transactions:
-            self._reporter.batch(computed.planned, list(computed.changes), computed.log_bytes, times)
+            self._reporter.batch(computed.planned, list(computed.applied_changes), computed.log_bytes, times)
         for path in computed.files:
             Path(path).unlink(missing_ok=True)
         return times
@@ -217,12 +217,10 @@ class CommitStage:
         faults = dict(planned.parked)
         self.copies.begin()
         by_table: dict[TableId, list[TableChanges]] = {}
-        for found in computed.changes:
-            aside = (
-                found.refused is not None
-                and self._sets_aside(found.table)
-                and not self.copies.concerns(planned, found.table)
-            )
+        whole = planned.whole
+        for found in computed.applied_changes:
+            visible = found.table in whole or not self.copies.concerns(planned, found.table)
+            aside = found.refused is not None and self._sets_aside(found.table) and visible
             change = replace(found, fault=None) if aside else found
             if change.fault is not None and not self._left_to_its_copy(planned, change.table):
                 faults.setdefault(change.table, (change.fault.code, change.fault.detail))
@@ -232,7 +230,6 @@ class CommitStage:
             if table in faults or _failed(by_table.get(table, [])):
                 continue
             changes = [c for c in by_table.get(table, []) if _has_rows(c)]
-            whole = table in planned.handover or table in planned.resumed
             try:
                 swap = self._swap(computed, table, part.versions[-1])
             except EngineFault as fault:
@@ -240,16 +237,14 @@ class CommitStage:
                     raise
                 faults[table] = (fault.kind.value, fault.detail)
                 continue
-            if not (changes or whole or table in planned.restructured or swap is not None):
+            if not (changes or table in planned.resumed or table in planned.restructured or swap is not None):
                 continue
             commits[table] = TableCommit(
                 table=table,
                 schema=part.versions[-1],
                 target=entry.spec.target,
                 changes=tuple(changes),
-                handover=table in planned.handover,
                 resumed=table in planned.resumed,
-                check_key=bool(entry.spec.key),
                 set_aside=SET_ASIDE_LIMIT if self._sets_aside(table) else 0,
                 aside=table in self._aside,
                 swap=swap,
@@ -267,11 +262,11 @@ class CommitStage:
     ) -> dict[TableId, TableCommit]:
         """The changes with refused rows of tables that park over them."""
         tried = {}
-        for part in planned.parts:
-            refused = [change for change in by_table.get(part.table, []) if change.refused is not None]
-            entry = self._book.get(part.table)
-            if part.table in faults and refused and entry is not None:
-                tried[part.table] = TableCommit(part.table, part.versions[-1], entry.spec.target, tuple(refused))
+        for table, changes in by_table.items():
+            refused = [change for change in changes if change.refused is not None]
+            entry, part = self._book.get(table), planned.part(table)
+            if table in faults and refused and entry is not None and part is not None:
+                tried[table] = TableCommit(table, part.versions[-1], entry.spec.target, tuple(refused))
         return tried
 
     def _swap(self, computed: Computed, table: TableId, schema: TableSchema) -> PartitionSwap | None:
@@ -292,14 +287,25 @@ class CommitStage:
         for table in dict.fromkeys([*(part.table for part in planned.parts), *planned.chunks]):
             if not self.copies.concerns(planned, table) or table in faults or _failed(by_table.get(table, [])):
                 continue
+            changes = by_table.get(table, [])
             missed = [change for change in computed.missed if change.table == table]
+            if table in planned.whole:
+                changes, missed = [], changes
             try:
-                commit = self.copies.commit_of(planned, table, by_table.get(table, []), missed, planned.restructured)
+                commit = self.copies.commit_of(planned, table, changes, missed, planned.restructured)
             except EngineFault as fault:
                 if policy(fault.kind).action is not Action.PARK_TABLE:
                     raise
                 faults[table] = (fault.kind.value, fault.detail)
                 continue
+            entry = self._book.get(table)
+            if commit is not None and commit.handover and entry is not None:
+                commit = replace(
+                    commit,
+                    check_key=bool(entry.spec.key),
+                    set_aside=SET_ASIDE_LIMIT if self._sets_aside(table) else 0,
+                    aside=table in self._aside,
+                )
             if commit is not None:
                 commits[table] = commit
         return commits

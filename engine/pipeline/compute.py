@@ -42,6 +42,12 @@ class Computed:
     missed: tuple[TableChanges, ...] = ()
     """What came since their snapshots to the chunks that the batch takes in."""
 
+    @property
+    def applied_changes(self) -> tuple[TableChanges, ...]:
+        """The changes of the batch, and all those that whole copies missed."""
+        whole = self.planned.whole
+        return (*self.changes, *(change for change in self.missed if change.table in whole))
+
 
 NETTED_ATTEMPT = 50
 """Attempts at a batch whose changes turned out not to be writable in order count from here."""

@@ -528,7 +528,7 @@ class ReplicationRun:
         for table, reload in self._commits.loaded.items():
             self.copies.partitions.in_place(table, reload, planned.batch.end)
         if planned.chunks:
-            hit(Failpoint.STRETCH_TAKEN)
+            hit(Failpoint.CHUNK_TAKEN)
             self.copies.look_again()
         applied = self._commits.applied
         written = applied.written >= planned.batch.end

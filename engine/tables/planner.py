@@ -131,6 +131,11 @@ class PlannedBatch:
     generations: Mapping[TableId, int] = field(default_factory=dict)
     """Of all tables when it was planned. What it has of a table whose generation has moved on does not count."""
 
+    @property
+    def whole(self) -> frozenset[TableId]:
+        """Tables whose whole copies it hands over."""
+        return frozenset(table for table, chunk in self.chunks.items() if chunk.is_whole)
+
     def is_outdated(self, entry: TableEntry) -> bool:
         """Whether what the batch has of the table does not count any more: it parked, or its copy was given up, after the planning."""
         return self.generations.get(entry.table, entry.generation) != entry.generation
@@ -229,15 +234,10 @@ class Planner:
         self._joined &= {e.table for e in entries if isinstance(e.state, CatchingUp | Paused)}
         current = RetainedBatch(number, batch, schemas, resolved, Counter(seen.relation for seen in batch.relations))
         rest = [e for e in entries if e.table not in parked and e.table not in self._joined]
-        whole = [(e, e.state) for e in rest if isinstance(e.state, CatchingUp) and e.state.whole]
-        ready = [(e, state) for e, state in whole if state.applied <= batch.end]
         resuming = [
             (e, e.state) for e in rest if isinstance(e.state, Paused) and e.state.resuming and e.schema is not None
         ]
-        span = [
-            *self._span([*(state.applied for _, state in ready), *(state.applied for _, state in resuming)]),
-            current,
-        ]
+        span = [*self._span([state.applied for _, state in resuming]), current]
         live = [e for e in entries if e.table not in parked and (isinstance(e.state, Live) or e.table in self._joined)]
         followed = frozenset(e.table for e in rest if e.copy is not None and e.copy.followed)
         live += [e for e in rest if e.table in followed]
@@ -248,11 +248,10 @@ class Planner:
             self._book.apply(table, PartitionsEnded())
         parts = [self._part(e, span, batch.after, learnt.get(e.table, told.get(e.table))) for e in live]
         parts += [self._part(e, span, state.applied, (self._book.get(e.table) or e).schema) for e, state in resuming]
-        handover = self._hand_over(ready, span, parts, parked)
         resumed = frozenset(e.table for e, _ in resuming)
         reloads = self._arriving_reloads(current, {e.table for e in live})
-        chunks, missed = self._take_chunks(current, {e.table for e in rest}, reloads)
-        handover |= {table for table, chunk in chunks.items() if chunk.upto is None}
+        chunks, missed = self._take_chunks(current, {e.table for e in rest}, reloads, parked)
+        handover = frozenset(table for table, chunk in chunks.items() if chunk.upto is None)
         self._joined |= handover | resumed
         self._next = BatchId(number + 1)
         if any(e.keeps_from is not None for e in self._book.all()) and (batch.ranges or batch.relations):
@@ -290,11 +289,16 @@ class Planner:
         }
 
     def _take_chunks(
-        self, current: RetainedBatch, tables: Collection[TableId], reloads: dict[TableId, PartitionReload]
+        self,
+        current: RetainedBatch,
+        tables: Collection[TableId],
+        reloads: dict[TableId, PartitionReload],
+        parked: dict[TableId, tuple[str, str]],
     ) -> tuple[dict[TableId, Chunk], CatchUpRanges | None]:
         """Chunks that were read and that this batch reaches, and what they and `reloads` have missed.
 
-        One whose table has another structure by now is void, and such a reload is taken out.
+        A whole copy follows changes of the schema since its snapshot, or its table parks. Any other chunk whose table has another
+        schema by now is void, and such a reload is taken out.
         """
         taken: dict[TableId, Chunk] = {}
         arriving = [
@@ -309,7 +313,14 @@ class Planner:
         span = [*(kept for kept in self._history if kept.batch.end > oldest), current]
         parts = []
         for entry, chunk in arriving:
-            part = _missed_part(entry.table, chunk.schema, chunk.position, span)
+            part = (
+                _changed_part(entry.table, chunk, span)
+                if chunk.is_whole
+                else _missed_part(entry.table, chunk.schema, chunk.position, span)
+            )
+            if isinstance(part, RecopyRequired):
+                parked[entry.table] = (FaultKind.TABLE_STRUCTURE_CHANGED.value, part.reason)
+                continue
             if part is None:
                 self._book.apply(entry.table, ChunkVoided())
                 continue
@@ -329,24 +340,6 @@ class Planner:
         ranges = tuple(r for kept in span for r in kept.batch.ranges)
         relations = tuple(seen for kept in span for seen in kept.batch.relations)
         return taken, CatchUpRanges(ranges, relations, tuple(parts))
-
-    def _hand_over(
-        self,
-        ready: Sequence[tuple[TableEntry, CatchingUp]],
-        span: list[RetainedBatch],
-        parts: list[TablePart | None],
-        parked: dict[TableId, tuple[str, str]],
-    ) -> frozenset[TableId]:
-        """Add the parts of tables whose copies are complete; those that cannot follow park. Returns those handed over."""
-        handover = set()
-        for entry, state in ready:
-            part = self._copied_part(entry, state, span)
-            if isinstance(part, RecopyRequired):
-                parked[entry.table] = (FaultKind.TABLE_STRUCTURE_CHANGED.value, part.reason)
-            elif part is not None:
-                parts.append(part)
-                handover.add(entry.table)
-        return frozenset(handover)
 
     def _resolve_all(
         self, batch: SealedBatch, parked: dict[TableId, tuple[str, str]]
@@ -481,8 +474,8 @@ class Planner:
         if isinstance(verdict, RecopyRequired):
             parked.setdefault(entry.table, (FaultKind.TABLE_STRUCTURE_CHANGED.value, verdict.reason))
             return entry.schema
-        if entry.copy is not None and entry.copy.followed:
-            return self._amended(entry, schema)  # Nobody has seen its copy yet.
+        if entry.copy is not None and entry.copy.followed and entry.table not in self._joined:
+            return self._amended(entry, schema)  # No query can read its copy yet.
         base = entry.kept or entry.schema
         # Nobody is asked for what comes before the copy's rows can be read.
         seen = not isinstance(entry.state, CatchingUp)
@@ -570,31 +563,6 @@ class Planner:
                 versions.append(last)
         return _lifted(entry, (start, *versions), after)
 
-    def _copied_part(
-        self, entry: TableEntry, state: CatchingUp, span: list[RetainedBatch]
-    ) -> TablePart | RecopyRequired | None:
-        """The part of a table whose copy is complete: what its changes since the copy do to the copy's structure.
-
-        Structures announced before the copy's position count as the copy's own: none of their changes is applied.
-        """
-        if state.copy is None:
-            return None
-        copied = state.copy.schema
-        versions = [copied]
-        for schema in _chain(entry.table, span, state.applied, copied):
-            versions.append(as_of(versions[-1], schema) if schema.inferred else schema)
-        versions = _in_force(versions)
-        if newer(copied, versions[-1]):
-            versions.append(copied)
-        unseen = filled_unseen(copied, versions[-1])
-        if unseen is not None:
-            return RecopyRequired(f"column {unseen} was added with values that the log does not carry")
-        verdict = judge(copied, versions[-1])
-        if isinstance(verdict, RecopyRequired):
-            return verdict
-        self._book.amend(entry.table, schema=versions[-1])
-        return _lifted(entry, tuple(versions), state.applied)
-
     def _prune(self, entries: list[TableEntry]) -> None:
         oldest = min((number for e in entries if (number := e.keeps_from) is not None), default=None)
         pruned = False
@@ -650,6 +618,24 @@ def _in_force(versions: Sequence[TableSchema]) -> list[TableSchema]:
     if found and found[-1].void and real is not None:
         found.append(replace(real, void=False))
     return found
+
+
+def _changed_part(table: TableId, copied: Chunk, span: Sequence[RetainedBatch]) -> TablePart | RecopyRequired:
+    """What came to a table since its whole copy, changes of the schema included.
+
+    Schemas announced before the copy's position count as the copy's own: none of their changes is applied.
+    """
+    versions = [copied.schema]
+    for schema in _chain(table, span, copied.position, copied.schema):
+        versions.append(as_of(versions[-1], schema) if schema.inferred else schema)
+    versions = _in_force(versions)
+    if newer(copied.schema, versions[-1]):
+        versions.append(copied.schema)
+    unseen = filled_unseen(copied.schema, versions[-1])
+    if unseen is not None:
+        return RecopyRequired(f"column {unseen} was added with values that the log does not carry")
+    verdict = judge(copied.schema, versions[-1])
+    return verdict if isinstance(verdict, RecopyRequired) else TablePart(table, tuple(versions), copied.position)
 
 
 def _missed_part(table: TableId, schema: TableSchema, after: Lsn, span: Sequence[RetainedBatch]) -> TablePart | None:

@@ -27,7 +27,6 @@ from engine.tables.state import (
     ChunkBegun,
     ChunkVoided,
     Copy,
-    CopyBegun,
     Copying,
     CopyLost,
     CopyStarted,
@@ -254,14 +253,11 @@ class TableRegistry:
         kept = kept_from(entry.state)
         return entry if kept == self._kept_from.get(table, kept) else None
 
-    def begin_copy(self, table: TableId, schema: TableSchema, position: Lsn) -> bool:
-        """A copy with this structure, as of `position`, is being made. False where the table does not wait for one now."""
-        with self._lock:
-            begins = self._may_begin(table) is not None
-            return begins and not isinstance(self.apply(table, CopyBegun(schema, position)), Refused)
-
     def begin_chunk(self, table: TableId, schema: TableSchema, position: Lsn, upto: KeyBound | None) -> Chunk | None:
-        """The next rows of a copy are being read. None where the table does not wait for them now, or has another structure by now."""
+        """The next rows of a copy, up to and with the key `upto` (None: all of them), are being read under a snapshot of `position`.
+
+        Returns None if the table does not wait for them now.
+        """
         with self._lock:
             entry = self._may_begin(table)
             if entry is None:
@@ -330,7 +326,7 @@ class TableRegistry:
 def _with_structures(entry: TableEntry, event: TableEvent) -> TableEntry:
     """The structures that an event brings with it: those of a copy that begins count from then on."""
     match event:
-        case CopyBegun(schema=schema) | ChunkBegun(chunk=Chunk(schema=schema, first=True)):
+        case ChunkBegun(chunk=Chunk(schema=schema, first=True)):
             return replace(entry, schema=schema, kept=None)
         case Hold(kept=kept):
             return entry if awaits_approval(entry.state) else replace(entry, kept=kept)

@@ -33,7 +33,7 @@ class ReadProgress(Enum):
 class Chunk:
     """The rows of a table after those that its copy holds, up to and with the key `upto` (None = all), read under one snapshot.
 
-    They count from the first batch that reaches `position`, the snapshot's. `number` tells it from every other of the run.
+    They count from the first batch that reaches `position`, the snapshot's. `number` identifies it among those of the run.
     """
 
     number: int
@@ -46,6 +46,11 @@ class Chunk:
     rows: int = 0
     bytes: int = 0
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has all rows of the table, which were read under one snapshot: then it follows changes of the schema since."""
+        return self.first and self.upto is None
+
 
 @dataclass(frozen=True, slots=True)
 class Copy:
@@ -56,7 +61,7 @@ class Copy:
     followed: bool = False
     """It holds the rows up to some key, and every batch that is planned applies to it."""
     chunk: Chunk | None = None
-    """What is being added to it. None also where it is read under one snapshot."""
+    """What is being added to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +104,12 @@ class Copying:
 class CatchingUp:
     """All rows are there as of `applied`; a batch that applies what came since is next.
 
-    `copy`: the hidden copy that the batch hands over; None where a paused table resumes. `whole`: it was read under one snapshot.
+    `copy`: the hidden copy that the batch hands over; None where a paused table resumes.
     """
 
     applied: Lsn
     copy: Copy | None = None
     kept_from: BatchId | None = None
-    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,19 +178,6 @@ class CopyStarted:
 @dataclass(frozen=True, slots=True)
 class KeptReleased:
     """No chunk of the copy is being read: nothing is kept for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class CopyBegun:
-    """A copy with this structure is being read under one snapshot."""
-
-    schema: TableSchema
-    position: Lsn
-
-
-@dataclass(frozen=True, slots=True)
-class CopyFinished:
-    """All rows of a copy under one snapshot are in the hidden table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,8 +319,6 @@ class Remove:
 CopyEvent = (
     CopyStarted
     | KeptReleased
-    | CopyBegun
-    | CopyFinished
     | CopyLost
     | CopyVoided
     | CopyAltered
@@ -525,17 +514,13 @@ def _copied(state: TableState, event: CopyEvent) -> TableState | Refused:
             return _started(state, event)
         case KeptReleased() if isinstance(state, Copying | Reloading):
             return replace(state, kept_from=None)
-        case CopyBegun() if isinstance(state, Copying | Reloading):
-            return replace(state, copy=Copy(event.schema, event.position))
-        case CopyFinished() if isinstance(state, Copying | Reloading) and state.copy is not None:
-            return CatchingUp(state.copy.position, replace(state.copy, chunk=None), state.kept_from, whole=True)
         case CopyLost() if not isinstance(state, Registered):
             return _lost(state, event.kept_from)
         case CopyVoided():
             return _voided(state)
         case CopyAltered() if state.copy is not None and state.copy.followed:
             return replace(state, copy=replace(state.copy, schema=event.schema))
-        case KeptReleased() | CopyBegun() | CopyFinished() | CopyLost() | CopyAltered():
+        case KeptReleased() | CopyLost() | CopyAltered():
             return _refused(state, event)
         case _:
             return _with_chunk(state, event)
@@ -555,7 +540,8 @@ def _started(state: _Unfinished, event: CopyStarted) -> TableState | Refused:
 
 def _left_of(copy: Copy | None) -> Copy | None:
     """What is left of a copy when what is being read of it is lost."""
-    return replace(copy, chunk=None) if copy is not None and copy.followed else None
+    followed = copy is not None and copy.followed and not (copy.chunk is not None and copy.chunk.first)
+    return replace(copy, chunk=None) if copy is not None and followed else None
 
 
 def _lost(state: Copying | CatchingUp | Reloading, number: BatchId | None) -> TableState:

@@ -288,9 +288,9 @@ class BatchWriter:
         self.records.write_loads(batch.subscription, commit.table, after)
 
     def _change_copy(self, batch: BatchCommit, commit: TableCommit, standing: StandingCopy) -> None:
-        """Apply to a copy that is not complete yet. The first time it has no rows but those of its first stretch."""
+        """Apply to a copy that is not complete yet. The first time it has no rows but those of its first chunk."""
         copies = self.records.copies(batch.subscription, commit.table)
-        if not copies or (copies[0].standing is None and standing.stretches != 1):
+        if not copies or (copies[0].standing is None and standing.chunks != 1):
             raise EngineFault(FaultKind.INTERNAL, commit.table, "not the copy that the batch was made for")
         copy = copies[0]
         self._evolve(commit, copy.place, copy)

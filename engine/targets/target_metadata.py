@@ -143,7 +143,7 @@ def standing_text(copy: CopyRecord) -> str | None:
         "upto": standing.upto.values,
         "rows": standing.rows,
         "bytes": standing.bytes,
-        "stretches": standing.stretches,
+        "stretches": standing.chunks,
     }
     return json.dumps(fields)
 

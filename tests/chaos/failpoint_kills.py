@@ -29,8 +29,8 @@ NEVER_PASSED = frozenset(
         Failpoint.QUEUE_SWITCHED,
         Failpoint.SLOT_DROP_NOTED,
         Failpoint.SLOT_DROPPED,
-        Failpoint.STRETCH_TAKEN,
-        Failpoint.STRETCH_READ,
+        Failpoint.CHUNK_TAKEN,
+        Failpoint.CHUNK_READ,
     }
 )
 """Nobody switches the queue's mode here, the slot's budget is not used up, and no table is large enough to be copied in stretches: each

@@ -8,6 +8,7 @@ each once and in order; up to the end of what is committed, where the table is l
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from engine.link.messages import Report
-from engine.model.batch import LogRange, RelationSeen, SealedBatch, TableChanges
+from engine.model.batch import LogRange, RelationSeen, SealedBatch, TableChanges, TablePart
 from engine.model.identity import BatchId, Epoch, Ordinal, RelationId, SubscriptionName, TableId, TableName
 from engine.model.position import ZERO, Lsn
 from engine.model.quarantine import SetAside
@@ -35,7 +36,7 @@ from engine.tables.start_point import StartPoint, entry_at_start
 from engine.tables.state import (
     Approve,
     AskResume,
-    CopyFinished,
+    ChunkVoided,
     CopyLost,
     CopyStarted,
     Pause,
@@ -43,6 +44,7 @@ from engine.tables.state import (
     awaits_approval,
     awaits_recopy,
 )
+from tests.fixtures.table_copies import finish_copy
 
 TABLES = (TableId("ta"), TableId("tb"))
 LENGTH = 100
@@ -61,6 +63,14 @@ def up_to(position: int) -> list[int]:
         for at in (batch * LENGTH + 25, batch * LENGTH + 75)
         if at <= position
     ]
+
+
+def _changes(ranges: Sequence[LogRange], parts: Sequence[TablePart]) -> tuple[TableChanges, ...]:
+    positions = [at for r in ranges for at in (r.start // 10 * LENGTH + 25, r.start // 10 * LENGTH + 75)]
+    return tuple(
+        TableChanges(part.table, False, None, cast("Any", [at for at in positions if at > part.after.value]), None)
+        for part in parts
+    )
 
 
 class MemoryTarget:
@@ -176,7 +186,7 @@ class TableLife(RuleBasedStateMachine):
             if entry is not None and awaits_recopy(entry.state):
                 self._defer(Reload, table)
 
-    def _defer(self, event: type[CopyStarted | Reload], table: TableId) -> None:
+    def _defer(self, event: type[CopyStarted | CopyLost | Reload], table: TableId) -> None:
         if not isinstance(self.book.apply(table, event(self.planner.next_number), Lsn(self.sealed)), Refused):
             self.planner.leave(table)
 
@@ -209,12 +219,9 @@ class TableLife(RuleBasedStateMachine):
     @rule()
     def commit(self) -> None:
         planned = self.planned.popleft()
-        positions = [at for r in planned.ranges for at in (r.start // 10 * LENGTH + 25, r.start // 10 * LENGTH + 75)]
-        changes = tuple(
-            TableChanges(part.table, False, None, cast("Any", [at for at in positions if at > part.after.value]), None)
-            for part in planned.parts
-        )
-        self.stage.commit(Computed(planned, changes, 0, "driver", 0.0, 0, 0.0), must_write=False)
+        changes = _changes(planned.ranges, planned.parts)
+        missed = () if planned.missed is None else _changes(planned.missed.ranges, planned.missed.parts)
+        self.stage.commit(Computed(planned, changes, 0, "driver", 0.0, 0, 0.0, missed=missed), must_write=False)
         for table in TABLES:
             if table in self.stage.handed_over | planned.resumed and self.specs[table].paused:
                 self.pause(table)
@@ -246,7 +253,7 @@ class TableLife(RuleBasedStateMachine):
     def begin_copies(self) -> None:
         for table in self.waiting:
             schema = self._schema(table, max(0, self.snapshot.value - 1) // LENGTH)
-            if self.book.begin_copy(table, schema, self.snapshot):
+            if self.book.begin_chunk(table, schema, self.snapshot, None):
                 self.target.hidden[table] = None
                 self.copying[table] = self.snapshot
         self.waiting = []
@@ -258,14 +265,17 @@ class TableLife(RuleBasedStateMachine):
         if position is None:
             return
         self.target.hidden[table] = up_to(position.value)
-        if isinstance(self.book.apply(table, CopyFinished()), Refused):
+        if isinstance(finish_copy(self.book, table), Refused):
             del self.target.hidden[table]
 
-    @rule(table=tables)
-    def lose_copy(self, table: TableId) -> None:
+    @rule(table=tables, held=st.booleans())
+    def lose_copy(self, table: TableId, *, held: bool) -> None:
+        """`held`: since the source's log has no room for it, so that it waits."""
         if self.copying.pop(table, None) is not None:
             self.target.hidden.pop(table, None)
-            self.book.apply(table, CopyLost())
+            self.book.apply(table, ChunkVoided())
+            if held and self._state(table) in {TableStateKind.COPYING, TableStateKind.RELOADING}:
+                self._defer(CopyLost, table)
 
     # What people ask for, and what is found.
 

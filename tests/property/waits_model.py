@@ -28,11 +28,11 @@ from engine.pipeline.commit import CommitStage
 from engine.pipeline.compute import Computed
 from engine.platform.clock import SystemClock
 from engine.safety.partition_fingerprints import PartitionFingerprints
-from engine.tables.planner import PlannedBatch
+from engine.tables.planner import CatchUpRanges, PlannedBatch
 from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.reporter import Reporter
 from engine.tables.start_point import StartPoint, entry_at_start
-from engine.tables.state import AskResume, CatchingUp, CopyFinished, CopyStarted, Pause, Paused, Reload
+from engine.tables.state import AskResume, CatchingUp, ChunkPlanned, CopyStarted, Pause, Paused, Reload
 from server.clock import SystemClock as ServerClock
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
@@ -40,6 +40,7 @@ from server.db.session import WriteSession
 from server.gateway.hub import CommandStream
 from server.subscriptions.desire import declare_desired
 from server.tables.service import TransitionRefused
+from tests.fixtures.table_copies import finish_copy
 
 NAME = "s"
 TABLES = (TableId("t1"), TableId("t2"))
@@ -179,14 +180,21 @@ class Run:
         number, self._next = self._next, BatchId(self._next + 1)
         batch = SealedBatch(Lsn(after), Lsn(self.end), 0, (), (), 0, 0)
         entries = {entry.table: entry for entry in self.book.all()}
-        handover = {t for t, entry in entries.items() if isinstance(entry.state, CatchingUp) and entry.state.whole}
+        chunks = {
+            t: entry.copy.chunk for t, entry in entries.items() if isinstance(entry.state, CatchingUp) and entry.copy
+        }
+        handover = chunks.keys()
         resumed = {t for t, entry in entries.items() if isinstance(entry.state, Paused) and entry.state.resuming}
         live = {t for t, entry in entries.items() if entry.kind is TableStateKind.LIVE}
         taking = sorted(live | handover | resumed)
         if not rows and not (handover or resumed):
             taking = []
         waiting = {t: e.state.applied for t, e in entries.items() if isinstance(e.state, CatchingUp | Paused)}
-        parts = tuple(TablePart(t, (SCHEMAS[t],), batch.after if t in live else waiting[t]) for t in taking)
+        every = [TablePart(t, (SCHEMAS[t],), batch.after if t in live else waiting[t]) for t in taking]
+        parts = tuple(part for part in every if part.table not in handover)
+        missed = CatchUpRanges((), (), tuple(part for part in every if part.table in handover))
+        for table in handover:
+            self.book.apply(table, ChunkPlanned())
         planned = PlannedBatch(
             number,
             batch,
@@ -195,15 +203,19 @@ class Run:
             frozenset(),
             frozenset(handover),
             frozenset(resumed),
+            chunks={t: chunk for t, chunk in chunks.items() if chunk is not None},
+            missed=missed,
             generations={entry.table: entry.generation for entry in entries.values()},
         )
         fault = TableFault(FaultKind.VALUE_OUT_OF_DOMAIN.value, "a value does not fit")
-        changes = tuple(TableChanges(t, False, None, _ROWS, None, fault=fault if t == parks else None) for t in taking)
+        found = [TableChanges(t, False, None, _ROWS, None, fault=fault if t == parks else None) for t in taking]
+        changes = tuple(change for change in found if change.table not in handover)
+        of_copies = tuple(change for change in found if change.table in handover)
         if not taking and live:
             # None of its changes concerns them, so they are part of it and as they were.
             parts = tuple(TablePart(t, (SCHEMAS[t],), batch.after) for t in sorted(live))
             planned = replace(planned, parts=parts)
-        self.stage.commit(Computed(planned, changes, 0, "driver", 0.0, 0, 0.0), must_write=False)
+        self.stage.commit(Computed(planned, changes, 0, "driver", 0.0, 0, 0.0, missed=of_copies), must_write=False)
         if self.stage.applied.written < batch.end:
             self._target.pass_by(self.end)
         for table in sorted(handover | resumed):
@@ -226,8 +238,8 @@ class Run:
         entry = self.book.get(table)
         if entry is not None and entry.kind is TableStateKind.REGISTERED:
             self.book.apply(table, CopyStarted(self._next))
-        if self.book.begin_copy(table, SCHEMAS[table], Lsn(self.end)):
-            self.book.apply(table, CopyFinished())
+        if self.book.begin_chunk(table, SCHEMAS[table], Lsn(self.end), None):
+            finish_copy(self.book, table)
 
 
 class Engine:

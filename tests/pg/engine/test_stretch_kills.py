@@ -31,12 +31,12 @@ CREATE TABLE orders (id bigint PRIMARY KEY, note text);
 INSERT INTO orders SELECT i, repeat('o', 60) FROM generate_series(1, {ROWS}) i;
 ANALYZE orders;
 """
-FEW = [(Failpoint.STRETCH_TAKEN, 2), (Failpoint.STRETCH_READ, 2), (Failpoint.HANDOVER_BEFORE, 1)]
+FEW = [(Failpoint.CHUNK_TAKEN, 2), (Failpoint.CHUNK_READ, 2), (Failpoint.HANDOVER_BEFORE, 1)]
 MANY = [
     (Failpoint.COPY_RUNNING, 3),
-    (Failpoint.STRETCH_TAKEN, 2),
+    (Failpoint.CHUNK_TAKEN, 2),
     (Failpoint.COMMIT_BEFORE, 3),
-    (Failpoint.STRETCH_READ, 2),
+    (Failpoint.CHUNK_READ, 2),
     (Failpoint.COMMIT_AFTER, 3),
     (Failpoint.HANDOVER_BEFORE, 1),
 ]

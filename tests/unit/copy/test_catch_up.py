@@ -16,7 +16,7 @@ from engine.model.subscription import TableSpec
 from engine.model.target import TargetProgress
 from engine.tables.planner import PlannedBatch
 from engine.tables.registry import TableEntry, TableRegistry
-from engine.tables.state import Copy, CopyBegun, Copying, CopyStarted, CopyVoided, ReadProgress
+from engine.tables.state import Chunk, ChunkBegun, Copy, Copying, CopyStarted, CopyVoided, ReadProgress
 
 ORDERS = TableId("t1")
 NAME = TableName("public", "orders")
@@ -62,7 +62,7 @@ def test_a_batch_planned_as_if_the_last_stretch_were_in_is_for_the_copy(follower
 def test_a_copy_that_was_given_up_is_left_and_hides_no_other(book: TableRegistry, follower: CopyCatchUp) -> None:
     book.apply(ORDERS, CopyVoided())
     book.apply(ORDERS, CopyStarted(BatchId(1)))
-    book.apply(ORDERS, CopyBegun(SCHEMA, Lsn(100)))
+    book.apply(ORDERS, ChunkBegun(Chunk(1, SCHEMA, Lsn(100), None, first=True)))
     assert not follower.concerns(PLANNED, ORDERS)
     assert follower.left == (ORDERS,)
     follower.written({})

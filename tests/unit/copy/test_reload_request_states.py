@@ -12,16 +12,15 @@ from engine.model.subscription import SchemaPolicy
 from engine.model.table_state import Refused, TableStateKind
 from engine.tables.registry import RENEWALS, TableEntry, TableRegistry
 from engine.tables.state import (
-    CatchingUp,
     CaughtUp,
-    Copy,
-    CopyFinished,
     CopyStarted,
     Pause,
     Registered,
     Reload,
     awaits_recopy,
+    holds_up_to,
 )
+from tests.fixtures.table_copies import finish_copy
 from tests.unit.tables.test_planner import A, live, spec
 
 CODE, T = "table_structure_changed", TableId("ta")
@@ -56,8 +55,8 @@ def test_a_new_copy_is_shown_from_the_moment_that_calls_for_it() -> None:
     told.book.apply(T, CopyStarted(BatchId(3)))
     assert (told.entry.kind, awaits_recopy(told.entry.state)) == (TableStateKind.RELOADING, False)
     assert told.states == [("live", None), *[("reloading", CODE)] * 3]
-    told.book.begin_copy(T, A, Lsn(1))
-    told.book.apply(T, CopyFinished())
+    told.book.begin_chunk(T, A, Lsn(1), None)
+    finish_copy(told.book, T)
     told.book.apply(T, CaughtUp())
     assert told.states[-2:] == [("catching_up", None), ("live", None)]
 
@@ -75,14 +74,15 @@ def test_the_end_of_a_copy_does_not_count_for_the_next_one() -> None:
     told = Told(live("a", A))
     told.book.park(T, CODE, "column c2 changed its type")
     told.book.apply(T, Reload(BatchId(1)))
-    told.book.begin_copy(T, A, Lsn(1))
+    told.book.begin_chunk(T, A, Lsn(1), None)
     told.book.park(T, CODE, "it changed again while the last rows were written")
     told.book.apply(T, Reload(BatchId(1)))
-    assert isinstance(told.book.apply(T, CopyFinished()), Refused)
+    assert isinstance(finish_copy(told.book, T), Refused)
     assert told.entry.kind is TableStateKind.RELOADING
-    told.book.begin_copy(T, A, Lsn(2))
-    told.book.apply(T, CopyFinished())
-    assert told.entry.state == CatchingUp(Lsn(2), Copy(A, Lsn(2)), BatchId(1), whole=True)
+    told.book.begin_chunk(T, A, Lsn(2), None)
+    finish_copy(told.book, T)
+    assert told.entry.kind is TableStateKind.CATCHING_UP
+    assert (holds_up_to(told.entry.state), told.entry.keeps_from) == (Lsn(2), BatchId(1))
 
 
 def test_how_tables_stand_is_told_before_what_moves_meanwhile() -> None:
@@ -119,12 +119,12 @@ def test_copies_that_never_get_it_live_end() -> None:
         for _ in range(RENEWALS):
             told.book.park(T, CODE, "and again before the copy began")
             told.book.apply(T, Reload(BatchId(1)))
-        told.book.begin_copy(T, A, Lsn(1))
+        told.book.begin_chunk(T, A, Lsn(1), None)
     told.book.park(T, CODE, "it changed again")
     assert told.entry.shown is TableStateKind.PARKED
     told.book.apply(T, Reload(BatchId(1)))
-    told.book.begin_copy(T, A, Lsn(1))
-    told.book.apply(T, CopyFinished())
+    told.book.begin_chunk(T, A, Lsn(1), None)
+    finish_copy(told.book, T)
     told.book.apply(T, CaughtUp())
     told.book.park(T, CODE, "and again")
     assert told.entry.shown is TableStateKind.RELOADING

@@ -23,10 +23,11 @@ from engine.pipeline.commit import CommitStage
 from engine.pipeline.compute import Computed
 from engine.platform.clock import SystemClock
 from engine.safety.partition_fingerprints import PartitionFingerprints, PartitionsByTable
-from engine.tables.planner import PlannedBatch
+from engine.tables.planner import CatchUpRanges, PlannedBatch
 from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.reporter import Reporter
-from engine.tables.state import CatchingUp, Copy, CopyFinished, Live, Reload
+from engine.tables.state import CatchingUp, Chunk, ChunkPlanned, Copy, Live, ReadProgress, Reload
+from tests.fixtures.table_copies import finish_copy
 
 KEYED, OTHER = TableId("tkeyed"), TableId("tother")
 
@@ -92,7 +93,10 @@ def sealed(number: int) -> SealedBatch:
     return SealedBatch(after, end, 0, (), (), 0, 0, last=LastCommit(after, end, number))
 
 
-COPIED = CatchingUp(ZERO, Copy(SCHEMAS[KEYED]), whole=True)
+def copied(table: TableId, number: int = 1) -> CatchingUp:
+    """All rows of its copy are read."""
+    chunk = Chunk(number, SCHEMAS[table], ZERO, None, first=True, progress=ReadProgress.READ)
+    return CatchingUp(ZERO, Copy(SCHEMAS[table], chunk=chunk))
 
 
 class Bench:
@@ -111,7 +115,7 @@ class Bench:
             TableSpec(table, s.name, s.name, key=("id",) if table == KEYED else ()) for table, s in SCHEMAS.items()
         )
         for one in specs:
-            self.book.add(TableEntry(one, COPIED if one.table == KEYED else Live(), SCHEMAS[one.table]))
+            self.book.add(TableEntry(one, copied(KEYED) if one.table == KEYED else Live(), SCHEMAS[one.table]))
         connection = ConnectionSpec("c", "none", {})
         spec = SubscriptionSpec(SubscriptionName("s"), Epoch(1), connection, connection, specs, "slot", dropped=dropped)
         clock = SystemClock()
@@ -140,14 +144,26 @@ class Bench:
 
     def _planned(self, number: int, handover: frozenset[TableId] = frozenset()) -> PlannedBatch:
         batch, now = sealed(number), self._now()
-        copied = {e.table: e.state.applied for e in self.book.all() if isinstance(e.state, CatchingUp)}
-        parts = tuple(
-            TablePart(table, (s,), copied[table] if table in handover & copied.keys() else batch.after)
-            for table, s in SCHEMAS.items()
-        )
+        chunks = {}
+        for entry in self.book.all():
+            if entry.table in handover and entry.copy is not None and entry.copy.chunk is not None:
+                chunks[entry.table] = entry.copy.chunk
+                self.book.apply(entry.table, ChunkPlanned())
+        parts = tuple(TablePart(table, (s,), batch.after) for table, s in SCHEMAS.items() if table not in chunks)
+        missed = tuple(TablePart(table, (chunk.schema,), chunk.position) for table, chunk in chunks.items())
         generations = {**self._generations, **{table: now[table] for table in handover}}
         self._generations = now
-        return PlannedBatch(BatchId(number), batch, (), parts, frozenset(), handover, generations=generations)
+        return PlannedBatch(
+            BatchId(number),
+            batch,
+            (),
+            parts,
+            frozenset(),
+            handover,
+            chunks=chunks,
+            missed=CatchUpRanges((), (), missed),
+            generations=generations,
+        )
 
     def commit(
         self,
@@ -168,8 +184,10 @@ class Bench:
             TableChanges(table, table in truncated, None, rows, None, fault=fault if table == failed else None)
             for table in SCHEMAS
         )
+        missed = tuple(change for change in changes if change.table in planned.chunks)
+        changes = tuple(change for change in changes if change.table not in planned.chunks)
         meanwhile()
-        self.stage.commit(Computed(planned, changes, 0, "driver", 0.0, 0, 0.0), must_write=False)
+        self.stage.commit(Computed(planned, changes, 0, "driver", 0.0, 0, 0.0, missed=missed), must_write=False)
 
     def commit_nothing(self, number: int) -> None:
         self.stage.commit(Computed(self._planned(number), (), 0, "driver", 0.0, 0, 0.0), must_write=False)
@@ -272,7 +290,7 @@ def test_a_handed_over_table_takes_part_again() -> None:
     bench.commit(1, frozenset({KEYED}))
     entry = bench.book.get(KEYED)
     assert entry is not None
-    keyless = replace(entry, spec=replace(entry.spec, key=()), state=COPIED)
+    keyless = replace(entry, spec=replace(entry.spec, key=()), state=copied(KEYED))
     bench.book.add(keyless)
     bench.commit(2, frozenset({KEYED}))
     bench.commit(3)
@@ -298,8 +316,8 @@ def test_a_copy_in_place_of_the_one_that_was_planned_is_not_handed_over(*, compl
 
     def another() -> None:
         copied_anew(bench, KEYED)
-        assert bench.book.begin_copy(KEYED, SCHEMAS[KEYED], Lsn(450))
-        assert not (complete and isinstance(bench.book.apply(KEYED, CopyFinished()), Refused))
+        assert bench.book.begin_chunk(KEYED, SCHEMAS[KEYED], Lsn(450), None)
+        assert not (complete and isinstance(finish_copy(bench.book, KEYED), Refused))
 
     bench.commit(3, frozenset({KEYED}), meanwhile=another)
     state = TableStateKind.CATCHING_UP if complete else TableStateKind.RELOADING
@@ -316,20 +334,23 @@ def test_no_copy_begins_where_one_is_being_handed_over() -> None:
 
     def during() -> None:
         copied_anew(bench, KEYED)
-        began.append(bench.book.begin_copy(KEYED, SCHEMAS[KEYED], Lsn(450)))
+        began.append(bench.book.begin_chunk(KEYED, SCHEMAS[KEYED], Lsn(450), None) is not None)
         began.append(bench.book.begin_chunk(KEYED, SCHEMAS[KEYED], Lsn(450), None) is not None)
 
     bench.target.during = during
     bench.commit(3, frozenset({KEYED}))
-    assert (began, [t.handover for t in bench.target.batches[0].tables]) == ([False, False], [True, False])
-    assert bench.book.begin_copy(KEYED, SCHEMAS[KEYED], Lsn(450))
+    handover = {t.table: t.handover for t in bench.target.batches[0].tables}
+    assert (began, handover) == ([False, False], {KEYED: True, OTHER: False})
+    assert bench.book.begin_chunk(KEYED, SCHEMAS[KEYED], Lsn(450), None)
 
 
 @pytest.mark.parametrize("declared", [False, True])
 def test_only_a_declared_key_is_checked(*, declared: bool) -> None:
     bench = Bench()
     table = KEYED if declared else OTHER
+    bench.book.add(replace(table_of(bench, table), state=copied(table, 2)))
     bench.commit(1, frozenset({table}))
+    assert [t.table for t in bench.target.batches[0].tables if t.handover or t.parked] == [table]
     assert ({KEYED: FaultKind.TABLE_KEY_NOT_UNIQUE.value, OTHER: None} in bench.written()) is declared
 
 
@@ -392,8 +413,8 @@ def test_a_hand_over_and_parking_take_the_mark_away(way: str) -> None:
         bench.commit_nothing(1)
     else:
         bench.book.apply(OTHER, Reload(BatchId(1)))
-        bench.book.begin_copy(OTHER, SCHEMAS[OTHER], Lsn(150))
-        bench.book.apply(OTHER, CopyFinished())
+        bench.book.begin_chunk(OTHER, SCHEMAS[OTHER], Lsn(150), None)
+        finish_copy(bench.book, OTHER)
         bench.commit(1, frozenset({OTHER}))
     assert bench.marks() == [{OTHER: None}]
     assert [t.parked for t in bench.target.batches[0].tables if t.table == OTHER] == [
@@ -454,13 +475,13 @@ def test_a_copy_is_handed_over_with_the_partitions_that_were_named_meanwhile(*, 
     bench = Bench()
     bench.stage.begin(recorded("a"))
     bench.book.apply(OTHER, Reload(BatchId(1)))
-    bench.book.begin_copy(OTHER, SCHEMAS[OTHER], Lsn(150))
+    bench.book.begin_chunk(OTHER, SCHEMAS[OTHER], Lsn(150), None)
     if marked:
         bench.stage.marks.note_copied({OTHER: "c"})
     bench.named = NAMED
     bench.commit(1)
     bench.named = {}
-    bench.book.apply(OTHER, CopyFinished())
+    finish_copy(bench.book, OTHER)
     bench.commit(2, frozenset({OTHER}))
     assert bench.marks()[-1] == {OTHER: "c,leaf" if marked else None}
 

@@ -20,14 +20,16 @@ from engine.tables.state import (
     AskResume,
     CatchingUp,
     CaughtUp,
+    Chunk,
     Copy,
-    CopyFinished,
     CopyStarted,
     Live,
     Pause,
+    ReadProgress,
     Registered,
     Reload,
 )
+from tests.fixtures.table_copies import finish_copy
 
 INT = SourceType("int4")
 
@@ -178,7 +180,8 @@ def test_what_the_catalog_shows_counts_beside_a_rolled_back_record() -> None:
 
 
 def test_what_was_rolled_back_behind_a_copy_is_not_the_copys() -> None:
-    copied = CatchingUp(Lsn(100), Copy(A, Lsn(100)), BatchId(1), whole=True)
+    chunk = Chunk(1, A, Lsn(100), None, first=True, progress=ReadProgress.READ)
+    copied = CatchingUp(Lsn(100), Copy(A, Lsn(100), chunk=chunk), BatchId(1))
     bench = Bench(TableEntry(spec("a"), copied, A))
     planned = bench.plan(b"A-", b"A", b"A-", void={0, 2})
     assert planned.handover == {"ta"}
@@ -261,25 +264,27 @@ def test_a_copied_table_gets_the_kept_batches() -> None:
     bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
     first = bench.plan(b"A")
     assert first.part(TableId("ta")) is None
-    bench.book.begin_copy(TableId("ta"), A, Lsn(250))
+    bench.book.begin_chunk(TableId("ta"), A, Lsn(250), None)
     bench.plan(b"A+")
     assert bench.planner.oldest_kept == 0
-    bench.book.apply(TableId("ta"), CopyFinished())
+    finish_copy(bench.book, TableId("ta"))
     planned = bench.plan()
     part = planned.part(TableId("ta"))
     assert planned.handover == {"ta"}
     assert part is not None
     assert part.after == Lsn(250)
     assert list(part.versions) == [A, A_ADDED]
-    assert [int(r.start) for r in planned.ranges] == [10, 20]
+    assert planned.missed is not None
+    assert [int(r.start) for r in planned.missed.ranges] == [10, 20]
+    assert [int(r.start) for r in planned.ranges] == [20]
     assert versions(planned, "b") == [B]
 
 
 def test_a_copy_that_is_ahead_of_the_log_waits() -> None:
     bench = Bench(TableEntry(spec("a"), Registered()))
     bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
-    bench.book.begin_copy(TableId("ta"), A, Lsn(250))
-    bench.book.apply(TableId("ta"), CopyFinished())
+    bench.book.begin_chunk(TableId("ta"), A, Lsn(250), None)
+    finish_copy(bench.book, TableId("ta"))
     assert bench.plan().handover == frozenset()
     assert bench.plan().handover == {"ta"}
 
@@ -288,8 +293,8 @@ def test_structures_before_the_copy_count_as_the_copys_own() -> None:
     bench = Bench(TableEntry(spec("a"), Registered()))
     bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
     bench.plan(b"A")
-    bench.book.begin_copy(TableId("ta"), A_ADDED, Lsn(300))
-    bench.book.apply(TableId("ta"), CopyFinished())
+    bench.book.begin_chunk(TableId("ta"), A_ADDED, Lsn(300), None)
+    finish_copy(bench.book, TableId("ta"))
     planned = bench.plan()
     assert versions(planned, "a")[-1] == A_ADDED
     assert planned.parked == {}
@@ -300,10 +305,10 @@ def test_what_a_record_tells_late_does_not_hide_that_rows_were_written_anew() ->
     copied = replace(A, relfilenode=100)
     bench = Bench(TableEntry(spec("a"), Registered()))
     bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
-    bench.book.begin_copy(TableId("ta"), copied, Lsn(150))
+    bench.book.begin_chunk(TableId("ta"), copied, Lsn(150), None)
     bench.announce[b"A"] = replace(A, relfilenode=200, inferred=True)
     bench.plan(b"A")
-    bench.book.apply(TableId("ta"), CopyFinished())
+    finish_copy(bench.book, TableId("ta"))
     planned = bench.plan()
     assert planned.handover == {"ta"}
     entry = bench.book.get(TableId("ta"))
@@ -314,10 +319,10 @@ def test_what_a_record_tells_late_does_not_hide_that_rows_were_written_anew() ->
 def test_a_column_that_came_behind_the_copy_with_values_of_its_own_parks_at_the_hand_over() -> None:
     bench = Bench(TableEntry(spec("a"), Registered()))
     bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
-    bench.book.begin_copy(TableId("ta"), replace(A, relfilenode=100), Lsn(150))
+    bench.book.begin_chunk(TableId("ta"), replace(A, relfilenode=100), Lsn(150), None)
     bench.announce[b"A+"] = replace(A_ADDED, relfilenode=200)
     bench.plan(b"A+")
-    bench.book.apply(TableId("ta"), CopyFinished())
+    finish_copy(bench.book, TableId("ta"))
     assert bench.plan().parked["ta"][0] == "table_structure_changed"  # type: ignore[index]
 
 
@@ -336,19 +341,21 @@ def test_structures_that_a_table_had_before_its_copy_are_not_looked_at_again_for
 
 def test_records_before_a_copy_are_met_whatever_was_known_of_the_table_then() -> None:
     """They lie in what is kept for another table; the scan counts them, so the structures must be as many."""
-    bench = Bench(live("b", B))
-    bench.book.apply(TableId("tb"), Pause(bench.planner.next_number, Lsn(100), taken_in=False))
+    bench = Bench(TableEntry(spec("b"), Registered()))
+    bench.book.apply(TableId("tb"), CopyStarted(bench.planner.next_number))
+    bench.book.begin_chunk(TableId("tb"), B, Lsn(100), None)
     bench.plan(b"A", b"A")
     bench.book.add(TableEntry(spec("a"), Registered()))
     bench.announce[b"A"] = replace(A, relation=RelationId(9))
     bench.plan(b"A")
     bench.announce[b"A"] = A
     bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
-    bench.book.begin_copy(TableId("ta"), A, Lsn(300))
-    bench.book.apply(TableId("ta"), CopyFinished())
-    bench.book.apply(TableId("tb"), AskResume())
+    bench.book.begin_chunk(TableId("ta"), A, Lsn(300), None)
+    finish_copy(bench.book, TableId("ta"))
+    finish_copy(bench.book, TableId("tb"))
     planned = bench.plan(b"A+")
-    assert len(planned.ranges) == 3
+    assert planned.missed is not None
+    assert len(planned.missed.ranges) == 3
     assert versions(planned, "a") == [A, A, A, A, A_ADDED]
     assert versions(bench.plan(b"A"), "a") == [A_ADDED, A]
 
@@ -356,9 +363,9 @@ def test_records_before_a_copy_are_met_whatever_was_known_of_the_table_then() ->
 def test_another_type_behind_the_copy_parks_at_the_hand_over() -> None:
     bench = Bench(TableEntry(spec("a"), Registered()))
     bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
-    bench.book.begin_copy(TableId("ta"), A, Lsn(150))
+    bench.book.begin_chunk(TableId("ta"), A, Lsn(150), None)
     bench.plan(b"A!")
-    bench.book.apply(TableId("ta"), CopyFinished())
+    finish_copy(bench.book, TableId("ta"))
     planned = bench.plan()
     assert planned.handover == frozenset()
     assert "ta" in planned.parked
@@ -411,8 +418,8 @@ def test_a_record_behind_a_hand_over_that_is_not_committed_yet_is_compared_with_
     """Else what the catalog says of the storage, which is later than the record, would hide that rows were written anew."""
     bench = Bench(TableEntry(spec("a"), Registered()), policy=policy)
     bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
-    bench.book.begin_copy(TableId("ta"), A, Lsn(150))
-    bench.book.apply(TableId("ta"), CopyFinished())
+    bench.book.begin_chunk(TableId("ta"), A, Lsn(150), None)
+    finish_copy(bench.book, TableId("ta"))
     assert bench.plan().handover == {"ta"}
     planned = bench.plan(b"A+")
     assert (bench.known, planned.parked) == ([A], {})
@@ -422,8 +429,8 @@ def test_a_record_behind_a_hand_over_that_is_not_committed_yet_is_compared_with_
 def test_a_hand_over_is_planned_once_even_before_it_is_committed() -> None:
     bench = Bench(TableEntry(spec("a"), Registered()))
     bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
-    bench.book.begin_copy(TableId("ta"), A, Lsn(150))
-    bench.book.apply(TableId("ta"), CopyFinished())
+    bench.book.begin_chunk(TableId("ta"), A, Lsn(150), None)
+    finish_copy(bench.book, TableId("ta"))
     assert bench.plan().handover == {"ta"}
     second = bench.plan()
     part = second.part(TableId("ta"))

@@ -11,7 +11,8 @@ from engine.model.schema import TableSchema
 from engine.model.table_state import Refused
 from engine.tables.planner import Planner
 from engine.tables.registry import TableEntry, TableRegistry
-from engine.tables.state import CopyFinished, CopyStarted, Pause, Registered, Reload, holds_up_to
+from engine.tables.state import CopyStarted, Pause, Registered, Reload, holds_up_to
+from tests.fixtures.table_copies import finish_copy
 from tests.unit.tables.test_planner import A, B, Bench, live, spec
 
 __all__ = ["TableSchema"]
@@ -20,18 +21,18 @@ __all__ = ["TableSchema"]
 def test_a_copy_that_ends_behind_its_tables_fault_is_not_handed_over() -> None:
     bench = Bench(TableEntry(spec("a"), Registered()))
     bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
-    bench.book.begin_copy(TableId("ta"), A, Lsn(150))
+    bench.book.begin_chunk(TableId("ta"), A, Lsn(150), None)
     bench.plan()
     bench.book.park(TableId("ta"), "table_partitions_changed", "a partition was detached")
     bench.plan()
-    bench.book.apply(TableId("ta"), CopyFinished())
+    finish_copy(bench.book, TableId("ta"))
     assert bench.plan().handover == frozenset()
 
 
 def test_a_pause_that_a_copying_table_refuses_leaves_its_position() -> None:
     bench = Bench(TableEntry(spec("a"), Registered()))
     bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
-    bench.book.begin_copy(TableId("ta"), A, Lsn(150))
+    bench.book.begin_chunk(TableId("ta"), A, Lsn(150), None)
     bench.book.apply(TableId("ta"), Pause(bench.planner.next_number, Lsn(400), taken_in=False))
     entry = bench.book.get(TableId("ta"))
     assert entry is not None
@@ -41,8 +42,8 @@ def test_a_pause_that_a_copying_table_refuses_leaves_its_position() -> None:
 def test_a_reload_behind_a_planned_hand_over_does_not_plan_it_again() -> None:
     bench = Bench(TableEntry(spec("a"), Registered()))
     bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
-    bench.book.begin_copy(TableId("ta"), A, Lsn(150))
-    bench.book.apply(TableId("ta"), CopyFinished())
+    bench.book.begin_chunk(TableId("ta"), A, Lsn(150), None)
+    finish_copy(bench.book, TableId("ta"))
     assert bench.plan().handover == {"ta"}
     # The table does not take the event while it catches up.
     moved = bench.book.apply(TableId("ta"), Reload(bench.planner.next_number))
@@ -80,9 +81,9 @@ def test_a_removed_table_does_not_end_the_planner() -> None:
 def test_the_end_of_a_copy_of_a_removed_table_is_passed_over(method: str) -> None:
     book = TableRegistry(lambda *_: None)
     if method == "copy_ends":
-        assert isinstance(book.apply(TableId("gone"), CopyFinished()), Refused)
+        assert isinstance(finish_copy(book, TableId("gone")), Refused)
     else:
-        assert not book.begin_copy(TableId("gone"), A, Lsn(1))
+        assert not book.begin_chunk(TableId("gone"), A, Lsn(1), None)
     assert book.all() == []
 
 

@@ -26,8 +26,6 @@ from engine.tables.state import (
     ChunkVoided,
     Copy,
     CopyAltered,
-    CopyBegun,
-    CopyFinished,
     Copying,
     CopyLost,
     CopyStarted,
@@ -66,14 +64,14 @@ AT, LATER = Lsn(100), Lsn(200)
 WHY = Reason("table_structure_changed", "a column changed its type", "reload it")
 CHUNK = Chunk(3, A, AT, KeyBound(("10",)), first=False)
 FIRST, LAST = Chunk(3, A, AT, KeyBound(("10",)), first=True), Chunk(3, A, AT, None, first=False)
-WHOLE, FOLLOWED = Copy(A, AT), Copy(A, AT, followed=True)
-COPIES = [None, WHOLE, FOLLOWED, *(Copy(A, AT, not one.first, one) for one in (CHUNK, FIRST, LAST))]
+WHOLE = Chunk(3, A, AT, None, first=True)
+FOLLOWED = Copy(A, AT, followed=True)
+COPIES = [None, FOLLOWED, *(Copy(A, AT, not one.first, one) for one in (CHUNK, FIRST, LAST, WHOLE))]
 STATES: list[TableState] = [
     *(Registered(copy) for copy in (None, FOLLOWED)),
     Registered(covered=AT),
     *(Copying(copy, FIVE) for copy in COPIES),
     Copying(FOLLOWED),
-    CatchingUp(AT, WHOLE, FIVE, whole=True),
     *(CatchingUp(AT, Copy(A, AT, not one, Chunk(3, A, AT, None, first=one)), FIVE) for one in (False, True)),
     CatchingUp(AT, kept_from=FIVE),
     Live(AT),
@@ -86,7 +84,6 @@ STATES: list[TableState] = [
 ]
 ARROW_EVENTS: list[tuple[TableEventKind, TableEvent]] = [
     (TableEventKind.COPY_STARTED, CopyStarted(NINE)),
-    (TableEventKind.COPY_FINISHED, CopyFinished()),
     (TableEventKind.COPY_FINISHED, ChunkRead(3, 1, 1)),
     (TableEventKind.CAUGHT_UP, CaughtUp()),
     (TableEventKind.COPY_LOST, CopyLost()),
@@ -106,7 +103,6 @@ ARROW_EVENTS: list[tuple[TableEventKind, TableEvent]] = [
 """Each kind of event, and the events that are of it: where these change the kind of the state, then so."""
 DATA_EVENTS: list[TableEvent] = [
     KeptReleased(),
-    CopyBegun(B, LATER),
     CopyAltered(B),
     ChunkBegun(CHUNK),
     ChunkBegun(FIRST),
@@ -169,11 +165,14 @@ def moved(state: TableState, *events: TableEvent) -> TableState:
 
 
 def test_the_life_of_a_copy_under_one_snapshot() -> None:
-    copying = moved(Registered(), CopyStarted(FIVE), CopyBegun(A, AT))
-    assert copying == Copying(WHOLE, FIVE)
-    assert moved(copying, CopyFinished()) == CatchingUp(AT, WHOLE, FIVE, whole=True)
-    assert moved(copying, CopyFinished(), CaughtUp()) == Live(AT)
-    assert moved(copying, CopyLost()) == Registered(covered=AT)
+    copying = moved(Registered(), CopyStarted(FIVE), ChunkBegun(WHOLE))
+    assert copying == Copying(Copy(A, AT, chunk=WHOLE), FIVE)
+    read = moved(copying, ChunkRead(3, 7, 0))
+    assert (kind_of(read), kept_from(read)) == (TableStateKind.CATCHING_UP, FIVE)
+    assert moved(read, ChunkPlanned(), ChunkTaken(3), CaughtUp()) == Live(AT)
+    for event in (CopyLost(), CopyVoided(), ChunkVoided()):
+        assert copy_of(moved(copying, event)) is None
+        assert copy_of(moved(moved(read, ChunkPlanned()), event)) is None
 
 
 def test_the_life_of_a_copy_in_chunks() -> None:
