@@ -75,7 +75,7 @@ class CopyCatchUp:
 
     def concerns(self, planned: PlannedBatch, table: TableId) -> bool:
         """Whether the batch's changes of this table are for a copy of it, and not for the table that readers see."""
-        if table in planned.followed or table in planned.chunks:
+        if table in planned.followed or (table in planned.chunks and table not in planned.reloads):
             return True
         entry = self._book.get(table)
         # Planned as if its last chunk were in. A copy that was given up stays out of the way of the one that came after it.
@@ -162,7 +162,7 @@ class CopyCatchUp:
         commit = TableCommit(table, schema, entry.spec.target, tuple(one for one in changes if _does_something(one)))
         if chunk is not None:
             self._now.taken[table] = chunk
-        if chunk is not None and chunk.upto is None:
+        if chunk is not None and chunk.is_last:
             return replace(commit, handover=True)
         self._now.generations[table] = entry.generation
         rows, size, chunks = (known.rows, known.bytes, known.chunks) if known is not None else (0, 0, 0)
@@ -209,7 +209,7 @@ def _still(chunk: Chunk | None, entry: TableEntry) -> Chunk | None:
 
     By its number, not by the generation: a copy goes on without a chunk that is void, and so does what batches do to it.
     """
-    now = entry.copy.chunk if entry.copy is not None else None
+    now = entry.chunk
     return chunk if chunk is not None and now is not None and now.number == chunk.number else None
 
 

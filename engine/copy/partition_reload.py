@@ -27,7 +27,6 @@ from engine.model.position import Lsn
 from engine.model.quarantine import RefusedPolicy
 from engine.model.schema import TableSchema
 from engine.model.source import CopyChunk, ExportedSnapshot
-from engine.model.table_state import Refused
 from engine.model.target import PartitionSwap, TableRecord, TargetReader
 from engine.net import decode_copy_text
 from engine.platform.failpoints import Failpoint, hit
@@ -37,7 +36,7 @@ from engine.tables.planner import PlannedBatch
 from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.reporter import LoadedPartition
 from engine.tables.schema_change import Unchanged, judge
-from engine.tables.state import Live, PartitionReload, PartitionsEnded, PartitionsUpdated, ReadProgress
+from engine.tables.state import Chunk, ChunkRead, ChunkTaken, ChunkVoided, Live, Partitions, ReadProgress
 from engine.verify.compare import VerifyTable, verify_tables
 from engine.verify.verdict import VerdictStatus
 
@@ -56,22 +55,23 @@ def swap_of(
 
     Raises EngineFault where what came since the snapshot cannot be applied: the table cannot go on.
     """
-    reload, entry = planned.reloads.get(table), book.get(table)
-    now = entry.reload if entry is not None else None
-    # By its number, not by the generation: the table goes on without a reload that is void, and so does what batches do to it.
-    if reload is None or now is None or now.number != reload.number:
+    chunk, entry = planned.reloads.get(table), book.get(table)
+    now = entry.chunk if entry is not None else None
+    # By its number, not by the generation: batches still apply to a table of which a chunk of partitions is void.
+    if chunk is None or chunk.partitions is None or now is None or now.number != chunk.number:
         return None
+    regions = chunk.partitions.regions
     for one in missed:
         if one.fault is not None:
             raise EngineFault(FaultKind(one.fault.code), table, one.fault.detail)
     try:
-        wanted = PartitionFilter(reload.regions, schema, decode_copy_text)
+        wanted = PartitionFilter(regions, schema, decode_copy_text)
         changes = tuple(restrict_to_range(one, wanted) for one in missed)
     except (RowUnknown, KeyUnordered):
-        book.apply(table, PartitionsEnded(reload.number))
+        book.apply(table, ChunkVoided(chunk.number))
         return None
-    rows = partition_rows(reload.regions, schema, decode_copy_text)
-    return PartitionSwap(rows, changes, reload.reasons, reload.request, _name(reload))
+    rows = partition_rows(regions, schema, decode_copy_text)
+    return PartitionSwap(rows, changes, chunk.partitions.reasons, chunk.partitions.request, _name(chunk))
 
 
 class PartitionReloader:
@@ -147,20 +147,22 @@ class PartitionReloader:
     def _end(self, table: TableId) -> None:
         """What was read is of no use any more. A batch that is planned with it may still be looking at the hidden table."""
         ended = self._parts.book.end_reload(table)
-        if ended is not None and ended.progress is ReadProgress.READ:
+        if ended is not None and ended.chunk is not None and ended.chunk.progress is ReadProgress.READ:
             with self._lock:
                 self._left.add(table)
 
-    def in_place(self, table: TableId, reload: PartitionReload, position: Lsn) -> None:
+    def in_place(self, table: TableId, chunk: Chunk, position: Lsn) -> None:
         """A batch that ends at `position` has put its rows into place."""
+        partitions = chunk.partitions
         with self._lock:
             wanted = self._wanted.get(table)
-            asked = wanted is not None and wanted.request == reload.request
+            asked = wanted is not None and partitions is not None and wanted.request == partitions.request
             if asked:
                 del self._wanted[table]
-        self._parts.book.apply(table, PartitionsEnded(reload.number))
-        if asked:  # Else it was cancelled while the batch was written, and maybe another one asked for.
-            self._tell(table, reload.reasons)
+        self._parts.book.apply(table, ChunkTaken(chunk.number))
+        if asked and partitions is not None:
+            # Else it was cancelled while the batch was written, and maybe another one requested.
+            self._tell(table, partitions.reasons)
             self.reloads.finished(table, position)
 
     def whole_in_place(self, table: TableId) -> None:
@@ -204,8 +206,8 @@ class PartitionReloader:
         finally:
             entry = self._parts.book.get(table)
             reload = entry.reload if entry is not None else None
-            if reload is not None and reload.progress is ReadProgress.READING:
-                self._parts.book.apply(table, PartitionsEnded(reload.number))
+            if reload is not None and (reload.chunk is None or reload.chunk.progress is ReadProgress.READING):
+                self._parts.book.apply(table, ChunkVoided())
 
     def _is_done(self, wanted: WantedPartitions) -> bool:
         """Whether a run that is over had put them into place, and could not say so any more."""
@@ -238,14 +240,17 @@ class PartitionReloader:
         partition_rows(regions, schema, decode_copy_text)
         below = _with_those_below(tree, chosen, wanted.reasons)
         reasons = {str(part.name): reason for part, reason in below.items()}
-        reload = replace(entry.reload, schema=schema, position=snapshot.position, regions=regions, reasons=reasons)
-        chunks = self._chunks(entry, schema, frozenset(part.relation for part in below if part.leaf))
-        if chunks is None or isinstance(self._parts.book.apply(wanted.table, PartitionsUpdated(reload)), Refused):
+        pieces = self._pieces(entry, schema, frozenset(part.relation for part in below if part.leaf))
+        if pieces is None:
+            return None
+        partitions = Partitions(wanted.request, regions, reasons)
+        chunk = self._parts.book.begin_partitions(wanted.table, schema, snapshot.position, partitions)
+        if chunk is None:
             return None
         self._tell(wanted.table, reasons)
-        return CopyTable(entry.spec, schema, chunks, load=_name(reload))
+        return CopyTable(entry.spec, schema, pieces, load=_name(chunk))
 
-    def _chunks(
+    def _pieces(
         self, entry: TableEntry, schema: TableSchema, leaves: frozenset[RelationId]
     ) -> tuple[CopyChunk, ...] | None:
         """What to read of these leaves; None where one of them is not there any more."""
@@ -320,12 +325,12 @@ class PartitionReloader:
 
     def on_table_copied(self, table: TableId, position: Lsn, rows: int) -> None:
         """The next batch at or behind `position` puts its rows into place."""
-        del rows
         hit(Failpoint.PARTITIONS_READ)
         entry = self._parts.book.get(table)
-        if entry is not None and entry.reload is not None:
+        chunk = entry.chunk if entry is not None and entry.reload is not None else None
+        if chunk is not None:
             self._count(table)
-            self._parts.book.apply(table, PartitionsUpdated(replace(entry.reload, progress=ReadProgress.READ)))
+            self._parts.book.apply(table, ChunkRead(chunk.number, rows, 0))
             self._flush(position)
 
     def on_table_failed(self, table: TableId, fault: TableFault) -> None:
@@ -347,9 +352,9 @@ class PartitionReloader:
         self.reloads.progressed(progress)
 
 
-def _name(reload: PartitionReload) -> str:
-    """What tells its hidden table from those of other reloads and copies of the run."""
-    return f"{reload.request}-{reload.number}"
+def _name(chunk: Chunk) -> str:
+    """Identifies its hidden table among those of other reloads and copies of the run."""
+    return f"{chunk.partitions.request if chunk.partitions is not None else ''}-{chunk.number}"
 
 
 def hindrance(entry: TableEntry) -> str | None:

@@ -33,10 +33,10 @@ from engine.tables.schema_change import differences
 from engine.tables.state import (
     AwaitApproval,
     CaughtUp,
+    Chunk,
+    ChunkVoided,
     Live,
     Parked,
-    PartitionReload,
-    PartitionsEnded,
     Paused,
     Resume,
 )
@@ -114,7 +114,7 @@ class CommitStage:
         """What tables park over, for the rows that were refused of it."""
         self.handed_over: frozenset[TableId] = frozenset()
         """Tables that the last batch put into place."""
-        self.loaded: Mapping[TableId, PartitionReload] = {}
+        self.loaded: Mapping[TableId, Chunk] = {}
         """Partitions of tables that it did."""
 
     def begin(self, progress: TargetProgress) -> None:
@@ -273,7 +273,7 @@ class CommitStage:
         """What the batch puts into place of the table's partitions. Nothing of a table of which rows stand aside: they might be those."""
         reload = computed.planned.reloads.get(table)
         if reload is not None and table in self._aside:
-            self._book.apply(table, PartitionsEnded(reload.number))
+            self._book.apply(table, ChunkVoided(reload.number))
             return None
         missed = [change for change in computed.missed if change.table == table]
         return swap_of(computed.planned, table, schema, missed, self._book)

@@ -44,9 +44,6 @@ from engine.tables.state import (
     Hold,
     Live,
     Parked,
-    PartitionReload,
-    PartitionsEnded,
-    PartitionsUpdated,
     Paused,
     ReadProgress,
     Registered,
@@ -123,13 +120,16 @@ class PlannedBatch:
     followed: frozenset[TableId] = frozenset()
     """Tables of whose parts only that counts which concerns rows that their unfinished copies hold."""
     chunks: Mapping[TableId, Chunk] = field(default_factory=dict)
-    """What this batch adds to unfinished copies."""
+    """What this batch adds to unfinished copies, or puts into the place of live tables' partitions."""
     missed: CatchUpRanges | None = None
-    """With `chunks` and `reloads`."""
-    reloads: Mapping[TableId, PartitionReload] = field(default_factory=dict)
-    """Partitions of live tables whose rows this batch puts into place."""
+    """With `chunks`."""
     generations: Mapping[TableId, int] = field(default_factory=dict)
     """Of all tables when it was planned. What it has of a table whose generation has moved on does not count."""
+
+    @property
+    def reloads(self) -> Mapping[TableId, Chunk]:
+        """Chunks that replace rows of live tables' partitions."""
+        return {table: chunk for table, chunk in self.chunks.items() if chunk.partitions is not None}
 
     @property
     def whole(self) -> frozenset[TableId]:
@@ -242,16 +242,13 @@ class Planner:
         followed = frozenset(e.table for e in rest if e.copy is not None and e.copy.followed)
         live += [e for e in rest if e.table in followed]
         restructured = {t for t in chains if _is_followed(schemas.get(t), chains[t])} | learnt.keys()
-        for table in followed & restructured:
+        for table in restructured & (followed | {e.table for e in entries if e.reload is not None}):
             self._book.apply(table, ChunkVoided())
-        for table in restructured:
-            self._book.apply(table, PartitionsEnded())
         parts = [self._part(e, span, batch.after, learnt.get(e.table, told.get(e.table))) for e in live]
         parts += [self._part(e, span, state.applied, (self._book.get(e.table) or e).schema) for e, state in resuming]
         resumed = frozenset(e.table for e, _ in resuming)
-        reloads = self._arriving_reloads(current, {e.table for e in live})
-        chunks, missed = self._take_chunks(current, {e.table for e in rest}, reloads, parked)
-        handover = frozenset(table for table, chunk in chunks.items() if chunk.upto is None)
+        chunks, missed = self._take_chunks(current, {e.table for e in rest}, parked)
+        handover = frozenset(table for table, chunk in chunks.items() if chunk.is_last)
         self._joined |= handover | resumed
         self._next = BatchId(number + 1)
         if any(e.keeps_from is not None for e in self._book.all()) and (batch.ranges or batch.relations):
@@ -275,41 +272,30 @@ class Planner:
             followed=followed,
             chunks=chunks,
             missed=missed,
-            reloads=reloads,
             generations=generations,
         )
-
-    def _arriving_reloads(self, current: RetainedBatch, tables: Collection[TableId]) -> dict[TableId, PartitionReload]:
-        """Partitions that were read and that this batch reaches."""
-        return {
-            entry.table: reload
-            for entry in self._book.all()
-            if (reload := entry.reload) is not None and entry.table in tables
-            if reload.progress is ReadProgress.READ and reload.position <= current.batch.end
-        }
 
     def _take_chunks(
         self,
         current: RetainedBatch,
         tables: Collection[TableId],
-        reloads: dict[TableId, PartitionReload],
         parked: dict[TableId, tuple[str, str]],
     ) -> tuple[dict[TableId, Chunk], CatchUpRanges | None]:
-        """Chunks that were read and that this batch reaches, and what they and `reloads` have missed.
+        """Chunks that were read and that this batch reaches, and what they have missed.
 
         A whole copy follows changes of the schema since its snapshot, or its table parks. Any other chunk whose table has another
-        schema by now is void, and such a reload is taken out.
+        schema by now is void.
         """
         taken: dict[TableId, Chunk] = {}
         arriving = [
             (entry, chunk)
             for entry in self._book.all()
-            if entry.copy is not None and (chunk := entry.copy.chunk) is not None and entry.table in tables
+            if (chunk := entry.chunk) is not None and entry.table in tables
             if chunk.progress is ReadProgress.READ and chunk.position <= current.batch.end
         ]
-        if not arriving and not reloads:
+        if not arriving:
             return taken, None
-        oldest = min([*(chunk.position for _, chunk in arriving), *(reload.position for reload in reloads.values())])
+        oldest = min(chunk.position for _, chunk in arriving)
         span = [*(kept for kept in self._history if kept.batch.end > oldest), current]
         parts = []
         for entry, chunk in arriving:
@@ -321,22 +307,13 @@ class Planner:
             if isinstance(part, RecopyRequired):
                 parked[entry.table] = (FaultKind.TABLE_STRUCTURE_CHANGED.value, part.reason)
                 continue
-            if part is None:
-                self._book.apply(entry.table, ChunkVoided())
+            if part is None or isinstance(self._book.apply(entry.table, ChunkPlanned(chunk.number)), Refused):
+                self._book.apply(entry.table, ChunkVoided(chunk.number))
                 continue
             if chunk.first:
                 self._book.amend(entry.table, schema=part.versions[-1])
-            parts.append(_lifted(entry, part.versions, part.after))
+            parts.append(part if chunk.partitions is not None else _lifted(entry, part.versions, part.after))
             taken[entry.table] = chunk
-            self._book.apply(entry.table, ChunkPlanned())
-        for table, reload in list(reloads.items()):
-            part = None if reload.schema is None else _missed_part(table, reload.schema, reload.position, span)
-            planned = PartitionsUpdated(replace(reload, progress=ReadProgress.PLANNED))
-            if part is None or isinstance(self._book.apply(table, planned), Refused):
-                self._book.apply(table, PartitionsEnded(reload.number))
-                del reloads[table]
-                continue
-            parts.append(part)
         ranges = tuple(r for kept in span for r in kept.batch.ranges)
         relations = tuple(seen for kept in span for seen in kept.batch.relations)
         return taken, CatchUpRanges(ranges, relations, tuple(parts))

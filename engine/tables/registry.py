@@ -36,8 +36,8 @@ from engine.tables.state import (
     Live,
     Parked,
     PartitionReload,
+    Partitions,
     PartitionsBegun,
-    PartitionsEnded,
     Reloading,
     TableEvent,
     TableState,
@@ -89,6 +89,12 @@ class TableEntry:
         return self.state.reload if isinstance(self.state, Live) else None
 
     @property
+    def chunk(self) -> Chunk | None:
+        """What is being added to its copy, or replaces some of its partitions."""
+        holder = self.copy or self.reload
+        return holder.chunk if holder is not None else None
+
+    @property
     def keeps_from(self) -> BatchId | None:
         """First batch whose changes have to be kept for it, or for a part of it."""
         reload = self.reload
@@ -120,7 +126,7 @@ class TableRegistry:
         self._policy = policy_
         self._renewed: Counter[TableId] = Counter()
         self._numbers = 0
-        """Of generations, chunks and reloads of partitions: each is used once in a run."""
+        """Of generations and chunks: each is used once in a run."""
         self._whole: set[TableId] = set()
         self._handing_over: frozenset[TableId] = frozenset()
         self._kept_from: dict[TableId, BatchId | None] = {}
@@ -281,15 +287,23 @@ class TableRegistry:
         """Rows of some of a live table's partitions are to be read; changes are kept for them from batch `number` on. Between two
         plannings only. False where it is not live."""
         with self._lock:
-            reload = PartitionReload(self._number(), request, number)
-            return not isinstance(self.apply(table, PartitionsBegun(reload)), Refused)
+            return not isinstance(self.apply(table, PartitionsBegun(request, number)), Refused)
+
+    def begin_partitions(
+        self, table: TableId, schema: TableSchema, position: Lsn, partitions: Partitions
+    ) -> Chunk | None:
+        """The rows of these partitions are being read under a snapshot of `position`. None if the reload ended."""
+        with self._lock:
+            chunk = Chunk(self._number(), schema, position, None, first=False, partitions=partitions)
+            return None if isinstance(self.apply(table, ChunkBegun(chunk)), Refused) else chunk
 
     def end_reload(self, table: TableId) -> PartitionReload | None:
         """The reload of partitions is void, whichever it is. Returns what ended."""
         with self._lock:
             entry = self._entries.get(table)
             ended = entry.reload if entry is not None else None
-            self.apply(table, PartitionsEnded())
+            if ended is not None:
+                self.apply(table, ChunkVoided())
             return ended
 
     def park(

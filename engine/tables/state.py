@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import assert_never
 
@@ -30,8 +30,20 @@ class ReadProgress(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Partitions:
+    """Partitions whose rows a chunk replaces."""
+
+    request: str
+    regions: tuple[Region, ...]
+    reasons: Mapping[str, LoadReason]
+    """By the partition's name."""
+
+
+@dataclass(frozen=True, slots=True)
 class Chunk:
-    """The rows of a table after those that its copy holds, up to and with the key `upto` (None = all), read under one snapshot.
+    """The rows of a table after those that its copy holds, up to and with the key `upto` (None = all), or those of some partitions.
+
+    They are read under one snapshot.
 
     They count from the first batch that reaches `position`, the snapshot's. `number` identifies it among those of the run.
     """
@@ -45,11 +57,18 @@ class Chunk:
     progress: ReadProgress = ReadProgress.READING
     rows: int = 0
     bytes: int = 0
+    partitions: Partitions | None = None
+    """Those of a live table whose rows it replaces; None: its rows are added to a copy."""
+
+    @property
+    def is_last(self) -> bool:
+        """Whether its copy is complete with it."""
+        return self.upto is None and self.partitions is None
 
     @property
     def is_whole(self) -> bool:
         """Whether it has all rows of the table, which were read under one snapshot: then it follows changes of the schema since."""
-        return self.first and self.upto is None
+        return self.first and self.is_last
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,21 +85,11 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class PartitionReload:
-    """Rows of some partitions of a live table, read again under one snapshot, to take the place of those there.
+    """A chunk of a live table's partitions is to be read; changes are kept for it from batch `kept_from` on."""
 
-    They count from the first batch that reaches `position`, the snapshot's; changes are kept for them from batch `kept_from` on.
-    `number` tells it from every other of the run. `schema` is None until the snapshot is there.
-    """
-
-    number: int
     request: str
     kept_from: BatchId
-    schema: TableSchema | None = None
-    position: Lsn = ZERO
-    regions: tuple[Region, ...] = ()
-    reasons: Mapping[str, LoadReason] = field(default_factory=dict)
-    """By the partition's name."""
-    progress: ReadProgress = ReadProgress.READING
+    chunk: Chunk | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +226,9 @@ class ChunkRead:
 
 @dataclass(frozen=True, slots=True)
 class ChunkPlanned:
-    """A batch that takes the chunk in is planned; all later ones apply to the copy."""
+    """A batch that takes this chunk in is planned; all later ones apply to the copy."""
+
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +240,12 @@ class ChunkTaken:
 
 @dataclass(frozen=True, slots=True)
 class ChunkVoided:
-    """The chunk does not count; it is read again, under another snapshot. Where it is the first, nothing is left of the copy."""
+    """The chunk, or the reload of partitions, does not count. Without its first chunk nothing is left of a copy.
+
+    `number`: only this chunk; None = any.
+    """
+
+    number: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,23 +281,10 @@ class Reload:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsBegun:
-    """Some of its partitions are to be read again."""
+    """Some partitions of a live table are to be read again; changes are kept for them from batch `kept_from` on."""
 
-    reload: PartitionReload
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionsUpdated:
-    """More is known of this reload of partitions."""
-
-    reload: PartitionReload
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionsEnded:
-    """The partitions are in place, or void: nothing is kept for them any more. `number`: only this reload; None = any."""
-
-    number: int | None = None
+    request: str
+    kept_from: BatchId
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,9 +331,8 @@ CopyEvent = (
     | ChunkTaken
     | ChunkVoided
 )
-PartitionEvent = PartitionsBegun | PartitionsUpdated | PartitionsEnded
 TableEvent = (
-    CopyEvent | PartitionEvent | CaughtUp | Pause | AskResume | Resume | Reload | Fault | Hold | Approve | Remove
+    CopyEvent | PartitionsBegun | CaughtUp | Pause | AskResume | Resume | Reload | Fault | Hold | Approve | Remove
 )
 
 
@@ -450,9 +452,9 @@ def transition(state: TableState, event: TableEvent) -> TableState | Refused:
         case Reload() if isinstance(state, Live | Paused | Parked):
             unasked = state.reason if isinstance(state, Parked) and awaits_recopy(state) else None
             return Reloading(event.kept_from, reason=unasked)
-        case PartitionsBegun() | PartitionsUpdated() | PartitionsEnded():
-            return _with_partitions(state, event)
-        case CaughtUp() | Approve() | AskResume() | Resume() | Reload():
+        case PartitionsBegun() if isinstance(state, Live):
+            return replace(state, reload=PartitionReload(event.request, event.kept_from))
+        case PartitionsBegun() | CaughtUp() | Approve() | AskResume() | Resume() | Reload():
             return _refused(state, event)
         case _:
             return _copied(state, event)
@@ -491,15 +493,27 @@ def _paused(state: TableState, event: Pause) -> TableState | Refused:
             return _refused(state, event)
 
 
-def _with_partitions(state: TableState, event: PartitionEvent) -> TableState | Refused:
-    if not isinstance(state, Live):
-        return _refused(state, event)
-    if isinstance(event, PartitionsBegun):
-        return replace(state, reload=event.reload)
-    number = event.reload.number if isinstance(event, PartitionsUpdated) else event.number
-    if state.reload is None or number not in {None, state.reload.number}:
+def _reloaded(state: Live, event: CopyEvent) -> TableState | Refused:
+    """What comes to a live table by a chunk of its partitions."""
+    reload = state.reload
+    number = event.number if isinstance(event, ChunkRead | ChunkPlanned | ChunkTaken | ChunkVoided) else None
+    if reload is None or (number is not None and (reload.chunk is None or reload.chunk.number != number)):
         return Refused("this reload of partitions does not count any more")
-    return replace(state, reload=event.reload if isinstance(event, PartitionsUpdated) else None)
+    match event:
+        case ChunkBegun() if reload.chunk is None and event.chunk.partitions is not None:
+            return replace(state, reload=replace(reload, chunk=event.chunk))
+        case ChunkRead() | ChunkPlanned() if reload.chunk is not None:
+            return replace(state, reload=replace(reload, chunk=_further(reload.chunk, event)))
+        case ChunkTaken() | ChunkVoided():
+            return replace(state, reload=None)
+        case _:
+            return _refused(state, event)
+
+
+def _further(chunk: Chunk, event: ChunkRead | ChunkPlanned) -> Chunk:
+    if isinstance(event, ChunkPlanned):
+        return replace(chunk, progress=ReadProgress.PLANNED)
+    return replace(chunk, rows=event.rows, bytes=event.bytes, progress=ReadProgress.READ)
 
 
 _Unfinished = Registered | Copying | CatchingUp | Reloading
@@ -507,6 +521,8 @@ _Unfinished = Registered | Copying | CatchingUp | Reloading
 
 def _copied(state: TableState, event: CopyEvent) -> TableState | Refused:
     """What comes to a table by its copy."""
+    if isinstance(state, Live):
+        return _reloaded(state, event)
     if not isinstance(state, Registered | Copying | CatchingUp | Reloading):
         return _refused(state, event)
     match event:
@@ -571,22 +587,16 @@ def _with_chunk(state: _Unfinished, event: _ChunkEvent) -> TableState | Refused:
         copy = state.copy if state.copy is not None and not event.chunk.first else None
         return replace(state, copy=replace(copy or Copy(event.chunk.schema, event.chunk.position), chunk=event.chunk))
     chunk = state.copy.chunk if state.copy is not None else None
-    if (
-        state.copy is None
-        or chunk is None
-        or (isinstance(event, ChunkRead | ChunkTaken) and event.number != chunk.number)
-    ):
+    if state.copy is None or chunk is None or event.number not in {None, chunk.number}:
         return Refused("this chunk does not count any more")
     match event:
         case ChunkRead():
-            read = replace(chunk, rows=event.rows, bytes=event.bytes, progress=ReadProgress.READ)
-            copy = replace(state.copy, chunk=read)
-            if chunk.upto is None and isinstance(state, Copying | Reloading):
+            copy = replace(state.copy, chunk=_further(chunk, event))
+            if chunk.is_last and isinstance(state, Copying | Reloading):
                 return CatchingUp(copy.position, copy, state.kept_from)
             return replace(state, copy=copy)
         case ChunkPlanned():
-            planned = replace(chunk, progress=ReadProgress.PLANNED)
-            return replace(state, copy=replace(state.copy, chunk=planned, followed=True))
+            return replace(state, copy=replace(state.copy, chunk=_further(chunk, event), followed=True))
         case ChunkTaken():
             return _kept_no_more(replace(state, copy=replace(state.copy, chunk=None)))
         case ChunkVoided():
@@ -599,7 +609,7 @@ def _without_chunk(state: _Unfinished, copy: Copy) -> TableState:
     """Where it was the last one, and read, the table goes back to where its copy is to go on."""
     chunk = copy.chunk
     left = None if chunk is None or chunk.first else replace(copy, chunk=None)
-    if isinstance(state, CatchingUp) and chunk is not None and chunk.upto is None:
+    if isinstance(state, CatchingUp) and chunk is not None and chunk.is_last:
         return Registered(left, state.applied)
     if isinstance(state, Copying) and left is None:
         return Copying(covered=copy.position)

@@ -193,8 +193,9 @@ class Run:
         every = [TablePart(t, (SCHEMAS[t],), batch.after if t in live else waiting[t]) for t in taking]
         parts = tuple(part for part in every if part.table not in handover)
         missed = CatchUpRanges((), (), tuple(part for part in every if part.table in handover))
-        for table in handover:
-            self.book.apply(table, ChunkPlanned())
+        for table, chunk in chunks.items():
+            if chunk is not None:
+                self.book.apply(table, ChunkPlanned(chunk.number))
         planned = PlannedBatch(
             number,
             batch,

@@ -148,7 +148,7 @@ class Bench:
         for entry in self.book.all():
             if entry.table in handover and entry.copy is not None and entry.copy.chunk is not None:
                 chunks[entry.table] = entry.copy.chunk
-                self.book.apply(entry.table, ChunkPlanned())
+                self.book.apply(entry.table, ChunkPlanned(entry.copy.chunk.number))
         parts = tuple(TablePart(table, (s,), batch.after) for table, s in SCHEMAS.items() if table not in chunks)
         missed = tuple(TablePart(table, (chunk.schema,), chunk.position) for table, chunk in chunks.items())
         generations = {**self._generations, **{table: now[table] for table in handover}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -36,9 +37,8 @@ from engine.tables.state import (
     Live,
     Parked,
     PartitionReload,
+    Partitions,
     PartitionsBegun,
-    PartitionsEnded,
-    PartitionsUpdated,
     Pause,
     Paused,
     ReadProgress,
@@ -65,6 +65,7 @@ WHY = Reason("table_structure_changed", "a column changed its type", "reload it"
 CHUNK = Chunk(3, A, AT, KeyBound(("10",)), first=False)
 FIRST, LAST = Chunk(3, A, AT, KeyBound(("10",)), first=True), Chunk(3, A, AT, None, first=False)
 WHOLE = Chunk(3, A, AT, None, first=True)
+OF_PARTITIONS = Chunk(3, A, AT, None, first=False, partitions=Partitions("r", (), {}))
 FOLLOWED = Copy(A, AT, followed=True)
 COPIES = [None, FOLLOWED, *(Copy(A, AT, not one.first, one) for one in (CHUNK, FIRST, LAST, WHOLE))]
 STATES: list[TableState] = [
@@ -75,7 +76,7 @@ STATES: list[TableState] = [
     *(CatchingUp(AT, Copy(A, AT, not one, Chunk(3, A, AT, None, first=one)), FIVE) for one in (False, True)),
     CatchingUp(AT, kept_from=FIVE),
     Live(AT),
-    Live(AT, PartitionReload(3, "r", FIVE)),
+    *(Live(AT, PartitionReload("r", FIVE, chunk)) for chunk in (None, OF_PARTITIONS)),
     Paused(),
     *(Paused(AT, FIVE, resuming=resuming) for resuming in (False, True)),
     *(Reloading(FIVE, copy, WHY) for copy in COPIES),
@@ -106,14 +107,13 @@ DATA_EVENTS: list[TableEvent] = [
     CopyAltered(B),
     ChunkBegun(CHUNK),
     ChunkBegun(FIRST),
-    ChunkPlanned(),
+    ChunkPlanned(3),
     ChunkTaken(3),
     ChunkTaken(4),
     ChunkRead(4, 1, 1),
     AskResume(),
-    PartitionsBegun(PartitionReload(4, "s", NINE)),
-    PartitionsUpdated(PartitionReload(3, "r", FIVE, progress=ReadProgress.READ)),
-    PartitionsEnded(),
+    ChunkBegun(OF_PARTITIONS),
+    PartitionsBegun("s", NINE),
 ]
 """These never change it."""
 
@@ -169,21 +169,21 @@ def test_the_life_of_a_copy_under_one_snapshot() -> None:
     assert copying == Copying(Copy(A, AT, chunk=WHOLE), FIVE)
     read = moved(copying, ChunkRead(3, 7, 0))
     assert (kind_of(read), kept_from(read)) == (TableStateKind.CATCHING_UP, FIVE)
-    assert moved(read, ChunkPlanned(), ChunkTaken(3), CaughtUp()) == Live(AT)
+    assert moved(read, ChunkPlanned(3), ChunkTaken(3), CaughtUp()) == Live(AT)
     for event in (CopyLost(), CopyVoided(), ChunkVoided()):
         assert copy_of(moved(copying, event)) is None
-        assert copy_of(moved(moved(read, ChunkPlanned()), event)) is None
+        assert copy_of(moved(moved(read, ChunkPlanned(3)), event)) is None
 
 
 def test_the_life_of_a_copy_in_chunks() -> None:
-    first = moved(Registered(), CopyStarted(FIVE), ChunkBegun(FIRST), ChunkRead(3, 7, 70), ChunkPlanned())
+    first = moved(Registered(), CopyStarted(FIVE), ChunkBegun(FIRST), ChunkRead(3, 7, 70), ChunkPlanned(3))
     assert copy_of(first) == Copy(A, AT, True, Chunk(3, A, AT, FIRST.upto, True, ReadProgress.PLANNED, 7, 70))
     between = moved(first, ChunkTaken(3))
     assert between == Copying(FOLLOWED)
     last = moved(between, CopyStarted(NINE), ChunkBegun(LAST), ChunkRead(3, 7, 70))
     assert (kind_of(last), kept_from(last)) == (TableStateKind.CATCHING_UP, NINE)
     assert moved(last, ChunkVoided()) == Registered(FOLLOWED, AT)
-    assert moved(last, ChunkPlanned(), ChunkTaken(3), CaughtUp()) == Live(AT)
+    assert moved(last, ChunkPlanned(3), ChunkTaken(3), CaughtUp()) == Live(AT)
 
 
 @pytest.mark.parametrize("begin", [Copying(FOLLOWED, FIVE), Reloading(FIVE, FOLLOWED)])
@@ -199,7 +199,7 @@ def test_a_lost_chunk_leaves_the_copy_and_a_void_copy_leaves_nothing(begin: Copy
 
 
 def test_a_first_chunk_that_is_void_leaves_nothing() -> None:
-    reading = moved(Copying(kept_from=FIVE), ChunkBegun(FIRST), ChunkRead(3, 1, 1), ChunkPlanned())
+    reading = moved(Copying(kept_from=FIVE), ChunkBegun(FIRST), ChunkRead(3, 1, 1), ChunkPlanned(3))
     after = moved(reading, ChunkVoided())
     assert after == Copying(covered=AT)
     assert outdates_plans(reading, ChunkVoided(), after)
@@ -235,9 +235,14 @@ def test_a_reload_says_what_it_is_for_where_it_was_not_asked_for(then: Recopy | 
 
 
 def test_another_reload_of_partitions_is_not_ended() -> None:
-    live = Live(AT, PartitionReload(3, "r", FIVE))
-    assert isinstance(transition(live, PartitionsEnded(4)), Refused)
-    assert moved(live, PartitionsEnded(3)) == Live(AT)
+    live = moved(Live(AT), PartitionsBegun("r", FIVE), ChunkBegun(OF_PARTITIONS), ChunkRead(3, 7, 0), ChunkPlanned(3))
+    assert isinstance(live, Live)
+    assert live.reload is not None
+    assert live.reload.chunk == replace(OF_PARTITIONS, progress=ReadProgress.PLANNED, rows=7)
+    for event in (ChunkTaken(4), ChunkVoided(4), ChunkBegun(OF_PARTITIONS), ChunkBegun(WHOLE), CopyStarted(NINE)):
+        assert isinstance(transition(live, event), Refused)
+    for event in (ChunkTaken(3), ChunkVoided(3), ChunkVoided()):
+        assert moved(live, event) == Live(AT)
 
 
 @pytest.mark.parametrize("event", [Fault(WHY), Reload(NINE), Remove()])
