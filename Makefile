@@ -14,29 +14,29 @@ CONSOLE := server/static/console/index.html
 .PHONY: help setup demo up web test check check-types check-rules check-web chaos bench lock
 
 help:
-	@echo "make demo     an embedded PostgreSQL with a running shop, its live copy, and what it lags (ARGS='--seconds 60')"
+	@echo "make demo     an embedded PostgreSQL under load, its live copy, and the lag of the copy (ARGS='--seconds 60')"
 	@echo "make up       server and engine on this machine, with embedded defaults"
-	@echo "make web      build the console that the server shows, where its sources are newer (up and demo do it by themselves)"
-	@echo "              ($(BIN)/python -m tests.browser.screens FOLDER: pictures of all its pages, to be looked at)"
-	@echo "make test     all tests but the long ones: the console's, then the others"
+	@echo "make web      build the web console if its sources are newer (up and demo do so automatically)"
+	@echo "              ($(BIN)/python -m tests.browser.screens FOLDER: screenshots of all its pages)"
+	@echo "make test     all tests except long ones: the console's, then the others"
 	@echo "make check    style, types, import rules (make check-web: the console's alone)"
-	@echo "make chaos    kill everything at random under load, with an adversary at slot, publications and older copies of source and"
-	@echo "              target (ARGS='--seconds 900 --seed 1 --target postgres'; --no-kills --only slot: nothing but such acts), change"
-	@echo "              structures at random (CHANGES='--runs 60 --seed 1 --target postgres'), then all tests that are too long for"
+	@echo "make chaos    kill processes at random under load, tamper with slot and publications, and restore older copies of source and"
+	@echo "              target (ARGS='--seconds 900 --seed 1 --target postgres'; --no-kills --only slot: only tampering), change"
+	@echo "              schemas at random (CHANGES='--runs 60 --seed 1 --target postgres'), then the tests that are too long for"
 	@echo "              make test"
-	@echo "make bench    every workload beside PostgreSQL's own replication, and a report (ARGS=--quick: small ones)"
+	@echo "make bench    every workload compared with PostgreSQL's own replication, and a report (ARGS=--quick: small ones)"
 	@echo "              (one: $(BIN)/penstock bench run freshness --against native; 'bench list' names them)"
-	@echo "              ($(BIN)/python -m tests.bench.waits: what many open freshness waits cost)"
-	@echo "              ($(BIN)/python -m tests.bench.reload: 5 million rows copied anew, the engine killed three times)"
-	@echo "make setup    only install; the others do it by themselves"
-	@echo "make lock     write requirements.lock anew from pyproject.toml"
+	@echo "              ($(BIN)/python -m tests.bench.waits: the cost of many open freshness waits)"
+	@echo "              ($(BIN)/python -m tests.bench.reload: a reload of 5 million rows, the engine killed three times)"
+	@echo "make setup    only install; the others do so automatically"
+	@echo "make lock     write requirements.lock again from pyproject.toml"
 
 setup: $(READY)
 
-# On stderr: what stands on stdout belongs to the command that was asked for.
+# On stderr: stdout is for the output of the requested command.
 $(READY): requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed; set PYTHON=/path/to/python3" >&2; exit 1; }
-	@test -x $(BIN)/python || { echo "making $(VENV) with $(PYTHON)" >&2; $(PYTHON) -m venv $(VENV) >&2; }
+	@test -x $(BIN)/python || { echo "creating $(VENV) with $(PYTHON)" >&2; $(PYTHON) -m venv $(VENV) >&2; }
 	@echo "installing from requirements.lock (some minutes the first time)" >&2
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock >&2
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . >&2
@@ -62,7 +62,7 @@ test: $(READY)
 	@$(BIN)/python -m deploy.console test
 	@$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not chaos" $(ARGS)
 
-# Types beside the rest: the two take about as long. The console's packages come first: both parts of the rest use them.
+# Type checks run concurrently with the rest, which takes about as long. Both need the console's packages.
 check: $(READY)
 	@$(BIN)/python -m deploy.console install
 	@$(MAKE) --no-print-directory -j2 --output-sync=target check-types check-rules check-web

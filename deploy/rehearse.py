@@ -1,5 +1,5 @@
-# ruff: noqa: S607, PLW1509  (tools are found on PATH; no threads run beside the change of root)
-"""Executes the Dockerfile without Docker: each stage in a Debian tree of its own, then server and engine like the image.
+# ruff: noqa: S607, PLW1509  (tools are found on PATH; no other threads run during the change of root)
+"""Executes the Dockerfile without Docker: each stage in a separate Debian tree, then server and engine like the image.
 
     python -m deploy.rehearse WORK --python PREFIX [--share PATH ...] [--context FOLDER]
 

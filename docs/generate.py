@@ -147,7 +147,9 @@ duplicated, `copy_lost` a snapshot that is gone.
 ACTION_MEANINGS: Mapping[Action, str] = {
     Action.RETRY: "It is tried again, with growing pauses.",
     Action.FAIL_SUBSCRIPTION: "The subscription stops until an operator acts.",
-    Action.PARK_TABLE: "One table leaves the replication, the others go on: [Handle a parked table](../how-to/handle-a-parked-table.md).",
+    Action.PARK_TABLE: (
+        "One table leaves the replication, the others continue: [Handle a parked table](../how-to/handle-a-parked-table.md)."
+    ),
     Action.TELL: "It is reported; nothing stops.",
     Action.STOP_ENGINE: "The engine ends.",
 }
@@ -186,7 +188,7 @@ TABLE_MEANINGS: Mapping[TableStateKind, tuple[str, str]] = {
         "nothing",
     ),
     TableStateKind.PARKED: (
-        "taken out by a fault, the others go on; its rows stay as they were",
+        "stopped by a fault, the others continue; its rows stay as they were",
         "the remedy, then a retry; an approval with `schema_change_waiting`",
     ),
     TableStateKind.REMOVED: (

@@ -11,7 +11,7 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class FieldError(BaseModel):
-    """One wrong part of a request."""
+    """One invalid part of a request."""
 
     pointer: str = Field(description="JSON pointer to the part, within the body unless `in` says otherwise.")
     detail: str
@@ -30,9 +30,9 @@ class ProblemBody(BaseModel):
     status: int
     code: str = Field(description="Stable name of the kind of problem, for programs.")
     detail: str = Field(description="What happened this time.")
-    remedy: str = Field(description="What you can do about it.")
-    errors: list[FieldError] = Field(default_factory=list, description="The wrong parts of the request, one by one.")
-    trace_id: str = Field(description="Names this request in the server's log.")
+    remedy: str = Field(description="How to correct it.")
+    errors: list[FieldError] = Field(default_factory=list, description="The invalid parts of the request.")
+    trace_id: str = Field(description="Identifies this request in the server's log.")
 
 
 class Problem(Exception):
@@ -123,14 +123,14 @@ class NotSupportedYet(InvalidRequest):
 class Unauthenticated(Problem):
     status = 401
     code = "unauthenticated"
-    title = "Who are you?"
+    title = "Authentication required"
     default_remedy = "Send the header 'Authorization: Bearer TOKEN'; 'penstock token create' makes a token."
 
 
 class Forbidden(Problem):
     status = 403
     code = "forbidden"
-    title = "Not allowed"
+    title = "Permission denied"
     default_remedy = "Use a token whose role allows this."
 
 

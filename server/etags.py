@@ -11,11 +11,13 @@ from server.errors import PreconditionFailed
 
 IfMatch = Annotated[
     str | None,
-    Header(description="Change only what still has this ETag; otherwise the answer is 412.", max_length=1024),
+    Header(
+        description="Change the resource only if it still has this ETag; otherwise the answer is 412.", max_length=1024
+    ),
 ]
 IfNoneMatch = Annotated[
     Literal["*"] | None,
-    Header(description="`*`: create only; where there is one of this name already, the answer is 412."),
+    Header(description="`*`: only create; if the name exists, the answer is 412."),
 ]
 
 

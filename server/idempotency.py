@@ -24,7 +24,7 @@ Body = TypeVar("Body")
 
 class IdempotencyKeyReused(InvalidRequest):
     code = "idempotency_key_reused"
-    title = "Idempotency-Key used for something else"
+    title = "Idempotency-Key used for another request"
     default_remedy = "Take a new key for each new request; send an old one only with the very same body."
 
 
@@ -71,7 +71,9 @@ async def _begin(
     idempotency_key: Annotated[
         str | None,
         Header(
-            min_length=1, max_length=255, description="Names this request, so that sending it again does nothing new."
+            min_length=1,
+            max_length=255,
+            description="Identifies this request: sending it again returns the first answer and has no further effect.",
         ),
     ] = None,
 ) -> Idempotency:

@@ -17,7 +17,7 @@ from server.errors import (
     responses,
 )
 
-DESCRIPTION = """Keeps analytic copies of operational tables seconds fresh, and lets a query wait until it sees a commit.
+DESCRIPTION = """Keeps analytic copies of operational tables up to date within seconds, and lets a query wait until it sees a commit.
 
 Errors are `application/problem+json` with a stable `code` and a `remedy`. 502, 503 and 504 always mean your own database or
 pipeline. Lists take `page_size` and `page_token`. Resources carry `ETag`; changes honour `If-Match`. PUT may be repeated;
@@ -27,9 +27,9 @@ TAGS = [
     {"name": "connections", "description": "How to reach one database, with its secrets; used as source or as target."},
     {"name": "subscriptions", "description": "One pipeline: a source, a target, a set of tables, policies."},
     {"name": "tables", "description": "The tables of a subscription, each with a state and a history."},
-    {"name": "events", "description": "What happened."},
+    {"name": "events", "description": "State changes, faults and user actions."},
     {"name": "tokens", "description": "Bearer tokens and their roles."},
-    {"name": "health", "description": "For machines that watch over the process."},
+    {"name": "health", "description": "Liveness and readiness for process monitors."},
 ]
 
 PUBLISHED_NAMES = {

@@ -38,7 +38,7 @@ class Page(BaseModel, Generic[Item]):
 
 class PageTokenInvalid(InvalidRequest):
     code = "page_token_invalid"
-    title = "Page token not valid"
+    title = "Invalid page token"
     default_remedy = "Start again without page_token, and keep the filters the same from page to page."
 
 
@@ -51,7 +51,7 @@ class PageRequest:
     _filters: str
 
     def behind(self, *types: type) -> tuple[Any, ...] | None:
-        """The key after which this page begins, with parts of these types (int, str, datetime); None on the first page.
+        """The key after which this page begins, its parts of these types (int, str, datetime); None on the first page.
 
         Raises:
             PageTokenInvalid: the token was not issued for such a list.
@@ -105,9 +105,11 @@ class PageRequest:
 def _page_request(
     request: Request,
     page_size: Annotated[
-        int, Query(ge=1, description=f"Items per page; more than {LARGEST_SIZE} counts as {LARGEST_SIZE}.")
+        int, Query(ge=1, description=f"Items per page; larger values than {LARGEST_SIZE} are reduced to it.")
     ] = DEFAULT_SIZE,
-    page_token: Annotated[str | None, Query(max_length=4096, description="next_page_token of the page before.")] = None,
+    page_token: Annotated[
+        str | None, Query(max_length=4096, description="`next_page_token` of the previous page.")
+    ] = None,
 ) -> PageRequest:
     filters = _fingerprint(request)
     after = None if page_token is None else _parse(page_token, filters)

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, JsonValue
 
 
 class PlanResult(StrEnum):
-    """What becomes of the resource."""
+    """What happens to the resource."""
 
     CREATED = "created"
     CHANGED = "changed"
@@ -21,7 +21,7 @@ class FieldChange(BaseModel):
     """A declared field that the PUT changes. Secrets are never among them."""
 
     field: str
-    before: JsonValue = Field(description="Null where there is none.")
+    before: JsonValue = Field(description="Null if there is none.")
     after: JsonValue
 
 

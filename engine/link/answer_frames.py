@@ -96,5 +96,5 @@ def _end(body: bytes) -> AnswerEnd:
     try:
         return AnswerEnd.model_validate_json(body)
     except ValidationError:
-        message = "the last frame makes no sense"
+        message = "the last frame is invalid"
         raise MalformedFramesError(message) from None

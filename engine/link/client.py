@@ -151,7 +151,7 @@ class ServerLink:
     ) -> None:
         """Answer a `query` with its rows, read at `position`. Returns when the server has received them all, or has cancelled.
 
-        `tables`: ids of the tables that the statement reads; `not_following`: those that are not replicated at present. A frame that
+        `tables`: ids of the tables that the statement reads; `not_following`: those that do not follow their source now. A frame that
         cannot be sent within `timeout_s` ends the upload. An exception of `frames` aborts the answer, and is raised.
         """
         headers = _FRAMES | {

@@ -15,7 +15,7 @@ _HIDDEN = "**********"
 def _write_connection(
     spec: ConnectionSpec, write: SerializerFunctionWrapHandler, info: SerializationInfo
 ) -> dict[str, Any]:
-    """Without the capture, which is a field of `Assign`."""
+    """The connection without its capture, which is a field of `Assign`."""
     written: dict[str, Any] = write(spec)
     del written["capture"]
     if not is_wire(info):
@@ -24,7 +24,7 @@ def _write_connection(
 
 
 def _read_table(value: object) -> object:
-    """Reads `shared_into`, in the wire form or in the stored form."""
+    """Accepts `shared_into` in the wire form or in the stored form."""
     if not isinstance(value, dict) or "shared_into" not in value:
         return value
     into = value["shared_into"]
@@ -34,7 +34,7 @@ def _read_table(value: object) -> object:
 
 
 def _write_table(spec: TableSpec, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-    """Without what the target's kind sets."""
+    """The table without fields that the target's kind sets."""
     written: dict[str, Any] = write(spec)
     del written["shared"], written["map_others_as"]
     return {**written, "shared_into": spec.shared.document() if spec.shared is not None else None}

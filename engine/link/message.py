@@ -34,7 +34,7 @@ class Question(Message):
 
 
 def is_wire(info: SerializationInfo) -> bool:
-    """Whether it is `encode` that writes, and secrets belong to what is written."""
+    """Whether `encode` is writing, so that secrets are included."""
     return bool(info.context == _WIRE)
 
 

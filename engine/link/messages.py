@@ -52,14 +52,14 @@ def _is_empty(value: Sized) -> bool:
 
 
 class Problem(Message):
-    """Why a request failed, in the words that the user gets."""
+    """Why a request failed, in the text shown to the user."""
 
     status: int
     code: str
     detail: str
     remedy: str
     tables: tuple[str, ...] = ()
-    """Ids of the tables that are to blame."""
+    """Ids of the tables that caused it."""
 
 
 class DiscoveredColumn(Message):
@@ -177,7 +177,7 @@ class Assign(Message):
     queue_budget_bytes: int = 8 * 1024**3
     slot_budget_bytes: int = 16 * 1024**3
     capture: CaptureSpec | None = None
-    """None: as is usual for the source's kind."""
+    """None: the default of the source's kind."""
     origin: OriginFilter = OriginFilter.ANY
     guard: GuardPolicy = GuardPolicy()
     batch: BatchPolicy = BatchPolicy()
@@ -375,7 +375,7 @@ class Progress(SubscriptionReport):
     lag_bytes: int | None = None
     lag_seconds: float | None = None
     retained_bytes: int | None = None
-    """Log that the slot holds back on the source."""
+    """Log that the slot retains on the source."""
     sealed_at: datetime | None = None
     committed_at: datetime | None = None
     """Times at which the batch that ends at `applied` was sealed, and committed on the target."""
@@ -540,7 +540,7 @@ class EventReport(SubscriptionReport):
 
 
 class Answer(Message):
-    """The end of a request: `body` where it went well, else `problem`."""
+    """The end of a request: `body` if it succeeded, else `problem`."""
 
     kind: Literal["answer"] = "answer"
     request_id: str
@@ -656,7 +656,7 @@ REPORTS: TypeAdapter[Report] = TypeAdapter(Report)
 
 
 class Registration(Message):
-    """An engine process introduces itself. `instance` is new for each process; `name` stays over its restarts."""
+    """Registers an engine process. `instance` is new for each process; `name` persists over restarts."""
 
     instance: str
     name: str
@@ -665,7 +665,7 @@ class Registration(Message):
 
 
 class Registered(Message):
-    """The server's answer. `report_sequence`: the last bundle of this engine that was taken in."""
+    """The server's answer. `report_sequence`: the last bundle of this engine that was processed."""
 
     engine_id: str
     lease_seconds: float

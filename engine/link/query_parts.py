@@ -20,5 +20,5 @@ class Query(Question):
     """Most bytes of the answer; a larger one ends with `query_too_large`."""
     timeout_ms: int
     following: bool = False
-    """Reject the query if a table of the statement is not replicated at present: with `freshness_unreachable`, or with `table_not_ready`
-    if it will be soon."""
+    """Reject the query if a table of the statement does not follow its source now: with `freshness_unreachable`, or with
+    `table_not_ready` if it soon will."""

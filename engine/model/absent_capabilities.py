@@ -1,4 +1,4 @@
-"""What a source answers for capabilities that it does not have, so that the engine asks every source alike."""
+"""Default implementations of the capabilities that a source lacks, so that the engine treats every source alike."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class EverythingSent:
 
 
 class NoPartitions:
-    """`PartitionedTables` of a source whose tables hold their rows themselves."""
+    """`PartitionedTables` of a source without partitioned tables."""
 
     def fingerprints(self, tables: Sequence[TableSpec]) -> dict[TableName, str]:
         del tables
@@ -66,7 +66,7 @@ class NoPartitions:
 
 
 class LogAnnouncesAll:
-    """`SourceSafety` of a source whose log announces every change of a structure: only its reader is looked at."""
+    """`SourceSafety` of a source whose log announces every change of a structure: only its reader is checked."""
 
     def __init__(self, read: Callable[[str], GuardReading]) -> None:
         self._read = read
@@ -86,7 +86,7 @@ class LogAnnouncesAll:
 
 
 class NoDdlReports:
-    """`DdlReports` of a source that has no such messages. Installing raises EngineFault(DDL_CAPTURE_PRIVILEGE)."""
+    """`DdlReports` of a source without DDL messages. Installing raises EngineFault(DDL_CAPTURE_PRIVILEGE)."""
 
     def parse(self, payload: bytes) -> DdlMessage:
         del payload
@@ -106,10 +106,12 @@ class NoDdlReports:
 
 
 class NoTickets:
-    """`TicketWriter` of a source whose log takes no markers."""
+    """`TicketWriter` of a source whose log cannot contain markers."""
 
     def write(self, ticket: TicketId) -> TicketWritten:
-        raise EngineFault(FaultKind.SOURCE_PRIVILEGE, str(ticket), "the log of this kind of source takes no markers")
+        raise EngineFault(
+            FaultKind.SOURCE_PRIVILEGE, str(ticket), "the log of this kind of source cannot contain markers"
+        )
 
 
 class NoSequences:
@@ -125,5 +127,5 @@ class NothingComputed:
 
     def compute(self, table: TableId, columns: Sequence[Column], inputs: Mapping[int, str], rows: int) -> bytes:
         del columns, inputs, rows
-        detail = "this kind of source computes no columns"
+        detail = "this kind of source has no computed columns"
         raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, str(table), detail)

@@ -18,9 +18,10 @@ Texts = tuple[str | None, ...]
 
 
 class RefusedPolicy(StrEnum):
-    """What becomes of a row that the target does not take.
+    """What happens to a row that the target rejects.
 
-    `park`: the table parks, and the row is kept to be looked at. `set_aside`: the row is kept beside the table, which goes on.
+    `park`: the table parks, and the row is kept for inspection. `set_aside`: the row is quarantined, and the table is replicated without
+    it.
     """
 
     PARK = "park"
@@ -28,7 +29,7 @@ class RefusedPolicy(StrEnum):
 
 
 class RefusedState(StrEnum):
-    """What a refused row is waiting for."""
+    """The state of a refused row."""
 
     PARKED = "parked"
     """Its table was parked over it."""

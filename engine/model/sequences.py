@@ -11,7 +11,7 @@ from engine.model.identity import TableName
 
 
 class SequenceOutcome(StrEnum):
-    """What a request did about one sequence; the value is what REST and CLI show."""
+    """Result of a request for one sequence. The values are those of REST and CLI."""
 
     ADVANCED = "advanced"
     ALREADY_AHEAD = "already_ahead"
@@ -20,7 +20,7 @@ class SequenceOutcome(StrEnum):
     TABLE_NOT_LIVE = "table_not_live"
     """The table's rows on the target are not complete, or about to be replaced."""
     OUT_OF_RANGE = "out_of_range"
-    """The value lies beyond the limit of the target's sequence, which was left as it was."""
+    """The value is beyond the limit of the target's sequence, which was not changed."""
     DIRECTION_DIFFERS = "direction_differs"
     """One of the two counts up and the other down, so that neither is ahead of the other."""
 

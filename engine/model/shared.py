@@ -20,12 +20,12 @@ class SharedInto:
 
     @classmethod
     def from_document(cls, document: Mapping[str, str]) -> SharedInto:
-        """Raises KeyError where a member is missing."""
+        """Raises KeyError if a member is missing."""
         relation = TableName(document["schema"], document["name"])
         return cls(relation, document["source_column"], document["source_value"])
 
     def document(self) -> dict[str, str]:
-        """Its stored form, which the link carries too."""
+        """Its form in the control database and in messages."""
         return {
             "schema": self.relation.schema,
             "name": self.relation.name,

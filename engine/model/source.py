@@ -298,7 +298,7 @@ class Resolve(Protocol):
 
 
 class LogSource(Protocol):
-    """The log of a source: where it ends, its stream, and the structures that it announces."""
+    """The log of a source: its end, its stream, and the schemas that it announces."""
 
     def now(self) -> Lsn:
         """A position after every commit so far, with the log flushed up to it."""
@@ -391,7 +391,7 @@ class SnapshotSource(Protocol):
 
 
 class ReaderControl(Protocol):
-    """What the source keeps for the reader of its log, by the name of that reader: on PostgreSQL a replication slot."""
+    """The state that the source keeps for the reader of its log, by the reader's name; on PostgreSQL a replication slot."""
 
     def create(self, reader: str) -> AbstractContextManager[ExportedSnapshot]:
         """Create the reader. Its exported snapshot ends with the context, the reader stays."""
@@ -452,7 +452,7 @@ class SentTables(Protocol):
 
 
 class PartitionedTables(Protocol):
-    """Tables that consist of others: a capability."""
+    """Capability: partitioned tables."""
 
     def fingerprints(self, tables: Sequence[TableSpec]) -> dict[TableName, str]:
         """Fingerprints of the given tables that are partitioned, as in GuardReading.marks. Does not count as a check of them."""
@@ -500,7 +500,7 @@ class SourceSafety(Protocol):
 
 
 class DdlReports(Protocol):
-    """DDL that the source reports in its log: a capability."""
+    """Capability: DDL messages in the source's log."""
 
     def parse(self, payload: bytes) -> DdlMessage:
         """Parse a DDL message, a record as in MessageSeen. Raises EngineFault(LOG_UNREADABLE) if it cannot be parsed."""
@@ -527,7 +527,7 @@ class DdlReports(Protocol):
 
 
 class TicketWriter(Protocol):
-    """Markers in the log: a capability."""
+    """Capability: markers in the source's log."""
 
     def write(self, ticket: TicketId) -> TicketWritten:
         """Write a ticket's marker to the log, committed and flushed. Every slot delivers it, independently of publications.
@@ -538,7 +538,7 @@ class TicketWriter(Protocol):
 
 
 class SequenceReader(Protocol):
-    """Sequences: a capability."""
+    """Capability: sequences."""
 
     def read(self, tables: Sequence[TableName]) -> list[SourceSequence]:
         """The sequences of these tables' columns with their current values, by table and column. They are not locked.
@@ -549,7 +549,7 @@ class SequenceReader(Protocol):
 
 
 class ComputedColumns(Protocol):
-    """Generated columns that the log does not carry: a capability of sources that have such."""
+    """Capability: generated columns that the log does not contain."""
 
     def compute(self, table: TableId, columns: Sequence[Column], inputs: Mapping[int, str], rows: int) -> bytes:
         """Compute generated columns that the log does not contain. Returns COPY text, one line per row.
@@ -563,8 +563,8 @@ class ComputedColumns(Protocol):
 class Source(Protocol):
     """A source database, as the engine uses it. Methods may be called from several threads.
 
-    All methods raise EngineFault with a SOURCE_* kind if the database cannot be reached or rejects the request. A kind of source
-    takes the capabilities that it lacks from `absent_capabilities`: the engine asks for the capability, never for the kind.
+    All methods raise EngineFault with a SOURCE_* kind if the database cannot be reached or rejects the request. A kind of source takes
+    the capabilities that it lacks from `absent_capabilities`; the engine never depends on the kind.
     """
 
     log: LogSource

@@ -13,9 +13,9 @@ from engine.model.table_options import TableOptions
 
 
 class QueueMode(StrEnum):
-    """Where the queue's durable end is: with the target (`memory`) or in the queue's own files (`persist`).
+    """Which copy of the log records is durable: only the target's (`memory`), or the queue's files too (`persist`).
 
-    `auto` is one or the other at any moment: `persist` while the source's log needs it.
+    `auto`: `persist` while the slot retains too much of the source's log, else `memory`.
     """
 
     MEMORY = "memory"
@@ -26,8 +26,8 @@ class QueueMode(StrEnum):
 class ApplyMode(StrEnum):
     """How committed source transactions become target transactions.
 
-    `batch`: the net changes of a batch in one; `transactional`: each in one of its own, in commit order; `grouped`: some
-    consecutive ones in one, statement by statement; `auto`: `batch` or `grouped`, whichever costs less.
+    `batch`: the net changes of a batch in one; `transactional`: each in a separate one, in commit order; `grouped`: several consecutive
+    ones in one, change by change; `auto`: `batch` or `grouped`, whichever costs less.
     """
 
     AUTO = "auto"
@@ -37,10 +37,10 @@ class ApplyMode(StrEnum):
 
 
 class LanePolicy(StrEnum):
-    """What a lane does about rows that transactions of other lanes change as well.
+    """How lanes (concurrent connections) handle rows that transactions in several lanes change.
 
-    `pessimistic`: it changes them when all earlier transactions are committed; `optimistic`: at once, and transactions that come
-    to wait for each other are rolled back and done again in order.
+    `pessimistic`: wait until all earlier transactions are committed; `optimistic`: change them at once; transactions that block each
+    other are rolled back and repeated in order.
     """
 
     PESSIMISTIC = "pessimistic"
@@ -50,8 +50,8 @@ class LanePolicy(StrEnum):
 class Visibility(StrEnum):
     """How a batch of net changes becomes visible to readers of the target.
 
-    `atomic`: all at once, in one target transaction; `relaxed`: written by several connections beside each other and committed
-    one part shortly after the other, which is faster: readers in between see some of it.
+    `atomic`: in one target transaction; `relaxed`: parts of it are written concurrently by several connections and committed one shortly
+    after the other, which is faster; readers in between see only some parts.
     """
 
     ATOMIC = "atomic"
@@ -59,10 +59,10 @@ class Visibility(StrEnum):
 
 
 class OriginFilter(StrEnum):
-    """Which changes of a source are followed, by where they come from.
+    """Which changes of a source are replicated, by their origin.
 
-    `any`: all of them; `none`: those of the source's own transactions only. What replication wrote there carries an origin in the
-    log, and is left out.
+    `any`: all; `none`: only changes made on the source itself. Changes that replication wrote there have an origin in the log and are
+    left out.
     """
 
     ANY = "any"
@@ -70,10 +70,10 @@ class OriginFilter(StrEnum):
 
 
 class SchemaPolicy(StrEnum):
-    """What becomes of a table whose structure changed on the source.
+    """What happens to a table whose schema changed on the source.
 
-    `apply`: the target follows, in place where that is exact and by a new copy elsewhere; `ask`: the table parks until somebody
-    approves; `ignore`: the target's structure stays, and what has no place in it is left out.
+    `apply`: the target follows, in place if that is exact, else by a new copy; `ask`: the table parks until a user approves the change;
+    `ignore`: the target's schema stays, and values without a column in it are left out.
     """
 
     APPLY = "apply"
@@ -83,7 +83,7 @@ class SchemaPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CaptureSpec:
-    """How changes are read from a source; `settings` are those of the capture kind, empty where it has none."""
+    """How changes are read from a source. `settings`: of the capture kind, possibly empty."""
 
     kind: str
     settings: Mapping[str, str | int] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class ConnectionSpec:
     settings: Mapping[str, str | int] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     capture: CaptureSpec | None = None
-    """Of a source; None: as is usual for its kind."""
+    """Only for a source; None: the default of its kind."""
 
 
 @dataclass(frozen=True, slots=True)

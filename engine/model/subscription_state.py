@@ -9,7 +9,7 @@ from engine.model.table_state import Refused
 
 
 class SubscriptionState(StrEnum):
-    """What a subscription is doing; the value is what REST, CLI and the web show."""
+    """State of a subscription. The values are those of REST, CLI and console."""
 
     CREATED = "created"
     STARTING = "starting"
@@ -36,7 +36,7 @@ class SubscriptionEvent(StrEnum):
 
 
 class DesiredState(StrEnum):
-    """What the user declared."""
+    """The state that the user declared."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -98,4 +98,4 @@ def next_state(state: SubscriptionState, event: SubscriptionEvent) -> Subscripti
     after = ARROWS.get((state, event))
     if after is not None:
         return after
-    return Refused(f"a subscription that is {state.value} does not take '{event.value}'")
+    return Refused(f"a subscription that is {state.value} cannot accept '{event.value}'")

@@ -34,7 +34,7 @@ class TableOptions:
     """The options of one table; each has a default."""
 
     key: tuple[str, ...] = ()
-    """Columns that identify a row, where the table has no key of its own."""
+    """Columns that identify a row, for a table without a key."""
     operations: frozenset[str] = frozenset()
     """Operations to replicate; empty = all that `insert_only` permits."""
     where: str | None = None
@@ -45,13 +45,13 @@ class TableOptions:
     """Replicate into an existing table on the target, which is never replaced by another one."""
     priority: int = field(
         default=0,
-        metadata=_rest("Tables with a higher one are copied before those with a lower one.", ge=-1000, le=1000),
+        metadata=_rest("Tables with a higher priority are copied first.", ge=-1000, le=1000),
     )
     refused_rows: RefusedPolicy = field(
         default=RefusedPolicy.PARK,
         metadata=_rest(
-            "What happens to a row that the target does not take: `park` parks the table and keeps the row to be looked at;"
-            " `set_aside` quarantines the row, and the table is replicated without it.",
-            "What happens to a row that the target does not take.",
+            "What happens to a row that the target rejects: `park` parks the table and keeps the row for inspection; `set_aside`"
+            " quarantines the row, and the table is replicated without it.",
+            "What happens to a row that the target rejects.",
         ),
     )

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class TableStateKind(StrEnum):
-    """What a table is doing; the value is what REST, CLI and the web show."""
+    """State of a table. The values are those of REST, CLI and console."""
 
     REGISTERED = "registered"
     COPYING = "copying"
@@ -20,7 +20,7 @@ class TableStateKind(StrEnum):
 
 
 class TableEventKind(StrEnum):
-    """What can happen to a table."""
+    """Events of a table."""
 
     COPY_STARTED = "copy_started"
     COPY_FINISHED = "copy_finished"
@@ -86,4 +86,4 @@ def next_state(state: TableStateKind, event: TableEventKind) -> TableStateKind |
         return after
     if state is TableStateKind.REMOVED:
         return Refused("the table was removed from the subscription; add it again")
-    return Refused(f"a table that is {state.value} does not take '{event.value}'")
+    return Refused(f"a table that is {state.value} cannot accept '{event.value}'")

@@ -14,15 +14,15 @@ clock, in microseconds since 1970 UTC."""
 
 
 class TicketState(StrEnum):
-    """Where a ticket is; the value is what REST shows."""
+    """State of a ticket. The values are those of the REST interface."""
 
     PENDING = "pending"
     """Its marker is not in the source's log, as far as is known."""
     UNDER_WAY = "under_way"
     APPLIED = "applied"
-    """Everything that was committed on the source before it can be read on the target."""
+    """Everything committed on the source before it is readable on the target."""
     LOST = "lost"
-    """It ended without having been timed to the end."""
+    """It could not be timed."""
 
 
 UNENDED_TICKET = (TicketState.PENDING, TicketState.UNDER_WAY)

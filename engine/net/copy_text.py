@@ -26,13 +26,13 @@ def decode_copy_text(data: bytes | bytearray | memoryview, schema: TableSchema) 
     """
     buffer = np.frombuffer(data, np.uint8).copy()
     if buffer.size > _MAX_BYTES:
-        raise ValueError(f"{buffer.size} bytes of COPY text at once; hand over less than 2 GiB")
+        raise ValueError(f"{buffer.size} bytes of COPY text at once; the limit is 2 GiB")
     plans = column_plans(schema)
     # COPY escapes line feeds in values, so each line feed ends a row.
     off, length = empty_places(len(plans), int(np.count_nonzero(buffer == ord("\n"))))
     bad = split_copy(buffer, off, length)
     if bad >= 0:
-        detail = f"row {bad} of a copy has not the {len(plans)} values of the table's columns"
+        detail = f"row {bad} of a copy does not have the {len(plans)} values of the table's columns"
         raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, str(schema.name), detail)
     try:
         arrays = [decode_column(buffer, off[c], length[c], plan) for c, plan in enumerate(plans)]

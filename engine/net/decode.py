@@ -45,7 +45,7 @@ class ValueOutOfDomain(Exception):
     """A value that its column cannot hold exactly. The message names column and kind, never the value."""
 
     def __init__(self, column: str, kind: Kind) -> None:
-        super().__init__(f"column {column}: a value lies outside what a {kind.value} column can hold exactly")
+        super().__init__(f"column {column}: a value cannot be represented exactly by a {kind.value} column")
 
     @property
     def fault(self) -> TableFault:

@@ -23,13 +23,13 @@ _OPERATIONS = {1: "insert", 2: "update", 3: "delete", 4: "truncate"}
 _INSERT, _UPDATE, TRUNCATE = 1, 2, 4
 _FULL_ROW = 2
 _DETAILS = {
-    kernels.ALREADY_THERE: "a row comes to a key where another one is",
-    kernels.NOT_THERE: "an update or delete of a row that is not there",
+    kernels.ALREADY_THERE: "a row gets a key that another row has",
+    kernels.NOT_THERE: "an update or delete of a missing row",
     kernels.NO_OLD_IMAGE: "the old image of an updated or deleted row is missing",
     kernels.KEY_NULL: "a key column is NULL",
-    kernels.VALUE_UNKNOWN: "a value that the log left out is known from nowhere",
+    kernels.VALUE_UNKNOWN: "a value that the log left out is unknown",
     kernels.TWO_ROWS: "two rows have the same key",
-    kernels.NOT_AN_INSERT: "an update or delete in a table that is followed for inserts only",
+    kernels.NOT_AN_INSERT: "an update or delete in an insert-only table",
 }
 
 
@@ -86,12 +86,12 @@ def checked_plan(part: TablePart, changes: Changes, fills_at: int) -> DecodePlan
         raise TableTrouble(plan.fault)
     if changes.version.size and int(changes.version.max()) >= len(part.versions):
         detail = (
-            f"the log announced the structure {int(changes.version.max())} times, {len(part.versions) - 1} are known"
+            f"the log announced the schema {int(changes.version.max())} times, but {len(part.versions) - 1} are known"
         )
         raise TableTrouble(TableFault(FaultKind.INTERNAL, detail))
     void = [number for number, version in enumerate(part.versions) if version.void]
     if void and bool(np.isin(changes.version[changes.op != TRUNCATE], void).any()):
-        detail = "rows follow a structure that only a rolled-back part of their transaction announced"
+        detail = "rows have a schema that only a rolled-back part of their transaction announced"
         raise TableTrouble(TableFault(FaultKind.TABLE_STRUCTURE_CHANGED, detail))
     return plan.at(fills_at)
 
@@ -103,7 +103,7 @@ def counts_of(op: Array) -> Mapping[str, int]:
 
 def check(fault: int) -> None:
     if fault == kernels.OTHER_COLUMNS:
-        detail = "a row has another number of columns than the structure valid at its position"
+        detail = "the number of columns of a row differs from the schema at its position"
         raise TableTrouble(TableFault(FaultKind.TABLE_STRUCTURE_CHANGED, detail))
     if fault != kernels.OK:
         raise TableTrouble(TableFault(FaultKind.NET_CHANGE_ANOMALY, _DETAILS[fault]))

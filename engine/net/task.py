@@ -80,7 +80,7 @@ def _gather(descriptor: TaskDescriptor, read_blocks: ReadBlocks, tail: bytes) ->
     for i, (block, (data, found)) in enumerate(zip(blocks, read_blocks(blocks), strict=True)):
         if len(found) != block.count + 1:
             raise EngineFault(
-                FaultKind.QUEUE_CORRUPT, block.path, f"block at {block.offset} has another number of records"
+                FaultKind.QUEUE_CORRUPT, block.path, f"block at {block.offset} has a different number of records"
             )
         first, stop = block.first, block.first + block.count
         for span in range(from_[i], to[i]):
@@ -88,7 +88,9 @@ def _gather(descriptor: TaskDescriptor, read_blocks: ReadBlocks, tail: bytes) ->
             taken = np.asarray(found[begin - first : end - first + 1], np.int64)
             size = int(taken[-1] - taken[0])
             if at + size > len(buffer) - len(tail):
-                raise EngineFault(FaultKind.QUEUE_CORRUPT, block.path, f"block at {block.offset} is larger than noted")
+                raise EngineFault(
+                    FaultKind.QUEUE_CORRUPT, block.path, f"block at {block.offset} is larger than the index says"
+                )
             buffer[at : at + size] = data[taken[0] : taken[-1]]
             borders.append(taken[1:] - (taken[0] - at))
             ordinals.append(np.arange(begin, end))

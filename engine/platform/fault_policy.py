@@ -28,7 +28,7 @@ class Policy:
 
 
 _RELOAD_ALL = (
-    "POST /subscriptions/{name}/reloads makes a new slot and copies all tables; old rows stay readable until the swap."
+    "POST /subscriptions/{name}/reloads creates a new slot and copies all tables; old rows stay readable until then."
 )
 _RELOAD_TABLE = (
     "POST /subscriptions/{name}/tables/{table_id}/reloads copies the table again; the other tables continue."
@@ -40,7 +40,7 @@ _RETRY_TABLE = (
 
 POLICIES: dict[FaultKind, Policy] = {
     FaultKind.SOURCE_UNREACHABLE: Policy(
-        Action.RETRY, "Check that the source runs and that host and port are right; replication resumes by itself."
+        Action.RETRY, "Check that the source runs and that host and port are right; replication resumes automatically."
     ),
     FaultKind.SOURCE_AUTHENTICATION: Policy(
         Action.FAIL_SUBSCRIPTION,
@@ -48,14 +48,14 @@ POLICIES: dict[FaultKind, Policy] = {
     ),
     FaultKind.SOURCE_PRIVILEGE: Policy(
         Action.FAIL_SUBSCRIPTION,
-        "Grant the user REPLICATION, SELECT on the tables and CREATE on the database, and BYPASSRLS where row-level security hides rows"
-        " of them, then set desired_state to running; where only a table is parked, reload that table.",
+        "Grant the user REPLICATION, SELECT on the tables and CREATE on the database, and BYPASSRLS if row-level security hides rows,"
+        " then set desired_state to running; if only a table is parked, reload that table.",
     ),
     FaultKind.DDL_CAPTURE_PRIVILEGE: Policy(
         Action.FAIL_SUBSCRIPTION,
-        "Event triggers need a superuser, or the role that a provider offers instead (rds_superuser and the like): let such a"
-        " one run the statements that GET /connections/{name}/ddl-capture shows. Without the trigger, Penstock reads schema changes"
-        " from the log and the catalog.",
+        "Event triggers need a superuser, or the role that a provider offers instead (rds_superuser and the like): have such a user run"
+        " the statements that GET /connections/{name}/ddl-capture shows. Without the trigger, Penstock reads schema changes from the"
+        " log and the catalog.",
     ),
     FaultKind.SOURCE_WAL_LEVEL: Policy(
         Action.FAIL_SUBSCRIPTION, "Run ALTER SYSTEM SET wal_level = 'logical' on the source and restart it."
@@ -64,7 +64,7 @@ POLICIES: dict[FaultKind, Policy] = {
         Action.FAIL_SUBSCRIPTION, "Raise max_replication_slots on the source or drop an unused slot."
     ),
     FaultKind.SOURCE_NO_SENDERS: Policy(
-        Action.RETRY, "Raise max_wal_senders on the source; replication resumes by itself."
+        Action.RETRY, "Raise max_wal_senders on the source; replication resumes automatically."
     ),
     FaultKind.SOURCE_TIMEOUT: Policy(
         Action.RETRY, "A long open transaction on the source holds this up; end it, or wait for it."
@@ -72,19 +72,19 @@ POLICIES: dict[FaultKind, Policy] = {
     FaultKind.SOURCE_SNAPSHOT_TOO_LARGE: Policy(
         Action.RETRY,
         "Since the oldest open transaction of the source began, more transactions and savepoints were rolled back or are open than a"
-        " slot's snapshot has room for. End the oldest one (pg_stat_activity, pg_prepared_xacts), or raise max_connections or"
-        " max_prepared_transactions on the source and restart it, which makes more room; it is tried again by itself.",
+        " slot's snapshot can contain. End the oldest one (pg_stat_activity, pg_prepared_xacts), or raise max_connections or"
+        " max_prepared_transactions on the source and restart it, which enlarges the snapshot; the copy is retried automatically.",
     ),
     FaultKind.LOG_GAP: Policy(Action.FAIL_SUBSCRIPTION, _RELOAD_ALL),
     FaultKind.SLOT_DROPPED: Policy(
         Action.FAIL_SUBSCRIPTION,
-        "The guard dropped the slot before it filled the source. "
+        "The guard dropped the slot before the retained log could fill the source's disk. "
         + _RELOAD_ALL
-        + " Where desired_state is paused or stopped,"
-        " the reload begins once it is running again.",
+        + " If desired_state is paused or stopped, the reload begins once it is running again.",
     ),
     FaultKind.SLOT_IN_USE: Policy(
-        Action.RETRY, "Another client reads this slot; stop it. Replication resumes by itself when the slot is free."
+        Action.RETRY,
+        "Another client reads this slot; stop it. Replication resumes automatically when the slot is free.",
     ),
     FaultKind.ORIGIN_UNSUPPORTED: Policy(
         Action.FAIL_SUBSCRIPTION,
@@ -93,40 +93,41 @@ POLICIES: dict[FaultKind, Policy] = {
     ),
     FaultKind.PUBLICATION_CHANGED: Policy(
         Action.FAIL_SUBSCRIPTION,
-        "Changes may be missing since the publication was changed. POST /subscriptions/{name}/reloads puts it right and copies again.",
+        "Changes may be missing since the publication was changed. POST /subscriptions/{name}/reloads restores the publication and"
+        " copies all tables again.",
     ),
     FaultKind.QUEUE_DISK_FULL: Policy(
-        Action.RETRY, "Free space in the engine's data folder (PENSTOCK_HOME); replication resumes by itself."
+        Action.RETRY, "Free space in the engine's data folder (PENSTOCK_HOME); replication resumes automatically."
     ),
     FaultKind.QUEUE_CORRUPT: Policy(
         Action.RETRY,
         "The damaged part is read from the source again; if the source no longer has it, a reload is needed.",
     ),
-    FaultKind.LOG_READER_DIED: Policy(Action.RETRY, "None needed: the log reader is started again."),
+    FaultKind.LOG_READER_DIED: Policy(Action.RETRY, "None needed: the log reader is restarted."),
     FaultKind.LOG_UNREADABLE: Policy(
-        Action.FAIL_SUBSCRIPTION, "The log holds something this version does not know; " + _RELOAD_ALL
+        Action.FAIL_SUBSCRIPTION, "The log contains data that this version does not support; " + _RELOAD_ALL
     ),
     FaultKind.LOG_NOT_DECODED: Policy(
         Action.RETRY,
-        "The source fails to decode its log, and its server log says where; replication is tried again by itself. A newer minor"
-        " version of PostgreSQL on the source may decode it. Where it fails at the same place again and again, the subscription fails: "
+        "The source fails to decode its log; see its server log. Replication is retried automatically. A newer minor version of"
+        " PostgreSQL on the source may decode it. If it repeatedly fails at the same place, the subscription fails: "
         + _RELOAD_ALL,
     ),
     FaultKind.TARGET_LOCKED: Policy(
         Action.RETRY,
-        "Another process holds the target file; close it. Replication starts by itself when the file is free.",
+        "Another process holds the target file; close it. Replication starts automatically when the file is free.",
     ),
     FaultKind.TARGET_DISK_FULL: Policy(
-        Action.RETRY, "Free space where the target file lies; replication resumes by itself."
+        Action.RETRY, "Free space where the target file lies; replication resumes automatically."
     ),
     FaultKind.TARGET_UNAVAILABLE: Policy(
-        Action.RETRY, "Check the target's path and permissions; replication resumes by itself."
+        Action.RETRY, "Check the target's path and permissions; replication resumes automatically."
     ),
     FaultKind.TARGET_FILE_GONE: Policy(
         Action.FAIL_SUBSCRIPTION,
-        "Put the file back to continue with it, and keep others from moving it while it is written to; then set desired_state to running."
-        " Where no file is there, or one that holds nothing of this subscription, all tables are copied; an older copy of the file is"
-        " followed from where it ends, if the changes since then are still available.",
+        "Restore the file, and prevent other programs from moving it while the engine uses it; then set desired_state to running. If"
+        " there is no file, or one without this subscription's progress, all tables are copied; an older copy of the file is continued"
+        " from its position if the changes since then are still available.",
     ),
     FaultKind.TARGET_FOREIGN: Policy(
         Action.FAIL_SUBSCRIPTION,
@@ -146,8 +147,8 @@ POLICIES: dict[FaultKind, Policy] = {
     ),
     FaultKind.TABLE_IS_PARTITION: Policy(
         Action.PARK_TABLE,
-        "Remove the table from the subscription: its rows come with the table that it is a partition of. Or detach it on the source. "
-        + _RETRY_TABLE,
+        "Remove the table from the subscription: its rows are replicated with the table that it is a partition of. Or detach it on the"
+        " source. " + _RETRY_TABLE,
     ),
     FaultKind.TABLE_COPY_CANCELLED: Policy(
         Action.PARK_TABLE,
@@ -175,10 +176,10 @@ POLICIES: dict[FaultKind, Policy] = {
     FaultKind.TABLE_PARTITIONS_CHANGED: Policy(Action.PARK_TABLE, _RELOAD_TABLE),
     FaultKind.TABLE_NOT_DROPPED: Policy(
         Action.TELL,
-        "Drop the table on the target yourself, after the objects that depend on it; or leave it: nothing is written to it any more.",
+        "Drop the table on the target yourself, after the objects that depend on it; or keep it: it is not written to any more.",
     ),
     FaultKind.PARTITION_UNKNOWN: Policy(
-        Action.TELL, "GET /subscriptions/{name}/tables/{table_id}/partitions lists those that the table has."
+        Action.TELL, "GET /subscriptions/{name}/tables/{table_id}/partitions lists the table's partitions."
     ),
     FaultKind.PARTITION_NOT_COMPARABLE: Policy(Action.TELL, f"Reload the whole table: {_RELOAD_TABLE}"),
     FaultKind.PARTITIONS_NOT_LOADED: Policy(
@@ -186,7 +187,7 @@ POLICIES: dict[FaultKind, Policy] = {
     ),
     FaultKind.SCHEMA_CHANGE_WAITING: Policy(
         Action.PARK_TABLE,
-        "POST /subscriptions/{name}/tables/{table_id}/approvals runs the statements on the target and applies what was kept since.",
+        "POST /subscriptions/{name}/tables/{table_id}/approvals runs the statements on the target and applies the changes kept since.",
     ),
     FaultKind.VALUE_OUT_OF_DOMAIN: Policy(
         Action.PARK_TABLE, 'Give the column "map_as": "text" in the subscription, or correct the value. ' + _RETRY_TABLE
@@ -198,8 +199,8 @@ POLICIES: dict[FaultKind, Policy] = {
     ),
     FaultKind.TOO_MANY_SET_ASIDE: Policy(
         Action.PARK_TABLE,
-        "So many refused rows are no exception: GET /subscriptions/{name}/tables/{table_id}/refused-rows shows why. Correct the target's"
-        ' table, or give the column "map_as": "text". ' + _RETRY_TABLE,
+        "This many refused rows indicate a common cause: GET /subscriptions/{name}/tables/{table_id}/refused-rows shows why. Correct"
+        ' the target\'s table, or give the column "map_as": "text". ' + _RETRY_TABLE,
     ),
     FaultKind.NET_CHANGE_ANOMALY: Policy(Action.PARK_TABLE, _RELOAD_TABLE),
     FaultKind.COPY_LOST: Policy(Action.RETRY, "None needed: the copy starts again under a new snapshot."),
@@ -207,15 +208,15 @@ POLICIES: dict[FaultKind, Policy] = {
     FaultKind.DEFERRED_OVER_BUDGET: Policy(Action.PARK_TABLE, _RELOAD_TABLE),
     FaultKind.SPARK_FAILED: Policy(
         Action.RETRY,
-        "None needed: Spark is started again where its Java process has ended, and the batch is run again.",
+        "None needed: Spark is restarted if its Java process has ended, and the batch is repeated.",
     ),
     FaultKind.EPOCH_LOST: Policy(
         Action.FAIL_SUBSCRIPTION,
-        "Another engine has taken this subscription over; set desired_state to running to take it back.",
+        "Another engine has taken this subscription over; set desired_state to running to take it over again.",
     ),
     FaultKind.INTERNAL: Policy(
         Action.RETRY,
-        "This is a defect of the product; replication is tried again. Please report it with the engine's log.",
+        "This is a defect of Penstock; replication is retried. Please report it with the engine's log.",
     ),
     FaultKind.CHANGE_TRIGGERS_CHANGED: Policy(
         Action.FAIL_SUBSCRIPTION,

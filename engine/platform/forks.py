@@ -63,7 +63,7 @@ class _Server:
 
     @property
     def end(self) -> str:
-        return f"the process that it is forked from (pid {self.pid}) {how_it_ended(self.exit_code)}"
+        return f"the parent process (pid {self.pid}) {how_it_ended(self.exit_code)}"
 
 
 class _Servers:
@@ -160,7 +160,7 @@ def start(what: str, main: Callable[..., None], arguments: Sequence[Any] = ()) -
 
 def _words(error: EOFError | OSError) -> str:
     system = error.strerror if isinstance(error, OSError) else None
-    return system or "the process that it is forked from gave no answer"
+    return system or "the parent process did not answer"
 
 
 def _started(what: str, main: Callable[..., None], arguments: Sequence[Any]) -> Child:

@@ -21,7 +21,7 @@ class EngineSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="PENSTOCK_", extra="ignore")
 
     home: Path = Field(default=Path.home() / ".penstock", description="Data folder: queues and staging files.")
-    url: str = Field(default="http://127.0.0.1:8470", description="Where the server listens.")
+    url: str = Field(default="http://127.0.0.1:8470", description="The server's address.")
     engine_token: SecretStr = Field(default=SecretStr(""), description="Token with which the engine registers.")
     engine_name: str = Field(default="engine", description="Name shown for this engine.")
     spark_master: str = Field(default="local[2]", description="Spark master; local[n] runs on this machine.")
@@ -32,20 +32,20 @@ class EngineSettings(BaseSettings):
     query_memory_mb: int = Field(
         default=512,
         ge=64,
-        description="Memory in MiB of each process that runs a query; there are as many as queries, and two that wait for each target.",
+        description="Memory in MiB of each process that runs a query; one for each running query, and two idle ones for each target.",
     )
     queries_at_once: int | None = Field(
         default=None,
         ge=1,
         le=256,
-        description="Queries that run at once on this engine: as many as the machine has processors, two at least, where nothing is given;"
-        " on a PostgreSQL target on the engine's own machine one fewer than processors, and one at least."
-        " One above waits for a place, up to its own time limit.",
+        description="Concurrent queries on this engine. Default: the number of processors, at least two; for a PostgreSQL target on the"
+        " engine's machine one fewer, at least one. Further queries wait, up to their own time limit.",
     )
     piece_bytes: int = Field(
         default=128 * 1024 * 1024,
         ge=64 * 1024,
-        description="Bytes of log that one task works on; larger batches are cut into such pieces, open transactions into fourths of that.",
+        description="Bytes of log that one task works on; larger batches are divided into such pieces, open transactions into pieces of"
+        " a fourth of that.",
     )
     parts_from_rows: int = Field(
         default=PARTS_FROM_ROWS,
@@ -53,26 +53,27 @@ class EngineSettings(BaseSettings):
         description="Net rows from which a batch is written in parts, where its visibility is `relaxed`.",
     )
     copy_chunk_bytes: int = Field(
-        default=32 * 1024 * 1024, ge=1 << 20, description="Bytes of table one copy task reads."
+        default=32 * 1024 * 1024, ge=1 << 20, description="Bytes of a table that one copy task reads."
     )
     copy_stretch_bytes: int = Field(
         default=256 * 1024 * 1024,
         ge=1 << 16,
-        description="Larger tables are copied so many bytes at a time, along their key, and go on there after a crash.",
+        description="Copy chunk size: larger tables are copied in chunks of this many bytes along their key, and continue with the next"
+        " chunk after a crash.",
     )
     snapshot_timeout_s: float = Field(
         default=60.0, gt=0, description="How long a copy or cut waits for open transactions."
     )
     guard_interval_s: float = Field(
-        default=3.0, gt=0, description="How often the source's slot and publications are looked at."
+        default=3.0, gt=0, description="How often the source's slot and publications are checked."
     )
     guard_patience_s: float = Field(
         default=60.0,
         ge=0,
-        description="How long the log that a slot holds back must not have come down before the guard drops the slot.",
+        description="How long the log retained by a slot must not have decreased before the guard drops the slot.",
     )
     position_write_s: float = Field(
-        default=10.0, gt=0, description="How often a position without changes is written to the target at most."
+        default=10.0, gt=0, description="How often, at most, a position without changes is written to the target."
     )
 
     @property

@@ -89,5 +89,5 @@ def refuse_forbidden(forbidden: Sequence[ColumnSequence], database: str, may_not
     raise SequencesRefused(
         "sequence_privilege",
         f"{database}: the user of the connection may not {may_not} {listed}",
-        f"GRANT {rights} ON SEQUENCE … TO that user, and USAGE on the schema of the sequence, then ask again.",
+        f"GRANT {rights} ON SEQUENCE … TO that user, and USAGE on the schema of the sequence, then repeat the request.",
     )

@@ -86,10 +86,10 @@ def _decoded(run: Sequence[BlockRef], message: memoryview) -> Iterator[tuple[Byt
     except (pa.ArrowException, OSError) as error:
         raise _corrupt(run[0], "not a record batch") from error
     if len(columns) != len(run):
-        raise _corrupt(run[0], "another number of record batches than noted")
+        raise _corrupt(run[0], "the number of record batches differs from the index")
     for ref, column in zip(run, columns, strict=True):
         if len(column) != ref.count:
-            raise _corrupt(ref, "another number of records than noted")
+            raise _corrupt(ref, "the number of records differs from the index")
         _, offsets_buffer, data_buffer = column.buffers()
         offsets = np.frombuffer(offsets_buffer, np.int32, ref.count + 1)
         if data_buffer is None:
@@ -107,7 +107,7 @@ def _mapped(run: Sequence[BlockRef]) -> memoryview:
         raise fault_of(error, Path(first.path)) from error
     try:
         if os.fstat(fd).st_size < last.offset + last.length:
-            raise _corrupt(last, "the file is shorter than noted")
+            raise _corrupt(last, "the file is shorter than the index says")
         start = first.offset - first.offset % mmap.ALLOCATIONGRANULARITY
         mapped: Any = mmap.mmap(fd, last.offset + last.length - start, prot=mmap.PROT_READ, offset=start)
     except OSError as error:

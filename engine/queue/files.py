@@ -90,7 +90,7 @@ class FolderLock:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(self._fd)
-            raise EngineFault(FaultKind.SLOT_IN_USE, str(folder), "another process works on this queue") from error
+            raise EngineFault(FaultKind.SLOT_IN_USE, str(folder), "another process uses this queue") from error
 
     def close(self) -> None:
         """Release the lock. Idempotent."""

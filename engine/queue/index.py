@@ -74,7 +74,7 @@ def read_frames(data: bytes, segment_path: str) -> Iterator[tuple[Head | Landed,
         try:
             yield (_head(body) if kind == _KIND_HEAD else _landed(body, segment_path)), at
         except (struct.error, ValueError) as error:
-            raise DamagedFrameError("the body makes no sense") from error
+            raise DamagedFrameError("the content is invalid") from error
 
 
 def _frame(kind: int, body: bytes) -> bytes:
@@ -88,7 +88,7 @@ def _next_frame(data: bytes, at: int) -> tuple[int, bytes, int]:
     start = at + _FRAME.size
     body = data[start : start + length]
     if len(body) != length or zlib.crc32(body, kind) != crc or kind not in {_KIND_HEAD, _KIND_LANDED}:
-        raise DamagedFrameError("cut off or overwritten")
+        raise DamagedFrameError("truncated or overwritten")
     return kind, body, start + length
 
 

@@ -91,7 +91,7 @@ class HistoryCheck:
 
     def _other(self, what: str) -> EngineFault:
         detail = (
-            f"{what}: this is not the log that was read up to {self._start}, the source was set back to an older copy"
+            f"{what}: this is not the log that was read up to {self._start}, the source was restored from an older copy"
         )
         return EngineFault(FaultKind.LOG_GAP, self._reader, detail)
 

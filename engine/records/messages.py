@@ -1,4 +1,4 @@
-"""Records beside rows: messages, the markers of tickets among them, and truncates."""
+"""Records other than row changes: messages, including ticket markers, and truncates."""
 
 from __future__ import annotations
 
@@ -70,4 +70,4 @@ def parse_truncate(record: bytes, *, streamed: bool) -> tuple[int, tuple[int, ..
 
 
 def _not_a_truncate() -> EngineFault:
-    return EngineFault(FaultKind.LOG_UNREADABLE, "truncate record", "it is not laid out as expected")
+    return EngineFault(FaultKind.LOG_UNREADABLE, "truncate record", "it has an unexpected form")

@@ -49,7 +49,7 @@ def parse_relation(payload: bytes) -> Announced:
     try:
         return _parse(payload)
     except (struct.error, ValueError, KeyError, IndexError) as error:
-        raise EngineFault(FaultKind.LOG_UNREADABLE, "relation record", "it is not laid out as expected") from error
+        raise EngineFault(FaultKind.LOG_UNREADABLE, "relation record", "it has an unexpected form") from error
 
 
 def named_below(payload: bytes, distance: int) -> TableName | None:
@@ -85,7 +85,7 @@ def _parse(payload: bytes) -> Announced:
         at += 8
         columns.append(AnnouncedColumn(column, bool(flags & 1), type_oid, modifier))
     if at != len(payload):
-        raise ValueError("bytes left over")
+        raise ValueError("additional bytes")
     # pgoutput sends an empty schema name for pg_catalog.
     return Announced(RelationId(oid), TableName(schema or "pg_catalog", name), identity, tuple(columns))
 

@@ -170,7 +170,7 @@ class _Ranges(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """Per part, in ascending order of oid. `version` counts relation records while the scan goes on."""
+    """Per part, in ascending order of oid. `version` counts relation records during the scan."""
 
     oid: Array
     after: Array

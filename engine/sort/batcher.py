@@ -133,7 +133,7 @@ class Batcher:
     def let_go(self, for_ms: int) -> None:
         """End one `hold_back` of this length."""
         if for_ms not in self._holds:
-            raise EngineFault(FaultKind.INTERNAL, "batch", "let go without being held back")
+            raise EngineFault(FaultKind.INTERNAL, "batch", "released without being held")
         self._holds.remove(for_ms)
 
     def request_cut(self, position: Lsn) -> bool:

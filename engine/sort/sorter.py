@@ -277,7 +277,7 @@ class TransactionSorter:
         if end <= self._last_end:
             return
         if stream is None:
-            raise _unreadable("the commit of a streamed transaction none of whose records came")
+            raise _unreadable("the commit of a streamed transaction without any record")
         borders = stream.borders
         chunks = tuple(zip(borders[::2], borders[1::2], strict=True))
         aborted = frozenset(stream.aborted)
@@ -298,9 +298,9 @@ def _check_pairs(starts: Ints, stops: Ints) -> None:
     """Check that BEGIN and COMMIT alternate; the last transaction may be open."""
     count = len(stops)
     if not count <= len(starts) <= count + 1:
-        raise _unreadable("BEGIN and COMMIT do not pair")
+        raise _unreadable("BEGIN and COMMIT do not match")
     if bool((stops <= starts[:count]).any()) or bool((starts[1:] < stops[: len(starts) - 1]).any()):
-        raise _unreadable("BEGIN and COMMIT do not take turns")
+        raise _unreadable("BEGIN and COMMIT do not alternate")
 
 
 def _tells(part: Controls, relations: Mapping[int, bytes]) -> npt.NDArray[np.bool_]:

@@ -146,7 +146,7 @@ class SparkRunner:
             return []
         self.start()
         if not self.wait_ready(START_S):
-            raise EngineFault(FaultKind.SPARK_FAILED, group, "the Spark session is not there")
+            raise EngineFault(FaultKind.SPARK_FAILED, group, "there is no Spark session")
         return self._job(function, descriptors, group)
 
     def cancel(self, group: str) -> None:
@@ -176,7 +176,7 @@ class SparkRunner:
             self._active.setdefault(group, set()).add(unique)
         try:
             if context is None:
-                why = "was stopped" if self._stopping.is_set() else "is being started again"
+                why = "was stopped" if self._stopping.is_set() else "is being restarted"
                 raise EngineFault(FaultKind.SPARK_FAILED, group, f"the Spark session {why}")
             outcomes = self._outcomes(context, function, descriptors, group, unique)
         finally:
@@ -274,7 +274,7 @@ class SparkRunner:
                 self._failure = EngineFault(FaultKind.SPARK_FAILED, "spark", f"{lost} while Spark started")
                 self._failure.__cause__ = lost
                 self._tell(self._failure.detail)
-            except Exception as error:  # noqa: BLE001, RUF100 - the thread's border: whoever waits gets it as a fault
+            except Exception as error:  # noqa: BLE001, RUF100 - the thread's border: callers that wait get it as a fault
                 detail = f"the session did not start ({type(error).__name__})"
                 self._failure = EngineFault(FaultKind.SPARK_FAILED, "spark", detail)
                 self._failure.__cause__ = error

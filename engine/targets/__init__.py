@@ -1,1 +1,1 @@
-"""The kinds of target, and what they share."""
+"""The kinds of target and their shared parts."""

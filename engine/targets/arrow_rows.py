@@ -1,4 +1,4 @@
-"""Staged rows as a target takes them: mapped from their files, put together, and of exactly the form of their type."""
+"""Reads staged rows from their files, combines them, and checks that their types are exact."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ALSO = {Kind.TEXT: _TEXTS, Kind.UUID: _TEXTS, Kind.BYTES: (pa.large_binary(), p
 
 
 def joined(tables: Sequence[Any | None]) -> Any | None:
-    """All buckets' rows as one table, without copying them; None where there are none. Missing `u` columns become NULL."""
+    """All buckets' rows as one table, without copying them; None if there are none. Missing `u` columns become NULL."""
     filled = [rows for table in tables if table is not None and (rows := rows_of(table)).num_rows > 0]
     if not filled:
         return None
@@ -29,7 +29,7 @@ def joined(tables: Sequence[Any | None]) -> Any | None:
 
 
 def split(changes: Sequence[TableChanges]) -> tuple[Any | None, Any | None, Any | None]:
-    """Keys to delete, rows to replace under their key, and rows to insert; each as `joined`."""
+    """Keys to delete, rows to replace under an unchanged key, and rows to insert; each like `joined`."""
     deletes, updates, inserts = [], [], []
     for one in changes:
         if one.deletes is not None:
@@ -42,7 +42,7 @@ def split(changes: Sequence[TableChanges]) -> tuple[Any | None, Any | None, Any 
 
 
 def in_chunks(batches: Iterable[Any]) -> Iterator[Any]:
-    """Small record batches put together, so that each insert is worth its cost."""
+    """Combines small record batches, so that each insert is worth its fixed cost."""
     waiting: list[Any] = []
     rows = size = 0
     for batch in batches:
@@ -57,14 +57,14 @@ def in_chunks(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def refuse_faults(table: TableId, changes: Sequence[TableChanges]) -> None:
-    """Raise the fault that was found while a table's changes were netted."""
+    """Raise the fault that was found when a table's changes were netted."""
     for bucket in changes:
         if bucket.fault is not None:
             raise EngineFault(FaultKind(bucket.fault.code), table, bucket.fault.detail)
 
 
 def require_form(table: TableId, rows: Any, names: Sequence[str], values: Sequence[ValueType]) -> None:
-    """Staged columns must have exactly the form of their type, or the target would convert them in silence."""
+    """Check that staged columns have exactly the form of their type; otherwise the target would convert them silently."""
     for name, value in zip(names, values, strict=True):
         at = rows.schema.get_field_index(name)
         if at < 0 or not _fits(rows.schema.field(at).type, value):
@@ -73,7 +73,7 @@ def require_form(table: TableId, rows: Any, names: Sequence[str], values: Sequen
 
 
 def rows_of(table: Any) -> Any:
-    """Rows as they are, or mapped from the file that they lie in: its pages are held only for as long as the rows are."""
+    """The rows themselves, or mapped from their file, whose pages stay in memory only as long as the rows are used."""
     if not isinstance(table, StagedRows):
         return table
     try:

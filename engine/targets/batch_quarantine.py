@@ -1,4 +1,4 @@
-"""Rows that the target refuses in one transaction of the caller: kept beside their tables, tried again, skipped, or parked over."""
+"""Handles rejected rows within the caller's transaction: quarantines, retries and skips them, or keeps them for a parked table."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ from engine.targets.quarantined_rows import OF_COPY, DecodeText, Origin, key_of,
 from engine.targets.target_metadata import CopyRecord, TableReservation
 
 PutInPlace = Callable[[int], RefusedByTarget]
-"""Puts a copy into its table's place, where so many rows may be refused; returns those."""
+"""Moves a copy into its table's place; at most this many rows may be rejected. Returns the rejected rows."""
 Trial = Callable[[], "BatchQuarantine"]
-"""Tries a table's share of a batch with care, and undoes it again; returns what was found of the rows that the target refuses."""
+"""Applies a table's share of a batch with a search for rejected rows, and rolls it back. Returns the rejected rows."""
 
 
 class BatchQuarantine:
-    """What one transaction does to rows that stand aside or come to."""
+    """The effects of one transaction on quarantined rows."""
 
     def __init__(
         self, records: MetadataStore, tables: RefusingTables, decode: DecodeText, careful: Collection[TableId]
     ) -> None:
-        """`careful` as in BatchWriter."""
+        """`careful`: as in BatchWriter."""
         self._records = records
         self._tables = tables
         self._decode = decode
         self._careful = careful
         self.set_aside: dict[TableId, SetAside] = {}
-        """Of tables where rows may or do stand aside."""
+        """Tables that have quarantined rows or may get some."""
         self._settings: list[RowQuarantine] = []
 
     def concern(self, batch: BatchCommit, commit: TableCommit, *, of_copy: bool) -> bool:
-        """Whether changes of the table, or of its copy, have to go by `change`."""
+        """Whether changes of the table, or of its copy, must be applied with `change`."""
         aside = commit.aside
         if of_copy:
             if aside or commit.set_aside:
@@ -63,7 +63,7 @@ class BatchQuarantine:
         *,
         of_copy: bool,
     ) -> None:
-        """Apply net changes; rows that are refused stand aside behind them."""
+        """Apply net changes; rejected rows are quarantined."""
         at = TableAt(commit.table, place, commit.schema)
         setting = self._setting(batch.subscription, at, commit.set_aside, of_copy=of_copy)
         setting.change(changes, Origin(batch.batch, batch.end))
@@ -71,7 +71,7 @@ class BatchQuarantine:
         self._write(batch.subscription, commit.table, setting, of_copy=of_copy)
 
     def put_in_place(self, batch: BatchCommit, commit: TableCommit, put: PutInPlace) -> None:
-        """What stood aside of the table ends, and what does of the copy takes its place."""
+        """Replace the table's quarantined rows by those of the copy."""
         self._records.take_refused_of_copy(batch.subscription, commit.table)
         refused = put(commit.set_aside if commit.table in self._careful else 0)
         if not refused:
@@ -98,7 +98,7 @@ class BatchQuarantine:
         self._write(subscription, copy.table, setting, of_copy=True)
 
     def keep_parked(self, batch: BatchCommit, tried: TableCommit, before: TableReservation, trial: Trial) -> None:
-        """Keep rows over which the table parks, in place of those of an earlier time. What stands aside stays so."""
+        """Keep the rows because of which the table parks, in place of earlier ones. Quarantined rows stay."""
         old = [r.row for r in self._records.refused(batch.subscription, tried.table) if r.state is RefusedState.PARKED]
         if any(change.refused is not None for change in tried.changes):
             at = TableAt(tried.table, before.target, tried.schema)
@@ -114,7 +114,7 @@ class BatchQuarantine:
             self._records.write_refused(batch.subscription, tried.table, self._dated(kept))
 
     def retry(self, subscription: SubscriptionName, table: TableId, rows: Collection[str] | None) -> list[str]:
-        """As Target.retry_refused."""
+        """Like Target.retry_refused."""
         with self._tables.faults_of(table):
             setting = self._of_standing(subscription, table)
             waiting = [id_ for id_, row in setting.rows.items() if row.state is RefusedState.SET_ASIDE]
@@ -123,7 +123,7 @@ class BatchQuarantine:
         return done
 
     def skip(self, subscription: SubscriptionName, table: TableId, rows: Collection[str] | None, by: str) -> list[str]:
-        """As Target.skip_refused."""
+        """Like Target.skip_refused."""
         setting = self._of_standing(subscription, table)
         done = setting.skip(list(setting.rows) if rows is None else rows, by, moment(self._records.now_us()))
         self._write(subscription, table, setting)

@@ -1,4 +1,4 @@
-"""One batch inside a transaction of the caller: every table's structure and changes, the hand-over of copies, the progress record."""
+"""Applies one batch within the caller's transaction: schemas and changes of every table, hand-over of copies, progress record."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ from engine.targets.target_metadata import (
 
 
 class Tables(RefusingTables, Protocol):
-    """What a batch does to the target's tables, in the target's own words."""
+    """Operations on the target's tables, implemented by each kind of target."""
 
     def same(self, one: TableName, other: TableName) -> bool:
-        """Whether both are the same name to the target."""
+        """Whether both names denote the same table on the target."""
         ...
 
     def evolve(self, table: TableId, place: TableName, schema: TableSchema, change: Evolution) -> None:
-        """Bring a table's columns to `schema`."""
+        """Change a table's columns to `schema`."""
         ...
 
     def change(self, table: TableId, place: TableName, schema: TableSchema, changes: Sequence[TableChanges]) -> None:
-        """Apply net changes. Raises EngineFault(NET_CHANGE_ANOMALY) where a row that should be there is not."""
+        """Apply net changes. Raises EngineFault(NET_CHANGE_ANOMALY) if an expected row is missing."""
         ...
 
     def read(self, table: TableId, place: TableName, schema: TableSchema, keys: Any, columns: Sequence[int]) -> Any:
@@ -56,49 +56,50 @@ class Tables(RefusingTables, Protocol):
     def make_copy(
         self, table: TableId, copy: TableName, target: TableName, schema: TableSchema, *, keyed: bool
     ) -> None:
-        """An empty table for a copy that is to take the place of `target`; `keyed` as in Target.begin_copy.
+        """Create an empty table for a copy that will replace `target`. `keyed`: as in Target.begin_copy.
 
-        Raises EngineFault(TABLE_STRUCTURE_CHANGED) where there can be no such table, TABLE_UNFIT where `target` does not take its rows.
+        Raises EngineFault(TABLE_STRUCTURE_CHANGED) if the target cannot have such a table, TABLE_UNFIT if `target` cannot hold its rows.
         """
         ...
 
     def trim(self, table: TableId, place: TableName, schema: TableSchema, above: Any) -> int:
-        """As Target.trim_copy."""
+        """Like Target.trim_copy."""
         ...
 
     def check_key(self, table: TableId, place: TableName, schema: TableSchema) -> None:
-        """Raise EngineFault(TABLE_KEY_NOT_UNIQUE) where the key does not tell the table's rows apart."""
+        """Raise EngineFault(TABLE_KEY_NOT_UNIQUE) if the key does not identify the table's rows."""
         ...
 
     def put_in_place(
         self, copy: TableName, target: TableName, schema: TableSchema, *, refuse: int = 0
     ) -> RefusedByTarget:
-        """The copy takes the place of the table that readers see, where there is one.
+        """Replace the table that readers see, if it exists, by the copy.
 
-        `refuse`: so many rows that an owner's table does not take are left out and returned, and it ends with one more.
+        `refuse`: most rows that the user's own table may reject; they are left out and returned. It stops after one more.
         """
         ...
 
     def trial(self) -> AbstractContextManager[bool]:
-        """Whether what is done in the block can be undone alone; if so it is undone at its end, and faults in it end there."""
+        """A savepoint, rolled back at the end of its block, with faults in the block suppressed. Yields whether the target has
+        savepoints."""
         ...
 
     def exchange(
         self, table: TableId, copy: TableName, target: TableName, schema: TableSchema, rows: PartitionRows
     ) -> None:
-        """The copy's rows take the place of those that the table has of the same partitions; the copy is dropped."""
+        """Replace the table's rows of these partitions by the copy's rows; the copy is dropped."""
         ...
 
     def drop(self, place: TableName) -> None:
-        """Drop a table, where it is there."""
+        """Drop a table if it exists."""
         ...
 
     def drop_for_good(self, table: TableId, place: TableName) -> None:
-        """Drop a table that readers saw, where it is there. Raises EngineFault(TABLE_NOT_DROPPED) where others depend on it."""
+        """Drop a table that readers saw, if it exists. Raises EngineFault(TABLE_NOT_DROPPED) if other objects depend on it."""
         ...
 
     def stands(self, place: TableName) -> bool:
-        """Whether a table or view of this name is there."""
+        """Whether a table or view with this name exists."""
         ...
 
 
@@ -113,7 +114,7 @@ class BatchWriter:
         decode: DecodeText,
         careful: Collection[TableId] = frozenset(),
     ) -> None:
-        """`careful`: tables that the target refused rows of at another try, which are looked for now."""
+        """`careful`: tables that rejected rows in a previous attempt; the rejected rows are now searched for."""
         self.records = records
         self.tables = tables
         self._views = views
@@ -122,7 +123,7 @@ class BatchWriter:
         self.refused = BatchQuarantine(records, tables, decode, careful)
 
     def apply(self, batch: BatchCommit) -> None:
-        """Everything but BEGIN and COMMIT. A fault of one table names it as its subject."""
+        """Apply the whole batch, without BEGIN and COMMIT. A fault of one table has it as its subject."""
         self._advance(batch)
         names = [commit.table for commit in batch.tables]
         known = {r.table: r for r in self.records.reservations(batch.subscription, names)} if names else {}
@@ -137,7 +138,7 @@ class BatchWriter:
         self.shared.settle(self.tables.faults_of)
 
     def begin_in_order(self, batch: BatchCommit) -> Position:
-        """Write what has to be on record before the first of the batch's transactions; returns where the subscription stands."""
+        """Write what must be recorded before the first of the batch's transactions; returns the subscription's recorded position."""
         position = self.fence(batch)
         known = {r.table: r for r in self.records.reservations(batch.subscription, [c.table for c in batch.tables])}
         for commit in batch.tables:
@@ -146,7 +147,7 @@ class BatchWriter:
                 if commit.parked is not None:
                     self._park(batch, commit, before)
                 elif before is None or not before.ready or before.removed or not commit.ordinary:
-                    detail = "changes in order for a table that is not complete on the target"
+                    detail = "changes in log order for a table that is not complete on the target"
                     raise EngineFault(FaultKind.INTERNAL, commit.table, detail)
                 elif before.schema != commit.schema:
                     self._restructure(batch, commit, before, before.applied)
@@ -155,14 +156,14 @@ class BatchWriter:
         return position
 
     def end_in_order(self, batch: BatchCommit) -> None:
-        """The batch's transactions are written: move the progress record to its end."""
+        """All transactions of the batch are written: move the progress record to its end."""
         self._advance(batch)
         changed = [commit.table for commit in batch.tables if commit.parked is None]
         if changed:
             self.records.write_applied(batch.subscription, changed, batch.end)
 
     def fence(self, batch: BatchCommit) -> Position:
-        """Where the subscription stands; raises where this batch must not be written behind that."""
+        """The subscription's recorded position; raises if this batch must not be applied after it."""
         return refuse_batch(self.records.position(batch.subscription), batch)
 
     def drop_copies(self, copies: Sequence[CopyRecord]) -> None:
@@ -173,7 +174,7 @@ class BatchWriter:
             self.records.delete_refused(None, copy.table, of_copy=True)
 
     def _note(self, batch: BatchCommit) -> None:
-        """What the batch says of tables beside their changes."""
+        """Record everything about the tables other than their changes."""
         if batch.marks:
             self.records.write_marks(batch.subscription, batch.marks)
         if batch.stale:
@@ -190,7 +191,7 @@ class BatchWriter:
         self.records.write_position(batch.subscription, position.moved(batch))
 
     def apply_table(self, batch: BatchCommit, commit: TableCommit, known: Mapping[TableId, TableReservation]) -> bool:
-        """True where `applied` remains to be set to the batch's end."""
+        """Returns whether the table's `applied` has yet to be set to the batch's end."""
         if commit.parked is not None:
             self._park(batch, commit, known.get(commit.table))
             return False
@@ -203,7 +204,7 @@ class BatchWriter:
         reservation = known.get(commit.table)
         ready = reservation is not None and (reservation.ready or commit.resumed)
         if reservation is None or reservation.schema is None or not ready or reservation.removed:
-            raise EngineFault(FaultKind.INTERNAL, commit.table, "changes for a table that is not on the target")
+            raise EngineFault(FaultKind.INTERNAL, commit.table, "changes for a table that does not exist on the target")
         if commit.schema != reservation.schema or commit.resumed:
             self._restructure(batch, commit, reservation, batch.end)
         self._change(batch, commit, reservation.target)
@@ -212,7 +213,7 @@ class BatchWriter:
         return True
 
     def _restructure(self, batch: BatchCommit, commit: TableCommit, before: TableReservation, applied: Lsn) -> None:
-        """Bring a table to the commit's structure, and its record with it."""
+        """Change a table and its record to the commit's schema."""
         if shown_alike(before.schema, commit.schema):
             self._evolve(commit, before.target, before)
         else:
@@ -236,7 +237,7 @@ class BatchWriter:
         self.tables.evolve(commit.table, place, commit.schema, evolution(commit.table, before.schema, commit.schema))
 
     def _computed(self, commit: TableCommit, place: TableName) -> Sequence[TableChanges]:
-        """The changes with the values of columns that the log leaves out."""
+        """The changes, with the values of columns that the log does not contain."""
         if commit.compute is None:
             return commit.changes
         return commit.compute(commit.changes, partial(self.tables.read, commit.table, place, commit.schema))
@@ -251,10 +252,10 @@ class BatchWriter:
     def _hand_over(self, batch: BatchCommit, commit: TableCommit, before: TableReservation | None) -> None:
         copies = self.records.copies(batch.subscription, commit.table)
         if not copies or before is None or before.removed or not self.tables.same(before.target, commit.target):
-            raise EngineFault(FaultKind.INTERNAL, commit.table, "no copy is ready to take this table's place")
+            raise EngineFault(FaultKind.INTERNAL, commit.table, "no complete copy is available to replace this table")
         copy = copies[0]
         if copy.load is not None:
-            raise EngineFault(FaultKind.INTERNAL, commit.table, "the copy has the rows of some partitions alone")
+            raise EngineFault(FaultKind.INTERNAL, commit.table, "the copy has only the rows of some partitions")
         self._evolve(commit, copy.place, copy)
         self._change(batch, commit, copy.place, of_copy=True)
         if commit.check_key:
@@ -301,7 +302,7 @@ class BatchWriter:
             self.records.amend_copy(after)
 
     def _park(self, batch: BatchCommit, commit: TableCommit, before: TableReservation | None) -> None:
-        """The rows stay as they are, and so does the structure that describes them."""
+        """Park the table: its rows and the schema that describes them stay."""
         schema = before.schema if before is not None and before.schema is not None else commit.schema
         if (tried := commit.tried) is not None and before is not None:
             self.refused.keep_parked(batch, tried, before, lambda: self._try(batch, tried, before))
@@ -336,7 +337,7 @@ class BatchWriter:
                 self._drop(batch, reservation)
 
     def _drop(self, batch: BatchCommit, left: TableReservation) -> None:
-        """Drop the table that readers saw. Raises EngineFault(TABLE_NOT_DROPPED) where it is not ours alone."""
+        """Drop the table that readers saw. Raises EngineFault(TABLE_NOT_DROPPED) if it is not ours or others depend on it."""
         if left.existing is not None:
             detail = f"{left.target} on the target was made by its owner, and stays"
             raise EngineFault(FaultKind.TABLE_NOT_DROPPED, left.table, detail)

@@ -1,4 +1,4 @@
-"""From one structure of a table to the next: what becomes of its columns, and what cannot be followed. Pure."""
+"""Determines the column changes between two schemas of a table, and which changes cannot be followed. Pure."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from engine.model.widening import same_form, widens
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """Columns to drop, add, rename and widen, told apart by the source's attribute numbers."""
+    """Columns to drop, add, rename and widen, identified by the source's attribute numbers."""
 
     dropped: tuple[Column, ...]
     added: tuple[Column, ...]
     renamed: tuple[tuple[Column, Column], ...] = ()
-    """As they were, and as they are."""
+    """Old and new column."""
     widened: tuple[Column, ...] = ()
-    """As they are; values of their old type are values of the new one."""
+    """New columns; every value of the old type is a value of the new one."""
 
     def set_aside(self, same: Callable[[str], str] = str) -> frozenset[str]:
-        """Names of dropped and renamed columns that have to make room first: another one gets the name.
+        """Names of dropped and renamed columns that must be moved first because another column gets the name.
 
-        `same`: what the target makes of a name where it tells two apart; 'A' and 'a' may be one.
+        `same`: maps names to a form that is equal if the target does not distinguish them, such as 'A' and 'a'.
         """
         wanted = {same(c.name) for c in self.added} | {same(new.name) for _, new in self.renamed}
         leaving = [c.name for c in self.dropped] + [old.name for old, _ in self.renamed]
@@ -33,10 +33,10 @@ class Evolution:
 
 
 def evolution(table: TableId, old: TableSchema, new: TableSchema) -> Evolution:
-    """What leads from `old` to `new`.
+    """The changes from `old` to `new`.
 
     Raises:
-        EngineFault: TABLE_STRUCTURE_CHANGED where existing rows would have to change with it.
+        EngineFault: TABLE_STRUCTURE_CHANGED if existing rows would have to change.
     """
     require_columns(table, new)
     before = {column.attnum: column for column in old.columns}
@@ -45,7 +45,7 @@ def evolution(table: TableId, old: TableSchema, new: TableSchema) -> Evolution:
     for one, other in both:
         _require_followed(table, one, other)
     if old.key_numbers != new.key_numbers or old.mode != new.mode:
-        raise structure_changed(table, "the key that identifies its rows is another one")
+        raise structure_changed(table, "the key that identifies its rows changed")
     return Evolution(
         tuple(column for number, column in before.items() if number not in after),
         tuple(column for number, column in after.items() if number not in before),
@@ -55,13 +55,13 @@ def evolution(table: TableId, old: TableSchema, new: TableSchema) -> Evolution:
 
 
 def require_columns(table: TableId, schema: TableSchema) -> None:
-    """Refuse a table without any column, which could hold no key and tell no row from another."""
+    """Reject a table without columns, which can have no key and no distinguishable rows."""
     if not schema.columns:
-        raise structure_changed(table, "it has no columns, and its table on the target needs one")
+        raise structure_changed(table, "it has no columns, but its table on the target needs one")
 
 
 def structure_changed(table: TableId, detail: str) -> EngineFault:
-    """The fault of a structure that cannot be followed."""
+    """The fault of a schema change that cannot be followed."""
     return EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, table, detail)
 
 
@@ -69,4 +69,4 @@ def _require_followed(table: TableId, old: Column, new: Column) -> None:
     if not widens(old.type, new.type):
         raise structure_changed(table, f"column {new.name!r} has another type")
     if old.map_as != new.map_as:
-        raise structure_changed(table, f"column {new.name!r} is mapped in another way")
+        raise structure_changed(table, f"column {new.name!r} has another mapping")

@@ -1,4 +1,4 @@
-"""The metadata tables: schema `penstock` of a target. What a target does in its own way is in its dialect, or its subclass."""
+"""The metadata tables in the schema `penstock` of a target. Differences between kinds of target are in their dialect or subclass."""
 
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ from engine.targets.target_metadata import (
 )
 
 EDITION = 5
-"""Edition of the tables below, raised when they change, or what their rows mean. A target counts its layouts from a number of its own.
+"""Version of these tables and of the meaning of their rows. Each kind of target has its own numbering of layouts.
 
-In edition 0 a subscription has one row in `progress`; from 1 on it may have more, of which the last by epoch and batch counts, and
-`tables` notes tables of their owners."""
+In edition 0 a subscription has one row in `progress`; from 1 on it may have more, of which the last by epoch and batch is valid, and
+`tables` also records users' own tables.
+"""
 _STANDING, _SHARED, _PUBLICATIONS, _LAST_COMMIT = range(2, EDITION + 1)
-"""The editions from which on copies can go on; there are shared tables, rows that stand aside and counted loads; the publications are
-recorded; the last transaction is."""
+"""The first editions with: resumable copies; shared tables, quarantined rows and counted loads; recorded publications; the last
+transaction."""
 
 COLUMNS: Mapping[str, str] = {
     "layout": "version integer NOT NULL",
@@ -53,7 +54,7 @@ COLUMNS: Mapping[str, str] = {
     "loads": "subscription text NOT NULL, table_id text NOT NULL, partition text NOT NULL, generation bigint NOT NULL,"
     " reason text NOT NULL, position text NOT NULL, loaded_us bigint NOT NULL, request text",
 }
-"""What every target has. `{added}`: Dialect.added_text."""
+"""Columns of all kinds of target. `{added}`: Dialect.added_text."""
 _LATER = ("shared", "refused_rows", "loads")
 """Tables that layouts before `_SHARED` lack."""
 _NO_SHARED = (
@@ -72,67 +73,67 @@ _MEMBER = (
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a target says in SQL what every store of metadata needs."""
+    """The SQL of one kind of target that the metadata store needs."""
 
     container: str
-    """What the schema is in, for messages."""
+    """What contains the schema, for messages."""
     first_layout: int
-    """The number of the layout that is edition 0."""
+    """The layout number of edition 0."""
     placeholder: str
     now: str
     """Microseconds since 1970 by the target's clock."""
     member_of: Callable[[str], str]
-    """SQL: whether a column's text is in the list that a placeholder stands for."""
+    """SQL: whether a column's text is in the list of a placeholder."""
     folded: Callable[[str], str]
-    """Names with equal folded forms are the same name to the target."""
+    """Names with equal folded forms are the same name on the target."""
     folded_column: Callable[[str], str]
     """SQL: `folded` of a column."""
     added_text: str
-    """Type and constraints of a text column, empty by default, that may be added to a table that has rows."""
+    """Type and constraints of a text column, empty by default, that can be added to a table with rows."""
     tables: Mapping[str, str]
-    """What follows the names of the tables in CREATE TABLE: COLUMNS in parentheses, keys, storage."""
+    """The rest of CREATE TABLE after the name: COLUMNS in parentheses, keys, storage options."""
     fence: str = ""
-    """What a read of a subscription's position ends with where others that fence it are to wait until the transaction ends."""
+    """Suffix of the query for a subscription's position that makes other such queries wait until the transaction ends."""
     shared_fence: str = ""
-    """The same where they need not wait, and a claim does not end before the transaction does."""
+    """The same without making them wait; only a claim must wait for the end of the transaction."""
     keyed: bool = False
-    """Whether the tables have keys, over which an INSERT can replace a row."""
+    """Whether the tables have keys, so that an INSERT can replace a row."""
     owner_tables: bool = False
     """Whether `tables` has a column `existing`."""
     first_values: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-    """By table: columns of the target's own and what they hold in a new row. A row that is replaced keeps what it has in them."""
+    """By table: additional columns of this kind of target with their values in a new row. A replaced row keeps its values."""
 
 
 class Rows(Protocol):
-    """What a statement answered."""
+    """Rows returned by a statement."""
 
     def fetchall(self) -> list[Any]: ...
 
 
 class Session(Protocol):
-    """A connection to the target, in a transaction of whoever uses it."""
+    """A connection to the target, within the caller's transaction."""
 
     def execute(self, sql: str, values: Sequence[Any], /) -> Rows: ...
 
 
 class MetadataStore:
-    """Reads and writes what the target remembers, inside the transaction of its caller."""
+    """Reads and writes the target's metadata within the caller's transaction."""
 
     dialect: Dialect
 
     def __init__(self, session: Session, own: str = OWN_SCHEMA, *, fence: bool = False) -> None:
-        """`own`: the schema as SQL names it. `fence`: whoever looks at a subscription's position holds it until the transaction ends, and
-        others wait, but for those that look at its `shared_epoch`."""
+        """`own`: the schema's name in SQL. `fence`: a transaction that reads a subscription's position locks it until its end; other
+        such reads wait, except those of `shared_epoch`."""
         self._session = session
         self._own = own
         self._fence = self.dialect.fence if fence else ""
         self._edition = EDITION
 
     def exist(self) -> bool:
-        """Whether the target holds metadata at all.
+        """Whether the target contains metadata.
 
         Raises:
-            EngineFault: TARGET_FOREIGN where a newer version wrote it, or the schema is not ours.
+            EngineFault: TARGET_FOREIGN if a newer version wrote it, or the schema is not ours.
         """
         schema, layout = self._found()
         if not schema:
@@ -149,7 +150,7 @@ class MetadataStore:
         return True
 
     def create(self) -> None:
-        """Make the tables, or bring those of an older version to this one."""
+        """Create the tables, or migrate those of an older version."""
         layout = self.dialect.first_layout + EDITION
         if not self.exist():
             self._execute(f"CREATE SCHEMA IF NOT EXISTS {self._own}")
@@ -168,7 +169,7 @@ class MetadataStore:
         return Position.recorded(max(rows, key=lambda row: (row[0], row[1]))) if rows else None
 
     def shared_epoch(self, subscription: SubscriptionName) -> Epoch | None:
-        """The epoch on record. Batches are not held up, but a claim does not end before the transaction does."""
+        """The recorded epoch. Batches are not delayed, but a claim waits for the end of the transaction."""
         sql = f"SELECT epoch FROM {self._own}.progress WHERE subscription = ?{self.dialect.shared_fence}"
         return max((Epoch(row[0]) for row in self._execute(sql, [subscription]).fetchall()), default=None)
 
@@ -177,7 +178,7 @@ class MetadataStore:
         self._insert("progress", progress_row(subscription, position), instead=("subscription",))
 
     def forget(self, subscription: SubscriptionName) -> None:
-        """Delete the subscription's record; of its tables it stays on record who left them behind."""
+        """Delete the subscription's record; its remaining tables stay recorded as its own."""
         self._delete("progress", subscription=subscription)
         self._update("tables", {"removed": True, "ready": False}, subscription=subscription)
         if self._edition >= _SHARED:
@@ -190,7 +191,7 @@ class MetadataStore:
     def reservations(
         self, subscription: SubscriptionName | None, tables: Collection[TableId] | None = None
     ) -> list[TableReservation]:
-        """Of one subscription or all, of the given tables or all; removed ones included."""
+        """Of one subscription or all, of the given tables or all; including removed ones."""
         return self._reservations(*self._only({"subscription": subscription, "table_id": tables}))
 
     def reserve(
@@ -201,7 +202,7 @@ class MetadataStore:
         instead_of: Sequence[TableId],
         existing: OwnerTable | None = None,
     ) -> None:
-        """Put a table's name in, without a structure, in place of its own record and those of `instead_of`."""
+        """Reserve a table's name, without a schema, in place of its own record and those of `instead_of`."""
         self._delete("tables", subscription=subscription, table_id=[table, *instead_of])
         row = _table_row(subscription, TableReservation(table, target, None, False, ZERO, None, False, None))
         self._insert("tables", row if existing is None else {**row, "existing": existing.value})
@@ -214,7 +215,7 @@ class MetadataStore:
         self._insert("tables", row, instead=("subscription", "table_id"))
 
     def write_applied(self, subscription: SubscriptionName, tables: Sequence[TableId], end: Lsn) -> None:
-        """Set how far these tables' changes have been applied, all at once."""
+        """Set the position up to which these tables' changes are applied."""
         self._update("tables", {"applied": str(end)}, subscription=subscription, table_id=tables)
 
     def write_marks(self, subscription: SubscriptionName, marks: Mapping[TableId, str | None]) -> None:
@@ -225,16 +226,16 @@ class MetadataStore:
         self._update("tables", {"removed": True, "ready": False}, subscription=subscription, table_id=tables)
 
     def mark_unready(self, subscription: SubscriptionName, tables: Sequence[TableId] | None = None) -> None:
-        """Note that these tables' rows are not complete any more; None = all of the subscription."""
+        """Record that these tables' rows are not complete any more; None = all of the subscription."""
         self._update("tables", {"ready": False, "parked": None}, subscription=subscription, table_id=tables)
 
     def delete_table(self, subscription: SubscriptionName, table: TableId) -> None:
-        """Forget a table whose place on the target is empty now: what comes to stand there is not ours."""
+        """Delete the record of a table that does not exist any more: a new table with its name is not ours."""
         for own in ("tables", "loads"):
             self._delete(own, subscription=subscription, table_id=table)
 
     def delete_left(self, target: TableName) -> None:
-        """Forget who left a table of this name behind, whichever subscription it was."""
+        """Delete all subscriptions' records of removed tables with this name."""
         where, values = self._named("target", target)
         self._execute(f"DELETE FROM {self._own}.tables WHERE removed AND {where}", values)
 
@@ -245,7 +246,7 @@ class MetadataStore:
         return [copy_from(row[4], TableId(row[0]), TableName(row[1], row[2]), from_text(row[3])) for row in rows]
 
     def copying(self, table: TableId) -> SubscriptionName | None:
-        """Whose copy of the table is being loaded; None where there is none."""
+        """The subscription whose copy of the table is being loaded; None if there is none."""
         rows = self._select("copies", "subscription", table_id=table)
         return SubscriptionName(rows[0][0]) if rows else None
 
@@ -261,7 +262,7 @@ class MetadataStore:
         self._insert("copies", row)
 
     def amend_copy(self, copy: CopyRecord) -> None:
-        """Replace what is recorded of a copy: its structure, and how far it is."""
+        """Replace the record of a copy: its schema and progress."""
         row = {"structure": to_text(copy.schema), "standing": standing_text(copy)}
         self._update("copies", row, table_id=copy.table)
 
@@ -275,7 +276,7 @@ class MetadataStore:
         return loads_of(self._select("loads", columns, subscription=subscription))
 
     def write_loads(self, subscription: SubscriptionName, table: TableId, loads: Loads) -> None:
-        """Insert or replace these of a table, loaded at this moment; with `WHOLE`, all others go."""
+        """Insert or replace these loads of a table, made now; `WHOLE` replaces all others."""
         partitions = None if WHOLE in loads else list(loads)
         self._delete("loads", subscription=subscription, table_id=table, partition=partitions)
         sql = (
@@ -288,17 +289,17 @@ class MetadataStore:
             self._execute(sql, [subscription, table, *row])
 
     def members(self, relation: TableName | None = None) -> list[Member]:
-        """Of one shared table or all, by their places."""
+        """The members of one shared table or of all, by their names on the target."""
         if self._edition < _SHARED:
             return []
         return self._members(*(("true", []) if relation is None else self._named("shared", relation)))
 
     def member(self, place: TableName) -> Member | None:
-        """The one at this place."""
+        """The member with this name on the target."""
         return next(iter(self._members(*self._named("target", place))), None)
 
     def write_member(self, member: Member) -> None:
-        """Insert or replace the member at this place."""
+        """Insert or replace the member with this name on the target."""
         self.delete_member(member.place)
         self._insert("shared", dict(zip(_MEMBER, member_row(member), strict=True)))
 
@@ -307,7 +308,7 @@ class MetadataStore:
         self._execute(f"DELETE FROM {self._own}.shared WHERE {where}", values)
 
     def refused(self, subscription: SubscriptionName, table: TableId, *, of_copy: bool = False) -> list[RefusedRow]:
-        """Refused rows that are kept of a table, or of the copy that is being made of it; in no order."""
+        """The stored rejected rows of a table, or of its copy; unordered."""
         columns = "row_id, state, body"
         rows = self._select("refused_rows", columns, subscription=subscription, table_id=table, of_copy=of_copy)
         return [row_from(*row) for row in rows]
@@ -329,16 +330,16 @@ class MetadataStore:
         *,
         of_copy: bool = False,
     ) -> None:
-        """Forget these refused rows; None = all."""
+        """Delete these rejected rows; None = all."""
         self._delete("refused_rows", subscription=subscription, table_id=table, of_copy=of_copy, row_id=rows)
 
     def take_refused_of_copy(self, subscription: SubscriptionName, table: TableId) -> None:
-        """What is kept of the copy is the table's from now on, in place of what was kept of the table."""
+        """Turn the copy's rejected rows into the table's, in place of the previous ones."""
         self.delete_refused(subscription, table)
         self._update("refused_rows", {"of_copy": False}, subscription=subscription, table_id=table)
 
     def set_aside(self, subscription: SubscriptionName) -> dict[TableId, int]:
-        """How many rows stand aside, of tables where some do."""
+        """Number of quarantined rows by table, for tables that have some."""
         if self._edition < _SHARED:
             return {}
         sql = (
@@ -352,9 +353,10 @@ class MetadataStore:
         return int(self._execute(f"SELECT {self.dialect.now}").fetchall()[0][0])
 
     def readable(self, subscription: SubscriptionName) -> list[TableName]:
-        """What readers of the subscription may see: its tables, also left behind, and shared tables that show their rows.
+        """The relations that readers of the subscription may see: its tables, including removed ones, and shared tables that show their
+        rows.
 
-        Some of it may not be there yet, or not any more.
+        Some of them may not exist yet, or not any more.
         """
         sql = (
             f"SELECT target_schema, target_name FROM {self._own}.tables WHERE subscription = ?"
@@ -382,11 +384,11 @@ class MetadataStore:
         ]
 
     def _found(self) -> tuple[bool, bool]:
-        """Whether the schema is there, with something in it where the target makes them of its own accord, and whether `layout` is."""
+        """Whether the schema exists, with content if the target creates schemas implicitly, and whether `layout` exists."""
         raise NotImplementedError
 
     def _migrate(self) -> None:
-        """Bring the tables of an older edition to this one, without raising its number."""
+        """Migrate the tables of an older edition, without increasing the recorded number."""
         text = self.dialect.added_text
         for table, column in (
             ("copies", "standing text"),
@@ -418,14 +420,15 @@ class MetadataStore:
         return TableName(self.dialect.folded(name.schema), self.dialect.folded(name.name))
 
     def _named(self, prefix: str, name: TableName) -> tuple[str, list[object]]:
-        """The condition that a table is this one to the target; its name is in the columns `prefix`_schema and `prefix`_name."""
+        """The condition that a row is about this table, in the target's comparison of names; columns `prefix`_schema and
+        `prefix`_name."""
         fold, wanted = self.dialect.folded_column, self._folded(name)
         return f"{fold(prefix + '_schema')} = ? AND {fold(prefix + '_name')} = ?", [wanted.schema, wanted.name]
 
     def _only(self, wanted: Mapping[str, object]) -> tuple[str, list[object]]:
-        """The condition that columns have these values, or one of these; None: any value will do.
+        """The condition that columns have these values, or one of these; None: any value.
 
-        What is not asked for would cost as much to plan as what is, and every batch comes by here.
+        Conditions that are not needed are omitted, since planning them would slow down every batch.
         """
         terms, values = [], list[object]()
         for column, value in wanted.items():
@@ -443,7 +446,7 @@ class MetadataStore:
         return self._execute(f"SELECT {columns} FROM {self._own}.{table} WHERE {where}{by}", values).fetchall()
 
     def _insert(self, table: str, row: Mapping[str, object], *, instead: Sequence[str] = ()) -> None:
-        """Insert a row; with `instead`, in place of the one that has the same values in these columns."""
+        """Insert a row; with `instead`, in place of the one with the same values in these columns."""
         conflict = ""
         if instead and self.dialect.keyed:
             updates = ", ".join(f"{column} = excluded.{column}" for column in row if column not in instead)
@@ -478,7 +481,7 @@ def progress_row(subscription: SubscriptionName, position: Position) -> dict[str
 
 
 def _table_row(subscription: SubscriptionName, one: TableReservation) -> dict[str, object]:
-    """What `_reservation` reads, but for `existing`."""
+    """The values that `_reservation` reads, except `existing`."""
     structure = to_text(one.schema) if one.schema is not None else None
     state = [one.ready, str(one.applied), one.parked, one.removed, one.mark]
     values = [one.table, one.target.schema, one.target.name, structure, *state]

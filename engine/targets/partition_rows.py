@@ -1,4 +1,4 @@
-"""Which rows of a target's table belong to partitions of the source, as SQL that every target understands. Pure."""
+"""Portable SQL conditions for the rows of a target's table that belong to partitions of the source. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from engine.model.partitions import Bound, Edge, Limit, ListBound, PartitionRows
 
 
 def condition(rows: PartitionRows, column: Callable[[str], str], value: Callable[[int], str]) -> str:
-    """SQL condition, never NULL: whether a row is one of them.
+    """SQL condition, never NULL: whether a row is in one of the partitions.
 
-    `column` gives the expression of a column of the row by its name, `value` that of the n-th of `rows.values`.
+    `column` returns the expression of a column by name, `value` that of the n-th of `rows.values`.
     """
     numbers = iter(range(len(rows.columns)))
     regions = [
@@ -39,7 +39,7 @@ def _bound(bound: Bound, column: Callable[[str], str], value: Callable[[int], st
 def _beyond(
     names: Sequence[str], limits: Sequence[Limit], value: Callable[[int], str], numbers: Iterator[int], *, behind: bool
 ) -> str:
-    """`behind`: the columns are at the limits or behind them in order; else before them."""
+    """`behind`: the columns are at or after the limits in order; else before them."""
     values = [limit if isinstance(limit, Edge) else value(next(numbers)) for limit in limits]
     found = "true" if behind else "false"
     for name, limit in reversed(list(zip(names, values, strict=True))):

@@ -1,4 +1,4 @@
-"""Changes of a table of which rows stand aside, or come to: the table and what stands aside of it hold each row once, together."""
+"""Applies changes to a table with quarantined rows: table and quarantine together contain each row once."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from engine.targets.quarantined_rows import (
 )
 
 RefusedByTarget = list[tuple[Any, RefusedCause]]
-"""Rows (each a pyarrow.Table of one row, columns c0 … cn) that the target did not take, and why."""
+"""Rows (each a pyarrow.Table of one row, columns c0 … cn) that the target rejected, and why."""
 
 
 class RefusingTables(Protocol):
-    """What is done to a table of which rows may be refused."""
+    """Operations on a table that may reject rows."""
 
     def take(
         self, table: TableId, place: TableName, schema: TableSchema, changes: TableChanges, most: int
     ) -> RefusedByTarget:
-        """Clear, delete and insert; returns the rows that could not be inserted. Any other trouble raises as `change`.
+        """Clear, delete and insert; returns the rows that could not be inserted. Other errors raise as in `change`.
 
-        It ends where more than `most` were refused: what it has done is of no use then.
+        It stops after more than `most` rejected rows; its changes must then be rolled back.
         """
         ...
 
@@ -48,7 +48,7 @@ class RefusingTables(Protocol):
         ...
 
     def faults_of(self, table: TableId) -> AbstractContextManager[None]:
-        """What the driver raises in the block becomes a fault of this table, where it is one."""
+        """Turns the driver's errors in the block into faults of this table, if it is the cause."""
         ...
 
 
@@ -62,12 +62,12 @@ class TableAt:
 
 
 class RowQuarantine:
-    """One table in one transaction. Rows that are to stand aside behind it are in `rows`."""
+    """One table in one transaction. The quarantined rows after it are in `rows`."""
 
     def __init__(
         self, tables: RefusingTables, decode: DecodeText, at: TableAt, standing: Sequence[RefusedRow], most: int
     ) -> None:
-        """`standing`: rows that are quarantined already. `most`: so many rows may stand aside."""
+        """`standing`: rows that are quarantined already. `most`: how many rows may be quarantined."""
         self._most = most
         self._tables = tables
         self._decode = decode
@@ -80,19 +80,19 @@ class RowQuarantine:
         self._by_key = {row.key: row.row for row in standing if row.key}
 
     def change(self, changes: Sequence[TableChanges], origin: Origin) -> None:
-        """Apply net changes, one piece after another."""
+        """Apply net changes, one slice after another."""
         for piece in sorted({change.piece for change in changes}):
             self._change_piece([change for change in changes if change.piece == piece], origin)
 
     def keep_refused(self, changes: Sequence[TableChanges], origin: Origin) -> None:
-        """Only keep the rows that their columns cannot hold. Reads the table, and changes nothing."""
+        """Only store the rows that their columns cannot hold. Reads the table, and changes nothing."""
         for piece in sorted({change.piece for change in changes}):
             refused = joined([change.refused for change in changes if change.piece == piece])
             if refused is not None:
                 self._keep(refused, {}, origin, strict=False)
 
     def result(self) -> SetAside:
-        """What came of it. Raises EngineFault where more rows stand aside than may: the cause itself where none may."""
+        """The effect. Raises EngineFault if there are more quarantined rows than allowed: with the row's own cause if none is allowed."""
         most = self._most
         fresh = [row for row in self.fresh if row.row in self.rows]
         if fresh and not most:
@@ -103,7 +103,7 @@ class RowQuarantine:
         return SetAside(len(self.rows), len(fresh), fresh[0].cause if fresh else None)
 
     def retry(self, chosen: Collection[str]) -> list[str]:
-        """Put rows into the table; those that are refused again have their new cause. Returns the ids of those that went in."""
+        """Insert rows into the table; rows that are rejected again get their new cause. Returns the ids of the inserted rows."""
         for row in [self.rows[id_] for id_ in self.rows if id_ in chosen]:
             values = lifted(row, self._schema)
             cause = self._take_one(values)
@@ -114,7 +114,7 @@ class RowQuarantine:
         return [id_ for id_ in chosen if id_ in self.before and id_ not in self.rows]
 
     def skip(self, chosen: Collection[str], by: str, at: str) -> list[str]:
-        """Returns the ids of those that were not skipped before."""
+        """Returns the ids of newly skipped rows."""
         found = [id_ for id_ in self.rows if id_ in chosen and self.rows[id_].state is RefusedState.SET_ASIDE]
         for id_ in found:
             self.rows[id_] = replace(self.rows[id_], state=RefusedState.SKIPPED, ended_by=by, ended_at=at)
@@ -158,7 +158,7 @@ class RowQuarantine:
         return TableChanges(self._table, truncated, deletes, inserts, None)
 
     def _end_deleted(self, deletes: Any | None) -> tuple[dict[Texts, RefusedRow], Any | None]:
-        """Rows that stand aside and are gone or replaced, by key; and the deletes of rows that are in the table."""
+        """Remove quarantined rows that are deleted or replaced, by key; returns the deletes of rows that are in the table."""
         if deletes is not None and self.rows and self._schema.mode is KeyMode.BAG:
             return {}, self._end_images(deletes)
         if deletes is None or not self._by_key:
@@ -172,7 +172,7 @@ class RowQuarantine:
         return images, left if left.num_rows else None
 
     def _end_images(self, deletes: Any) -> Any | None:
-        """The same for a table without a key: rows are told apart by their images, of which `n` equal ones go."""
+        """The same for a table without a key: rows are identified by their images, of which `n` equal ones are deleted."""
         left = deletes["n"].to_pylist()
         for at, image in enumerate(texts_of(deletes, self._columns, self._schema.columns)):
             same = [row for row in self.rows.values() if lifted(row, self._schema) == image][: left[at]]
@@ -184,7 +184,7 @@ class RowQuarantine:
         return counted if counted.num_rows else None
 
     def _completed(self, partials: Any, images: dict[Texts, RefusedRow], origin: Origin) -> list[Any]:
-        """Rows whose unset columns have the value of the row before, as columns c0 … cn; refused ones stand aside."""
+        """Rows with unset columns filled from the previous row, as columns c0 … cn; rejected ones are quarantined."""
         keys = texts_of(partials, self._keys, self._schema.key_columns)
         values = texts_of(partials, self._columns, self._schema.columns)
         old = self._old_texts(partials, keys, images)
@@ -204,7 +204,7 @@ class RowQuarantine:
         return found
 
     def _old_texts(self, rows: Any, keys: Sequence[Texts], images: dict[Texts, RefusedRow]) -> dict[Texts, Texts]:
-        """Values of the rows before, from what stood aside or else from the table; `rows` have typed columns k0 … km."""
+        """Previous rows as texts, from the quarantine or else from the table; `rows` have typed columns k0 … km."""
         old = {key: lifted(images[key], self._schema) for key in keys if key in images}
         missing = [key not in old for key in keys]
         if any(missing):
@@ -215,7 +215,7 @@ class RowQuarantine:
     def _filled(self, rows: Any, at: int, values: Texts, old: Texts | None) -> Texts:
         unset = [self._is_unset(rows, at, i) for i in range(len(values))]
         if any(unset) and old is None:
-            detail = "a changed row whose unchanged values are in no row of the target"
+            detail = "the target has no row with the unchanged values of a changed row"
             raise EngineFault(FaultKind.NET_CHANGE_ANOMALY, self._table, detail)
         return tuple(old[i] if unset[i] and old is not None else values[i] for i in range(len(values)))
 
@@ -224,7 +224,7 @@ class RowQuarantine:
         return f"u{column}" in rows.schema.names and bool(rows.column(f"u{column}")[at].as_py())
 
     def _keep(self, refused: Any, images: dict[Texts, RefusedRow], origin: Origin, *, strict: bool = True) -> None:
-        """Set rows aside that their columns cannot hold. `strict`: a row that has to be there is."""
+        """Quarantine rows that their columns cannot hold. `strict`: a row that must exist is missing."""
         keys = [self._key_before(refused, at) for at in range(refused.num_rows)]
         for at, row in enumerate(refused.to_pylist()):
             key = keys[at]
@@ -246,7 +246,7 @@ class RowQuarantine:
             self._add(values, key_of(self._schema, values, self._decode), operation, cause, origin)
 
     def _key_before(self, refused: Any, at: int) -> Texts | None:
-        """The key of the row before, of a refused one; None where there was none."""
+        """The key of a rejected row before its change; None if there was none."""
         key = tuple(refused.column(name)[at].as_py() for name in self._keys if name in refused.schema.names)
         return None if not key or None in key else same_form(self._schema, key, self._decode)
 
@@ -264,7 +264,7 @@ class RowQuarantine:
         self.add(refused_row(self._schema, values, key, operation, cause, origin))
 
     def add(self, row: RefusedRow) -> None:
-        """Set one more aside."""
+        """Add a quarantined row."""
         self.rows[row.row] = row
         self.fresh.append(row)
         if row.key:

@@ -1,4 +1,4 @@
-"""Rows that stand aside as they are recorded on a target, and between their texts and typed columns. Pure."""
+"""The stored form of quarantined rows on a target, and conversions between their texts and typed columns. Pure."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from engine.model.values import value_type
 from engine.targets.text import as_text
 
 DecodeText = Callable[[bytes, TableSchema], Any]
-"""Lines of COPY's text form as a pyarrow.RecordBatch with columns c0 … cn. Raises EngineFault(VALUE_OUT_OF_DOMAIN)."""
+"""Parses lines of COPY's text form to a pyarrow.RecordBatch with columns c0 … cn. Raises EngineFault(VALUE_OUT_OF_DOMAIN)."""
 
 
 def no_decoder(lines: bytes, schema: TableSchema) -> Any:
-    """Stands where none was given: rows cannot be set aside then."""
+    """The default if no decoder was given: rows cannot be quarantined."""
     del lines
     raise EngineFault(FaultKind.INTERNAL, str(schema.name), "no decoder of texts was given to the target")
 
@@ -34,7 +34,7 @@ _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What refused rows have in common: the batch that they came with."""
+    """The common properties of rows rejected in one batch."""
 
     batch: BatchId
     position: Lsn
@@ -46,7 +46,7 @@ OF_COPY = Origin(BatchId(0), ZERO)
 def refused_row(
     schema: TableSchema, values: Texts, key: Texts, operation: str, cause: RefusedCause, origin: Origin
 ) -> RefusedRow:
-    """A row that is refused now, to be set aside."""
+    """A newly rejected row, to be stored."""
     return RefusedRow(
         uuid4().hex,
         RefusedState.SET_ASIDE,
@@ -62,12 +62,12 @@ def refused_row(
 
 
 def moment(micros: int) -> str:
-    """RFC 3339 of microseconds since 1970."""
+    """Microseconds since 1970 as RFC 3339."""
     return datetime.fromtimestamp(micros / 1e6, tz=UTC).isoformat(timespec="milliseconds")
 
 
 def body_of(row: RefusedRow) -> str:
-    """All that a record holds beside id and state, as JSON."""
+    """Everything that is stored except id and state, as JSON."""
     fields = asdict(row) | {"position": str(row.position)}
     del fields["row"], fields["state"]
     return json.dumps(fields, ensure_ascii=False)
@@ -91,7 +91,7 @@ def in_order(rows: Sequence[RefusedRow]) -> list[RefusedRow]:
 
 
 def texts_of(rows: Any, names: Sequence[str], columns: Sequence[Column]) -> list[Texts]:
-    """The named columns of a pyarrow.Table, by row, as texts that are equal where the values are."""
+    """The named columns of a pyarrow.Table, by row, as texts that are equal if the values are."""
     if rows is None or not rows.num_rows:
         return []
     whole = rows.combine_chunks()
@@ -110,7 +110,7 @@ def typed(schema: TableSchema, rows: Sequence[Texts], decode: DecodeText) -> Any
 
 
 def typed_one(schema: TableSchema, row: Texts, decode: DecodeText) -> Any | RefusedCause:
-    """The same for one row, or why that cannot be."""
+    """The same for one row; otherwise the reason why it is impossible."""
     try:
         return typed(schema, [row], decode)
     except EngineFault as fault:
@@ -120,13 +120,13 @@ def typed_one(schema: TableSchema, row: Texts, decode: DecodeText) -> Any | Refu
 
 
 def key_of(schema: TableSchema, values: Texts, decode: DecodeText) -> Texts:
-    """The key of a row of texts, in the form of `texts_of` where the key's columns can hold it."""
+    """The key of a row of texts, in the form of `texts_of` if the key columns can hold it."""
     names = [column.name for column in schema.columns]
     return same_form(schema, tuple(values[names.index(name)] for name in schema.key), decode)
 
 
 def same_form(schema: TableSchema, key: Texts, decode: DecodeText) -> Texts:
-    """A key's texts in the form of `texts_of`, or as they are where its columns cannot hold them."""
+    """A key's texts in the form of `texts_of`, or unchanged if its columns cannot hold them."""
     if not key:
         return key
     keys = replace(schema, columns=schema.key_columns)
@@ -137,7 +137,7 @@ def same_form(schema: TableSchema, key: Texts, decode: DecodeText) -> Texts:
 
 
 def lifted(row: RefusedRow, schema: TableSchema) -> Texts:
-    """A row's values for the table's structure as it is now; a column that came behind it has what rows from before have there."""
+    """A row's values for the table's current schema; a later column has the value that earlier rows have in it."""
     known = dict(zip((number for _, _, number in row.columns), row.values, strict=True))
     return tuple(known.get(column.attnum, column.fill) for column in schema.columns)
 

@@ -19,13 +19,13 @@ from engine.platform.child_processes import die_with_parent, die_with_peer, name
 
 MAX_SQL_CHARACTERS = 100_000
 _LEFT_SHARE = 0.2
-"""Of the process's memory may still be held behind a statement; with more, another process takes its place."""
+"""Memory that a process may still hold after a statement; above it, the process is replaced."""
 _NICE = 10
-"""How much a query process stands back where processors are short: with a difference of 10 replication has nine tenths of one."""
+"""Niceness of query processes: with a difference of 10, replication gets nine tenths of a contended processor."""
 
 
 class EngineChannel:
-    """This end of the way to the engine: messages in JSON both ways, and ends of pipes that go with them."""
+    """The process's end of the connection: JSON messages in both directions, with pipe ends attached."""
 
     def __init__(self, control: Connection) -> None:
         self._control = control
@@ -36,7 +36,7 @@ class EngineChannel:
         return message
 
     def send(self, message: Mapping[str, Any], handle: int | None = None) -> None:
-        """`handle`: a file descriptor; the engine gets it, and it is closed here."""
+        """`handle`: a file descriptor; it is passed to the engine, and closed here."""
         with self._sending:
             self._control.send_bytes(json.dumps(message).encode())
             if handle is not None:
@@ -79,12 +79,12 @@ def serve(control: Connection, memory: int, prepared: Callable[[], AbstractConte
 
 
 def data_bytes() -> int:
-    """What is mapped privately and may be written, whether or not it is used."""
+    """Size of private writable mappings, whether used or not."""
     status = Path("/proc/self/status").read_text()
     return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmData:"))
 
 
 def bound_memory(most: int) -> None:
-    """Let allocations fail with which `data_bytes` would be more."""
+    """Make allocations fail that would exceed `data_bytes`."""
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

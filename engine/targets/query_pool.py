@@ -1,4 +1,4 @@
-"""The engine's handle on query processes: started as they are needed, kept for the next statement, killed at a limit."""
+"""The engine's side of query processes: started on demand, kept for the next statement, killed at a limit."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from engine.platform import forks
 CLOSED = "closed"
 _LATE = "late"
 _KEPT = 2
-"""Processes that wait for the next statement."""
+"""Idle processes that are kept."""
 _END_SECONDS = 5.0
 _WITH_HANDLE = frozenset({"scan", "answer"})
 
 Message = dict[str, Any]
 Begin = tuple[Callable[..., None], tuple[Any, ...]]
-"""What a process runs, with its end of the connection before these arguments."""
+"""The process's command; the engine's end of the connection precedes these arguments."""
 
 
 class QueryProcess:
-    """One process. Its user takes what it says with `said`, but requests for scans, which go to `on_scan` in a thread of their own."""
+    """One process. `said` returns its messages, except requests for scans, which `on_scan` receives in a separate thread."""
 
     def __init__(self, begin: Begin, folder: Path | None) -> None:
-        """Raises QueryRefused(query_unavailable) where it cannot be started."""
+        """Raises QueryRefused(query_unavailable) if it cannot be started."""
         self.folder = folder
         self.on_scan: Callable[[Message, int], None] = _refuse_scan
         self.killed: str | None = None
         """Why it was killed."""
         self.fit = False
-        """Whether it may run another statement: it said how its last one ended, and was left as it was before."""
+        """Whether it may run another statement: the last one was reported as ended, and left its memory as before."""
         main, arguments = begin
         try:
             self._child = forks.start("query process", main, arguments)
         except forks.NotStartedError as error:
             _remove(folder)
-            raise QueryRefused("query_unavailable", f"not started: {error}; ask again") from error
+            raise QueryRefused("query_unavailable", f"not started: {error}; retry") from error
         self._control = self._child.connection
         self._said: queue.SimpleQueue[tuple[Message, int] | None] = queue.SimpleQueue()
         self._killing = threading.Lock()
@@ -58,23 +58,23 @@ class QueryProcess:
         return self._child.pid
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """To a process that is gone: nothing; `said` tells."""
+        """Send a message; no effect if the process has ended, which `said` shows."""
         with suppress(OSError):
             self._control.send_bytes(json.dumps(message).encode())
 
     def said(self) -> tuple[Message, int] | None:
-        """The next message, with the file descriptor that came with it, or -1. None: it is gone."""
+        """The next message, with its file descriptor, or -1. None: the process has ended."""
         return self._said.get()
 
     def kill(self, why: str) -> None:
-        """End it. From any thread; the first reason counts."""
+        """Kill it. Callable from any thread; the first reason is kept."""
         with self._killing:
             if self.killed is None:
                 self.killed = why
                 self._child.kill()
 
     def end(self) -> None:
-        """Kill it, and let go of everything of it."""
+        """Kill it, and release all its resources."""
         self.kill("over")
         self._thread.join(_END_SECONDS)
         _remove(self.folder)
@@ -86,13 +86,13 @@ class QueryProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """As of subprocess, once it has ended; None where that is not known."""
+        """As in subprocess, once it has ended; None if unknown."""
         self._child.wait(_END_SECONDS)
         return self._child.exit_code
 
     @property
     def death(self) -> str:
-        """Which process it was and how it ended."""
+        """The process's id and how it ended."""
         self._child.wait(_END_SECONDS)
         return f"the {self._child.name} {self._child.death}"
 
@@ -114,7 +114,7 @@ class QueryProcess:
 
 
 class Statement:
-    """What goes on between engine and process while a statement runs. A target says what is refused, and why."""
+    """The exchange of engine and process while a statement runs. A target reports what it rejects, and why."""
 
     killed_for = "the target was being closed"
     """Why processes are killed, but at the limit of time."""
@@ -131,9 +131,9 @@ class Statement:
         return said
 
     def end(self) -> None:
-        """Behind the answer's rows. A stream that was cut ends like a whole one: what counts is what is said of it then.
+        """After the answer's rows. A cut stream ends like a complete one: only the closing message tells them apart.
 
-        Raises what `failure` gives where the answer is not whole.
+        Raises the error that `failure` returns if the answer is incomplete.
         """
         end = self._process.said()
         if end is None or end[0]["refused"] is not None or self.lacks_rows():
@@ -161,10 +161,10 @@ class Statement:
 
 
 class QueryPool:
-    """Processes for the statements on one target. A statement has one for itself."""
+    """Processes for the statements on one target, one for each statement."""
 
     def __init__(self, begin: Callable[[Path | None], Begin], folder: Path | None = None) -> None:
-        """`folder`: where each of them gets one of its own, for rows that do not fit into memory."""
+        """`folder`: contains a folder for each process, for rows that do not fit into memory."""
         self._begin = begin
         self._folder = folder
         self._numbers = count()
@@ -189,7 +189,7 @@ class QueryPool:
             self._put_back(process)
 
     def close(self) -> None:
-        """Kill them all. Their statements end with `query_unavailable`."""
+        """Kill all processes. Their statements end with `query_unavailable`."""
         with self._changed:
             self._closed = True
             idle, self._idle = self._idle, deque()
@@ -201,7 +201,7 @@ class QueryPool:
         _remove(self._folder)
 
     def kill_busy(self, why: str) -> bool:
-        """End the statements that run; False where none does. Others may begin."""
+        """Kill the processes of running statements; False if none runs. New ones may begin."""
         with self._changed:
             busy = list(self._busy)
         for process in busy:

@@ -1,4 +1,4 @@
-"""Rows of a query on their way out: in pieces of a bounded size, no more than asked for."""
+"""Divides rows of a query into pieces of bounded size, up to the row limit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.model.target import BATCH_BYTES, MOST_ROW_BYTES, QueryAnswer, QueryL
 
 
 def limited(schema: Any, position: Lsn, batches: Iterable[Any], limits: QueryLimits) -> QueryAnswer:
-    """An answer of these record batches. What follows the last row that is wanted is not taken from `batches`.
+    """An answer of these record batches; nothing after the last requested row is taken from `batches`.
 
     Its iterator raises QueryRefused(query_too_large) at a row larger than MOST_ROW_BYTES, and beyond `limits.max_bytes`.
     """
@@ -31,7 +31,7 @@ def _limited(answer: QueryAnswer, batches: Iterable[Any], limits: QueryLimits) -
             size += piece.nbytes
             if limits.max_bytes is not None and size > limits.max_bytes:
                 raise QueryRefused(
-                    "query_too_large", f"the answer is larger than {limits.max_bytes} bytes; ask for less"
+                    "query_too_large", f"the answer is larger than {limits.max_bytes} bytes; select less"
                 )
             yield piece
         if answer.truncated:

@@ -1,4 +1,4 @@
-"""Shared tables: which columns one has, and when it is defined anew. The rows stay in a table for each source, its members."""
+"""Shared tables: their columns, and when they are redefined. The rows are stored in a separate table for each source, its members."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class SharedColumn:
 
     name: str
     type: str
-    """Type text as the target's SQL takes it."""
+    """Type text in the target's SQL."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedPart:
-    """What one member gives: SQL expressions for the columns, in their order; None where it has no such column."""
+    """One member's SQL expressions for the columns, in order; None if it lacks a column."""
 
     place: TableName
     value: str
     columns: tuple[tuple[str, str] | None, ...]
-    """Of each column behind the source column: the member's own name for it, and its type there."""
+    """For each column after the source column: the member's name for it, and its type there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class SharedView:
     parts: tuple[SharedPart, ...]
 
     def arranged(self, present: Sequence[SharedColumn], same_name: Callable[[str], str], *, kept: bool) -> SharedView:
-        """With the columns in the order in which they stand, new ones behind them. `kept`: those that no member has any more stay."""
+        """The definition in the existing order of columns, followed by new ones. `kept`: columns that no member has any more stay."""
         old = [same_name(column.name) for column in present[1:]]
         names = [same_name(column.name) for column in self.columns[1:]]
         order = [name for name in old if kept or name in names] + [name for name in names if name not in old]
@@ -58,7 +58,7 @@ class SharedView:
         return SharedView(self.relation, (self.columns[0], *columns), tuple(parts))
 
     def drops(self, present: Sequence[SharedColumn], same_name: Callable[[str], str]) -> bool:
-        """Whether a column that stands there is none of these."""
+        """Whether an existing column is missing in it."""
         return bool(
             {same_name(column.name) for column in present} - {same_name(column.name) for column in self.columns}
         )
@@ -80,85 +80,85 @@ class SharedView:
 
 
 def nothing(columns: Sequence[SharedColumn], quoted: Callable[[str], str]) -> str:
-    """No rows with these columns, from no table, as SQL."""
+    """SQL that returns these columns without rows, from no table."""
     return f"SELECT {', '.join(f'CAST(NULL AS {c.type}) AS {quoted(c.name)}' for c in columns)} WHERE false"
 
 
 class Views(Protocol):
-    """What becomes of shared tables, in the target's own words, inside the transaction of the caller."""
+    """Operations on shared tables within the caller's transaction, implemented by each kind of target."""
 
     def same_name(self, name: str) -> str:
-        """Equal for names of columns, schemas and tables that are one name to the target."""
+        """Equal for names of columns, schemas and tables that the target does not distinguish."""
         ...
 
     def type_of(self, column: Column) -> str:
-        """Type text of a column of a table of ours."""
+        """Type text of a column in a table of ours."""
         ...
 
     def lock(self) -> None:
-        """Let nobody else define a shared table until the transaction ends."""
+        """Prevent others from defining a shared table until the transaction ends."""
         ...
 
     def is_view(self, relation: TableName) -> bool:
-        """Whether what stands there is a view, as shared tables are."""
+        """Whether the existing relation is a view, as shared tables are."""
         ...
 
     def loosen(self, table: TableId, relation: TableName) -> None:
-        """Let the relation read no table until it is shown again, so that its members can change. Nothing where it is not there.
+        """Redefine the relation without members until it is shown again, so that they can change. No effect if it does not exist.
 
-        Raises EngineFault(TABLE_UNFIT) for `table` where that is not for us to do.
+        Raises EngineFault(TABLE_UNFIT) for `table` if we lack the privilege.
         """
         ...
 
     def show(self, table: TableId, view: SharedView) -> None:
-        """Define the relation. A column that others built upon stays, with NULL, though no member has it any more.
+        """Define the relation. A column on which other objects depend stays, as NULL, even if no member has it any more.
 
-        Raises EngineFault(TABLE_UNFIT) for `table` where what others built upon the relation is in the way.
+        Raises EngineFault(TABLE_UNFIT) for `table` if dependent objects prevent it.
         """
         ...
 
     def drop(self, table: TableId, relation: TableName) -> None:
-        """Raises EngineFault(TABLE_NOT_DROPPED) for `table` where others depend on the relation."""
+        """Raises EngineFault(TABLE_NOT_DROPPED) for `table` if other objects depend on the relation."""
         ...
 
 
 class SharedTables:
-    """Keeps shared tables what their members make of them, within one transaction.
+    """Keeps shared tables consistent with their members, within one transaction.
 
-    `open` comes before a change of a member, one of `shown`, `gone` or nothing behind it, and `settle` last.
+    Call `open` before a change of a member, then `shown`, `gone` or neither, and `settle` last.
     """
 
     def __init__(self, records: MetadataStore, views: Views, stands: Callable[[TableName], bool]) -> None:
-        """`stands`: as Tables.stands."""
+        """`stands`: `Tables.stands`."""
         self._records = records
         self._views = views
         self._stands = stands
         self._touched: dict[TableName, list[TableId]] = {}
-        """Relations to be defined anew, each with the tables that change, and that are to blame where it fails."""
+        """Relations to redefine, each with the tables that change, one of which is named in a fault."""
         self._strange: set[TableName] = set()
-        """Those that showed nothing so far: what stands there is not ours."""
+        """Relations that showed nothing before: an existing one with the name is not ours."""
 
     def open(self, table: TableId, place: TableName) -> None:
-        """The table at this place is about to change. Harmless for one that no shared table shows."""
+        """The table with this name is about to change. No effect if no shared table shows it."""
         member = self._records.member(place)
         if member is not None:
             self._touch(table, member.into.relation)
 
     def shown(self, place: TableName, schema: TableSchema) -> None:
-        """The table at this place has this structure, and complete rows."""
+        """The table with this name has this schema and complete rows."""
         member = self._records.member(place)
         if member is not None:
             self._records.write_member(replace(member, schema=schema))
 
     def gone(self, place: TableName) -> None:
-        """No table stands at this place any more, or none that is to be shown."""
+        """The table with this name was dropped, or is not shown any more."""
         self._records.delete_member(place)
 
     def settle(self, faults_of: Callable[[TableId], AbstractContextManager[None]]) -> None:
-        """Define the relations that were touched, or drop those that show nothing any more.
+        """Redefine the affected relations, or drop those without members.
 
-        `faults_of`: as Tables.faults_of. Raises EngineFault(SHARED_TABLE_CONFLICT, TABLE_NAME_COLLISION, TABLE_UNFIT,
-        TABLE_NOT_DROPPED) for a table that changed.
+        `faults_of`: as Tables.faults_of. Raises EngineFault(SHARED_TABLE_CONFLICT, TABLE_NAME_COLLISION, TABLE_UNFIT, TABLE_NOT_DROPPED)
+        for a table that changed.
         """
         touched, self._touched = self._touched, {}
         for relation, tables in touched.items():
@@ -166,11 +166,11 @@ class SharedTables:
                 self._define(tables, relation)
 
     def adopt(self, subscription: SubscriptionName, table: TableId, place: TableName, into: SharedInto | None) -> None:
-        """Note which shared table is to show the table at this place; one that showed it so far and is not meant any more lets go.
+        """Record the shared table that is to show the table with this name; it is removed from its previous one.
 
         Raises:
-            EngineFault: SHARED_TABLE_CONFLICT where another table has its source value there, or the relation's source column has
-                another name; TABLE_NAME_COLLISION where something else stands there.
+            EngineFault: SHARED_TABLE_CONFLICT if another member has the source value, or the relation's source column has another name;
+                TABLE_NAME_COLLISION if another object has the relation's name.
         """
         before = self._records.member(place)
         if before is not None and before.into != into:
@@ -184,7 +184,7 @@ class SharedTables:
         self.settle(lambda _: nullcontext())
 
     def refuse_columns(self, table: TableId, place: TableName, schema: TableSchema) -> None:
-        """Raises EngineFault(SHARED_TABLE_CONFLICT) where a table of this structure could not be shown beside what is shown now."""
+        """Raises EngineFault(SHARED_TABLE_CONFLICT) if a table with this schema conflicts with the other members."""
         member = self._records.member(place)
         if member is not None:
             relation = member.into.relation
@@ -193,7 +193,7 @@ class SharedTables:
             shared_view([table], relation, members, self._views)
 
     def mend(self, subscription: SubscriptionName) -> None:
-        """Define those relations of the subscription anew of which somebody dropped a member, or the whole relation."""
+        """Redefine relations of the subscription if someone dropped a member or the relation."""
         shown = [member for member in self._records.members() if member.schema is not None]
         for own in shown:
             if own.subscription != subscription or own.into.relation in self._touched:
@@ -215,7 +215,7 @@ class SharedTables:
         same = [r for r in self._records.reservations(None) if _folded(r.target, self._views.same_name) == relation]
         shown = any(member.schema is not None for member in members)
         if any(stands or not one.removed for one in same) or (stands and not shown):
-            detail = f"a table or view {into.relation} exists on the target, where a shared table is to be"
+            detail = f"a table or view {into.relation} on the target has the shared table's name"
             raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail)
 
     def _touch(self, table: TableId, relation: TableName) -> None:
@@ -232,7 +232,7 @@ class SharedTables:
         members = [m for m in self._records.members(relation) if m.schema is not None and self._stands(m.place)]
         ours = relation not in self._strange and self._views.is_view(relation)
         if members and not ours and self._stands(relation):
-            detail = f"a table or view {relation} exists on the target, where a shared table is to be"
+            detail = f"a table or view {relation} on the target has the shared table's name"
             raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail)
         if not members:
             if relation not in self._strange:
@@ -242,7 +242,7 @@ class SharedTables:
 
 
 def shown_alike(one: TableSchema | None, other: TableSchema) -> bool:
-    """Whether a shared table shows tables of both structures with the same columns."""
+    """Whether tables of both schemas contribute the same columns to a shared table."""
     if one is None:
         return True
     columns = [[(column.name, column.type, column.map_as) for column in schema.columns] for schema in (one, other)]
@@ -252,9 +252,9 @@ def shown_alike(one: TableSchema | None, other: TableSchema) -> bool:
 def conflict(
     place: TableName, into: SharedInto, members: Sequence[Member], same_name: Callable[[str], str]
 ) -> str | None:
-    """Why a table at `place` cannot come to the members of its relation; None where it can."""
+    """Why a table with this name cannot become a member of its relation; None if it can."""
     if _folded(place, same_name) == _folded(into.relation, same_name):
-        return f"{place} is the shared table itself: a table that it shows needs a place of its own"
+        return f"{place} is the shared table itself: a table that it shows needs another name"
     for other in members:
         if _folded(other.place, same_name) == _folded(place, same_name):
             continue
@@ -271,8 +271,7 @@ def conflict(
 def shared_findings(
     shared: Mapping[TableName, SharedInto], members: Sequence[Member], same_name: Callable[[str], str]
 ) -> list[tuple[str, str, str, str]]:
-    """Of a preflight: what keeps tables, by their places, from being shown as they say. Which columns they have is known when they
-    are copied."""
+    """Preflight: what prevents tables, by their names, from being shown as declared. Columns are checked when they are copied."""
     nobody, unknown = SubscriptionName(""), TableId("")
     declared = [Member(nobody, unknown, place, into, None) for place, into in shared.items()]
     others = {_folded(member.place, same_name): member for member in [*members, *declared]}
@@ -290,11 +289,10 @@ def shared_findings(
 def shared_view(
     changing: Sequence[TableId], relation: TableName, members: Sequence[Member], views: Views
 ) -> SharedView:
-    """The definition: the source column, and the union of the members' columns by name, each of a type that holds the values of all.
+    """The definition: the source column, and the union of the members' columns by name, each with a type for all values.
 
     Raises:
-        EngineFault: SHARED_TABLE_CONFLICT where there is no such type, or a column has the source column's name. It names one of
-            `changing`.
+        EngineFault: SHARED_TABLE_CONFLICT if there is no such type, or a column has the source column's name. It names one of `changing`.
     """
     source = Column(members[0].into.source_column, SourceType("text"), 0)
     found: dict[str, tuple[Member, Column]] = {}
@@ -345,7 +343,7 @@ def _no_type(
 
 
 def _blamed(changing: Sequence[TableId], members: Collection[Member]) -> TableId:
-    """Of the tables that change, the one that the trouble is with."""
+    """The table to name in a fault, of those that change."""
     return next((member.table for member in members if member.table in changing), changing[-1])
 
 

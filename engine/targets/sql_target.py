@@ -1,4 +1,4 @@
-"""What all targets that are SQL databases do alike: who may write, copies, rows that stand aside. A target gives the rest."""
+"""The common part of targets that are SQL databases: claims, copies, quarantined rows. Each kind implements the rest."""
 
 from __future__ import annotations
 
@@ -22,54 +22,55 @@ from engine.targets.query_pool import Begin, QueryPool
 from engine.targets.target_metadata import CopyRecord, Position, claimed, hidden_name, progress_of, rebased
 
 Rule = Callable[[SubscriptionName, Position | None, Position], Position]
-"""Where a subscription is to go on: of where it was, and where it would begin."""
+"""Determines the new position from the recorded one and the initial one."""
 
 
 class SqlTarget(Target):
-    """A frame for a target: a method here does as `Target` says, and may raise what `writing` and `reading` raise.
+    """A base for targets: a method here implements `Target`, and may raise what `writing` and `reading` raise.
 
-    A target has to give ten methods: the two abstract ones, and of the protocol `check`, `adopt`, `append_copy`, `commit`, `evolution`,
-    `query`, `pin` and `close`. `on_reset`, `after_claim` and `fence` are for what else it has to do, and do nothing by themselves.
+    A kind of target implements ten methods: the two abstract ones, and of the protocol `check`, `adopt`, `append_copy`, `commit`,
+    `evolution`, `query`, `pin` and `close`. `on_reset`, `after_claim` and `fence` are hooks, without effect by default.
     """
 
     def __init__(self) -> None:
         self._queries: QueryPool | None = None
-        """What readers' statements run in. Guarded by `_pooling`."""
+        """The processes of readers' statements. Guarded by `_pooling`."""
         self._pooling = threading.Lock()
 
     @abstractmethod
     def writing(self, table: TableId | None = None) -> AbstractContextManager[BatchWriter]:
-        """A transaction of its own, committed at the end of the block and rolled back on any exception; one at a time, from any thread.
+        """A separate transaction, committed at the end of the block and rolled back on any exception; serialized, from any thread.
 
-        What the driver raises in it becomes an EngineFault: of `table`, where it is given and to blame.
+        The driver's errors become EngineFault, of `table` if it is given and the cause.
         """
 
     @abstractmethod
     def reading(self) -> AbstractContextManager[MetadataStore]:
-        """The metadata as they are committed, for reading only; from any thread, also while something is being written.
+        """The committed metadata, read-only; from any thread, also during writes.
 
-        What the driver raises in it becomes an EngineFault.
+        The driver's errors become EngineFault.
         """
 
     def on_reset(self, records: MetadataStore, subscription: SubscriptionName, before: Position | None) -> None:
-        """End what was begun for the subscription and is not committed, whoever began it.
+        """End everything uncommitted that was begun for the subscription, by any engine.
 
-        Called where it is claimed, rebased or forgotten, in that transaction, before anything else is written in it. `before`: where the
-        subscription was; nobody else moves it before the transaction ends.
+        Called when it is claimed, rebased or forgotten, in that transaction, before any other write. `before`: the subscription's
+        position, which no one else moves before the transaction ends.
         """
         del records, subscription, before
 
     def after_claim(self, subscription: SubscriptionName, epoch: Epoch, reached: Lsn | None) -> None:
-        """The subscription is this engine's now, on record. Wait until no older one writes any more.
+        """Called after the claim is recorded. Wait until no older engine writes any more.
 
-        `reached`: where it goes on; None where it begins again.
+        `reached`: the position to continue at; None if it begins again.
         """
         del subscription, epoch, reached
 
     def fence(self, records: MetadataStore, subscription: SubscriptionName) -> None:
-        """Keep other claims of the subscription from ending before the transaction does.
+        """Make other claims of the subscription wait for the end of the transaction.
 
-        Raises EngineFault(EPOCH_LOST) where one was made since the last one here. Needed where others can write to the target.
+        Raises EngineFault(EPOCH_LOST) if another engine claimed it since the last claim here. Needed if other processes can write to the
+        target.
         """
         del records, subscription
 
@@ -87,12 +88,12 @@ class SqlTarget(Target):
             )
 
     def claim(self, subscription: SubscriptionName, epoch: Epoch, log: LogStart) -> None:
-        """Drops the subscription's unfinished copies, whoever began them, but for those that can go on."""
+        """Drops the subscription's unfinished copies, of any engine, except resumable ones."""
         with self.writing() as writer:
             after = self._begin_again(writer.records, subscription, Position.beginning(epoch, log), claimed)
             writer.drop_copies([copy for copy in writer.records.copies(subscription) if copy.standing is None])
         self.after_claim(subscription, epoch, after.end)
-        # What fails here fails again where the shared table is defined next, and has a table to blame then.
+        # An error here recurs at the next definition of the shared table, which can name a table.
         with suppress(EngineFault), self.writing() as writer:
             writer.shared.mend(subscription)
 
@@ -106,7 +107,7 @@ class SqlTarget(Target):
     def _begin_again(
         self, records: MetadataStore, subscription: SubscriptionName, wanted: Position, rule: Rule
     ) -> Position:
-        """Put the subscription where the rule says, and end what others have begun."""
+        """Set the position that the rule determines, and end what other engines have begun."""
         records.create()
         before = records.position(subscription)
         after = rule(subscription, before, wanted)
@@ -145,7 +146,7 @@ class SqlTarget(Target):
             records.write_copy(subscription, CopyRecord(table, place, schema, load=load))
 
     def finish_copy(self, table: TableId) -> None:
-        """Nothing: what was appended counts already."""
+        """No effect: appended rows are already part of the copy."""
         del table
 
     def set_aside_of_copy(self, table: TableId, refused: Sequence[tuple[Texts, RefusedCause]], most: int) -> None:
@@ -167,9 +168,9 @@ class SqlTarget(Target):
                 writer.drop_copies(writer.records.copies(None, table))
 
     def loading(self, records: MetadataStore, table: TableId) -> tuple[SubscriptionName, CopyRecord]:
-        """The copy of the table that is being loaded, if that is still for this engine to do.
+        """The table's copy, if this engine may still load it.
 
-        Raises EngineFault(COPY_FAILED) where there is none, and as `fence`.
+        Raises EngineFault(COPY_FAILED) if there is none, and as `fence`.
         """
         subscription = records.copying(table)
         if subscription is None:
@@ -178,7 +179,7 @@ class SqlTarget(Target):
         return subscription, records.copies(subscription, table)[0]
 
     def standing_aside(self, batch: BatchCommit) -> dict[TableId, SetAside]:
-        """What stands aside after a batch of which nothing else is known any more."""
+        """The quarantined rows after a batch about which nothing else is known."""
         if not any(commit.set_aside or commit.aside for commit in batch.tables):
             return {}
         with self.reading() as records:
@@ -202,17 +203,17 @@ class SqlTarget(Target):
             return writer.refused.skip(subscription, table, rows, by)
 
     def check_place(self) -> None:
-        """Nothing to be seen: a database does not go while sessions are in it."""
+        """No effect: a database cannot disappear while sessions use it."""
 
     def query_pool(self, begin: Callable[[Path | None], Begin], folder: Path | None = None) -> QueryPool:
-        """What readers' statements run in; made with these at the first use."""
+        """The processes for readers' statements; created with these arguments at first use."""
         with self._pooling:
             if self._queries is None:
                 self._queries = QueryPool(begin, folder)
             return self._queries
 
     def close_queries(self) -> None:
-        """End all statements. A later query makes another pool."""
+        """End all statements. A later query creates new processes."""
         with self._pooling:
             queries, self._queries = self._queries, None
         if queries is not None:

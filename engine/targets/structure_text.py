@@ -1,4 +1,4 @@
-"""A table's structure as versioned JSON, the form in which the target file remembers it. Pure."""
+"""A table's schema as versioned JSON, as stored in the target's metadata. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FORMAT = 1
 
 
 def to_text(schema: TableSchema) -> str:
-    """One line of JSON; equal structures give equal text."""
+    """One line of JSON; equal schemas have equal text."""
     body = {
         "format": FORMAT,
         "schema": schema.name.schema,
@@ -32,10 +32,10 @@ def to_text(schema: TableSchema) -> str:
 
 @lru_cache(maxsize=4096)
 def from_text(text: str) -> TableSchema:
-    """The structure that `to_text` wrote.
+    """The schema that `to_text` wrote.
 
     Raises:
-        ValueError: the text is of a format this version does not know.
+        ValueError: the format is unknown to this version.
     """
     body = json.loads(text)
     if body.get("format") != FORMAT:

@@ -1,4 +1,4 @@
-"""What every target remembers of its subscriptions, and the rules of who may go on with one. Pure."""
+"""The metadata of subscriptions on a target, and the rules for claims and batches. Pure."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from engine.model.target import BatchCommit, LogStart, TableRecord, TargetProgre
 from engine.targets.structure_text import from_text, to_text
 
 OWN_SCHEMA = "penstock"
-"""Schema of the target that holds the progress record."""
+"""Schema of the target that contains the progress record."""
 HIDDEN_PREFIX = "__penstock_copy_"
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a subscription is, and of which source."""
+    """The position of a subscription, with the identity of its source."""
 
     epoch: Epoch
     batch: BatchId
@@ -37,7 +37,7 @@ class Position:
     sent_tables: str
     """As the source names them; empty where that was not recorded."""
     last: LastCommit | None
-    """The last transaction of the log up to `end`; None where that was not recorded."""
+    """The last transaction of the log up to `end`; None if not recorded."""
 
     @classmethod
     def beginning(cls, epoch: Epoch, log: LogStart) -> Position:
@@ -46,7 +46,7 @@ class Position:
         return cls(epoch, BatchId(0), log.position, log.system_id, log.timeline, log.reader, log.sent_tables, last)
 
     def moved(self, batch: BatchCommit) -> Position:
-        """Where the subscription is behind this batch."""
+        """The position after this batch."""
         return replace(self, batch=batch.batch, end=batch.end, last=batch.last)
 
     @classmethod
@@ -57,25 +57,25 @@ class Position:
         return cls(Epoch(epoch), BatchId(batch), Lsn.parse(end), system_id, timeline, reader, sent_tables, last_commit)
 
     def values(self) -> list[object]:
-        """What `recorded` reads."""
+        """The values that `recorded` reads."""
         last = "" if self.last is None else str(self.last)
         fields = [self.system_id, self.timeline, self.reader, self.sent_tables]
         return [self.epoch, self.batch, str(self.end), *fields, last]
 
 
 class OwnerTable(StrEnum):
-    """Of a table that its owner made, and that takes our rows."""
+    """The state of a user's table that receives our rows."""
 
     EMPTY = "empty"
-    """None of our rows were ever in it; whatever it holds is not ours."""
+    """It never had rows of ours; its rows are the user's."""
     FILLED = "filled"
 
 
 @dataclass(frozen=True, slots=True)
 class TableReservation:
-    """A name on the target, with a structure once a copy has begun.
+    """A reserved name on the target, with a schema once a copy has begun.
 
-    `removed`: no longer replicated; the table was left behind for its readers, and may be taken up again.
+    `removed`: no longer replicated; the table was left for its readers, and may be taken over again.
     """
 
     table: TableId
@@ -87,7 +87,7 @@ class TableReservation:
     removed: bool
     mark: str | None
     existing: OwnerTable | None = None
-    """None: the table is our own."""
+    """None: the table is ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,25 +98,25 @@ class CopyRecord:
     place: TableName
     schema: TableSchema
     standing: StandingCopy | None = None
-    """How far it is, where it can go on after a crash."""
+    """Its progress, if it can be resumed after a crash."""
     load: str | None = None
-    """The load of partitions that it is for; None: it is to take the table's place."""
+    """The partition load that it is for; None: it will replace the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A table whose rows a shared table shows, also one that is not replicated any more and was left behind."""
+    """A table whose rows a shared table shows, possibly one that is no longer replicated."""
 
     subscription: SubscriptionName
     table: TableId
     place: TableName
     into: SharedInto
     schema: TableSchema | None
-    """As it is shown; None: it is not yet, since no copy of it was complete."""
+    """The schema that is shown; None: none yet, because no copy was completed."""
 
 
 def member_row(member: Member) -> list[str | None]:
-    """A member as it is recorded, one value for each column of the record's table."""
+    """A member in its stored form, one value for each column."""
     place, into = member.place, member.into
     structure = to_text(member.schema) if member.schema is not None else None
     shown = [into.relation.schema, into.relation.name, into.source_column, into.source_value]
@@ -124,7 +124,7 @@ def member_row(member: Member) -> list[str | None]:
 
 
 def member_from(row: Sequence[str | None]) -> Member:
-    """What `member_row` gave."""
+    """A member from its stored form."""
     *texts, structure = row
     subscription, table, schema, name, shared_schema, shared_name, column, value = map(str, texts)
     into = SharedInto(TableName(shared_schema, shared_name), column, value)
@@ -133,7 +133,7 @@ def member_from(row: Sequence[str | None]) -> Member:
 
 
 def standing_text(copy: CopyRecord) -> str | None:
-    """How far a copy is, or what for, as it is recorded beside the copy's structure."""
+    """Progress or purpose of a copy, as stored with the copy's schema."""
     standing = copy.standing
     if copy.load is not None:
         return json.dumps({"load": copy.load})
@@ -149,7 +149,7 @@ def standing_text(copy: CopyRecord) -> str | None:
 
 
 def copy_from(text: str | None, table: TableId, place: TableName, schema: TableSchema) -> CopyRecord:
-    """A copy's record with what `standing_text` wrote."""
+    """A copy's record, from what `standing_text` wrote."""
     if text is None:
         return CopyRecord(table, place, schema)
     fields = json.loads(text)
@@ -161,7 +161,7 @@ def copy_from(text: str | None, table: TableId, place: TableName, schema: TableS
 
 
 def behind(pairs: Sequence[tuple[str, str]]) -> str:
-    """SQL: whether a row lies behind another in the order of the key; `pairs` are their columns, the first one first."""
+    """SQL: whether a row is after another in key order; `pairs` are their columns, in key order."""
     (left, right), rest = pairs[0], pairs[1:]
     if not rest:
         return f"{left} > {right}"
@@ -169,7 +169,7 @@ def behind(pairs: Sequence[tuple[str, str]]) -> str:
 
 
 def hidden_name(table: TableId, target: TableName) -> TableName:
-    """Where a copy of the table is loaded until it takes the table's place."""
+    """The name of the table's copy until it replaces the table."""
     return TableName(target.schema, HIDDEN_PREFIX + table)
 
 
@@ -180,7 +180,7 @@ def progress_of(
     set_aside: Mapping[TableId, int],
     loads: Mapping[TableId, Loads],
 ) -> TargetProgress:
-    """The record in the form the engine knows; tables that are removed are left out."""
+    """The record in the engine's form, without removed tables."""
     tables = {
         r.table: TableRecord(
             r.table, r.target, r.schema, r.ready, r.applied, r.parked, r.mark, set_aside.get(r.table, 0)
@@ -206,14 +206,14 @@ def progress_of(
 
 
 def loaded_whole(before: Loads, position: Lsn, *, first: bool) -> Loads:
-    """What is recorded where all of a table was loaded. `first`: no rows of it were there before."""
+    """The loads to record after a load of the whole table. `first`: it had no rows before."""
     last = max((load.generation for load in before.values()), default=0 if first else 1)
     reason = LoadReason.COPIED if first else LoadReason.ASKED
     return {WHOLE: PartitionLoad(last + 1, reason, position, 0)}
 
 
 def loaded_partitions(before: Loads, reasons: Mapping[str, LoadReason], position: Lsn, request: str) -> Loads:
-    """What is recorded where some partitions of a table were loaded."""
+    """The loads to record after a load of some partitions."""
     return {
         name: PartitionLoad(generation_of(before, name) + 1, reason, position, 0, request)
         for name, reason in reasons.items()
@@ -221,10 +221,10 @@ def loaded_partitions(before: Loads, reasons: Mapping[str, LoadReason], position
 
 
 def claimed(subscription: SubscriptionName, before: Position | None, wanted: Position) -> Position:
-    """The record of a claim: what stands goes on, where nothing does `wanted` begins.
+    """The record after a claim: an existing position continues, otherwise `wanted` begins.
 
     Raises:
-        EngineFault: EPOCH_LOST where a later engine holds the subscription, TARGET_FOREIGN where the record is of another source.
+        EngineFault: EPOCH_LOST if a later engine has the subscription, TARGET_FOREIGN if the record belongs to another source.
     """
     if before is None:
         return wanted
@@ -238,18 +238,18 @@ def claimed(subscription: SubscriptionName, before: Position | None, wanted: Pos
 
 
 def rebased(subscription: SubscriptionName, before: Position | None, wanted: Position) -> Position:
-    """The record of a beginning at another place. Raises EngineFault(EPOCH_LOST) where a later engine holds the subscription."""
+    """The record of a restart at another position. Raises EngineFault(EPOCH_LOST) if a later engine has the subscription."""
     if before is None:
         return wanted
     if before.epoch > wanted.epoch:
-        raise EngineFault(FaultKind.EPOCH_LOST, subscription, "another engine has taken this subscription over")
+        raise EngineFault(FaultKind.EPOCH_LOST, subscription, "another engine has taken over this subscription")
     return replace(wanted, batch=before.batch)
 
 
 def refuse_batch(position: Position | None, batch: BatchCommit) -> Position:
-    """Where the subscription stands; raises where this batch must not be written behind that."""
+    """The recorded position; raises if this batch must not be applied after it."""
     if position is None or position.epoch != batch.epoch:
-        detail = "another engine has taken this subscription over" if position else "the target was not claimed"
+        detail = "another engine has taken over this subscription" if position else "the target was not claimed"
         raise EngineFault(FaultKind.EPOCH_LOST, batch.subscription, detail)
     if batch.end < position.end:
         detail = f"a batch that ends at {batch.end} after one that ended at {position.end}"
@@ -261,7 +261,7 @@ def refuse_batch(position: Position | None, batch: BatchCommit) -> Position:
 
 
 def counts(position: Position | None, batch: BatchCommit) -> bool:
-    """Whether the record says that this batch was the last one written."""
+    """Whether the record says that this batch was the last one."""
     return position is not None and (position.epoch, position.batch, position.end) == (
         batch.epoch,
         batch.batch,
@@ -270,13 +270,13 @@ def counts(position: Position | None, batch: BatchCommit) -> bool:
 
 
 def same_batch(one: BatchCommit, other: BatchCommit) -> bool:
-    """Whether both are the same batch of the same subscription, whatever they hold."""
+    """Whether both are the same batch of the same subscription, whatever their contents."""
     marks = [(batch.subscription, batch.epoch, batch.batch, batch.end) for batch in (one, other)]
     return marks[0] == marks[1]
 
 
 def loads_of(rows: Sequence[tuple[Any, ...]]) -> dict[TableId, Loads]:
-    """Rows (table, partition, generation, reason, position, microseconds, request) as the engine knows them."""
+    """Rows (table, partition, generation, reason, position, microseconds, request) in the engine's form."""
     found: dict[TableId, dict[str, PartitionLoad]] = {}
     for table, partition, generation, reason, position, loaded_us, request in rows:
         load = PartitionLoad(generation, LoadReason(reason), Lsn.parse(position), loaded_us, request)

@@ -1,4 +1,4 @@
-"""Arrow columns as PostgreSQL prints and reads them: texts, lines of COPY, and array parameters. Pure, column by column."""
+"""Converts Arrow columns to PostgreSQL's text forms: texts, lines of COPY, and array parameters. Pure, vectorized."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.model.values import Kind, ValueType
 
 ROWS_AT_ONCE = 16_384
 _OPTIONS = csv.WriteOptions(include_header=False, quoting_style="all_valid")
-"""What COPY takes as CSV: every value in quotes, NULL as nothing at all."""
+"""COPY's CSV options: every value quoted, NULL empty."""
 _HEX = np.frombuffer(bytes(range(256)).hex().encode(), np.uint8).reshape(256, 2)
 _DAY_US = 86_400_000_000
 _NEVER_QUOTED = frozenset({Kind.BOOL, Kind.INT16, Kind.INT32, Kind.INT64, Kind.UINT32, Kind.DECIMAL})
@@ -37,7 +37,7 @@ def array_literal(column: Any, value: ValueType) -> str:
 
 
 def _elements(array: Any, value: ValueType) -> str:
-    """The elements of an array literal, put together without a Python object for each. As many as have less than 2 GB of text."""
+    """The elements of an array literal, built without a Python object for each. Each piece has less than 2 GB of text."""
     texts = as_text(array, value)
     shown = pc.fill_null(texts, "NULL") if value.kind in _NEVER_QUOTED else _quoted(texts)
     whole = pa.ListArray.from_arrays(pa.array([0, len(shown)], pa.int32()), shown)
@@ -53,14 +53,14 @@ def as_text(array: Any, value: ValueType) -> Any:
 
 
 def _quoted(texts: Any) -> Any:
-    """Elements of an array literal: each in quotes, NULL as the word."""
+    """Elements of an array literal, each quoted; NULL as the word."""
     escaped = pc.replace_substring(pc.replace_substring(texts, "\\", "\\\\"), '"', '\\"')
     return pc.fill_null(_join('"', escaped, '"'), "NULL")
 
 
 def _lists(array: Any, element: ValueType) -> Any:
     flat = _quoted(as_text(array.flatten(), element))
-    # Where a list is NULL its elements are not in `flat`: lengths are those of the lists that are there.
+    # Elements of a NULL list are not in `flat`, so only the other lists have lengths.
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
     inner = pc.binary_join(pa.ListArray.from_arrays(offsets, flat), ",")
@@ -108,7 +108,7 @@ def _with_infinity(kind: Kind, numbers: Any, texts: Any) -> Any:
 
 
 def _calendar(days: Any) -> Any:
-    """`YYYY-MM-DD` of days since 1970, years counted from 1 on in both directions."""
+    """`YYYY-MM-DD` of days since 1970, with years from 1 on before and after Christ."""
     year, month, day = _civil(days)
     shown = np.where(year > 0, year, 1 - year)
     return _join(_padded(shown, 4), "-", _padded(month, 2), "-", _padded(day, 2))
@@ -120,7 +120,7 @@ def _era(days: Any) -> Any:
 
 
 def _civil(days: Any) -> tuple[Any, Any, Any]:
-    """Year (0 = 1 BC), month and day in the proleptic Gregorian calendar, counted in eras of 400 years that begin on 1 March."""
+    """Year (0 = 1 BC), month and day in the proleptic Gregorian calendar, computed in eras of 400 years that begin on 1 March."""
     era, of_era = np.divmod(days + 719_468, 146_097)
     year = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
     of_year = of_era - (365 * year + year // 4 - year // 100)

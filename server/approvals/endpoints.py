@@ -51,8 +51,8 @@ async def create_approval(
     table_id: TableIdPath,
     body: ApprovalBody | None = None,
 ) -> TableView:
-    """Let a table follow that is parked with the code `schema_change_waiting`, which the policy `ask` of `schema_changes` brings
-    about. The engine does it at once; the table's state tells. Send the table's `reason` along to approve that change and no other."""
+    """Apply the schema change of a table that is parked with the code `schema_change_waiting` (policy `ask` of `schema_changes`). The
+    engine applies it at once; the table's state shows the result. Send the table's `reason` to approve exactly that change."""
     connected = gateway_of(request).connected
 
     def work() -> TableView:

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class ApprovalBody(BaseModel):
-    """What is approved."""
+    """The schema change to approve."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -17,5 +17,5 @@ class ApprovalBody(BaseModel):
     reason: str | None = Field(
         default=None,
         max_length=100_000,
-        description="The table's `reason`, as it was read. If another change waits for approval by now, the approval is refused.",
+        description="The table's `reason` as you read it. The approval is refused if another change now waits.",
     )

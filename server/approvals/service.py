@@ -18,7 +18,7 @@ WAITING = "schema_change_waiting"
 
 class NothingToApprove(Conflict):
     code = "nothing_to_approve"
-    title = "The table has no change to approve"
+    title = "The table has no schema change to approve"
     default_remedy = (
         f"Only a table that is parked with the code `{WAITING}` takes an approval; a GET of the table shows both."
     )
@@ -26,7 +26,7 @@ class NothingToApprove(Conflict):
 
 class ApprovalOutdated(Conflict):
     code = "approval_outdated"
-    title = "The table waits for the approval of another change"
+    title = "Another schema change waits for approval"
     default_remedy = "Look at the change that now waits for approval, and approve it by its reason."
 
 
@@ -63,5 +63,5 @@ def approve_change(session: WriteSession, name: str, table_id: str, reason: str 
 
 
 def awaits_approval(row: TableRow) -> bool:
-    """Whether the table is parked until its change of structure is approved."""
+    """Whether the table is parked until its schema change is approved."""
     return row.state == TableStateKind.PARKED and row.code == WAITING

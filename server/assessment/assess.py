@@ -29,7 +29,7 @@ ConnectedFor = Callable[[str | None], float | None]
 
 
 def assess_subscription(request: Request, row: SubscriptionRow) -> Assessment:
-    """The assessment of a subscription without its tables, to the extent that it determines theirs."""
+    """The part of a subscription's assessment that determines the health of its tables."""
     return Assessment(row, (), request.app.state.clock.now(), gateway_of(request).connected_s(row.engine_id))
 
 
@@ -83,7 +83,7 @@ class Assessment:
         if table_id is None:
             return self._row.state in _SETTLED and self._row.reason is None
         table = next((table for table in self._tables if table.id == table_id), None)
-        # What is copied because of it is not whole before it is live.
+        # Tables copied because of it are incomplete until they are live.
         return table is None or table.state in {TableStateKind.LIVE, TableStateKind.PAUSED}
 
     def _silent_for_s(self) -> float | None:
@@ -119,7 +119,7 @@ class Assessment:
         return running and self._connected_s is not None
 
     def table_health(self, row: TableRow) -> TableHealth:
-        """How one of its tables is: what holds up the whole holds up each that would be followed."""
+        """The condition of one of its tables: what stops the subscription also stops each table that would otherwise follow."""
         state = TableStateKind(row.state)
         if state is TableStateKind.PARKED:
             return TableHealth(status=HealthStatus.FAILED, reason=row.reason, remedy=row.remedy)

@@ -20,7 +20,7 @@ SILENT_AFTER_S = 30.0
 
 
 class HealthStatus(StrEnum):
-    """The worst first. Only `running` is well: all tables follow the source, and an engine is there."""
+    """From worst to best. Only `running` is good: all tables follow the source, and an engine is connected."""
 
     FAILED = "failed"
     ATTENTION = "attention"
@@ -31,7 +31,7 @@ class HealthStatus(StrEnum):
 
 
 class HealthWord(StrEnum):
-    """What a status is given for."""
+    """The reason for a status."""
 
     FAILED = "failed"
     RETRYING = "retrying"
@@ -56,7 +56,7 @@ class HealthWord(StrEnum):
 
 
 class AspectName(StrEnum):
-    """What health is judged by."""
+    """The aspects of health."""
 
     APPLYING = "applying"
     FRESHNESS = "freshness"
@@ -65,7 +65,7 @@ class AspectName(StrEnum):
 
 
 class Aspect(BaseModel):
-    """One of the things that health is judged by."""
+    """One aspect of health."""
 
     name: AspectName
     status: HealthStatus
@@ -73,23 +73,23 @@ class Aspect(BaseModel):
 
 
 class Health(BaseModel):
-    """The worst of what is known of a subscription, and what it was judged by."""
+    """The worst aspect of a subscription, and all aspects."""
 
     status: HealthStatus = Field(
-        description="`running` only where all tables follow the source and an engine is there."
+        description="`running` only if all tables follow the source and an engine is connected."
     )
-    word: HealthWord = Field(description="What the status is given for.")
-    reason: str = Field(description="Why, in a sentence for people.")
+    word: HealthWord = Field(description="The reason for the status.")
+    reason: str = Field(description="The reason, as a sentence.")
     remedy: str | None = None
     following: bool = Field(
-        description="Changes are applied to live tables: it runs, without a fault, and an engine is there."
+        description="Changes are applied to live tables: it runs without a fault, and an engine is connected."
     )
     aspects: list[Aspect]
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """The newest fault. `over`: nothing is stopped because of it any longer."""
+    """The newest fault. `over`: it has no effect any more."""
 
     age_s: float
     detail: str
@@ -98,7 +98,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class HealthInputs:
-    """All that health is judged by."""
+    """The inputs of `assess_health`."""
 
     state: SubscriptionState
     desired: DesiredState = DesiredState.RUNNING
@@ -346,9 +346,9 @@ def _freshness(inputs: HealthInputs) -> _Finding:
 
 def _source_log(inputs: HealthInputs) -> _Finding:
     if inputs.retained_bytes is None or not inputs.budget_bytes:
-        return _Finding(HealthStatus.UNKNOWN, None, "How much log the source holds back is not known.")
+        return _Finding(HealthStatus.UNKNOWN, None, "The log retained by the source is not known.")
     of_budget = inputs.retained_bytes / inputs.budget_bytes
-    holds = "The source holds back" if inputs.engine else "When it was last known, the source held back"
+    holds = "The source retains" if inputs.engine else "At the last report the source retained"
     reason = f"{holds} {format_size(inputs.retained_bytes)} of log, {format_share(of_budget)} of its budget."
     if of_budget < inputs.warn_share:
         return _Finding(HealthStatus.RUNNING if inputs.engine else HealthStatus.UNKNOWN, None, reason)

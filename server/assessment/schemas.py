@@ -10,22 +10,23 @@ from server.assessment.health import HealthStatus
 
 
 class Copied(BaseModel):
-    """How far the copy is; null where it is not known."""
+    """Progress of the copy; null if unknown."""
 
     rows: int | None = None
     bytes: int | None = Field(
-        default=None, description="Of the source's storage, estimated; what part of `total_bytes`."
+        default=None, description="Estimated bytes of the source's storage copied so far, of `total_bytes`."
     )
     percent: float | None = None
-    eta_seconds: float | None = Field(default=None, description="By the pace of the last seconds.")
-    total_rows: int | None = Field(default=None, description="Estimated until the copy has ended.")
+    eta_seconds: float | None = Field(default=None, description="At the rate of the last seconds.")
+    total_rows: int | None = Field(default=None, description="An estimate until the copy has ended.")
     total_bytes: int | None = None
     rows_per_second: float | None = None
     bytes_per_second: float | None = None
 
 
 class CopyTotals(BaseModel):
-    """How far all copies of a subscription are that are under way, those that ended meanwhile included. Null: not known yet."""
+    """Progress of all current copies of a subscription, including those that have ended since the first of them began. Null: not yet
+    known."""
 
     tables: int
     tables_copied: int
@@ -40,12 +41,12 @@ class CopyTotals(BaseModel):
 
 
 class TableHealth(BaseModel):
-    """How a table is, by its own state and that of its subscription."""
+    """The condition of a table, from its own state and that of its subscription."""
 
-    status: HealthStatus = Field(description="`running` only where it is live and followed now.")
+    status: HealthStatus = Field(description="`running` only if it is live and its changes are being applied.")
     reason: str | None = None
     remedy: str | None = None
-    following: bool = Field(default=False, description="It is live, and changes of it are applied now.")
+    following: bool = Field(default=False, description="It is live, and its changes are being applied.")
 
 
 class LastFault(BaseModel):
@@ -56,6 +57,6 @@ class LastFault(BaseModel):
     detail: str
     remedy: str | None = None
     table: str | None = Field(
-        default=None, description="Id of the table that it parked; null: it is of the whole subscription."
+        default=None, description="Id of the table that it parked; null: it affects the whole subscription."
     )
-    over: bool = Field(description="Whether it is over: nothing is stopped because of it any more.")
+    over: bool = Field(description="Whether it has no effect any more.")

@@ -63,7 +63,8 @@ def apply(
     api: Api,
     file: Annotated[Path, typer.Argument(help="YAML or JSON; '-' reads stdin. ${NAME} is an environment variable.")],
     prune: Annotated[
-        bool, typer.Option("--prune", help="Remove tables that FILE leaves out from the subscriptions that it names.")
+        bool,
+        typer.Option("--prune", help="Remove tables that FILE leaves out from the subscriptions that it declares."),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
     as_json: AsJson = False,
@@ -154,7 +155,7 @@ def _show(resource: Resource, plan: Document, *, prune: bool) -> None:
             what = "; its rows stay on the target" if table["action"] == "removed" else ""
             out.print(f"  {_word(table['action'], 9)} table {name}{what}")
     if kept and not prune:
-        out.print(f"            tables that the file does not name stay: {kept}; --prune removes them")
+        out.print(f"            tables kept that the file leaves out: {kept}; --prune removes them")
 
 
 def _word(word: str, width: int) -> str:

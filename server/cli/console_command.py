@@ -19,7 +19,7 @@ def console(
     token: Token = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print a link that opens the web console, signed in with your token. Whoever has the link has the token."""
+    """Print a link that opens the web console, signed in with your token. The link contains the token."""
     with open_api(url, token) as api:
         api.get("/subscriptions", page_size=1)
     link = console_link(server_url(url), access_token(token))

@@ -99,12 +99,15 @@ def wait(
     all_tables: AllTables = False,
     patient: Annotated[
         bool,
-        typer.Option("--patient", help="Wait until the deadline where no engine is connected or the source is away."),
+        typer.Option(
+            "--patient",
+            help="Continue to wait until the deadline if no engine is connected or the source is unavailable.",
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Wait until a position is visible on the target. Exit code 0: it is; 4: not in time; 5: it cannot become visible, or with
-    --all-tables a table was left out; 7: engine or source are away."""
+    --all-tables a table was left out; 7: engine or source are unavailable."""
     timeout_ms = duration(timeout)
     body: Document = {"timeout_ms": timeout_ms}
     if position is not None:
@@ -142,20 +145,20 @@ def query(
     api: Api,
     sql: Annotated[str, typer.Argument(help="One read in the target's SQL; '-' reads stdin.")],
     subscription: Subscription = None,
-    fresh: Annotated[Freshness, typer.Option("--fresh", help="What the answer has to contain.")] = Freshness.ANY,
+    fresh: Annotated[Freshness, typer.Option("--fresh", help="Required freshness of the rows.")] = Freshness.ANY,
     position: Annotated[str | None, typer.Option("--position", help="Wait for this position first.")] = None,
     on_unavailable: Annotated[
         OnUnavailable,
         typer.Option(
             "--on-unavailable",
-            help="With --fresh: a table that is paused or parked is an error, or its old rows are included.",
+            help="With --fresh: refuse the query if a table is paused or parked, or include its old rows.",
         ),
     ] = OnUnavailable.ERROR,
     timeout: Timeout = "30s",
     time_limit: Annotated[
         str,
         typer.Option(
-            "--time-limit", metavar="DURATION", help="How long the query and the taking of its rows may take."
+            "--time-limit", metavar="DURATION", help="Maximum time for the query and the transfer of its rows."
         ),
     ] = "30s",
     max_rows: Annotated[
@@ -163,14 +166,14 @@ def query(
         typer.Option(
             "--max-rows",
             min=1,
-            help="Most rows: of a table or JSON 10000 by default; where csv or arrow has more, it fails.",
+            help="Maximum rows; default 10000 for table and json. With csv and arrow, more rows are an error.",
         ),
     ] = None,
     form: Annotated[Format, typer.Option("--format", help="How to print the rows.")] = Format.TABLE,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write csv or arrow to a file.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run one read on the target, at one batch boundary."""
+    """Run one SELECT on the target, at a batch boundary."""
     mode, timeout_ms = Freshness.POSITION if position else fresh, duration(timeout)
     if mode is Freshness.POSITION and not position:
         raise ManifestError("--fresh position needs --position")
@@ -237,7 +240,7 @@ def sequences(
     margin: Annotated[int, typer.Option("--margin", min=0, help="Values to leave out after the source's last.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Before a cut-over: set the target's sequences to where the source's stand. Exit code 1: not all of them do."""
+    """Before a cut-over: set the target's sequences to the source's values. Exit code 1: at least one could not be set."""
     body: Document = {"margin": margin}
     if table:
         body["tables"] = tables(table)
@@ -260,7 +263,7 @@ def _show_sequences(found: list[Document]) -> None:
         rows.append(
             [column, qualified_name(item["source_sequence"]), values[0], on_target, *values[1:], item["outcome"]]
         )
-    print_table(["column", "source sequence", "stands", "target sequence", "before", "after", "outcome"], rows)
+    print_table(["column", "source sequence", "value", "target sequence", "before", "after", "outcome"], rows)
     for outcome, remedy in sorted({(item["outcome"], item["remedy"]) for item in found if item.get("remedy")}):
         err.print(f"[red]{escape(outcome)}[/]\n  [green]→[/] {escape(remedy)}")
 
@@ -269,7 +272,7 @@ def _stand(value: Document | None) -> str | None:
     """A sequence's last value; if it has issued none, its first."""
     if value is None:
         return None
-    return str(value["last_value"]) if value["is_called"] else f"{value['last_value']} to come"
+    return str(value["last_value"]) if value["is_called"] else f"{value['last_value']} (next)"
 
 
 def qualified_name(item: Document) -> str:

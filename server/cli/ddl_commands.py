@@ -13,7 +13,7 @@ from server.cli.output import out, print_json
 
 ddl_capture = typer.Typer(
     name="ddl-capture",
-    help="Have a source report DDL in its log, inside the transactions that run it.",
+    help="Event triggers that report DDL in a source's log.",
     no_args_is_help=True,
 )
 
@@ -71,7 +71,7 @@ def _print_capture(connection: str, found: Document) -> None:
     state = (
         "installed"
         if found["current"]
-        else "[yellow]outdated, or not whole[/]"
+        else "[yellow]outdated or incomplete[/]"
         if found["installed"]
         else "not installed"
     )

@@ -14,14 +14,12 @@ from server.cli.output import reported
 @reported
 def demo(
     seconds: Annotated[
-        float | None, typer.Option("--seconds", min=1, help="End after so long under load; else at Ctrl-C.")
+        float | None, typer.Option("--seconds", min=1, help="Duration of the load; default: until Ctrl-C.")
     ] = None,
     rate: Annotated[float, typer.Option("--rate", min=0.1, help="Transactions a second on the source.")] = 200.0,
-    home: Annotated[
-        Path | None, typer.Option("--home", help="Keep everything here; else in a temporary folder.")
-    ] = None,
+    home: Annotated[Path | None, typer.Option("--home", help="Folder for all files; default: a temporary one.")] = None,
     host: Host = "127.0.0.1",
-    port: Annotated[int | None, typer.Option("--port", help="Port of the server; else a free one.")] = None,
+    port: Annotated[int | None, typer.Option("--port", help="Port of the server; default: a free one.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a live copy of a busy PostgreSQL. With --seconds, compares every row at four cuts; exit code 1 if any differs."""

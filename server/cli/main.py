@@ -27,7 +27,7 @@ from server.cli.exit_codes import HELP
 
 app = typer.Typer(
     name="penstock",
-    help="Live analytic copies of operational tables, and queries that wait until a commit is visible.",
+    help="Replicate operational tables to an analytic database; queries wait until a commit is visible.",
     epilog=HELP,
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -87,7 +87,7 @@ def _named(section: str, content: Any) -> list[tuple[str, dict[str, Any]]]:
         if not isinstance(body, dict):
             raise ManifestError(f"{section}.{name} must be a mapping")
         if name in seen:
-            raise ManifestError(f"{section}.{name} is there twice")
+            raise ManifestError(f"{section}.{name} is declared twice")
         seen.add(name)
     return pairs
 

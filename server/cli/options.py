@@ -17,31 +17,32 @@ from server.cli.manifest import ManifestError
 from server.cli.output import reported
 
 Url = Annotated[
-    str | None, typer.Option("--url", help="Address of the server; else PENSTOCK_URL, or http://127.0.0.1:8470.")
+    str | None, typer.Option("--url", help="Address of the server; default: PENSTOCK_URL, or http://127.0.0.1:8470.")
 ]
 Token = Annotated[
     str | None,
-    typer.Option("--token", help="Access token; else PENSTOCK_TOKEN, or the one 'penstock up' left in its home."),
+    typer.Option(
+        "--token",
+        help="Access token; default: PENSTOCK_TOKEN, or the one that 'penstock up' stored in its data folder.",
+    ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout; everything else on stderr.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout; everything else on stderr.")]
 Subscription = Annotated[
-    str | None, typer.Option("--subscription", "-s", help="Name of the subscription; may be left out if there is one.")
+    str | None, typer.Option("--subscription", "-s", help="Name of the subscription; default: the only one.")
 ]
 TableNames = Annotated[
     list[str] | None, typer.Option("--table", "-t", help="schema.name; repeat for several. Default: every table.")
 ]
 Timeout = Annotated[str, typer.Option("--timeout", metavar="DURATION", help="500ms, 30s, 5m.")]
 AllTables = Annotated[
-    bool, typer.Option("--all-tables", help="Exit code 5 where a table was left out, as paused and parked ones are.")
+    bool, typer.Option("--all-tables", help="Exit code 5 if a table was left out, as paused and parked ones are.")
 ]
 Host = Annotated[str, typer.Option("--host", envvar="PENSTOCK_HOST", help="Address to listen on.")]
-Port = Annotated[int, typer.Option("--port", envvar="PENSTOCK_PORT", help="Port to listen on; 0 takes a free one.")]
+Port = Annotated[int, typer.Option("--port", envvar="PENSTOCK_PORT", help="Port to listen on; 0: a free one.")]
 HomeFolder = Annotated[
-    Path | None, typer.Option("--home", envvar="PENSTOCK_HOME", help="Data folder; else ~/.penstock.")
+    Path | None, typer.Option("--home", envvar="PENSTOCK_HOME", help="Data folder; default ~/.penstock.")
 ]
-NoAuth = Annotated[
-    bool, typer.Option("--insecure-no-auth", help="Let everyone in without a token; loopback addresses only.")
-]
+NoAuth = Annotated[bool, typer.Option("--insecure-no-auth", help="Require no token; only on loopback addresses.")]
 
 _WHERE = {"url": Url, "token": Token}
 _KEYWORD = inspect.Parameter.POSITIONAL_OR_KEYWORD

@@ -100,7 +100,7 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
         except NoServerError as error:
             _fail(_no_server(error), ExitCode.NO_SERVER, as_json=bool(options.get("as_json")))
         except (ManifestError, SettingsError) as error:
-            wrong = {"title": "Wrong input", "code": "usage", "detail": str(error)}
+            wrong = {"title": "Invalid input", "code": "usage", "detail": str(error)}
             _fail(wrong, ExitCode.USAGE, as_json=bool(options.get("as_json")))
         except KeyboardInterrupt:
             raise typer.Exit(ExitCode.INTERRUPTED) from None
@@ -130,7 +130,7 @@ def _fail(document: Document, code: ExitCode, *, as_json: bool) -> None:
 
 def _no_server(error: NoServerError) -> Document:
     return {
-        "title": "Penstock is not running there",
+        "title": "No Penstock server answers",
         "code": "no_server",
         "detail": f"{error.url} does not answer: {error.why}",
         "remedy": "Start it with 'penstock up', or name another address with --url or PENSTOCK_URL.",

@@ -60,9 +60,9 @@ def _greet(running: Running) -> None:
     out.print(f"[bold]Penstock is running[/] at {running.options.url}")
     out.print(f"Data folder: {escape(str(running.home.folder))}")
     if running.options.insecure_no_auth:
-        out.print("[yellow]Everyone on this machine is administrator (--insecure-no-auth).[/]")
+        out.print("[yellow]Every user of this machine is administrator (--insecure-no-auth).[/]")
     elif running.admin_token_is_new:
-        out.print(f"Administrator's token, shown this once: [bold]{running.admin_token}[/]")
+        out.print(f"Administrator's token, shown only once: [bold]{running.admin_token}[/]")
         out.print(f"[dim]Commands of this user find it in {escape(str(running.home.admin_token_file))}.[/]")
         out.print(f"Open the console, signed in: [bold]{console_link(running.options.url, running.admin_token)}[/]")
     else:
@@ -72,14 +72,14 @@ def _greet(running: Running) -> None:
 
 def _tell_death(death: ChildDied) -> None:
     how = f"by signal {-death.exit_code}" if death.exit_code < 0 else f"with exit code {death.exit_code}"
-    err.print(f"[yellow]{death.name} ended {how}; starting it again in {death.pause_s:g} s[/]")
+    err.print(f"[yellow]{death.name} ended {how}; restarting it in {death.pause_s:g} s[/]")
 
 
 @reported
 def serve(
     host: Host = "127.0.0.1", port: Port = 8470, home: HomeFolder = None, insecure_no_auth: NoAuth = False
 ) -> None:
-    """Run the server alone; engines register with PENSTOCK_ENGINE_TOKEN."""
+    """Run only the server; engines register with PENSTOCK_ENGINE_TOKEN."""
     # The other commands start faster without these.
     from server.app import create_app  # noqa: PLC0415
     from server.serving import run  # noqa: PLC0415
@@ -94,7 +94,7 @@ def serve(
 
 @reported
 def engine() -> None:
-    """Run an engine alone: PENSTOCK_URL, PENSTOCK_ENGINE_TOKEN, PENSTOCK_HOME and PENSTOCK_SPARK_MASTER say how."""
+    """Run only an engine, configured by PENSTOCK_URL, PENSTOCK_ENGINE_TOKEN, PENSTOCK_HOME and PENSTOCK_SPARK_MASTER."""
     environment = dict(os.environ)
     token = Home(default_home()).engine_token_file
     if not environment.get("PENSTOCK_ENGINE_TOKEN") and token.is_file():
@@ -105,7 +105,7 @@ def engine() -> None:
 @database.command("upgrade")
 @reported
 def upgrade(home: HomeFolder = None) -> None:
-    """Bring the control database to the structure this version needs. `serve` does it too where the database is its own."""
+    """Upgrade the control database to this version's schema. `serve` upgrades a local database itself."""
     from server.db.migrate import upgrade as migrate  # noqa: PLC0415
 
     migrate(load_settings(home=home).control_database)

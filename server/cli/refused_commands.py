@@ -13,9 +13,7 @@ from server.cli.output import out, print_json
 from server.cli.output import table as print_table
 from server.cli.table_commands import TableName, table_path
 
-refused = typer.Typer(
-    help="Rows that the target did not take: list them, try them again, leave them out.", no_args_is_help=True
-)
+refused = typer.Typer(help="Rows that the target refused: list, retry and skip them.", no_args_is_help=True)
 
 _ASKED_S = 60.0
 """Many rows may be tried one by one."""
@@ -43,7 +41,7 @@ def list_refused(api: Api, table: TableName, subscription: Subscription = None, 
 def retry(
     api: Api, table: TableName, row: Row = None, subscription: Subscription = None, as_json: AsJson = False
 ) -> None:
-    """Put rows that stand aside into their table. What is refused again stays aside, with its new cause."""
+    """Insert quarantined rows into their table. Rows that are rejected again stay quarantined, with the new cause."""
     answer = api.post(f"{_path(api, subscription, table, row)}/retries", timeout_s=_ASKED_S)
     _show(answer, "are in the table", as_json=as_json)
 
@@ -53,7 +51,7 @@ def retry(
 def skip(
     api: Api, table: TableName, row: Row = None, subscription: Subscription = None, as_json: AsJson = False
 ) -> None:
-    """Note that rows that stand aside are to stay out of their table. They stay on record, with who said so."""
+    """Mark quarantined rows to stay out of their table. They stay on record, with the user who decided."""
     answer = api.post(f"{_path(api, subscription, table, row)}/skips", timeout_s=_ASKED_S)
     _show(answer, "are to stay out of the table", as_json=as_json)
 

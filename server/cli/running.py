@@ -73,10 +73,10 @@ class Running:
                     raise StartError("it was stopped before the server answered")
                 if self.supervisor.deaths("server"):
                     self.stop()
-                    raise StartError("the server ended right after its start; its log says why")
+                    raise StartError("the server ended right after its start; see its log")
                 if monotonic() > deadline:
                     self.stop()
-                    raise StartError("the server did not answer in time; its log may say why")
+                    raise StartError("the server did not answer in time; see its log")
                 self._first_death.wait(0.1)
         write_private_file(self.home.url_file, self.options.url + "\n")
 

@@ -14,7 +14,7 @@ from server.cli.output import err, out, print_json, state
 
 sample = typer.Typer(
     name="sample",
-    help="A small PostgreSQL under a light load, run by the server: a source to try things with.",
+    help="A small PostgreSQL under a light load, run by the server, as a source for first experiments.",
     no_args_is_help=True,
 )
 

@@ -75,7 +75,7 @@ def remove(
     api: Api,
     table: TableName,
     drop_target: Annotated[
-        bool, typer.Option("--drop-target", help="Drop its table on the target too; else its rows stay there.")
+        bool, typer.Option("--drop-target", help="Drop its table on the target too; by default it stays.")
     ] = False,
     subscription: Subscription = None,
     as_json: AsJson = False,
@@ -119,7 +119,7 @@ def shared(
         for item in found
         for member in item["members"]
     ]
-    print_table(["shared table", "rows with", "subscription", "lie in", "state", "position"], rows)
+    print_table(["shared table", "rows where", "subscription", "stored in", "state", "position"], rows)
 
 
 @tables.command("reload")
@@ -130,25 +130,25 @@ def reload(
     partition: Annotated[
         list[str] | None,
         typer.Option(
-            "--partition", metavar="NAME", help="This partition alone, schema.name on the source; repeatable."
+            "--partition", metavar="NAME", help="Reload only this partition, schema.name on the source; repeatable."
         ),
     ] = None,
     changed: Annotated[
-        bool, typer.Option("--changed", help="The partitions alone whose rows differ from the source's.")
+        bool, typer.Option("--changed", help="Reload only the partitions whose rows differ from the source's.")
     ] = False,
     subscription: Subscription = None,
     as_json: AsJson = False,
 ) -> None:
-    """Copy a table anew, or some of its partitions; old rows stay readable until the new ones are there."""
+    """Copy a table, or some of its partitions, again; old rows stay readable until the new ones replace them."""
     if partition and changed:
-        raise ManifestError("name partitions with --partition or have them found with --changed, not both")
+        raise ManifestError("use either --partition or --changed, not both")
     body: Document = {"partitions": "changed"} if changed else {"partitions": partition} if partition else {}
     answer = api.post(f"{table_path(api, subscription, table)}/reloads", body, timeout_s=_ASKED_S)
     if as_json:
         print_json(answer)
         return
     what = f"{', '.join(partition)} of {table}" if partition else table
-    what = f"What differs of {table}" if changed else what
+    what = f"Every differing partition of {table}" if changed else what
     out.print(f"{escape(what)} is copied again (reload {answer['id']}); its old rows stay readable until then.")
 
 
@@ -164,13 +164,13 @@ def partitions(api: Api, table: TableName, subscription: Subscription = None, as
         [escape(p["name"]), escape(p["bound"]), p["generation"], p["reason"], p["loaded_at"], p["obstacle"]]
         for p in answer["partitions"]
     ]
-    print_table(["partition", "bound", "generation", "reason", "loaded at", "not by itself, since"], rows)
+    print_table(["partition", "bound", "generation", "reason", "loaded at", "not separately, because"], rows)
 
 
 @tables.command("retry")
 @server_command
 def retry(api: Api, table: TableName, subscription: Subscription = None, as_json: AsJson = False) -> None:
-    """Try a parked table again, behind its remedy. Where what parked it is still there, that is said and nothing done."""
+    """Retry a parked table after its cause was corrected. If the cause remains, it is shown and nothing is changed."""
     answer = api.post(f"{table_path(api, subscription, table)}/retries", timeout_s=_ASKED_S)
     if as_json:
         print_json(answer)
@@ -187,5 +187,5 @@ def table_path(api: Api, subscription: str | None, table: str) -> str:
     wanted = options.tables([table])[0]
     found: list[Document] = list(api.items(path, **wanted))
     if not found:
-        raise ManifestError(f"'{name}' has no table '{table}'; 'penstock tables' lists those that it has")
+        raise ManifestError(f"'{name}' has no table '{table}'; 'penstock tables' lists its tables")
     return f"{path}/{segment(str(found[0]['id']))}"

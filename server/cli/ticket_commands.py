@@ -17,14 +17,16 @@ from server.cli.output import out, print_json, state
 from server.cli.output import table as print_table
 from server.wording import format_seconds
 
-ticket = typer.Typer(help="Time a marker from the source to the target, stage by stage.", invoke_without_command=True)
+ticket = typer.Typer(
+    help="Measure the time from source to target with a marker, by stage.", invoke_without_command=True
+)
 
 _ENDED = frozenset({"applied", "lost"})
 _STAGES = ("capture", "seal", "compute", "apply", "total")
 _SHOWN = 20
 Since = Annotated[
     str | None,
-    typer.Option("--since", metavar="TICKET", help="Show what was replicated since this earlier ticket."),
+    typer.Option("--since", metavar="TICKET", help="Show the throughput since this earlier ticket."),
 ]
 
 
@@ -34,13 +36,13 @@ def create(
     api: Api,
     context: typer.Context,
     subscription: Subscription = None,
-    name: Annotated[str | None, typer.Option("--name", help="What to call it.")] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until it is on the target.")] = False,
+    name: Annotated[str | None, typer.Option("--name", help="Label of the ticket.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it is applied on the target.")] = False,
     since: Since = None,
     timeout: Annotated[str, typer.Option("--timeout", metavar="DURATION", help="How long to wait at most.")] = "60s",
     as_json: AsJson = False,
 ) -> None:
-    """Put a marker into the source's log. Exit codes with --wait: 4 it is not on the target in time, 7 it is lost."""
+    """Write a marker to the source's log. Exit codes with --wait: 4: not applied in time; 7: lost."""
     if context.invoked_subcommand is not None:
         return
     if since is not None and not wait:

@@ -14,11 +14,11 @@ from server.cli.options import AsJson, server_command
 from server.cli.output import err, out, print_json
 from server.cli.output import table as print_table
 
-tokens = typer.Typer(help="Access tokens; an administrator's business.", no_args_is_help=True)
+tokens = typer.Typer(help="Access tokens, managed by administrators.", no_args_is_help=True)
 
 
 class TokenRole(StrEnum):
-    """What the holder of a token may do."""
+    """Rights of the holder of a token."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"
@@ -34,12 +34,12 @@ def create(
     role: Annotated[TokenRole, typer.Option("--role", help="What it allows.")] = TokenRole.VIEWER,
     as_json: AsJson = False,
 ) -> None:
-    """Make a token and print it; nobody can read it again."""
+    """Create a token and print it; it cannot be read again."""
     made = api.post("/tokens", {"name": name, "role": role.value})
     if as_json:
         print_json(made)
         return
-    err.print("[dim]Shown this once:[/]")
+    err.print("[dim]Shown only once:[/]")
     out.print(str(made["token"]), markup=False)
 
 

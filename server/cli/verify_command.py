@@ -36,8 +36,8 @@ def verify(
     all_tables: AllTables = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare every row of source and target at one position, while the load goes on. Exit code 1: they differ; 4: it has not ended in
-    time; 5: nothing could be compared, or with --all-tables a table was left out; 7: it failed, for the reason that is printed."""
+    """Compare every row of source and target at one position, under load. Exit code 1: they differ; 4: not ended in time; 5: nothing
+    could be compared, or with --all-tables a table was left out; 7: failed, with the printed reason."""
     name = chosen_subscription(api, subscription)
     body: Document = {"tables": tables(table)} if table else {}
     answer = run_verification(api, name, body, duration(timeout) / 1000)

@@ -78,7 +78,7 @@ def put_connection(
     if_match: IfMatch = None,
     if_none_match: IfNoneMatch = None,
 ) -> ConnectionView:
-    """Safe to repeat. Secrets that are left out stay as they are. Nothing is contacted: `checks` does that."""
+    """Safe to repeat. Secrets that are left out stay as they are. The database is not contacted; `checks` does that."""
     check_absent(if_none_match, name, repository.lock_connection(session, name))
     row, created = service.put_connection(session, box, name, body, if_match)
     if created:
@@ -109,7 +109,7 @@ def plan_connection(session: Reading, box: Box, name: NamePath, body: Connection
 def patch_connection(
     session: Writing, box: Box, response: Response, name: NamePath, body: ConnectionPatch, if_match: IfMatch = None
 ) -> ConnectionView:
-    """Changes the settings and secrets that are named; running subscriptions take the new ones."""
+    """Changes the settings and secrets in the body; running subscriptions switch to the new values."""
     row = service.patch_connection(session, box, name, body, if_match)
     set_etag(response, row)
     return ConnectionView.model_validate(row)
@@ -124,7 +124,7 @@ def patch_connection(
     responses=responses(NotFound, ConnectionInUse, PreconditionFailed),
 )
 def delete_connection(session: Writing, name: NamePath, if_match: IfMatch = None) -> None:
-    """Only where no subscription uses it. The database itself is not touched."""
+    """Refused while a subscription uses it. The database itself is not touched."""
     service.remove_connection(session, name, if_match)
 
 
@@ -145,7 +145,7 @@ def delete_connection(session: Writing, name: NamePath, if_match: IfMatch = None
     ),
 )
 async def check_connection(request: Request, box: Box, name: NamePath, body: CheckRequest | None = None) -> ChecksView:
-    """The engine connects and looks for what would keep a subscription from working. It only reads."""
+    """The engine connects and reports what would prevent a subscription from working. It only reads."""
     body = body or CheckRequest()
     connection = await _opened(request, box, name, body.connection)
     kind = KINDS[connection["kind"]]
@@ -172,7 +172,7 @@ async def check_connection(request: Request, box: Box, name: NamePath, body: Che
     responses=responses(NotFound, NotASource, SecretsUnreadable, EngineUnavailable, EngineTimeout),
 )
 async def list_source_tables(request: Request, box: Box, name: NamePath, paging: Paging) -> Page[SourceTableView]:
-    """What could be replicated, by schema and name, with keys, sizes and problems. Each page asks the source anew."""
+    """Tables that could be replicated, by schema and name, with keys, sizes and problems. Each page is read from the source."""
     connection = await _opened_source(request, box, name)
     answer = await ask_engine(request, "discover", {"connection": connection})
     tables = [SourceTableView.model_validate(table) for table in answer.get("tables", [])]
@@ -193,7 +193,7 @@ _DDL_CAPTURE = responses(NotFound, NotASource, SecretsUnreadable, EngineUnavaila
     responses=_DDL_CAPTURE,
 )
 async def get_ddl_capture(request: Request, box: Box, name: NamePath) -> DdlCaptureView:
-    """What is installed, and the statements that installing and removing it run. The engine connects and only reads."""
+    """The installed version, and the statements that would install and remove it. The engine connects and only reads."""
     return await _ddl_capture(request, box, name, "look")
 
 
@@ -205,8 +205,8 @@ async def get_ddl_capture(request: Request, box: Box, name: NamePath) -> DdlCapt
     responses=_DDL_CAPTURE,
 )
 async def put_ddl_capture(request: Request, box: Box, name: NamePath) -> DdlCaptureView:
-    """Installs the event triggers, or brings them up to date. Safe to repeat. The connection's user needs to be a superuser of the
-    source, or what stands for one at a provider; without the triggers, changes of structure are learnt from log and catalog."""
+    """Installs the event triggers, or brings them up to date. Safe to repeat. The connection's user must be a superuser of the source, or
+    a cloud provider's equivalent. Without the triggers, schema changes are detected from log and catalog."""
     return await _ddl_capture(request, box, name, "install")
 
 
@@ -218,7 +218,7 @@ async def put_ddl_capture(request: Request, box: Box, name: NamePath) -> DdlCapt
     responses=_DDL_CAPTURE,
 )
 async def delete_ddl_capture(request: Request, box: Box, name: NamePath) -> DdlCaptureView:
-    """Removes the event triggers, their function and its schema. Safe to repeat; subscriptions go on."""
+    """Removes the event triggers, their function and its schema. Safe to repeat; subscriptions continue."""
     return await _ddl_capture(request, box, name, "remove")
 
 

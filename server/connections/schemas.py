@@ -45,7 +45,7 @@ class ConnectionPut(BaseModel):
 
 
 class ConnectionPatch(BaseModel):
-    """What to change of a connection; a setting that is null goes back to its default."""
+    """Changes to a connection; a setting that is null returns to its default."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -58,7 +58,7 @@ class ConnectionPatch(BaseModel):
 
 
 class ConnectionView(BaseModel):
-    """A connection; of its secrets only the names of those that are set."""
+    """A connection, with the names of the secrets that are set but not their values."""
 
     model_config = ConfigDict(
         from_attributes=True,
@@ -102,14 +102,15 @@ class ConnectionPlan(BaseModel):
 
     result: PlanResult
     fields: list[FieldChange]
-    secrets: list[str] = Field(description="Names of secrets that change. What they hold is never shown.")
+    secrets: list[str] = Field(description="Names of secrets that change. Their values are never shown.")
     etag: str | None = Field(
-        description="Of the connection now, null where there is none. Send it as If-Match with the PUT, so that the plan still holds."
+        description="The connection's current ETag; null if it does not exist. Send it as If-Match with the PUT, so that the plan still"
+        " applies."
     )
 
 
 class CheckRequest(BaseModel):
-    """What the checks should look at, too."""
+    """What to check beyond the connection itself."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"tables": [{"schema": "public", "name": "orders"}]}]}
@@ -117,16 +118,16 @@ class CheckRequest(BaseModel):
 
     role: Literal["source", "target"] | None = Field(
         default=None,
-        description="What the connection is to be used as; a source, where its kind can be one, if not given.",
+        description="The intended use of the connection; by default a source, if its kind can be one.",
     )
     tables: list[TableBody] = Field(default_factory=list, max_length=10_000)
     connection: ConnectionPut | None = Field(
         default=None,
-        description="Check the connection as a PUT of this body would make it; nothing is stored. There need not be one of this name "
-        "yet; where there is, secrets that are left out are those that it has.",
+        description="Check the connection that a PUT of this body would create; nothing is stored. It need not exist yet; if it does,"
+        " secrets that are left out are the stored ones.",
     )
     origin: OriginFilter = Field(
-        default=OriginFilter.ANY, description="What `capture.origin` of a subscription with this source is to be."
+        default=OriginFilter.ANY, description="The intended `capture.origin` of a subscription with this source."
     )
 
 
@@ -141,19 +142,19 @@ class FindingView(BaseModel):
     remedy: str
     sql: list[str] = Field(
         default_factory=list,
-        description="Statements that correct it, for a user who may run them there; none where you have to choose.",
+        description="Statements that correct it, for a user with the necessary rights; empty if there is a choice to make.",
     )
 
 
 class ChecksView(BaseModel):
-    """All results. `ok` when none of them is an error."""
+    """All results. `ok`: none of them is an error."""
 
     ok: bool
     findings: list[FindingView]
 
 
 class DdlCaptureView(BaseModel):
-    """The event triggers of a source that tell changes of structure in its log, inside the transactions that make them."""
+    """The event triggers of a source that write each schema change to its log, in the transaction that makes it."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -169,16 +170,16 @@ class DdlCaptureView(BaseModel):
         }
     )
 
-    installed: bool = Field(description="Whether anything of it is there.")
+    installed: bool = Field(description="Whether any part of it exists.")
     version: int | None = Field(
-        default=None, description="Of what is installed; null where nothing is, or none is noted."
+        default=None, description="The installed version; null if nothing is installed or no version is recorded."
     )
-    current: bool = Field(description="Whether it is whole, switched on, and of this release.")
+    current: bool = Field(description="Whether it is complete, enabled, and of this release.")
     install_sql: list[str] = Field(
-        description="Exactly what PUT runs where it is not current, in one transaction, in this order."
+        description="The exact statements that PUT runs if it is not current, in this order, in one transaction."
     )
     remove_sql: list[str] = Field(
-        description="Exactly what DELETE runs where it is installed, in one transaction, in this order."
+        description="The exact statements that DELETE runs if it is installed, in this order, in one transaction."
     )
 
 

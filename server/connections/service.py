@@ -29,7 +29,7 @@ class ConnectionInUse(Conflict):
 
 class ConnectionKindFixed(Conflict):
     code = "connection_kind_fixed"
-    title = "The kind of a connection does not change"
+    title = "The kind of a connection cannot be changed"
     default_remedy = "Make a connection of another name."
 
 

@@ -71,7 +71,7 @@ def _make_engine(url: str) -> Engine:
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
-    # The driver must not begin transactions by itself: it would begin them too late, and never for reads.
+    # Transactions are begun explicitly: the driver would begin them too late, and never for reads.
     connection.isolation_level = None
     cursor = connection.cursor()
     for pragma in ("journal_mode=WAL", f"busy_timeout={_BUSY_MS}", "foreign_keys=ON", "synchronous=FULL"):

@@ -26,11 +26,11 @@ class PostgresSettings(KindSettings):
     database: Text
     user: Text
     sslmode: Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"] = "prefer"
-    sslrootcert: Text | None = Field(default=None, description="File with the certificates to trust.")
+    sslrootcert: Text | None = Field(default=None, description="File with trusted certificates.")
     query_user: Text | None = Field(
         default=None,
-        description="Of a target of one subscription: the role that its queries run as, with the secret `query_password`. Without it"
-        " Penstock makes a role for each subscription, which the user needs CREATEROLE for.",
+        description="For a target of one subscription: the role that runs its queries, with the secret `query_password`. Without it"
+        " Penstock creates a role for each subscription, for which the user needs CREATEROLE.",
     )
 
 
@@ -38,12 +38,12 @@ class DuckDbSettings(KindSettings):
     """A DuckDB file on the engine's machine."""
 
     path: Text = Field(
-        description="The file; made when missing. The engine is the one process that opens it. A relative path begins in the engine's data"
-        " folder (`PENSTOCK_HOME`); a check of the connection as a target says where the file lies."
+        description="The file; created if missing. Only the engine may open it. A relative path is relative to the engine's data folder"
+        " (`PENSTOCK_HOME`); a check of the connection as a target shows the absolute path."
     )
     memory_limit: Size | None = Field(
         default=None,
-        description="Memory that DuckDB may take, such as `2GiB`; else the engine's `PENSTOCK_DUCKDB_MEMORY_MB`.",
+        description="Memory limit of DuckDB, such as `2GiB`; by default the engine's `PENSTOCK_DUCKDB_MEMORY_MB`.",
     )
     threads: int | None = Field(default=None, ge=1, le=1024)
     spill_limit: Size | None = Field(default=None, description="Disk space for intermediate results, such as `10GiB`.")
@@ -68,22 +68,22 @@ class Kind:
     embedded: bool = False
     """The engine opens the database itself, and makes it where it is missing; other programs query it through Penstock."""
     keeps_transactions: bool = False
-    """As a target it can be given single source transactions, not only the net changes of a batch."""
+    """As a target it supports the apply modes `grouped` and `transactional`."""
     has_sequences: bool = False
-    """As a target its columns can take values from sequences."""
+    """As a target its columns can have sequences."""
     takes_existing: bool = False
-    """As a target it lets rows go into tables that their owners made there."""
+    """As a target it supports `into_existing`."""
     ignores_case: bool = False
-    """Table names that differ only in the case of ASCII letters are the same name there."""
+    """Table names that differ only in the case of ASCII letters are the same name."""
     own_schemas: frozenset[str] = frozenset()
-    """Schemas in which no replicated table may stand."""
+    """Schemas reserved for Penstock or the database: no table is replicated into them."""
 
     @property
     def source(self) -> bool:
         return bool(self.captures)
 
     def fold(self, name: str) -> str:
-        """Two names with the same folded form are one name there."""
+        """The folded form of a name; equal for names that the database does not distinguish."""
         return name.translate(_LOWER) if self.ignores_case else name
 
 

@@ -1,4 +1,4 @@
-"""The policies of a subscription. What is left out keeps its default, also when the default changes in a later version."""
+"""The policies of a subscription. Members that are left out have their default, even if a later version changes it."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class BatchBody(Policy):
         default=_BATCH.small_rows,
         ge=0,
         le=10_000_000,
-        description="Smaller batches run in the engine process; 0 = never, null = chosen by measured cost.",
+        description="Batches with fewer rows are prepared in the engine process; 0 = never, null = chosen by measured cost.",
     )
     tasks: int | None = Field(
         default=_BATCH.tasks,
         ge=1,
         le=1024,
-        description="Parallel tasks of a batch that Spark prepares; null = chosen by measured cost.",
+        description="Parallel Spark tasks that prepare a batch; null = chosen by measured cost.",
     )
 
 
@@ -49,34 +49,36 @@ class ApplyBody(Policy):
 
     mode: ApplyMode = Field(
         default=_APPLY.mode,
-        description="`batch`: the net changes of a whole batch in one target transaction; `transactional`: each source transaction in"
-        " a target transaction of its own, in commit order; `grouped`: some consecutive ones in one, statement by statement; `auto`:"
-        " `batch` or `grouped`, whichever costs less. `grouped` and `transactional` need a PostgreSQL target; others get batches.",
+        description="`batch`: the net changes of a whole batch in one target transaction; `transactional`: each source transaction in a"
+        " separate target transaction, in commit order; `grouped`: several consecutive source transactions in one, change by"
+        " change; `auto`: `batch` or `grouped`, whichever costs less. `grouped` and `transactional` require a PostgreSQL target;"
+        " with `auto`, other targets use `batch`.",
     )
     policy: LanePolicy = Field(
         default=_APPLY.policy,
-        description="What a lane does about rows that transactions of other lanes change as well. `pessimistic`: it changes them when"
-        " all earlier transactions are committed; `optimistic`: at once, and transactions that come to wait for each other are rolled"
-        " back and done again in order.",
+        description="How lanes (concurrent connections) handle rows that transactions in several lanes change. `pessimistic`: wait until"
+        " all earlier transactions are committed; `optimistic`: change them at once; transactions that block each other are rolled"
+        " back and repeated in order.",
     )
     visibility: Visibility = Field(
         default=_APPLY.visibility,
-        description="How a batch of net changes becomes visible. `atomic`: all at once, in one target transaction; `relaxed`: `lanes`"
-        " connections write its parts concurrently and commit them one shortly after the other, so that queries of your own in"
-        " between see a part of it. `relaxed` needs a PostgreSQL target with `max_prepared_transactions` of `lanes` or more.",
+        description="How a batch of net changes becomes visible. `atomic`: in one target transaction; `relaxed`: `lanes` connections"
+        " write parts of it concurrently and commit them one shortly after the other, so that queries run directly on the target"
+        " may see only some of the parts. `relaxed` requires a PostgreSQL target whose `max_prepared_transactions` is at least"
+        " `lanes`.",
     )
     lanes: int | None = Field(
         default=_APPLY.lanes,
         ge=1,
         le=64,
-        description="Connections to the target that write concurrently, where transactions are not merged into a batch, and those"
-        " that write the parts of a batch with `visibility` `relaxed`; null = chosen by measured cost, for parts 2.",
+        description="Connections that write to the target concurrently: transactions in the modes `grouped` and `transactional`, parts"
+        " of a batch with `visibility` `relaxed`. null = chosen by measured cost; 2 for parts.",
     )
     group_size: int | None = Field(
         default=_APPLY.group_size,
         ge=1,
         le=100_000,
-        description="Source transactions in one target transaction, in the mode `grouped` only; null = chosen by measured commit rates.",
+        description="Source transactions in one target transaction, only in the mode `grouped`; null = chosen by measured commit rates.",
     )
 
     @field_validator("visibility")
@@ -122,12 +124,12 @@ class QueuePolicy(Policy):
     budget_bytes: int = Field(
         default=SPEC["queue_budget_bytes"],
         ge=64 * 1024**2,
-        description="Disk space of the queue's files. It is outgrown only by what transactions keep there that are open on the source.",
+        description="Disk space of the queue's files. Only transactions that are still open on the source can exceed it.",
     )
 
 
 class SchemaChangesBody(Policy):
-    """What becomes of a table whose structure changes on the source. A change takes hold at the next start."""
+    """What happens to a table whose schema changes on the source. Takes effect at the next start."""
 
     policy: SchemaPolicy = Field(
         default=SPEC["schema_changes"],
@@ -143,18 +145,18 @@ class CopiesBody(Policy):
     """How fast tables are read for copies and reloads, all of the subscription's together. A change takes hold at once."""
 
     max_rows_per_second: int | None = Field(
-        default=_COPIES.max_rows_per_second, ge=1000, description="At most so many rows a second; null = no limit."
+        default=_COPIES.max_rows_per_second, ge=1000, description="Maximum rows per second; null = no limit."
     )
     max_time_share: float = Field(
         default=_COPIES.max_time_share,
         ge=0.01,
         le=1,
-        description="For so much of the time rows are read, and for the rest the source is left alone.",
+        description="Share of the time in which rows are read; in the rest the source is not used for copies.",
     )
     give_way: bool = Field(
         default=_COPIES.give_way,
-        description="Rows are read for less of the time, down to a tenth, while commits to other tables take longer to become readable"
-        " than they do without copies.",
+        description="Adaptive throttling: reduce that share, down to a tenth, while commits to other tables take longer to become"
+        " readable than they do without copies.",
     )
 
 
@@ -165,7 +167,7 @@ class FreshnessBody(Policy):
         default=60,
         gt=0,
         le=86_400,
-        description="A target whose lag is above this is called late in the console.",
+        description="The console shows a target with a larger lag as late.",
     )
 
 

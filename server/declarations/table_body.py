@@ -21,49 +21,52 @@ from server.errors import FieldError, InvalidRequest, NotSupportedYet
 
 
 class TargetName(DeclaredBody):
-    """Another name on the target; what is left out is as on the source."""
+    """The table's name on the target; members that are left out are as on the source."""
 
     schema_name: Identifier | None = Field(default=None, validation_alias="schema", serialization_alias="schema")
     name: Identifier | None = None
 
 
 class SharedBody(DeclaredBody):
-    """The shared table that shows a table's rows together with those of others, also of other subscriptions into the same target."""
+    """The shared table that shows a table's rows together with those of other tables, which may belong to other subscriptions with the
+    same target."""
 
     schema_name: Identifier | None = Field(
-        default=None, validation_alias="schema", serialization_alias="schema", description="By default the source's."
+        default=None,
+        validation_alias="schema",
+        serialization_alias="schema",
+        description="By default the source table's schema.",
     )
-    name: Identifier | None = Field(default=None, description="By default the table's own.")
+    name: Identifier | None = Field(default=None, description="By default the source table's name.")
     source_column: Identifier = Field(
         default="source", description="The shared table's first column, which names the source of each row."
     )
     source_value: Identifier | None = Field(
         default=None,
-        description="Its value in the rows of this table, which no other table there has; by default the subscription's name.",
+        description="Value of `source_column` in the rows of this table, unique within the shared table; by default the subscription's"
+        " name.",
     )
 
 
 class TableBody(TableOptionsBody):
-    """A table to be replicated; with a `*` in its name, every table of the schema whose name matches, also those that are yet to come:
-    `*` stands for any characters."""
+    """A table to replicate. A name with `*` (any characters) is a pattern: every table of the schema whose name matches, including tables
+    created later."""
 
     schema_name: Identifier = Field(validation_alias="schema", serialization_alias="schema")
     name: Identifier
     target: TargetName | None = None
     shared_into: SharedBody | None = Field(
         default=None,
-        description="A table on the target that shows these rows together with those of other sources. The rows themselves lie in a "
-        "table of their own, by default named after it and the source value: `orders__eu`.",
+        description="A relation on the target that shows these rows together with those of other sources. The rows are stored in a"
+        " separate table, by default named after the relation and the source value: `orders__eu`.",
     )
 
     exclude: list[Identifier] | None = Field(
         default=None,
         max_length=1000,
-        description="Of a pattern: names, or patterns of names, of tables that it does not take.",
+        description="Only for a pattern: names, or patterns of names, of tables that it does not include.",
     )
-    exact: bool = Field(
-        default=False, description="The table's name is meant as it is written, although there is a `*` in it."
-    )
+    exact: bool = Field(default=False, description="A `*` in the name is a literal character, not a pattern.")
 
     @property
     def is_pattern(self) -> bool:
@@ -74,7 +77,7 @@ class TableBody(TableOptionsBody):
         return TablePattern(self.schema_name, self.name, tuple(self.exclude or ()))
 
     def takes(self, schema: str, name: str) -> bool:
-        """Whether this is a pattern that stands for the table, too."""
+        """Whether this is a pattern that includes the table."""
         return self.is_pattern and self.pattern.takes(TableName(schema, name))
 
     @model_validator(mode="after")
@@ -103,7 +106,7 @@ class TableBody(TableOptionsBody):
         return self
 
     def shared(self, subscription: str) -> SharedInto | None:
-        """The shared table that shows its rows, if there is one."""
+        """The shared table that shows its rows; None if there is none."""
         into = self.shared_into
         if into is None:
             return None
@@ -120,16 +123,16 @@ class TableBody(TableOptionsBody):
 
 
 def require_supported(options: TableOptionsBody) -> None:
-    """Refuse what the engine does not follow yet of the table that is the request's body; accepted, it would be ignored.
+    """Refuse options that the engine would ignore because it does not support them yet.
 
     Raises:
-        NotSupportedYet: it has `where`, or `operations` that are not all which its consent allows.
+        NotSupportedYet: it has `where`, or fewer `operations` than `insert_only` permits.
     """
     _refuse(_unsupported(options, ""))
 
 
 def require_all_supported(tables: Sequence[TableBody]) -> None:
-    """As `require_supported`, for the member `tables` of the request's body."""
+    """Like `require_supported`, for the member `tables` of the request's body."""
     _refuse([error for number, table in enumerate(tables) for error in _unsupported(table, f"/tables/{number}")])
 
 
@@ -145,7 +148,7 @@ def _unsupported(options: TableOptionsBody, pointer: str) -> list[FieldError]:
     if options.where is not None:
         detail = "Replicating only rows for which a condition holds is not supported yet."
         errors.append(FieldError(pointer=f"{pointer}/where", detail=detail))
-    # What a pattern consents to counts only for the tables without identity that it finds.
+    # A pattern's `insert_only` applies only to those of its tables that have no replica identity.
     insert_only = options.insert_only and not (isinstance(options, TableBody) and options.is_pattern)
     if options.operations is not None and set(options.operations) != followed_operations(insert_only=insert_only):
         detail = "Following only some operations is not supported yet."
@@ -154,11 +157,11 @@ def _unsupported(options: TableOptionsBody, pointer: str) -> list[FieldError]:
 
 
 def preflight_specs(tables: Sequence[TableBody]) -> list[TableSpec]:
-    """Declared tables as the engine takes them for a check, patterns left out; their ids mean nothing.
+    """Declared tables in the form of the engine's checks, without patterns; their ids are placeholders.
 
     Raises:
         NotSupportedYet: see `require_all_supported`.
-        InvalidRequest: a table for a shared one does not name its source value.
+        InvalidRequest: a table with `shared_into` has no source value.
     """
     require_all_supported(tables)
     unnamed = [
@@ -182,10 +185,10 @@ def preflight_specs(tables: Sequence[TableBody]) -> list[TableSpec]:
 
 
 def shared_from(document: Mapping[str, str] | None) -> SharedInto | None:
-    """A table's place in a shared table, as it is stored."""
+    """The stored form of a table's place in a shared table, parsed."""
     return SharedInto.from_document(document) if document is not None else None
 
 
 def shared_body(document: Mapping[str, str] | None) -> SharedBody | None:
-    """As its user would declare it."""
+    """The same in the form of a declaration."""
     return SharedBody.model_validate(document) if document is not None else None

@@ -1,4 +1,4 @@
-"""From what the user wrote to the tables that are meant: patterns expanded, names checked. Pure."""
+"""Resolves declarations to tables: expands patterns and checks names on the target. Pure."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ class PatternMatchesNothing(InvalidRequest):
 
 class IntoExistingUnsupported(InvalidRequest):
     code = "into_existing_unsupported"
-    title = "The target takes no rows into existing tables"
+    title = "The target does not support into_existing"
     default_remedy = "Leave into_existing out, or use a PostgreSQL target."
 
 
 class SharedTableConflict(InvalidRequest):
     code = "shared_table_conflict"
-    title = "The tables do not go together in a shared table"
-    default_remedy = "Give each table a source value of its own, all of them one source column, and the shared table a name of its own."
+    title = "The tables conflict in a shared table"
+    default_remedy = "Give each table a different source value, all of them the same source column, and the shared table an unused name."
 
 
 _LONGEST_NAME = 63
-"""Bytes that PostgreSQL keeps of a name."""
+"""Maximum bytes of a name in PostgreSQL."""
 
 
 @dataclass(frozen=True, slots=True)
 class OccupiedPlaces:
-    """What other tables have of the target."""
+    """Names on the target that other tables use."""
 
     places: Mapping[tuple[str, str], str]
-    """Folded target names, with the source names of who has them."""
+    """Source name by folded target name."""
     shown: Sequence[tuple[str, SharedInto]]
-    """Source names of those that shared tables show, and where."""
+    """Source names of tables in shared tables, each with its place in one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """One table as it is meant. `pointer` leads to its place in the request."""
+    """One resolved table. `pointer`: the JSON pointer to its declaration in the request."""
 
     schema: str
     name: str
@@ -68,12 +68,12 @@ def declare_table(body: TableBody, pointer: str, subscription: str) -> Declarati
     """The table that `body` names, in the subscription of this name.
 
     Raises:
-        InvalidRequest: the name that follows for its place on the target is too long.
+        InvalidRequest: the derived name on the target is too long.
     """
     schema, name = body.place(subscription)
     if body.shared_into is not None and len(name.encode()) > _LONGEST_NAME:
-        detail = f"'{name}', where the rows of '{body.schema_name}.{body.name}' would lie, is longer than {_LONGEST_NAME} bytes."
-        raise InvalidRequest.at(f"{pointer}/shared_into", detail, 'Give it another place with "target".')
+        detail = f"'{name}', the table for the rows of '{body.schema_name}.{body.name}', is longer than {_LONGEST_NAME} bytes."
+        raise InvalidRequest.at(f"{pointer}/shared_into", detail, 'Give it another name with "target".')
     return Declaration(
         schema=body.schema_name,
         name=body.name,
@@ -87,20 +87,20 @@ def declare_table(body: TableBody, pointer: str, subscription: str) -> Declarati
 
 
 def refuse_existing(tables: Sequence[tuple[str, bool]], target: Kind) -> None:
-    """`tables`: the pointer of each, and whether it is to go into a table that stands there.
+    """Refuse `into_existing` if the target does not support it. `tables`: JSON pointer and `into_existing` of each.
 
     Raises:
-        IntoExistingUnsupported: one is, and the target takes none so.
+        IntoExistingUnsupported: a table has it, and the target does not support it.
     """
     wrong = [pointer for pointer, into_existing in tables if into_existing]
     if wrong and not target.takes_existing:
-        detail = f"A target of the kind {target.name} takes no rows into existing tables."
+        detail = f"A target of the kind {target.name} does not support into_existing."
         errors = [FieldError(pointer=f"{pointer}/into_existing", detail=detail) for pointer in wrong]
         raise IntoExistingUnsupported(detail, errors=errors)
 
 
 def refuse_existing_bodies(bodies: Sequence[TableBody], target: Kind) -> None:
-    """As `refuse_existing`, for the member `tables` of the request's body."""
+    """Like `refuse_existing`, for the member `tables` of the request's body."""
     refuse_existing([(f"/tables/{number}", body.into_existing) for number, body in enumerate(bodies)], target)
 
 
@@ -111,13 +111,13 @@ def resolve_tables(
     subscription: str,
     kept_out: Collection[tuple[str, str]] = (),
 ) -> list[Declaration]:
-    """The tables that `bodies` mean in the subscription of this name; those declared by name take precedence over patterns.
+    """The tables that `bodies` declare in the subscription of this name; declarations by name take precedence over patterns.
 
-    `discovered`: the source's tables, as its discovery answers; looked at only where there are patterns. `kept_out`: schemas and names
-    of tables that no pattern brings in.
+    `discovered`: the source's tables as discovery returns them, needed for patterns only. `kept_out`: schemas and names of tables that no
+    pattern adds.
 
     Raises:
-        InvalidRequest: a table is named twice, or two would be one on the target; `errors` point at the places.
+        InvalidRequest: a table is declared twice, or two have the same name on the target; `errors` has their pointers.
         PatternMatchesNothing: there is no table in a pattern's schema.
         NotSupportedYet: see `require_all_supported`.
         IntoExistingUnsupported: see `refuse_existing`.
@@ -147,11 +147,11 @@ def resolve_tables(
 
 
 def check_targets(tables: Sequence[Declaration], target: Kind, taken: OccupiedPlaces) -> None:
-    """Refuse tables that cannot stand beside each other, or beside those that are there, on the target.
+    """Refuse tables whose names on the target conflict with each other or with `taken`.
 
     Raises:
-        InvalidRequest: what is said above.
-        SharedTableConflict: so it is with what they say of shared tables.
+        InvalidRequest: two tables have the same name on the target, or a schema is reserved.
+        SharedTableConflict: their shared tables conflict.
     """
     seen = dict(taken.places)
     errors = []
@@ -163,7 +163,7 @@ def check_targets(tables: Sequence[Declaration], target: Kind, taken: OccupiedPl
         other = seen.setdefault(folded, f"{table.schema}.{table.name}")
         if other != f"{table.schema}.{table.name}":
             detail = (
-                f"'{table.schema}.{table.name}' and '{other}' would be one table on the target: "
+                f"'{table.schema}.{table.name}' and '{other}' would be the same table on the target: "
                 f"'{table.target_schema}.{table.target_name}'."
             )
             errors.append(FieldError(pointer=table.pointer, detail=detail))
@@ -173,7 +173,7 @@ def check_targets(tables: Sequence[Declaration], target: Kind, taken: OccupiedPl
 
 
 def _check_shared(tables: Sequence[Declaration], target: Kind, taken: OccupiedPlaces) -> None:
-    """`taken.places`: those of `tables` as well."""
+    """`taken.places` must include those of `tables`."""
     relations = {_fold(target, shared.relation): (shared, who) for who, shared in taken.shown}
     values = {(_fold(target, shared.relation), shared.source_value): who for who, shared in taken.shown}
     errors = []
@@ -224,10 +224,10 @@ def _expand_pattern(
 def declare_by_pattern(
     body: TableBody, name: str, *, has_identity: bool, subscription: str, pointer: str = ""
 ) -> Declaration:
-    """A table as the pattern `body`, which takes it, declares it. Consent to follow inserts only counts where it has no identity.
+    """The table as declared by the pattern `body`. `insert_only` applies only if the table has no replica identity.
 
     Raises:
-        InvalidRequest: see `declare`.
+        InvalidRequest: see `declare_table`.
     """
     table = declare_table(body.model_copy(update={"name": name}), pointer, subscription)
     options = replace(table.options, insert_only=table.options.insert_only and not has_identity)

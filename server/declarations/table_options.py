@@ -39,7 +39,7 @@ Body = TypeVar("Body", bound=BaseModel)
 
 
 class Operation(StrEnum):
-    """Kinds of change that can be followed."""
+    """Kinds of change that can be replicated."""
 
     INSERT = "insert"
     UPDATE = "update"
@@ -60,9 +60,9 @@ class DeclaredBody(BaseModel):
 
 
 class ColumnOptions(DeclaredBody):
-    """How a column is held on the target."""
+    """Options of a column on the target."""
 
-    map_as: Literal["text"] = Field(description="`text`: as the source prints the value.")
+    map_as: Literal["text"] = Field(description="Type override. `text`: the value's text as the source prints it.")
 
 
 def _with_plain_options(
@@ -98,30 +98,30 @@ def shows_options(view: type[Body]) -> type[Body]:
 
 @takes_options
 class TableOptionsBody(DeclaredBody):
-    """What can be said of a table, and changed later."""
+    """Options of a table that can be changed later."""
 
     key: list[Identifier] | None = Field(
-        default=None, max_length=32, description="Columns that identify a row, where the table has no key of its own."
+        default=None, max_length=32, description="Columns that identify a row, for a table without a key."
     )
     operations: list[Operation] | None = Field(
         default=None,
         max_length=4,
-        description="Follow only these; by default all four. Anything else is refused as `not_supported_yet`.",
+        description="Operations to replicate; by default all four. Other sets are refused with `not_supported_yet`.",
     )
     where: Annotated[str, StringConstraints(min_length=1, max_length=10_000)] | None = Field(
         default=None,
-        description="Replicate only rows for which this condition of the source's SQL holds. Refused as `not_supported_yet`.",
+        description="Replicate only rows that satisfy this SQL condition of the source. Refused with `not_supported_yet`.",
     )
     insert_only: bool = Field(
         default=False,
-        description="Consent to follow only inserts and truncates of a table that has no replica identity; on a pattern it "
-        "counts for the tables without one.",
+        description="Replicate only inserts and truncates of a table that has no replica identity; in a pattern it applies to the tables"
+        " without one.",
     )
     columns: dict[Identifier, ColumnOptions] = Field(default_factory=dict, description="Options by column name.")
     into_existing: bool = Field(
         default=False,
-        description="Replicate into a table that exists on the target already, and stays as its owner made it; it has to be empty at "
-        "first. Only for PostgreSQL targets.",
+        description="Replicate into an existing table on the target, whose definition is not changed. It must be empty at first. Only"
+        " for PostgreSQL targets.",
     )
 
     @field_validator("key", "operations")
@@ -149,7 +149,7 @@ class TableOptionsBody(DeclaredBody):
 
 
 def followed_operations(*, insert_only: bool) -> set[Operation]:
-    """The operations that are replicated where none are declared."""
+    """The operations that are replicated if none are declared."""
     return {Operation.INSERT, Operation.TRUNCATE} if insert_only else set(Operation)
 
 

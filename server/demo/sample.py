@@ -33,7 +33,7 @@ _SETTINGS = {
 
 
 class SampleState(StrEnum):
-    """How a sample database is."""
+    """The state of a sample database."""
 
     UNAVAILABLE = "unavailable"
     ABSENT = "absent"

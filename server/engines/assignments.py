@@ -1,7 +1,6 @@
 """Which engine runs which subscription: registration, claims and losses, in the control database.
 
-A subscription's epoch rises whenever it passes to another engine process, so that reports of the one before are
-recognised.
+A subscription's epoch increases whenever it is assigned to another engine process, so that reports of the previous one are recognised.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from server.events.service import record_event
 from server.subscriptions.reports import set_subscription_state
 
 _KEPT = timedelta(days=7)
-"""How long an engine that is gone stays in the list."""
+"""How long a disconnected engine stays listed."""
 
 Holds = Callable[[str], bool]
-"""Whether the engine of this id is connected, or its lease has not run out."""
+"""Whether the engine with this id is connected, or its lease has not expired."""
 
 
 def register_engine(session: WriteSession, registration: Registration) -> EngineRow:
-    """The engine's row: a new one for a process that is not known yet."""
+    """The engine's row, created if the process is not known yet."""
     now = session.now()
     row = session.exec(select(EngineRow).where(EngineRow.instance == registration.instance)).first()
     if row is None:
@@ -65,7 +64,7 @@ def require_engine(session: ReadSession, engine_id: str) -> EngineRow:
     """An engine.
 
     Raises:
-        NotFound: it never registered here; it has to register again.
+        NotFound: it is unknown here and must register.
     """
     row = session.get(EngineRow, engine_id)
     if row is None:
@@ -90,10 +89,10 @@ def engines_with_subscriptions(session: ReadSession) -> set[str]:
 
 
 def claim_subscriptions(session: WriteSession, engine_id: str, holds: Holds, connected: Holds) -> dict[str, int]:
-    """Give an engine its own subscriptions and every one that no engine holds; returns all it has now, with their epochs.
+    """Assign to an engine its own subscriptions and all that no engine holds; returns all its subscriptions, with epochs.
 
-    It keeps the epoch of those that were its own. Those of an engine of the same name that is not connected pass to
-    it at once: that process has been restarted.
+    Its own subscriptions keep their epoch. Those of a disconnected engine of the same name are reassigned at once: that process was
+    restarted.
     """
     engine = require_engine(session, engine_id)
     engine.lost_at = None
@@ -113,7 +112,7 @@ def claim_subscriptions(session: WriteSession, engine_id: str, holds: Holds, con
 
 
 def release_engine(session: WriteSession, engine_id: str) -> list[str]:
-    """An engine's lease has run out: show its subscriptions as such. Returns their names."""
+    """Mark the subscriptions of an engine whose lease has expired. Returns their names."""
     engine = session.get(EngineRow, engine_id)
     if engine is not None:
         engine.lost_at = session.now()

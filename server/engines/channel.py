@@ -1,4 +1,4 @@
-"""The server's end of the control channel: streams, claims, leases, and what the outbox holds.
+"""The server's end of the control channel: streams, claims, leases, and delivery of the outbox.
 
 Lives on the event loop; the control database is used in threads.
 """
@@ -59,14 +59,14 @@ HEARTBEAT_S = 2.0
 
 
 _STATES = SubscriptionStateReport | TableStateReport | ReloadReport | Forgotten
-"""Reports that are committed before they are applied to the statuses."""
+"""Reports that must be committed before they are applied to the statuses."""
 
 ReportObserver = Callable[[Report], None]
 """Called on the event loop with each report that counted, once it is written; must not block or raise."""
 
 
 class EngineChannel:
-    """Everything between the control database and the connected engines."""
+    """Connects the control database with the connected engines."""
 
     def __init__(
         self,
@@ -89,13 +89,13 @@ class EngineChannel:
         self._lost: set[str] = set()
         self._touched: set[str] = set()
         self._sequences: dict[str, int] = {}
-        """The last bundle of each engine that is applied to the statuses."""
+        """The last bundle of each engine that was applied to the statuses."""
         self._bell = asyncio.Event()
 
     # Registration and streams
 
     async def register_engine(self, registration: Registration) -> Registered:
-        """Take an engine in, or again."""
+        """Register an engine; safe to repeat."""
 
         def write() -> Registered:
             with self._database.write() as session:
@@ -114,8 +114,8 @@ class EngineChannel:
         """Open an engine's stream.
 
         Raises:
-            NotFound: the engine has to register.
-            ServerStopping: not here and now.
+            NotFound: the engine is unknown and must register.
+            ServerStopping: the server is shutting down.
         """
         if self.hub.shutting:
             raise ServerStopping("The server is about to stop.")
@@ -145,14 +145,14 @@ class EngineChannel:
         log.info("engine_connected", engine=stream.engine_id, subscriptions=len(mine))
 
     def close_stream(self, stream: CommandStream) -> None:
-        """The connection of a stream is over; the engine's lease begins to run out."""
+        """The connection of a stream has ended; the engine's lease begins to expire."""
         if self.hub.close_stream(stream):
             self._gone_since[stream.engine_id] = asyncio.get_running_loop().time()
             self._notify_watchers(stream.engine_id)
             log.info("engine_disconnected", engine=stream.engine_id)
 
     def _notify_watchers(self, engine_id: str) -> None:
-        """Whether an engine is there changes how its subscriptions are, without a commit that tells."""
+        """Notify watchers: an engine's connection affects the health of its subscriptions without a commit."""
         self._database.signals.send(Change(subscriptions=self.hub.subscriptions_of(engine_id)))
 
     async def stream_lines(self, stream: CommandStream) -> AsyncIterator[bytes]:
@@ -206,9 +206,7 @@ class EngineChannel:
             if unknown:
                 await self._freshness.refresh(sorted(unknown))
         else:
-            if sequence > self._sequences.get(
-                engine_id, 0
-            ):  # Else it was sent twice, and what it says may be over by now.
+            if sequence > self._sequences.get(engine_id, 0):  # A repeated bundle may be outdated.
                 self._record_sequence(engine_id, sequence)
                 self._apply_to_status(bundle)
             counted = await self._write(engine_id, sequence, bundle)
@@ -224,7 +222,7 @@ class EngineChannel:
         return await self._threads.run(write) or []
 
     def _apply_to_status(self, bundle: Sequence[Report]) -> set[str]:
-        """Names of subscriptions whose statuses have to be read again."""
+        """Apply reports to the statuses; returns the subscriptions whose statuses must be read again."""
         unknown = set()
         for report in bundle:
             if isinstance(report, Answer):
@@ -243,7 +241,7 @@ class EngineChannel:
     # Outbox
 
     def notify_commit(self, change: Change, loop: asyncio.AbstractEventLoop) -> None:
-        """A commit put something into the outbox, or touched subscriptions; called in the committing thread."""
+        """Called in the committing thread after a commit that added to the outbox or changed subscriptions."""
         if not loop.is_closed():
             if change.outbox:
                 loop.call_soon_threadsafe(self._bell.set)
@@ -253,7 +251,7 @@ class EngineChannel:
                 loop.call_soon_threadsafe(self._freshness.mark_outdated, change.declared)
 
     async def deliver_outbox(self) -> None:
-        """Deliver what the outbox holds, for as long as the application lives."""
+        """Deliver the outbox until cancelled."""
         while True:
             self._bell.clear()
             try:
@@ -266,7 +264,7 @@ class EngineChannel:
             await self._bell.wait()
 
     async def _deliver_batch(self) -> int:
-        """Send the oldest undelivered commands. What cannot be sent is part of the next stream's beginning."""
+        """Send the oldest undelivered commands. Commands that cannot be sent are included in the start of the next stream."""
 
         def write() -> tuple[int, set[str], list[tuple[str, Command]]]:
             with self._database.write() as session:
@@ -302,7 +300,7 @@ class EngineChannel:
     # Leases
 
     async def begin_leases(self) -> None:
-        """Right after a start no engine is connected: each gets the time of a lease to come back."""
+        """After a start no engine is connected: give each the duration of a lease to reconnect."""
         await self._freshness.refresh()
 
         def read() -> set[str]:
@@ -314,7 +312,7 @@ class EngineChannel:
             self._gone_since[engine_id] = now
 
     async def watch_leases(self) -> None:
-        """Notice engines whose lease has run out, for as long as the application lives."""
+        """Release engines whose lease has expired, until cancelled."""
         while True:
             await asyncio.sleep(min(1.0, self.lease_s / 4))
             now = asyncio.get_running_loop().time()
@@ -328,7 +326,7 @@ class EngineChannel:
                     log.exception("lease_failed", engine=engine_id)
 
     async def _release_deleted(self) -> None:
-        """A subscription can be deleted by force, without the engine; it then has to let go of it."""
+        """Tell engines to release subscriptions that were deleted by force."""
         touched, self._touched = self._touched, set()
         gone = await self._freshness.find_deleted(touched) if touched else set()
         if not gone:
@@ -363,7 +361,7 @@ class EngineChannel:
 
 @asynccontextmanager
 async def running(app: FastAPI) -> AsyncIterator[None]:
-    """The channel, freshness waits, meters and history of an application, from its start to its end."""
+    """Run channel, freshness waits, meters and history for the lifetime of the application."""
     database: Database = app.state.database
     hub = Hub()
     threads = EngineThreads()
@@ -379,7 +377,7 @@ async def running(app: FastAPI) -> AsyncIterator[None]:
     app.state.engine_gateway = HubGateway(hub)
     meters.registry.register(Gauges(hub, freshness, app.state.clock, app.version))
     loop = asyncio.get_running_loop()
-    # For whoever runs the server: streams never end by themselves, and would hold up its shutdown.
+    # Used at shutdown: streams do not end without it.
     app.state.stop_streams = lambda: loop.call_soon_threadsafe(hub.close_all)
     stop_listening = database.signals.listen(lambda change: channel.notify_commit(change, loop))
     await channel.begin_leases()

@@ -1,4 +1,4 @@
-"""Builds the commands for an engine: the whole state at the beginning of a stream, then what the outbox holds."""
+"""Builds the commands for an engine: the complete state at the start of a stream, then the rows of the outbox."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def initial_commands(session: WriteSession, box: SecretBox, mine: Mapping[str, i
 def subscription_commands(session: ReadSession, box: SecretBox, name: str) -> list[Command]:
     """The commands of one subscription: its assignment and its unended long-running work; only a `Forget` if it is being deleted.
 
-    Empty where there is no such subscription.
+    Empty if there is no such subscription.
     """
     row = _find_subscription(session, name)
     if row is None:
@@ -105,7 +105,7 @@ def _cancel_commands(session: ReadSession, row: SubscriptionRow) -> list[Command
 def outbox_commands(session: WriteSession, box: SecretBox, rows: Iterable[OutboxRow]) -> list[tuple[str, Command]]:
     """The commands of these rows of the outbox, each with the name of its subscription, in the order of the rows.
 
-    A row is left out if what it is about no longer exists or has ended. Otherwise as `initial_commands`.
+    Rows about objects that no longer exist or work that has ended are left out. Otherwise like `initial_commands`.
     """
     commands = []
     for row in rows:
@@ -142,7 +142,7 @@ def _outbox_command(session: ReadSession, box: SecretBox, name: str, row: Outbox
 
 
 def _long_running_command(session: ReadSession, name: str, kind: str, work_id: str) -> Command | None:
-    """The command for a reload, verification or ticket; None where it has ended or does not exist."""
+    """The command for a reload, verification or ticket; None if it has ended or does not exist."""
     if kind == "reload":
         reload = session.get(ReloadRow, work_id)
         return _reload_command(name, reload) if reload is not None and reload.state in UNENDED else None

@@ -1,4 +1,4 @@
-"""The engine's end of the server, and a list of engines for people."""
+"""The endpoints that engines call, and the list of engines for users."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ENGINE = [Depends(engine_only)]
 
 class EngineTooOld(Conflict):
     code = "engine_protocol"
-    title = "Server and engine do not understand each other"
+    title = "Server and engine use different protocol versions"
     default_remedy = "Run the same release of server and engine."
 
 
@@ -61,7 +61,7 @@ class Engines(BaseModel):
 
 
 class Bundle(BaseModel):
-    """Reports as they came; each is understood by itself, so that an unknown kind spoils only itself."""
+    """Reports in order. Each is parsed separately: one of an unknown kind is ignored."""
 
     sequence: int
     reports: list[dict[str, Any]]
@@ -73,7 +73,7 @@ def channel_of(request: Request) -> EngineChannel:
 
 @router.get("", operation_id="engines_list", dependencies=[needs(Role.VIEWER)])
 def list_engines(request: Request, session: Reading) -> Engines:
-    """Engines that registered in the last days, newest first."""
+    """Engines that registered recently, newest first."""
     hub = channel_of(request).hub
     items = [
         EngineView(
@@ -102,7 +102,7 @@ async def register(request: Request, body: Registration) -> Registered:
     responses=responses(NotFound, ServerStopping),
 )
 async def commands(request: Request, engine_id: str) -> StreamingResponse:
-    """The engine's commands as lines of JSON, for as long as it stays."""
+    """The engine's commands as lines of JSON, until it disconnects."""
     channel = channel_of(request)
     stream = await channel.open_stream(engine_id)
 
@@ -119,7 +119,7 @@ async def commands(request: Request, engine_id: str) -> StreamingResponse:
 
 
 async def _close_on_disconnect(request: Request, stream: CommandStream) -> None:
-    """End the stream as soon as the connection is gone, not at the next heartbeat."""
+    """End the stream as soon as the connection ends, not at the next heartbeat."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
     stream.finish()
@@ -133,7 +133,7 @@ async def _close_on_disconnect(request: Request, stream: CommandStream) -> None:
     responses=responses(NotFound),
 )
 async def report(request: Request, engine_id: str, body: Bundle) -> None:
-    """Reports of an engine, in order; a bundle that was taken in before is passed over."""
+    """Reports of an engine, in order; a bundle that was processed before is ignored."""
     await channel_of(request).apply_reports(engine_id, body.sequence, _parse_report(body.reports))
 
 
@@ -156,7 +156,7 @@ def _parse_report(raw: list[dict[str, Any]]) -> list[Report]:
     responses=responses(NotFound),
 )
 async def answer(request: Request, engine_id: str, body: Answer) -> None:
-    """The answer to a request; it is passed over where nobody waits for it any more."""
+    """The answer to a request; ignored if the request is no longer waiting."""
     channel_of(request).hub.resolve_request(body.request_id, body)
 
 
@@ -175,7 +175,7 @@ async def put_result(
     penstock_tables: Annotated[str, Header()] = "",
     penstock_not_following: Annotated[str, Header()] = "",
 ) -> Response:
-    """Rows of a query in frames, passed on as they come."""
+    """Rows of a query in frames, forwarded as they arrive."""
     try:
         position = Lsn.parse(penstock_position)
     except MalformedPosition as error:

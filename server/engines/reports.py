@@ -56,7 +56,7 @@ BATCHES_KEPT = 50_000
 def write_reports(
     session: WriteSession, engine_id: str, sequence: int, reports: Sequence[Report]
 ) -> list[Report] | None:
-    """Write a bundle of reports; returns those that apply, None where the bundle was written before.
+    """Write a bundle of reports; returns those that apply, None if the bundle was written before.
 
     Reports of an epoch that is over, or on subscriptions that are gone, are ignored.
 
@@ -90,11 +90,11 @@ def write_reports(
         elif isinstance(report, Forgotten):
             _finish_forget(session, owned, report)
         counted.append(report)
-    # All at once at the end: two tables may have changed names with each other.
+    # All together at the end: two tables may have swapped names.
     for name, names in renamed.items():
         if name in owned:
             rename_tables(session, owned[name], names)
-    # Behind that, since a table that has another name now is none that appeared.
+    # After the renames: a renamed table is not a new one.
     for report in found:
         if report.subscription in owned:
             appearing.add_found_tables(session, owned[report.subscription], report.tables)
@@ -262,7 +262,7 @@ def _write_reload(session: WriteSession, subscription: SubscriptionRow, report: 
     row = session.get(ReloadRow, report.request_id)
     if row is None or row.subscription_id != subscription.id:
         return
-    # The new rows were in place before the engine read of the cancel: they are there, whatever was asked for.
+    # The new rows were visible before the engine received the cancel, so the reload succeeded.
     too_late = row.state == WorkState.CANCELLED and report.state == WorkState.SUCCEEDED.value
     if not too_late and not may_follow(row.state, report.state):
         return
@@ -284,7 +284,7 @@ def _write_reload(session: WriteSession, subscription: SubscriptionRow, report: 
 
 
 def _record_partition_reload(session: WriteSession, subscription: str, row: ReloadRow) -> None:
-    """Partitions are reloaded while their table stays live, so no state of it tells that it is done."""
+    """Record the end of a partition reload: the table stays live meanwhile, so no change of its state shows it."""
     table = None if row.asked is None or row.table_id is None else session.get(TableRow, row.table_id)
     if table is not None and row.state == WorkState.SUCCEEDED:
         parts = len(row.partitions or ())

@@ -46,9 +46,9 @@ def list_events(
 @router.get("/stream", operation_id="events_stream", summary="Watch events", response_class=EventSourceResponse)
 async def stream_events(
     request: Request,
-    subscription: Annotated[str | None, Query(description="Only what belongs to this subscription.")] = None,
+    subscription: Annotated[str | None, Query(description="Only events of this subscription.")] = None,
     last_event_id: Annotated[
-        int | None, Header(ge=0, description="Begin after this event; without it, with events from now on.")
+        int | None, Header(ge=0, description="Begin after this event; without it, only new events are sent.")
     ] = None,
 ) -> AsyncIterable[ServerSentEvent]:
     """Server-sent events: `event` brings an event with its id; `changed` names a subscription to be read again.

@@ -19,7 +19,7 @@ class Severity(StrEnum):
 
 
 class EventView(BaseModel):
-    """Something that happened."""
+    """One event."""
 
     model_config = ConfigDict(
         from_attributes=True,
@@ -48,7 +48,7 @@ class EventView(BaseModel):
     subscription: str | None = None
     subject: str | None = Field(default=None, description="The table, slot or file it is about.")
     table_state: TableStateKind | None = Field(
-        default=None, description="The table's new state, where the event is a change of state."
+        default=None, description="The table's new state, if the event is a change of state."
     )
     detail: str
     remedy: str | None = None

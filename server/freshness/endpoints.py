@@ -33,7 +33,7 @@ def waits_of(request: Request) -> WaitService:
 
 @router.get("/freshness", operation_id="freshness_get", responses=responses(NotFound))
 async def get_freshness(request: Request, name: str) -> Freshness:
-    """Where a subscription stands, without waiting."""
+    """The current freshness of a subscription, without waiting."""
     tracker = tracker_of(request)
     current = (await tracker.current_registry(name)).status
     known = current.progress
@@ -77,7 +77,11 @@ async def create_wait(
     body: WaitRequest,
     prefer: Annotated[
         str | None,
-        Header(max_length=1000, description="`respond-async` answers 202 at once.", examples=["respond-async"]),
+        Header(
+            max_length=1000,
+            description="With `respond-async`, the response is 202 at once.",
+            examples=["respond-async"],
+        ),
     ] = None,
 ) -> Response:
     """Wait until everything committed on the source up to a position, or up to now, is visible on the target."""
@@ -102,7 +106,7 @@ async def create_wait(
 
 @router.get("/freshness-waits/{wait_id}", operation_id="freshness_waits_get", responses=responses(NotFound))
 async def get_wait(request: Request, name: str, wait_id: str) -> WaitBody:
-    """A wait: outstanding, or how it ended."""
+    """A wait and, if it has ended, its outcome."""
     return await waits_of(request).get_wait(name, wait_id)
 
 
@@ -113,7 +117,7 @@ async def get_wait(request: Request, name: str, wait_id: str) -> WaitBody:
     responses=responses(NotFound, WaitHasEnded),
 )
 async def cancel_wait(request: Request, name: str, wait_id: str) -> None:
-    """End an outstanding wait before its time."""
+    """Cancel an outstanding wait."""
     await waits_of(request).cancel_wait(name, wait_id)
 
 

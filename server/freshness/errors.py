@@ -8,7 +8,7 @@ from server.errors import Conflict, Problem
 class FreshnessTimeout(Problem):
     status = 504
     code = "freshness_timeout"
-    title = "Not fresh in time"
+    title = "Freshness not reached in time"
     default_remedy = "Wait again, with a longer timeout_ms; 'applied' and 'estimate_ms' show how far it is."
 
 

@@ -36,29 +36,29 @@ class WaitRequest(BaseModel):
     position: str | None = Field(
         default=None,
         max_length=1000,
-        description='Wait until everything committed up to here is visible; without it, up to "now" on the source.',
+        description="Wait until everything committed up to this position is visible; by default up to the source's current position"
+        ' ("now").',
         examples=["0/16B3748"],
     )
     tables: list[TableRef] | None = Field(
         default=None,
         max_length=10_000,
-        description="Tables that have to be there; without it, every table that is not paused or parked.",
+        description="Tables that must have reached the position; by default every table that is not paused or parked.",
     )
     timeout_ms: int = Field(
         default=DEFAULT_TIMEOUT_MS,
         ge=0,
         le=MOST_TIMEOUT_MS,
-        description=f"Deadline, at most {MOST_TIMEOUT_MS}; 0 only looks.",
+        description=f"Deadline, at most {MOST_TIMEOUT_MS}; 0 does not wait.",
     )
     on_timeout: str = Field(
-        default="error", max_length=64, description="What to do at the deadline; only `error` so far."
+        default="error", max_length=64, description="What happens at the deadline; only `error` is supported."
     )
     on_unreachable: Literal["error", "wait"] = Field(
         default="error",
-        description="What to do where no engine has been connected for 30 s, or where the subscription has been tried again "
-        "for 30 s because of a fault (its source cannot be reached, for instance). `error`: the wait ends with "
-        "`freshness_unavailable`. `wait`: it continues until its deadline. What was declared (paused, stopped) or has failed ends it "
-        "at once in either case.",
+        description="What happens if no engine has been connected for 30 s, or the subscription has been retrying for 30 s because of a"
+        " fault (for instance, its source cannot be reached). `error`: the wait ends with `freshness_unavailable`. `wait`: it"
+        " continues until its deadline. A subscription that is paused, stopped or failed ends the wait at once in either case.",
     )
 
 
@@ -77,39 +77,41 @@ class LeftOutTable(ReceiptTable):
 
 
 class ReceiptException(BaseModel):
-    """A declared way in which a table does not follow its source wholly."""
+    """A declared way in which a table does not fully follow its source."""
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
 
     schema_name: str = Field(alias="schema")
     name: str
     kind: str = Field(examples=["insert_only"], description="`insert_only`, or `rows_set_aside`.")
-    rows: int | None = Field(default=None, description="How many rows are in quarantine.")
+    rows: int | None = Field(default=None, description="Number of quarantined rows.")
 
 
 class Receipt(BaseModel):
-    """What exactly is visible."""
+    """What is visible on the target."""
 
     tables: list[ReceiptTable]
-    left_out: list[LeftOutTable] = Field(description="Tables that were passed over because they are paused or parked.")
+    left_out: list[LeftOutTable] = Field(description="Tables that were left out because they are paused or parked.")
     exceptions: list[ReceiptException]
     position: str
     applied: str
-    now_ms: float | None = Field(description='How long reading "now" on the source took.')
-    on_arrival: bool = Field(description="Whether it was visible already when the request came.")
+    now_ms: float | None = Field(description='Duration of reading "now" on the source.')
+    on_arrival: bool = Field(description="Whether it was already visible when the request arrived.")
     sealed_at: datetime | None = Field(description="When the batch that ends at `applied` was sealed.")
-    committed_at: datetime | None = Field(description="When that batch was committed on the target.")
+    committed_at: datetime | None = Field(description="Time of that batch's commit on the target.")
     structure: str | None = Field(
         default=None,
-        description="Up to here the structure of the tables is known: what the source's catalog showed is in force. "
-        'At or after `position` where the wait was for "now"; a wait for a given position may be after it, and what was '
-        "changed in between without a row (a partition truncated or detached, a column's type) may then not be followed yet.",
+        description="Up to this position, schema changes in the source's catalog are applied. At or after `position` if the wait was for"
+        ' "now". A wait for a given position may end with an earlier one: a schema change in between that wrote no row (a truncated'
+        " or detached partition, a column's type) may then not be applied yet.",
     )
-    structure_at: datetime | None = Field(default=None, description="When the source's catalog was looked at for that.")
+    structure_at: datetime | None = Field(
+        default=None, description="Time at which the source's catalog was read for that."
+    )
 
 
 class WaitSatisfied(BaseModel):
-    """The answer to a wait that ended well."""
+    """The answer to a satisfied wait."""
 
     id: str
     status: str = Field(examples=["satisfied"])
@@ -131,18 +133,16 @@ class WaitBody(BaseModel):
     created_at: datetime
     deadline_at: datetime
     receipt: Receipt | None = None
-    problem: dict[str, Any] | None = Field(
-        default=None, description="Why it did not end well: status, code, detail, remedy."
-    )
+    problem: dict[str, Any] | None = Field(default=None, description="Why it failed: status, code, detail, remedy.")
 
 
 class Positions(BaseModel):
     source: str | None
     captured: str | None
-    applied: str | None = Field(description="The last that is known; after a fault it can go down.")
+    applied: str | None = Field(description="The last known applied position; it can decrease after a fault.")
     confirmed: bool = Field(
-        description="Whether the current run has confirmed `applied`; only then do waits count it. False while no engine is connected, and "
-        "from the end of a run to the first report of the next."
+        description="Whether the current run has confirmed `applied`; waits rely on it only then. False while no engine is connected,"
+        " and from the end of a run to the first report of the next."
     )
 
 
@@ -152,11 +152,11 @@ class Lag(BaseModel):
 
 
 class Freshness(BaseModel):
-    """Where a subscription stands, without waiting."""
+    """The current freshness of a subscription, without waiting."""
 
     subscription: str
     state: str
     positions: Positions
     lag: Lag
-    at: datetime | None = Field(description="When the engine last reported.")
-    waits: int = Field(description="How many waits are outstanding.")
+    at: datetime | None = Field(description="Time of the engine's last report.")
+    waits: int = Field(description="Number of outstanding waits.")

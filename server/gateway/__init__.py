@@ -1,1 +1,1 @@
-"""How the server reaches the engines: their command streams, requests on them, and the answers."""
+"""Communication with engines: command streams, requests and answers."""

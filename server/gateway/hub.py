@@ -1,6 +1,6 @@
-"""The engines that are connected to this process: their command streams and the requests that wait for an answer.
+"""Engines connected to this process: their command streams, and requests that wait for an answer.
 
-In memory only; what has to survive a restart is in the control database. Used on the event loop, but for `connected_s`.
+In memory only; state that must survive a restart is in the control database. Used on the event loop, except `connected_s`.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ _MOST_FRAMES = 4
 
 
 class AnswerStream:
-    """Frames of an answer, passed on a few at a time: `put` waits while the queue is full, `take` while it is empty."""
+    """A bounded queue of an answer's frames: `put` waits while it is full, `take` while it is empty."""
 
     def __init__(self) -> None:
         self._frames: asyncio.Queue[Frame | None] = asyncio.Queue(_MOST_FRAMES)
         self._closed = False
 
     async def put(self, frame: Frame | None) -> bool:
-        """Pass a frame on; None ends the stream. False once the reader has closed it."""
+        """Add a frame; None ends the stream. False if the reader has closed it."""
         if not self._closed:
             await self._frames.put(frame)
         return not self._closed
 
     async def take(self) -> Frame | None:
-        """The next frame. None: the answer broke off, unless an AnswerEnd came before."""
+        """The next frame. None: the end; without an AnswerEnd before it, the answer is incomplete."""
         return await self._frames.get()
 
     def close(self) -> None:
-        """Called by the reader: discard what is queued and refuse what comes."""
+        """Called by the reader: discard queued frames and refuse further ones."""
         self._closed = True
         while not self._frames.empty():
             self._frames.get_nowait()
@@ -50,21 +50,21 @@ class AnswerStream:
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """Rows of a query, read at `position`. Whoever gets it closes the stream."""
+    """Rows of a query, read at `position`. The caller must close the stream."""
 
     position: Lsn
     frames: AnswerStream
     tables: frozenset[str] = frozenset()
     """Ids of the subscription's tables that the statement reads."""
     not_following: frozenset[str] = frozenset()
-    """Those of them that did not follow their source then."""
+    """Those of `tables` that did not follow their source at that time."""
 
 
 Reply = Answer | QueryResult
 
 
 class EngineAwayError(Exception):
-    """No engine that could answer is connected, or it went away before it did."""
+    """No engine that could answer is connected, or it disconnected before answering."""
 
 
 class EngineSilentError(Exception):
@@ -81,7 +81,7 @@ class AnswerError(Exception):
 
 @dataclass(eq=False, slots=True)
 class CommandStream:
-    """Lines on their way to one engine; None ends the stream. Until it is greeted, other lines are held back."""
+    """Lines to be sent to one engine; None ends the stream. Until `greet`, other lines are held back."""
 
     engine_id: str
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -90,27 +90,27 @@ class CommandStream:
     opened_s: float = field(default_factory=time.monotonic)
 
     def put(self, line: bytes | None) -> None:
-        """Raises asyncio.QueueFull where the engine does not read."""
+        """Queue a line. Raises asyncio.QueueFull if the engine does not read."""
         if self.held is not None and line is not None:
             self.held.append(line)
         else:
             self.lines.put_nowait(line)
 
     def finish(self) -> None:
-        """End the stream, whatever is still in it."""
+        """End the stream, discarding unsent lines."""
         if self.lines.full():
             self.lines.get_nowait()
         self.lines.put_nowait(None)
 
     def greet(self, commands: Sequence[Command]) -> None:
-        """Begin the stream with `commands`; what was held back follows."""
+        """Begin the stream with `commands`, followed by the lines that were held back."""
         held, self.held = self.held or [], None
         for line in [*(encode(command) + b"\n" for command in commands), *held]:
             self.put(line)
 
 
 class Hub:
-    """Connected engines, the subscriptions that they run, and the requests to them that are not answered yet."""
+    """Connected engines, the subscriptions they run, and outstanding requests to them."""
 
     def __init__(self) -> None:
         self.shutting = False
@@ -119,32 +119,32 @@ class Hub:
         self._pending: dict[str, tuple[str, asyncio.Future[Reply]]] = {}
         self._began_s = time.monotonic()
         self._left_s: dict[str, float] = {}
-        """When the stream of an engine that is gone ended."""
+        """Time at which the stream of each disconnected engine ended."""
 
     # Streams
 
     def open_stream(self, engine_id: str) -> CommandStream:
-        """A new stream for an engine; an older one of the same engine ends."""
+        """Open a stream for an engine; an older one of the same engine ends."""
         self.end_stream(engine_id)
         stream = self._streams[engine_id] = CommandStream(engine_id)
         self._left_s.pop(engine_id, None)
         return stream
 
     def end_stream(self, engine_id: str) -> None:
-        """End an engine's stream from this side; the engine connects again."""
+        """End an engine's stream from this side; the engine reconnects."""
         stream = self._streams.pop(engine_id, None)
         if stream is not None:
             self._left_s[engine_id] = time.monotonic()
             stream.finish()
 
     def close_all(self) -> None:
-        """End all streams for good: the server is about to stop."""
+        """End all streams and refuse new ones: the server is stopping."""
         self.shutting = True
         for engine_id in list(self._streams):
             self.end_stream(engine_id)
 
     def close_stream(self, stream: CommandStream) -> bool:
-        """The stream's connection is over; False where a newer one of the same engine has taken its place."""
+        """The stream's connection has ended; False if a newer stream of the same engine has replaced it."""
         if self._streams.get(stream.engine_id) not in {stream, None}:
             return False
         if self._streams.pop(stream.engine_id, None) is not None:
@@ -159,12 +159,12 @@ class Hub:
         return engine_id in self._streams
 
     def connected_s(self, engine_id: str) -> float | None:
-        """Seconds since the engine's stream began; None where there is none. From any thread."""
+        """Seconds since the engine's stream began; None if there is none. Callable from any thread."""
         stream = self._streams.get(engine_id)
         return None if stream is None else time.monotonic() - stream.opened_s
 
     def away_s(self, subscription: str) -> float | None:
-        """Seconds for which no engine that runs the subscription has been connected; None where one is."""
+        """Seconds for which no engine that runs the subscription has been connected; None while one is connected."""
         engine_id = self._owners.get(subscription, "")
         if engine_id in self._streams:
             return None
@@ -189,7 +189,7 @@ class Hub:
         return engine_id if engine_id in self._streams else None
 
     def has_owner(self, subscription: str) -> bool:
-        """Whether some engine has this subscription, connected or not."""
+        """Whether an engine has this subscription, connected or not."""
         return subscription in self._owners
 
     def stream_of(self, subscription: str) -> str | None:
@@ -198,7 +198,7 @@ class Hub:
         return None if stream is None else stream.name
 
     def stream_to(self, engine_id: str) -> str:
-        """The name of the open stream to this engine; empty where there is none."""
+        """The name of the open stream to this engine; empty if there is none."""
         stream = self._streams.get(engine_id)
         return "" if stream is None else stream.name
 
@@ -209,14 +209,14 @@ class Hub:
     # Commands
 
     def send(self, engine_id: str, command: Command) -> bool:
-        """Put a command on an engine's stream; False where it is not connected."""
+        """Send a command to an engine; False if it is not connected."""
         stream = self._streams.get(engine_id)
         if stream is None:
             return False
         try:
             stream.put(encode(command) + b"\n")
         except asyncio.QueueFull:
-            # It does not read. A new stream begins with the whole state, so nothing is lost by ending this one.
+            # It does not read. Ending the stream loses nothing, because a new one begins with the complete state.
             log.warning("command_stream_full", engine=engine_id)
             self.end_stream(engine_id)
             return False
@@ -230,7 +230,7 @@ class Hub:
     async def request(self, engine_id: str, command: Callable[[str], Command], timeout_s: float) -> Reply:
         """Send a request and wait for its answer. `command` builds it from a request id.
 
-        Raises EngineAwayError, EngineSilentError, or AnswerError with the problem that the engine named.
+        Raises EngineAwayError, EngineSilentError, or AnswerError with the engine's problem.
         """
         request_id = f"r{uuid.uuid4().hex}"
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
@@ -252,7 +252,7 @@ class Hub:
         return reply
 
     def resolve_request(self, request_id: str, reply: Reply) -> bool:
-        """Pass a reply to the request that waits for it; False where none does any longer."""
+        """Pass a reply to the request that waits for it; False if none does."""
         pending = self._pending.get(request_id)
         if pending is None or pending[1].done():
             return False

@@ -35,7 +35,7 @@ _BODIES: dict[str, type[Message]] = {
 
 
 class HubGateway:
-    """Asks the engine that runs the subscription in the payload, else the one that has been connected longest."""
+    """Sends requests to the engine that runs the payload's subscription, else to the one that has been connected longest."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
@@ -96,6 +96,6 @@ def _validated_body(kind: str, body: dict[str, Any]) -> dict[str, Any]:
         raise ReportedProblem(
             502,
             "engine_answer_malformed",
-            f"The engine's answer to '{kind}' makes no sense.",
+            f"The engine's answer to '{kind}' is invalid.",
             "Run one release of both.",
         ) from None

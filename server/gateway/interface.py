@@ -1,4 +1,4 @@
-"""How the rest of the server asks the engine something and waits for its answer."""
+"""The interface for requests to an engine."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class EngineTimeout(Problem):
 
 
 class EngineGateway(Protocol):
-    """The engine as seen by endpoints; used in the event loop only, but for `connected_s`."""
+    """Requests to engines, for endpoints. Used on the event loop only, except `connected_s`."""
 
     @property
     def connected(self) -> bool:
-        """Whether an engine holds the command stream."""
+        """Whether an engine is connected."""
         ...
 
     def connected_s(self, engine_id: str | None) -> float | None:
-        """Seconds since this engine began to hold the command stream; None where it does not. From any thread."""
+        """Seconds for which this engine has been connected; None if it is not. Callable from any thread."""
         ...
 
     async def request(self, kind: str, payload: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
@@ -42,15 +42,15 @@ class EngineGateway(Protocol):
         `payload` is the command's fields without `kind` and `request_id`; secrets in it go straight to the wire.
 
         Raises:
-            EngineUnavailable: no engine is connected, or it went away before it answered.
+            EngineUnavailable: no engine is connected, or it disconnected before answering.
             EngineTimeout: no answer within `timeout_s` seconds.
-            Problem: the one that the engine answered with.
+            Problem: the engine's.
         """
         ...
 
 
 class NoEngine:
-    """The gateway of a server that no engine can reach."""
+    """A gateway without engines."""
 
     @property
     def connected(self) -> bool:

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class WorkState(StrEnum):
-    """What long work is doing; the value is what REST shows."""
+    """State of long-running work. The values are those of the REST interface."""
 
     QUEUED = "queued"
     RUNNING = "running"

@@ -1,4 +1,4 @@
-"""Threads kept for the engine's end: a rush of user requests cannot hold up what ends their waits."""
+"""Threads reserved for requests of engines, so that many user requests cannot delay the reports that end their waits."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _bearer = HTTPBearer(
 
 
 class EngineThreads:
-    """A few threads of their own. Made on the event loop."""
+    """A small thread pool. Created on the event loop."""
 
     def __init__(self) -> None:
         self._limiter = CapacityLimiter(_THREADS)
 
     async def run(self, work: Callable[[], Result]) -> Result:
-        """Run `work` in one of them."""
+        """Run `work` in one of the threads."""
         return await to_thread.run_sync(work, limiter=self._limiter)
 
 
 async def engine_only(
     request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 ) -> None:
-    """A dependency that refuses whoever is not an engine."""
+    """A dependency that refuses callers other than engines."""
     threads = cast("EngineThreads", request.app.state.engine_threads)
     principal = await threads.run(lambda: principal_of(request, credentials))
     if not principal.may(Role.ENGINE):

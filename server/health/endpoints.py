@@ -16,7 +16,7 @@ router = APIRouter(tags=["health"])
 
 
 class Health(BaseModel):
-    """All is well."""
+    """The server can work."""
 
     status: str = "ok"
 
@@ -28,15 +28,15 @@ class NotReady(Problem):
     default_remedy = "See errors; start an engine with 'penstock engine', or repair the control database."
 
 
-@router.get("/livez", operation_id="health_live", summary="Is the process alive?")
+@router.get("/livez", operation_id="health_live", summary="Liveness")
 async def live() -> Health:
-    """Looks at nothing but the process itself."""
+    """Checks only the process itself."""
     return Health()
 
 
-@router.get("/readyz", operation_id="health_ready", summary="Can it do its work?", responses=responses(NotReady))
+@router.get("/readyz", operation_id="health_ready", summary="Readiness", responses=responses(NotReady))
 async def ready(request: Request) -> Health:
-    """Ready when the control database answers and an engine is connected. Users' databases are not looked at."""
+    """Ready when the control database answers and an engine is connected. Users' databases are not checked."""
     wrong = []
     if not await run_in_threadpool(_database_answers, request):
         wrong.append(FieldError(pointer="/control_database", detail="The control database does not answer."))

@@ -22,14 +22,15 @@ Hours = Annotated[
     Query(
         gt=0,
         le=LONGEST / timedelta(hours=1),
-        description="How far back. Up to 1 hour comes in steps of 10 seconds, up to 12 hours of a minute, more of 10 minutes.",
+        description="Length of the period up to now. Steps are 10 seconds for up to 1 hour, a minute for up to 12 hours, else 10"
+        " minutes.",
     ),
 ]
 
 
 @router.get("/history", operation_id="history_get", responses=responses(NotFound))
 async def get_history(request: Request, name: str, hours: Hours = 1) -> HistoryView:
-    """Lag, log, throughput and waits over time, as the server heard of them; kept for a week."""
+    """Lag, log, throughput and waits over time, by the time of the reports; kept for a week."""
     recorder = cast("Recorder", request.app.state.recorder)
     resolution, points = await recorder.read(name, timedelta(hours=hours))
     return HistoryView(step_seconds=resolution.seconds, points=_shown(points, request.app.state.clock.now()))

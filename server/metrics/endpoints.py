@@ -21,6 +21,6 @@ router = APIRouter(tags=["metrics"], dependencies=[needs(Role.VIEWER)])
     "/metrics", operation_id="metrics_get", response_class=Response, responses={200: {"content": {"text/plain": {}}}}
 )
 async def get_metrics(request: Request) -> Response:
-    """Everything that is counted and measured."""
+    """All metrics."""
     meters = cast("Meters", request.app.state.meters)
     return Response(generate_latest(meters.registry), media_type=CONTENT_TYPE_LATEST)

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from engine.model.partitions import LoadReason
 
 _REASONS = (
-    "`copied`: with the whole table, when that was copied first; `asked`: a request named it, or the whole table;"
-    " `changed`: its rows differed from the source's; `unknown`: whether they did could not be determined."
+    "`copied`: the first copy of the whole table; `asked`: a request named it or the whole table; `changed`: its rows differed from the"
+    " source's; `unknown`: it could not be determined whether they differed."
 )
 
 
@@ -37,24 +37,24 @@ class PartitionView(BaseModel):
     )
 
     name: str = Field(description="schema.name on the source.")
-    parent: str = Field(description="schema.name of the table that it is a part of.")
-    has_rows: bool = Field(description="False: it is partitioned itself, and its partitions are listed too.")
+    parent: str = Field(description="schema.name of its parent table.")
+    has_rows: bool = Field(description="False: it is itself partitioned; its partitions are listed too.")
     bound: str = Field(description="As the source prints it.")
-    reloadable: bool = Field(description="Whether it can be reloaded by itself.")
-    obstacle: str | None = Field(description="Why not.")
-    generation: int = Field(description="Goes up with each load of its rows.")
+    reloadable: bool = Field(description="Whether it can be reloaded separately.")
+    obstacle: str | None = Field(description="Why it cannot be reloaded separately.")
+    generation: int = Field(description="Increases with each load of its rows.")
     reason: LoadReason | None = Field(
         description=f"Of the last load. {_REASONS} Null where loads were not counted yet."
     )
-    position: str | None = Field(description="End of the batch that put the last load into place.")
-    loaded_at: datetime | None = Field(description="When that was, by the target's clock.")
+    position: str | None = Field(description="End of the batch that made the last load visible.")
+    loaded_at: datetime | None = Field(description="Time of the last load, by the target's clock.")
 
 
 class PartitionsView(BaseModel):
     """The partitions of one table."""
 
     table_id: str
-    partitions: list[PartitionView] = Field(description="At every depth, by name; none where it is not partitioned.")
+    partitions: list[PartitionView] = Field(description="All levels, by name; empty if the table is not partitioned.")
 
 
 class LoadedPartitionView(BaseModel):
@@ -63,5 +63,5 @@ class LoadedPartitionView(BaseModel):
     name: str = Field(description="schema.name on the source.")
     reason: LoadReason = Field(description=f"Why it is loaded. {_REASONS}")
     generation: int | None = Field(
-        description="Number of its load that the target has: the new one once the reload has succeeded."
+        description="Number of its load on the target: the new one once the reload has succeeded."
     )

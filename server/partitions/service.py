@@ -28,7 +28,7 @@ class PartitionUnknown(InvalidRequest):
 
 class PartitionNotComparable(Conflict):
     code = "partition_not_comparable"
-    title = "The partition cannot be reloaded by itself"
+    title = "The partition cannot be reloaded separately"
     default_remedy = "Reload the whole table: leave 'partitions' out."
 
 

@@ -79,7 +79,7 @@ class Format(StrEnum):
 async def create_query(
     request: Request, name: str, body: QueryRequest, accept: Annotated[str | None, Header(max_length=1000)] = None
 ) -> Response:
-    """Run one read on the target, on one batch boundary, as fresh as asked for."""
+    """Run one SELECT on the target, at a batch boundary, with the requested freshness."""
     wanted = _format(accept)
     meters = cast("Meters", request.app.state.meters)
     began = time.perf_counter()
@@ -135,7 +135,7 @@ def _writer(wanted: Format, result: QueryResult, receipt: Receipt | None) -> ren
 
 
 def _requirement_of(freshness: QueryFreshness, form: PositionForm) -> FreshnessRequirement | None:
-    """What is asked for. None: whatever is there."""
+    """The requested freshness; None: do not wait."""
     if freshness.on_timeout != "error":
         detail = f"on_timeout '{freshness.on_timeout}' does not work yet."
         wrong = [FieldError(pointer="/freshness/on_timeout", detail=detail)]

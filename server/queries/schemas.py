@@ -15,32 +15,31 @@ MOST_JSON_BYTES = 256 * 1024 * 1024
 
 
 class QueryFreshness(BaseModel):
-    """How fresh the answer has to be."""
+    """Required freshness of the rows."""
 
     model_config = ConfigDict(extra="forbid")
 
     mode: Literal["latest", "position", "any"] = Field(
         default="any",
-        description="`any`: as it is. `position`: not before `position` is visible. `latest`: not before everything "
-        "committed on the source until now is visible. Both hold for the tables of the statement.",
+        description="`any`: do not wait. `position`: wait until `position` is visible. `latest`: wait until everything committed on the"
+        " source before the request is visible. Both apply to the tables of the statement.",
     )
     position: str | None = Field(default=None, max_length=1000, examples=["0/16B3748"])
-    timeout_ms: int = Field(
-        default=DEFAULT_TIMEOUT_MS, ge=0, le=MOST_TIMEOUT_MS, description="How long to wait for it."
-    )
+    timeout_ms: int = Field(default=DEFAULT_TIMEOUT_MS, ge=0, le=MOST_TIMEOUT_MS, description="Maximum wait.")
     on_timeout: str = Field(
         default="error", max_length=64, description="What to do at the deadline; only `error` so far."
     )
     on_unavailable: Literal["error", "include"] = Field(
         default="error",
-        description="What to do where a table of the statement is paused, parked, or does not follow its source in another way: `error`"
-        " refuses the query with `freshness_unreachable`, or waits where the table will follow by itself; `include` answers with the rows"
-        " that are there, and the receipt lists the table in `left_out`. Tables whose rows a shared table shows count too.",
+        description="What happens if a table of the statement is paused, parked, or otherwise does not follow its source. `error`: the"
+        " query is refused with `freshness_unreachable`, or waits if the table will follow without user action. `include`: the"
+        " existing rows are returned, and the receipt lists the table in `left_out`. This includes tables whose rows a shared table"
+        " shows.",
     )
 
 
 class QueryRequest(BaseModel):
-    """One read."""
+    """One query."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -57,12 +56,15 @@ class QueryRequest(BaseModel):
         default=None,
         ge=1,
         le=MOST_ROWS,
-        description=f"Of JSON: {DEFAULT_ROWS} where nothing is given; `truncated` says whether there are more. CSV and Arrow cannot say so:"
-        " they have all rows where nothing is given. Where there are more than given, the query ends with `answer_cut`, or the body breaks"
-        " off where it has begun.",
+        description=f"Maximum number of rows. JSON: default {DEFAULT_ROWS}; `truncated` says whether there are more. CSV and Arrow: by"
+        " default all rows; if there are more than the limit, the query fails with `answer_cut`, or the body breaks"
+        " off if it has begun.",
     )
     timeout_ms: int = Field(
-        default=DEFAULT_TIMEOUT_MS, ge=1, le=MOST_TIMEOUT_MS, description="How long the query itself may run."
+        default=DEFAULT_TIMEOUT_MS,
+        ge=1,
+        le=MOST_TIMEOUT_MS,
+        description="Maximum run time of the query itself, without the wait.",
     )
 
 
@@ -79,7 +81,7 @@ class QueryAnswer(BaseModel):
         description="Integers up to 64 bits and finite floats are numbers; decimals, wider integers, NaN and infinities, "
         "times and bytes (hexadecimal) are strings."
     )
-    position: str = Field(description="The position that the answer shows; it can be waited for, and asked for again.")
+    position: str = Field(description="Position that the rows show; it can be used in waits and in later queries.")
     ran_on: Literal["target", "source"]
     truncated: bool = Field(description="Whether more than `max_rows` rows were found.")
-    receipt: Receipt | None = Field(default=None, description="What was waited for, where something was.")
+    receipt: Receipt | None = Field(default=None, description="Result of the wait, if there was one.")

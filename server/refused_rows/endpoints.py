@@ -1,4 +1,4 @@
-"""Rows that a target refused: to see them, to try them again, to leave them out for good."""
+"""Rows that a target refused: list, retry and skip them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _DEALT_WITH = responses(NotFound, TableNotComplete, TableRemoved, EngineUnavaila
     responses=responses(NotFound, TableRemoved, PageTokenInvalid, EngineUnavailable, EngineTimeout),
 )
 async def list_refused(request: Request, paging: Paging, name: NamePath, table_id: TableIdPath) -> Page[RefusedRowView]:
-    """In the order in which they were refused. Their values are read from the target, where they are kept."""
+    """Refused rows in the order in which they were refused. Their values are read from the target, where they are stored."""
     behind = paging.behind(int)
     start = behind[0] if behind else 0
     answer, form = await _request_engine(request, name, table_id, "list")
@@ -49,52 +49,53 @@ async def list_refused(request: Request, paging: Paging, name: NamePath, table_i
 @router.post(
     "/retries",
     operation_id="refused_rows_retry",
-    summary="Try refused rows again",
+    summary="Retry refused rows",
     dependencies=[needs(Role.OPERATOR)],
     responses=_DEALT_WITH,
 )
 async def retry_all(request: Request, name: NamePath, table_id: TableIdPath, caller: Caller) -> RefusedRowsOutcome:
-    """Put all rows of the table that stand aside into it, but for skipped ones. What is refused again stays aside with its new cause."""
+    """Try to write all quarantined rows of the table to it, except skipped ones. Rows that are refused again remain in quarantine with
+    their new cause."""
     return await _retry_or_skip(request, name, table_id, "retry", None, caller.name)
 
 
 @router.post(
     "/skips",
     operation_id="refused_rows_skip",
-    summary="Leave refused rows out",
+    summary="Skip refused rows",
     dependencies=[needs(Role.OPERATOR)],
     responses=_DEALT_WITH,
 )
 async def skip_all(request: Request, name: NamePath, table_id: TableIdPath, caller: Caller) -> RefusedRowsOutcome:
-    """Note that all rows that stand aside are to stay out of the table, and who said so. They stay on record."""
+    """Mark all quarantined rows of the table as skipped, with the user. They remain listed."""
     return await _retry_or_skip(request, name, table_id, "skip", None, caller.name)
 
 
 @router.post(
     "/{row_id}/retries",
     operation_id="refused_row_retry",
-    summary="Try a refused row again",
+    summary="Retry a refused row",
     dependencies=[needs(Role.OPERATOR)],
     responses=_DEALT_WITH,
 )
 async def retry_one(
     request: Request, name: NamePath, table_id: TableIdPath, row_id: RowIdPath, caller: Caller
 ) -> RefusedRowsOutcome:
-    """Put the row into its table, also a skipped one. Where it is refused again, `done` is empty and the row has its new cause."""
+    """Try to write the row to its table, even if it is skipped. If it is refused again, `done` is empty and the row has its new cause."""
     return await _retry_or_skip(request, name, table_id, "retry", row_id, caller.name)
 
 
 @router.post(
     "/{row_id}/skips",
     operation_id="refused_row_skip",
-    summary="Leave a refused row out",
+    summary="Skip a refused row",
     dependencies=[needs(Role.OPERATOR)],
     responses=_DEALT_WITH,
 )
 async def skip_one(
     request: Request, name: NamePath, table_id: TableIdPath, row_id: RowIdPath, caller: Caller
 ) -> RefusedRowsOutcome:
-    """Note that the row is to stay out of its table, and who said so. It stays on record until a later change of it, or a reload."""
+    """Mark the row as skipped, with the user. It remains listed until a later change of it, or a reload."""
     return await _retry_or_skip(request, name, table_id, "skip", row_id, caller.name)
 
 

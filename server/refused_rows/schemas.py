@@ -13,20 +13,20 @@ class RefusedValue(BaseModel):
     """One column of a refused row."""
 
     column: str
-    type: str = Field(description="PostgreSQL's name of the type on the source.")
-    value: str | None = Field(description="Its text as the source printed it; null is NULL.")
+    type: str = Field(description="The type on the source, by PostgreSQL's name.")
+    value: str | None = Field(description="The value as the source prints it; null is NULL.")
 
 
 class RefusedCauseView(BaseModel):
-    """Why the target did not take a row."""
+    """Why the target rejected a row."""
 
     code: str
     detail: str
-    sqlstate: str | None = Field(description="Where a PostgreSQL target refused it.")
+    sqlstate: str | None = Field(description="Set if a PostgreSQL target rejected it.")
 
 
 class RefusedRowView(BaseModel):
-    """A row that the target did not take."""
+    """A row that the target rejected."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -57,14 +57,14 @@ class RefusedRowView(BaseModel):
 
     id: str
     state: RefusedState = Field(
-        description="`parked`: the table was parked over it; `set_aside`: it is in quarantine; `skipped`: the same, and a user"
-        " decided that it stays out."
+        description="`parked`: the table was parked because of it; `set_aside`: it is in quarantine; `skipped`: it is in quarantine, and"
+        " a user decided that it stays out of the table."
     )
-    operation: str = Field(description="`copy`, `insert` or `update`: what the change was, netted over its batch.")
-    key: list[str | None] = Field(description="Of its key columns, in key order.")
+    operation: str = Field(description="`copy`, `insert` or `update`: the net change of its batch.")
+    key: list[str | None] = Field(description="Values of the key columns, in key order.")
     values: list[RefusedValue]
     cause: RefusedCauseView
-    position: str = Field(description="End of the batch in which it was refused; 0/0 of a row that a copy read.")
+    position: str = Field(description="End of the batch in which it was refused; 0/0 for a row of a copy.")
     batch: int
     refused_at: datetime
     skipped_by: str | None
@@ -72,7 +72,9 @@ class RefusedRowView(BaseModel):
 
 
 class RefusedRowsOutcome(BaseModel):
-    """What became of refused rows."""
+    """The result for refused rows."""
 
-    done: list[str] = Field(description="Ids of the rows that are in the table now, or are skipped now.")
-    rows_set_aside: int = Field(description="How many rows of the table are in quarantine now, skipped ones included.")
+    done: list[str] = Field(description="Ids of the rows that are now in the table, or are now skipped.")
+    rows_set_aside: int = Field(
+        description="Number of quarantined rows of the table after the request, including skipped ones."
+    )

@@ -23,7 +23,7 @@ Action = Literal["list", "retry", "skip"]
 
 class TableNotComplete(Conflict):
     code = "table_not_live"
-    title = "The table's rows are not complete"
+    title = "The table is incomplete"
     default_remedy = (
         "A parked table holds no log: correct what its remedy names and POST …/tables/{table_id}/retries, which copies it again."
         " For any other table, wait until it is live."

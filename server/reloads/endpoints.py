@@ -56,9 +56,9 @@ Chosen = Annotated[ReloadRequest, Depends(_with_chosen_partitions)]
     responses=_REFUSALS,
 )
 def create_reload(request: Request, session: Writing, idempotency: Idempotent, name: str) -> ReloadView:
-    """Copy all tables anew, with a new slot where that is needed.
+    """Copy all tables again, with a new slot if necessary.
 
-    Old rows stay readable until the new ones are there.
+    Old rows stay readable until the new ones replace them.
     """
     return _begin(request, session, idempotency, name, None)
 
@@ -84,9 +84,9 @@ def create_reload(request: Request, session: Writing, idempotency: Idempotent, n
 async def create_table_reload(
     request: Request, chosen: Chosen, session: Writing, idempotency: Idempotent, name: str, table_id: str
 ) -> ReloadView:
-    """Copy a table anew, or some of its partitions; its old rows stay readable until the new ones are there.
+    """Copy a table, or some of its partitions, again; its old rows stay readable until the new ones replace them.
 
-    By partition, the table stays live and only the partitions' own rows are read. Which ones there are is looked up on the source first.
+    If partitions are named, the table stays live and only their rows are read. The source is first asked which partitions exist.
     """
     return await run_in_threadpool(_begin, request, session, idempotency, name, table_id, chosen.partitions)
 
@@ -148,9 +148,9 @@ def get_table_reload(session: Reading, name: str, table_id: str, reload_id: str)
     responses=responses(NotFound, ReloadHasEnded, ReloadNotCancellable),
 )
 def cancel_reload(session: Writing, name: str, reload_id: str) -> None:
-    """End a table's reload before its time, as `DELETE …/tables/{table_id}/reloads/{reload_id}` does.
+    """Cancel a table's reload, like `DELETE …/tables/{table_id}/reloads/{reload_id}`.
 
-    A reload of all tables cannot be cancelled: its tables have no other way back to their source.
+    A reload of all tables cannot be cancelled: its tables can follow their source again only after it.
     """
     service.cancel_reload(session, name, reload_id)
 
@@ -163,9 +163,9 @@ def cancel_reload(session: Writing, name: str, reload_id: str) -> None:
     responses=responses(NotFound, ReloadHasEnded),
 )
 def cancel_table_reload(session: Writing, name: str, table_id: str, reload_id: str) -> None:
-    """End a table's reload before its time; the old rows stay readable.
+    """Cancel a table's reload; the old rows stay readable.
 
-    A table whose partitions are reloaded stays live. One that is copied as a whole parks with `table_copy_cancelled`, since its changes
-    since the reload began were not kept for its old rows.
+    A table whose partitions are being reloaded stays live. A table that is being copied as a whole parks with `table_copy_cancelled`,
+    because changes since the start of the reload were not applied to its old rows.
     """
     service.cancel_reload(session, name, reload_id, table_id)

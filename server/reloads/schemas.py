@@ -14,7 +14,7 @@ PartitionName = Annotated[str, StringConstraints(max_length=512, pattern=r"^[^\x
 
 
 class ReloadRequest(BaseModel):
-    """What of the table is to be reloaded."""
+    """What to reload."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -24,8 +24,8 @@ class ReloadRequest(BaseModel):
     partitions: Annotated[list[PartitionName], Field(min_length=1, max_length=1000)] | Literal["changed"] | None = (
         Field(
             default=None,
-            description="Partitions of the table on the source, as schema.name, with all that is below them; `changed`: those whose rows"
-            " differ from the source's, found by comparing each. Without it, all of the table.",
+            description="Partitions of the table on the source, as schema.name, including their own partitions; `changed`: those whose"
+            " rows differ from the source's, found by comparing each. By default the whole table.",
         )
     )
 
@@ -41,19 +41,19 @@ class ReloadProgress(BaseModel):
 
 
 class ReloadView(BaseModel):
-    """Tables that are copied anew; their old rows stay readable until the new ones take their place."""
+    """A reload of tables; their old rows stay readable until the new ones replace them."""
 
     id: str
-    table_id: str | None = Field(description="The table; null where the whole subscription is reloaded.")
+    table_id: str | None = Field(description="The table; null if the whole subscription is reloaded.")
     asked: list[str] | Literal["changed"] | None = Field(
-        description="The partitions that were asked for; null where all of the table is reloaded."
+        description="The requested partitions; null if the whole table is reloaded."
     )
     partitions: list[LoadedPartitionView] | None = Field(
-        description="The partitions that are loaded and why, once that is known; null where all of the table is reloaded."
+        description="The partitions that are loaded and why, once known; null if the whole table is reloaded."
     )
     state: WorkState
     copied: ReloadProgress
-    position: str | None = Field(description="From where on the reloaded tables follow the source.")
+    position: str | None = Field(description="Position from which the reloaded tables follow the source.")
     problem: dict[str, Any] | None
     created_at: datetime
     ended_at: datetime | None

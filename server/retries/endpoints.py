@@ -1,4 +1,4 @@
-"""Trying parked tables again."""
+"""Retries of parked tables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ router = APIRouter(prefix="/subscriptions/{name}/tables", tags=["tables"], depen
 @router.post(
     "/{table_id}/retries",
     operation_id="table_retries_create",
-    summary="Try a parked table again",
+    summary="Retry a parked table",
     status_code=status.HTTP_202_ACCEPTED,
     dependencies=[needs(Role.OPERATOR)],
     responses=responses(
@@ -49,8 +49,9 @@ router = APIRouter(prefix="/subscriptions/{name}/tables", tags=["tables"], depen
 async def create_retry(
     request: Request, response: Response, session: Writing, box: Box, name: NamePath, table_id: TableIdPath
 ) -> ReloadView:
-    """Behind the remedy of a parked table: where the engine finds what would park it again, the answer is `cause_remains` and says so.
-    Else the table is copied anew, since a parked table holds no log; its old rows stay readable meanwhile. The answer is that reload."""
+    """Use this after the cause of the parking was corrected. If the engine finds that the table would park again, the answer is
+    `cause_remains` with the finding. Otherwise the table is copied again, because no log is kept for a parked table; its old rows stay
+    readable. The answer is that reload."""
     findings: list[FindingView] = []
     for payload in await run_read(request, lambda reading: service.preflight_payloads(reading, box, name, table_id)):
         answer = await ask_engine(request, "preflight", payload)

@@ -50,7 +50,7 @@ class NothingToRetry(Conflict):
 
 class CauseRemains(Conflict):
     code = "cause_remains"
-    title = "What parked the table is still there"
+    title = "The cause of the parking remains"
     default_remedy = "Correct what the findings name, then try again."
 
 

@@ -1,4 +1,4 @@
-"""The sample source: look at it, start it, remove it."""
+"""The sample source: show, start and remove it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _shown(request: Request) -> SampleSourceView:
 
 @router.get("", operation_id="sample_source_get", summary="Show the sample source")
 def get_sample_source(request: Request) -> SampleSourceView:
-    """A small PostgreSQL under a light load on the server's own machine, for a first subscription without a source at hand."""
+    """A small PostgreSQL under a light load on the server's machine, for a first subscription."""
     return _shown(request)
 
 
@@ -38,8 +38,8 @@ def get_sample_source(request: Request) -> SampleSourceView:
     responses=responses(SampleUnavailable, SampleNameTaken, SecretsUnreadable),
 )
 def put_sample_source(request: Request, box: Box) -> SampleSourceView:
-    """Its connection is there at once; a GET tells when it runs, which takes some seconds the first time. Safe to repeat: what failed
-    is tried again. It comes back with the server until it is removed. Only an engine on the server's machine reaches it."""
+    """Its connection exists at once; a GET shows when the database runs, which takes some seconds the first time. Safe to repeat; a
+    failed start is retried. It restarts with the server until it is removed. Only an engine on the server's machine can reach it."""
     service.start_sample_source(database_of(request), box, request.app.state.sample)
     return _shown(request)
 
@@ -53,5 +53,5 @@ def put_sample_source(request: Request, box: Box) -> SampleSourceView:
     responses=responses(ConnectionInUse),
 )
 def delete_sample_source(request: Request) -> None:
-    """Stops it, and deletes its database and its connection. Only where no subscription uses it. Safe to repeat."""
+    """Stops it, and deletes its database and its connection. Refused while a subscription uses it. Safe to repeat."""
     service.remove_sample_source(database_of(request), request.app.state.sample)

@@ -20,16 +20,16 @@ _EXAMPLE: dict[str, Any] = {
 
 
 class SampleSourceView(BaseModel):
-    """How the sample source is, and how it is reached."""
+    """The state of the sample source, and its connection."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
     state: SampleState = Field(
         description="`unavailable`: it cannot run on the server's machine; `absent`: it was not started, or was removed."
     )
-    reason: str | None = Field(default=None, description="Why it failed, or cannot run here.")
+    reason: str | None = Field(default=None, description="Why it failed or is unavailable.")
     remedy: str | None = None
-    connection: str = Field(description="Name of its connection, there from the start on.")
-    transactions: int = Field(description="Of its load, since it was last started.")
-    transactions_per_second: float = Field(description="Of its load, while it runs.")
-    target_path: str = Field(description="A place in the server's data folder for a DuckDB file, as a first target.")
+    connection: str = Field(description="Name of its connection, which exists from the start.")
+    transactions: int = Field(description="Transactions of its load since its last start.")
+    transactions_per_second: float = Field(description="Transactions per second of its load while it runs.")
+    target_path: str = Field(description="Path of a DuckDB file in the server's data folder, for a first target.")

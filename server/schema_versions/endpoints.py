@@ -31,8 +31,8 @@ router = APIRouter(prefix="/subscriptions/{name}/tables", tags=["tables"], depen
 def list_versions(
     session: Reading, paging: Paging, name: NamePath, table_id: Annotated[str, Path(max_length=64)]
 ) -> Page[VersionView]:
-    """Every change of its structure or state, oldest first, also of a removed table. A structure tells what changed, and how that
-    became known."""
+    """Every change of schema or state, oldest first, also of a removed table. A schema change says what changed and how it was
+    detected."""
     table = require_table(session, name, table_id)
     form = position_form(require_subscription(session, name))
     query = select(SchemaVersionRow).where(SchemaVersionRow.table_id == table.id)

@@ -23,7 +23,7 @@ class VersionColumn(BaseModel):
 
 
 class VersionView(BaseModel):
-    """One change of a table's structure or state."""
+    """One change of a table's schema or state."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -51,29 +51,29 @@ class VersionView(BaseModel):
     change: Literal["structure", "state"]
     position: str | None = Field(
         default=None,
-        description="Of a structure, the end of the transaction or batch that announced it, where it is valid. Of a state,"
-        " from where on it is valid; null where it has no position.",
+        description="Position from which it is valid: for a schema, the end of the transaction or batch that announced it; for a state,"
+        " null if it has no position.",
     )
     at: datetime
-    columns: list[VersionColumn] | None = Field(default=None, description="For a change of structure.")
+    columns: list[VersionColumn] | None = Field(default=None, description="Set for a schema change.")
     key: list[str] | None = None
     changes: list[str] | None = Field(
         default=None,
-        description="What is different from the structure before, in words; empty for a table's first one. Null for a change of state,"
-        " and for a structure that an older version recorded; so are `learnt` and `certain`.",
+        description="Differences from the previous schema, in words; empty for a table's first one. `changes`, `learnt` and `certain`"
+        " are null for a change of state, and for a schema recorded by an older version.",
     )
     learnt: Learnt | None = Field(
         default=None,
-        description="How it became known. `copied`: the table's copy found it so; `log`: the source's log announced it; `ddl_trigger`:"
-        " the event trigger of `ddl-capture` reported it in the transaction that changed it; `catalog`: the"
-        " source's catalog shows it, and no row has come since the change with which the log would announce it; `target`: the target"
-        " had it when an engine started, and the engine before had ended before it reported it.",
+        description="How it was detected. `copied`: by the table's copy; `log`: announced in the source's log; `ddl_trigger`: reported"
+        " by the event trigger of `ddl-capture` in the transaction that changed it; `catalog`: read from the source's catalog,"
+        " before any row after the change announced it in the log; `target`: found on the target when an engine started, because"
+        " the previous engine ended before reporting it.",
     )
     certain: bool | None = Field(
         default=None,
-        description="False where the source's catalog was further on already when the log announced it, so that columns were matched by"
-        " name and type.",
+        description="False if the source's catalog had already changed again when the log announced the change, so that columns were"
+        " matched by name and type.",
     )
-    state: TableStateKind | None = Field(default=None, description="For a change of state.")
+    state: TableStateKind | None = Field(default=None, description="Set for a change of state.")
     code: str | None = None
     reason: str | None = None

@@ -29,10 +29,10 @@ def list_tokens(session: Reading) -> Page[TokenView]:
 
 
 @router.post(
-    "", operation_id="tokens_create", summary="Make a token", status_code=201, responses=responses(TokenNameTaken)
+    "", operation_id="tokens_create", summary="Create a token", status_code=201, responses=responses(TokenNameTaken)
 )
 def create_token(session: Writing, body: TokenCreate) -> TokenCreated:
-    """The answer is the only place where the token's text is ever shown."""
+    """The token's text is shown in this answer only."""
     row, text = tokens.create_token(session, body.name, body.role)
     return TokenCreated(**_view(row).model_dump(), token=text)
 
@@ -45,11 +45,11 @@ def create_token(session: Writing, body: TokenCreate) -> TokenCreated:
     responses=responses(NotFound, LastAdminToken),
 )
 def revoke_token(session: Writing, token_id: str) -> None:
-    """It is refused from the next request on."""
+    """Requests with it are refused from now on."""
     tokens.revoke_token(session, token_id)
 
 
-@caller_router.get("", operation_id="caller_get", summary="Who the request is from")
+@caller_router.get("", operation_id="caller_get", summary="Show the caller")
 def get_caller(caller: Caller) -> CallerView:
-    """What the request's own token is called and which role it has, so that programs offer only what they may do."""
+    """Name and role of the request's token, so that a client can offer only permitted actions."""
     return CallerView(name=caller.name, role=caller.role)

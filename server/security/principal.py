@@ -7,7 +7,8 @@ from enum import StrEnum
 
 
 class Role(StrEnum):
-    """Roles of tokens. Of the first three each may do what the ones before it may; `engine` may only be an engine."""
+    """Roles of tokens. `viewer`, `operator` and `admin` each include the rights of the previous one; `engine` may only call the engine's
+    endpoints."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"

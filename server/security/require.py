@@ -56,7 +56,7 @@ def needs(role: Role) -> Any:
 
 
 def _refuse_foreign_host(request: Request) -> None:
-    # Without tokens, a web page could reach this server under a host name of its own that resolves to this machine.
+    # Without tokens, a web page could reach this server under a host name that resolves to this machine (DNS rebinding).
     host = request.url.hostname or ""
     if not is_loopback(host):
         raise Forbidden(

@@ -10,7 +10,7 @@ from server.security.principal import Role
 
 
 class TokenCreate(BaseModel):
-    """A token to be made."""
+    """A token to create."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"name": "grafana", "role": "viewer"}]})
 
@@ -28,15 +28,15 @@ class TokenView(BaseModel):
 
 
 class CallerView(BaseModel):
-    """Whose token a request carries."""
+    """The token of a request."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"name": "grafana", "role": "viewer"}]})
 
-    name: str = Field(description="The token's name; `anybody` where the server asks for none.")
+    name: str = Field(description="The token's name; `anybody` if the server requires no token.")
     role: Role
 
 
 class TokenCreated(TokenView):
-    """A new token; `token` is shown this once."""
+    """A new token; `token` is shown only once."""
 
     token: str

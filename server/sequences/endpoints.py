@@ -22,7 +22,7 @@ router = APIRouter(prefix="/subscriptions/{name}/sequences", tags=["sequences"],
 @router.post(
     "",
     operation_id="sequences_advance",
-    summary="Bring sequences forward",
+    summary="Advance sequences",
     responses=responses(
         NotFound,
         SubscriptionNotRunning,
@@ -34,7 +34,8 @@ router = APIRouter(prefix="/subscriptions/{name}/sequences", tags=["sequences"],
     ),
 )
 async def advance_sequences(request: Request, name: NamePath, body: SequencesRequest | None = None) -> SequencesView:
-    """Before a cut-over: sequences of the target's columns are set to where the source's stand now, never back. Safe to repeat."""
+    """Before a cut-over, set the sequences of the target's columns to the current values of the source's; never backwards. Safe to
+    repeat."""
     wanted = body or SequencesRequest()
     payload = await run_read(request, lambda session: service.sequences_payload(session, name, wanted))
     answer = service.sequences_view(await ask_engine(request, "sequences", payload))

@@ -1,4 +1,4 @@
-"""Bodies of requests that bring sequences forward."""
+"""Bodies of requests that advance sequences."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_MARGIN = 1_000_000_000_000
 
 
 class SequencesRequest(BaseModel):
-    """Which sequences, and how far."""
+    """Which sequences to advance, and how far."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -20,18 +20,18 @@ class SequencesRequest(BaseModel):
     )
 
     tables: list[TableRef] | None = Field(
-        default=None, max_length=10_000, description="Tables whose sequences are meant; without it, every table."
+        default=None, max_length=10_000, description="Tables whose sequences to advance; by default every table."
     )
     margin: int = Field(
         default=0,
         ge=0,
         le=MOST_MARGIN,
-        description="How many values to leave out after the source's last one, in steps of the source's increment.",
+        description="Number of values to skip after the source's last one, in steps of the source's increment.",
     )
 
 
 class SequenceName(BaseModel):
-    """A sequence by its name in its database."""
+    """The qualified name of a sequence."""
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
 
@@ -40,14 +40,14 @@ class SequenceName(BaseModel):
 
 
 class SequenceValueView(BaseModel):
-    """Where a sequence stands, as PostgreSQL says it."""
+    """The state of a sequence, as in PostgreSQL."""
 
     last_value: int
-    is_called: bool = Field(description="False: `last_value` has not been handed out; it is the next value.")
+    is_called: bool = Field(description="False: `last_value` was not yet returned; it is the next value.")
 
 
 class SequenceView(BaseModel):
-    """One sequence of the source, and what became of the one on the target."""
+    """One sequence of the source, and the result for the one on the target."""
 
     model_config = ConfigDict(
         validate_by_name=True,
@@ -73,30 +73,30 @@ class SequenceView(BaseModel):
         },
     )
 
-    id: str = Field(description="The table's.")
+    id: str = Field(description="The table's id.")
     schema_name: str = Field(validation_alias="schema", serialization_alias="schema")
     name: str
     column: str
     source_sequence: SequenceName
     source_value: SequenceValueView
     target: TableTarget
-    target_sequence: SequenceName | None = Field(description="Null where none was looked at.")
+    target_sequence: SequenceName | None = Field(description="Null if none was examined.")
     value_before: SequenceValueView | None
     value_after: SequenceValueView | None
     outcome: SequenceOutcome = Field(
-        description="`advanced`: it was set; `already_ahead`: it is there or beyond, and was not changed;"
-        " `no_sequence_on_target`: the column has none there; `table_not_live`: the table's rows there are not complete, or about"
-        " to be replaced; `out_of_range`: the value is beyond the limit of the target's sequence, which was not changed;"
-        " `direction_differs`: one of the two counts up and the other down."
+        description="`advanced`: it was set; `already_ahead`: it had this value or a later one, and was not changed;"
+        " `no_sequence_on_target`: the column has none on the target; `table_not_live`: the table's rows on the target are"
+        " incomplete or about to be replaced; `out_of_range`: the value is beyond the limit of the target's sequence, which was not"
+        " changed; `direction_differs`: one of the two ascends and the other descends."
     )
-    remedy: str | None = Field(description="What you can do where it is neither `advanced` nor `already_ahead`.")
+    remedy: str | None = Field(description="What to do if it is neither `advanced` nor `already_ahead`.")
 
 
 class SequencesView(BaseModel):
-    """What became of every sequence."""
+    """The result for every sequence."""
 
     complete: bool = Field(
-        description="Whether every one of them is `advanced` or `already_ahead`. A source that continues to hand out values passes"
-        " them again."
+        description="Whether every one is `advanced` or `already_ahead`. If the source continues to issue values, it overtakes them"
+        " again."
     )
-    sequences: list[SequenceView] = Field(description="By table and column of the source.")
+    sequences: list[SequenceView] = Field(description="Ordered by table and column of the source.")

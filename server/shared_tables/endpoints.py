@@ -24,7 +24,8 @@ router = APIRouter(prefix="/connections/{name}/shared-tables", tags=["connection
     responses=responses(NotFound, PageTokenInvalid),
 )
 def list_shared_tables(session: Reading, paging: Paging, name: NamePath) -> Page[SharedTableView]:
-    """Those that tables of this target declare with `shared_into`, by schema and name, each with its members. Nothing is contacted."""
+    """Shared tables that tables of this target declare with `shared_into`, by schema and name, each with its members. The target is not
+    contacted."""
     found = service.shared_tables(session, connections.require_connection(session, name))
     behind = paging.behind(str, str)
     if behind:

@@ -13,23 +13,23 @@ class _View(BaseModel):
 
 
 class MemberView(_View):
-    """A table whose rows a shared table shows, or will show when its first copy is complete."""
+    """A table whose rows a shared table shows, or will show once its first copy is complete."""
 
     subscription: str
     id: str
     schema_name: str = Field(validation_alias="schema", serialization_alias="schema", description="On the source.")
     name: str
-    source_value: str = Field(description="What its rows have in the source column.")
-    target: TableTarget = Field(description="Where its rows lie.")
-    state: TableStateKind = Field(description="`removed`: replicated no longer, and still shown.")
+    source_value: str = Field(description="Value of its rows in the source column.")
+    target: TableTarget = Field(description="The table that stores its rows.")
+    state: TableStateKind = Field(description="`removed`: no longer replicated, but still shown.")
     target_table: TargetTable | None = None
     position: str | None = Field(
-        default=None, description="What is visible of its source: the applied position of its subscription."
+        default=None, description="Position up to which its rows are visible: the applied position of its subscription."
     )
 
 
 class SharedTableView(_View):
-    """A relation on the target that shows the rows of several tables, told apart by its first column."""
+    """A relation on the target that shows the rows of several tables; its first column identifies the source."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -59,4 +59,4 @@ class SharedTableView(_View):
     schema_name: str = Field(validation_alias="schema", serialization_alias="schema")
     name: str
     source_column: str
-    members: list[MemberView] = Field(description="By source value.")
+    members: list[MemberView] = Field(description="Ordered by source value.")

@@ -37,7 +37,7 @@ def declare_desired(session: WriteSession, row: SubscriptionRow, desired: Desire
     A failed subscription is retried even if its desired state stays the same.
 
     Raises:
-        TransitionRefused: there is no transition from the present state.
+        TransitionRefused: there is no transition from the current state.
     """
     state = SubscriptionState(row.state)
     if desired.value == row.desired_state and state is not SubscriptionState.FAILED:

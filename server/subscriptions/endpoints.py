@@ -1,4 +1,4 @@
-"""Subscriptions: declare, look at, pause, delete."""
+"""Subscriptions: declare, show, pause, delete."""
 
 from __future__ import annotations
 
@@ -34,9 +34,7 @@ from server.subscriptions.service import ApplyModeUnsupported, CaptureUnsupporte
 from server.subscriptions.views import subscription_views
 from server.tables.service import TableTargetFixed, TransitionRefused
 
-KeepTables = Annotated[
-    bool, Query(description="Tables and patterns that the body leaves out stay in the subscription.")
-]
+KeepTables = Annotated[bool, Query(description="Keep tables and patterns that the body leaves out.")]
 
 router = APIRouter(prefix="/subscriptions", tags=["subscriptions"], dependencies=[needs(Role.VIEWER)])
 
@@ -80,7 +78,7 @@ def list_subscriptions(
 
 @router.get("/{name}", operation_id="subscriptions_get", summary="Get a subscription", responses=responses(NotFound))
 def get_subscription(request: Request, session: Reading, response: Response, name: NamePath) -> SubscriptionView:
-    """What was declared, the state, positions and lag. The ETag follows the declaration only."""
+    """The declaration, state, positions and lag. The ETag depends on the declaration only."""
     row = require_subscription(session, name)
     set_etag(response, row)
     return _shown(request, session, row)
@@ -104,9 +102,9 @@ async def put_subscription(
     if_match: IfMatch = None,
     if_none_match: IfNoneMatch = None,
 ) -> SubscriptionView:
-    """Safe to repeat: tables that the body leaves out are removed, new ones are copied, the others go on.
+    """Safe to repeat. Tables that the body leaves out are removed, new ones are copied, the others are not affected.
 
-    Patterns are expanded now, by asking the source through the engine. `POST …/plans` says what a PUT would do.
+    Patterns are expanded by reading the source's tables through the engine. `POST …/plans` shows what a PUT would do.
     """
     discovered = await _discover_for(request, box, body)
 
@@ -160,7 +158,7 @@ async def patch_subscription(
     body: SubscriptionPatch,
     if_match: IfMatch = None,
 ) -> SubscriptionView:
-    """`desired_state` pauses, stops and starts; a failed subscription is tried again by it."""
+    """`desired_state` pauses, stops and starts the subscription, and retries a failed one."""
 
     def source_of(reading: ReadSession) -> dict[str, Any] | None:
         row = require_subscription(reading, name)
@@ -187,8 +185,8 @@ async def patch_subscription(
     response_model=None,
     dependencies=[needs(Role.OPERATOR)],
     responses={
-        202: {"description": "The engine stops it and drops slot and publications", "model": SubscriptionView},
-        204: {"description": "It is gone"},
+        202: {"description": "The engine stops it and drops its slot and publications", "model": SubscriptionView},
+        204: {"description": "Deleted"},
         **responses(NotFound, PreconditionFailed),
     },
 )
@@ -199,10 +197,10 @@ def delete_subscription(
     name: NamePath,
     if_match: IfMatch = None,
     force: Annotated[
-        bool, Query(description="Do not wait for the engine; an event names what may be left on the source.")
+        bool, Query(description="Do not wait for the engine; an event names what may remain on the source.")
     ] = False,
 ) -> SubscriptionView | Response:
-    """The target's tables stay. A GET answers 404 once it is gone; what could not be removed is told by an event."""
+    """The target's tables stay. A GET returns 404 once the subscription is deleted; an event names what could not be removed."""
     row = service.remove_subscription(session, name, if_match, force=force)
     if row is None:
         return Response(status_code=204)

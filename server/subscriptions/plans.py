@@ -21,7 +21,7 @@ _FIELDS = set(SubscriptionPut.model_fields) - {"tables"}
 
 
 class TableAction(StrEnum):
-    """What becomes of a table."""
+    """What happens to a table."""
 
     ADDED = "added"
     REMOVED = "removed"
@@ -30,13 +30,13 @@ class TableAction(StrEnum):
 
 
 class PlannedTable(BaseModel):
-    """A table that the PUT touches, or that its body does not name."""
+    """A table that the PUT changes, or that its body leaves out."""
 
     schema_name: str = Field(validation_alias="schema", serialization_alias="schema")
     name: str
     action: TableAction = Field(
-        description="`removed`: it leaves the subscription, and its rows stay on the target. `kept`: the body leaves it out, and it stays "
-        "since `keep_tables` was given."
+        description="`removed`: it is removed from the subscription, and its rows stay on the target. `kept`: the body leaves it out,"
+        " and it stays because of `keep_tables`."
     )
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
@@ -60,9 +60,12 @@ class SubscriptionPlan(BaseModel):
 
     result: PlanResult
     fields: list[FieldChange]
-    tables: list[PlannedTable] = Field(description="Tables that neither change nor are left out are not listed.")
+    tables: list[PlannedTable] = Field(
+        description="Tables that change or that the body leaves out; others are not listed."
+    )
     etag: str | None = Field(
-        description="Of the subscription now, null where there is none. Send it as If-Match with the PUT, so that the plan still holds."
+        description="The subscription's current ETag; null if it does not exist. Send it as If-Match with the PUT, so that the plan"
+        " still applies."
     )
 
 

@@ -45,7 +45,7 @@ class SubscriptionPut(BaseModel):
     target: Name = Field(description="Name of a connection whose kind can be a target.")
     tables: list[TableBody] = Field(
         max_length=_LARGEST_LIST,
-        description="Tables and patterns; a pattern stands for the tables that are there and for those that appear later.",
+        description="Tables and patterns; a pattern includes existing tables and tables created later.",
     )
     desired_state: DesiredState = DesiredState.RUNNING
     capture: CapturePolicy = Field(default_factory=lambda: read_capture({}))
@@ -62,8 +62,8 @@ class SubscriptionPut(BaseModel):
 
 
 class SubscriptionPatch(BaseModel):
-    """What to change. `tables` replaces the list; policies are merged with what they hold, and so are objects within
-    them, such as `capture.guard`; null goes back to a default."""
+    """Changes to a subscription. `tables` replaces the list. Policies, and objects within them such as `capture.guard`, are merged with
+    the current values; null restores the default."""
 
     model_config = ConfigDict(
         extra="forbid", hide_input_in_errors=True, json_schema_extra={"examples": [{"desired_state": "paused"}]}
@@ -83,7 +83,7 @@ class SubscriptionPatch(BaseModel):
 
 
 class Positions(BaseModel):
-    """Where the subscription stands in the source's log; null where it is not known yet."""
+    """Positions in the source's log; null if not yet known."""
 
     source: str | None = Field(default=None, description="The log's end.")
     captured: str | None = Field(default=None, description="Read up to here.")
@@ -92,18 +92,18 @@ class Positions(BaseModel):
 
 
 class Lag(BaseModel):
-    """How far the live tables are behind; null where it is not known, and where no table is live."""
+    """How far the live tables are behind; null if unknown, or if no table is live."""
 
     bytes: int | None = None
     seconds: float | None = Field(
         default=None,
         description="While no engine is connected or the engine does not report, the time since its last report is added.",
     )
-    tables: int = Field(default=0, description="So many tables are live: of the others it says nothing.")
+    tables: int = Field(default=0, description="The number of live tables; the lag does not include others.")
 
 
 class SubscriptionView(BaseModel):
-    """A subscription: what was declared, and how it is."""
+    """A subscription: its declaration and its current condition."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -144,7 +144,7 @@ class SubscriptionView(BaseModel):
     name: str
     source: str
     target: str
-    tables: list[TableBody] = Field(description="As declared: tables by name, and patterns.")
+    tables: list[TableBody] = Field(description="Declared tables and patterns.")
     desired_state: DesiredState
     capture: CapturePolicy
     batch: BatchBody
@@ -158,16 +158,16 @@ class SubscriptionView(BaseModel):
     code: str | None = Field(default=None, description="Stable name of the reason.")
     reason: str | None = None
     remedy: str | None = None
-    health: Health = Field(description="How it is in one word, with the reason: the same for all who show it.")
-    last_fault: LastFault | None = None
-    copying: CopyTotals | None = Field(
-        default=None, description="How far its copies are; null where none is under way."
+    health: Health = Field(
+        description="Its condition in one word, with the reason; the console and the CLI show the same."
     )
+    last_fault: LastFault | None = None
+    copying: CopyTotals | None = Field(default=None, description="Progress of its copies; null if none is in progress.")
     deleting: bool = False
     positions: Positions
     lag: Lag
-    retained_bytes: int | None = Field(default=None, description="Log that the slot holds back on the source.")
-    table_states: dict[str, int] = Field(description="How many tables are in which state.")
-    slot: str = Field(description="Name of the replication slot and of the publications on the source.")
+    retained_bytes: int | None = Field(default=None, description="Log that the slot retains on the source.")
+    table_states: dict[str, int] = Field(description="Number of tables by state.")
+    slot: str = Field(description="Name of the replication slot and the publications on the source.")
     created_at: datetime
     updated_at: datetime

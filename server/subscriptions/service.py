@@ -35,7 +35,7 @@ Discovered = Sequence[Mapping[str, Any]]
 
 class SubscriptionEndpointFixed(Conflict):
     code = "subscription_endpoint_fixed"
-    title = "Source and target do not change"
+    title = "Source and target cannot be changed"
     default_remedy = "Make a new subscription, or change the settings of the connection."
 
 

@@ -1,1 +1,1 @@
-"""Part of the control plane."""
+"""The tables of subscriptions."""

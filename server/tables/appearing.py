@@ -1,4 +1,4 @@
-"""Tables that appeared on the source while a subscription runs, as an engine reports them: its patterns take them in."""
+"""Adds tables that appeared on the source of a running subscription, if its patterns include them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from server.tables import repository, service
 
 
 def add_found_tables(session: WriteSession, subscription: SubscriptionRow, found: Iterable[FoundTable]) -> None:
-    """Declare what a pattern takes and the subscription has not got. Safe to repeat.
+    """Declare the tables that a pattern includes and the subscription lacks. Safe to repeat.
 
-    What its user removed stays out. A table that has no place on the target is left out too, which an event tells with its remedy.
+    Tables that a user removed stay out. A table that conflicts with another on the target is left out; an event reports it.
     """
     if subscription.deleting:
         return
@@ -46,13 +46,13 @@ def add_found_tables(session: WriteSession, subscription: SubscriptionRow, found
             severity="warning",
             subscription=subscription.name,
             subject=name,
-            detail=f"The table '{name}' appeared on the source and has no place on the target: {refused.detail}",
+            detail=f"The table '{name}' appeared on the source and conflicts with another table on the target: {refused.detail}",
             remedy="Declare it by its name with another target, or leave it out with the pattern's 'exclude'.",
         )
 
 
 def _declare_by_pattern(patterns: Iterable[TableBody], table: FoundTable, subscription: str) -> Declaration | None:
-    """As the first pattern that takes it declares the table."""
+    """The table as declared by the first pattern that includes it."""
     pattern = next((each for each in patterns if each.takes(table.schema_name, table.name)), None)
     if pattern is None:
         return None

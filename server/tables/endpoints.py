@@ -1,4 +1,4 @@
-"""Tables of a subscription: add, list, inspect, pause, remove, while it runs."""
+"""Tables of a subscription: add, list, show, change, pause and remove."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from server.tables.schemas import OnRemoval, TablePatch, TableView
 from server.tables.service import TableExists, TargetTableOfOwner, TransitionRefused
 
 router = APIRouter(prefix="/subscriptions/{name}/tables", tags=["tables"], dependencies=[needs(Role.VIEWER)])
-TableIdPath = Annotated[str, Path(max_length=64, description="The table's id; names may hold any character.")]
+TableIdPath = Annotated[str, Path(max_length=64, description="The table's id.")]
 
 
 @router.get("", operation_id="tables_list", summary="List tables", responses=responses(NotFound, PageTokenInvalid))
@@ -42,10 +42,10 @@ def list_tables(
     schema_name: Annotated[str | None, Query(alias="schema", description="Only those of this source schema.")] = None,
     table_name: Annotated[str | None, Query(alias="name", description="Only those of this source name.")] = None,
     state: Annotated[
-        TableStateKind | None, Query(description="Only those in this state; removed ones are listed only so.")
+        TableStateKind | None, Query(description="Only those in this state; removed tables are listed only on request.")
     ] = None,
 ) -> Page[TableView]:
-    """By schema and name."""
+    """Tables by schema and name."""
     subscription = require_subscription(session, name)
     query = repository.select_tables(subscription.id or 0, schema=schema_name, name=table_name, state=state)
     assessment = assess_subscription(request, subscription)
@@ -77,9 +77,9 @@ def list_tables(
 def add_table(
     request: Request, session: Writing, idempotency: Idempotent, name: NamePath, body: TableBody
 ) -> TableView:
-    """It is copied while the others go on. Patterns belong into the subscription itself."""
+    """It is copied while the other tables are replicated. To add a pattern, change the subscription."""
     if body.is_pattern:
-        remedy = 'PATCH the subscription\'s tables with the pattern; or give "exact": true where a table has this name.'
+        remedy = 'PATCH the subscription\'s tables with the pattern; or give "exact": true if a table has this name.'
         raise InvalidRequest.at("/name", "A pattern cannot be added.", remedy)
     require_supported(body)
     row = service.add_table(session, name, declare_table(body, "", name), _target_kind(session, name))
@@ -91,7 +91,7 @@ def add_table(
 def get_table(
     request: Request, session: Reading, response: Response, name: NamePath, table_id: TableIdPath
 ) -> TableView:
-    """Its declaration, state, and how far its copy is."""
+    """Its declaration, state and copy progress."""
     row = require_table(session, name, table_id)
     set_etag(response, row)
     return shown_table(request, session, name, row)
@@ -122,7 +122,7 @@ def patch_table(
     body: TablePatch,
     if_match: IfMatch = None,
 ) -> TableView:
-    """`desired_state` pauses and resumes. A changed key, condition, mapping or `into_existing` holds after the next reload."""
+    """`desired_state` pauses and resumes. A changed key, condition, mapping or `into_existing` takes effect with the next reload."""
     row = service.patch_table(session, name, table_id, body, _target_kind(session, name), if_match)
     set_etag(response, row)
     return shown_table(request, session, name, row)
@@ -143,13 +143,16 @@ def remove_table(
     if_match: IfMatch = None,
     target_table: Annotated[
         OnRemoval,
-        Query(description="`drop`: the table on the target goes too, unless its owner made it or others depend on it."),
+        Query(
+            description="`drop`: the target's table is dropped too, unless it was not created by Penstock or other objects depend on"
+            " it."
+        ),
     ] = OnRemoval.KEEP,
 ) -> None:
-    """It is no longer replicated; its rows stay on the target or are dropped with their table, its history stays readable.
+    """It is no longer replicated. Its table on the target stays or is dropped; its history stays readable.
 
-    No pattern brings it back; adding it by its name does. The engine drops; `target_table` of the removed table and an event tell what
-    came of it.
+    No pattern includes it again until it is added by name. The engine drops the target's table; the result is in `target_table` of the
+    removed table and in an event.
     """
     service.remove_table(session, name, table_id, if_match, target_table)
 

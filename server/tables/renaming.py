@@ -1,4 +1,4 @@
-"""Tables whose source gave them another name, as the engine reports it: what is shown follows, the place on the target stays."""
+"""Tables renamed on the source, as the engine reports it: the subscription shows the new name, the name on the target stays."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ SourceName = tuple[str, str]
 
 
 def rename_tables(session: WriteSession, subscription: SubscriptionRow, names: Mapping[str, SourceName]) -> None:
-    """The source's tables, by id, go by these names now.
+    """Store the current source names of tables, by table id.
 
-    They may have taken over each other's. A name that another table of the subscription keeps is not taken: an event warns of it.
-    Removed tables and unknown ids are passed over. Safe to repeat.
+    Tables may have swapped names. A name that another table of the subscription keeps is not stored: an event warns about it. Removed
+    tables and unknown ids are ignored. Safe to repeat.
     """
     present = {row.id: row for row in repository.list_present(session, subscription.id or 0)}
     wanted = {table: name for table, name in names.items() if table in present and _source(present[table]) != name}
     for table, holder in _find_conflicts(present, wanted).items():
         _record_conflict(session, subscription, present[table], holder, wanted.pop(table))
     before = {table: _source(present[table]) for table in wanted}
-    # First out of each other's way, since names are unique at every moment; no schema of a source has an empty name.
+    # Names are unique after each statement, so swapped tables first get a temporary name. No source schema has an empty name.
     _set_names(session, present, {table: ("", table) for table in wanted})
     _set_names(session, present, wanted)
     for table, old in before.items():
@@ -38,11 +38,12 @@ def rename_tables(session: WriteSession, subscription: SubscriptionRow, names: M
 
 
 def _find_conflicts(present: Mapping[str, TableRow], wanted: Mapping[str, SourceName]) -> dict[str, TableRow]:
-    """Tables that cannot have the name that is wanted for them, each with the one that has it. They keep theirs from others in turn."""
+    """Tables that cannot get their new name, each with the table that has it. As they keep their old names, others may conflict in
+    turn."""
     refused: dict[str, TableRow] = {}
     while True:
         going = {table: name for table, name in wanted.items() if table not in refused}
-        # Where two were given one name, one after the other, the later report is right.
+        # If two tables got the same name one after the other, the later report is right.
         holders = {name: present[table] for table, name in going.items()}
         holders |= {_source(row): row for row in present.values() if row.id not in going}
         more = {table: holders[name] for table, name in going.items() if holders[name].id != table}
@@ -66,7 +67,7 @@ def _source(row: TableRow) -> SourceName:
 def _record_rename(session: WriteSession, subscription: SubscriptionRow, row: TableRow, before: SourceName) -> None:
     old, new, place = ".".join(before), f"{row.schema_name}.{row.name}", f"{row.target_schema}.{row.target_name}"
     redeclare = (
-        f"Where a file or a program declares the subscription, replace '{old}' by '{new}' with the target '{place}': a PUT with the old"
+        f"If a file or a program declares the subscription, replace '{old}' by '{new}' with the target '{place}': a PUT with the old"
         " name removes the table."
     )
     record_event(
@@ -74,7 +75,7 @@ def _record_rename(session: WriteSession, subscription: SubscriptionRow, row: Ta
         kind="table_renamed",
         subscription=subscription.name,
         subject=new,
-        detail=f"The source's table '{old}' is '{new}' now; on the target it stays '{place}'.",
+        detail=f"The source's table '{old}' is now '{new}'; on the target it remains '{place}'.",
         remedy=None if row.from_pattern else redeclare,
     )
 
@@ -89,8 +90,8 @@ def _record_conflict(
         severity="warning",
         subscription=subscription.name,
         subject=old,
-        detail=f"The source's table '{old}' (id {row.id}) is '{new}' now. It is still shown under its old name, since another table of"
-        f" the subscription goes by the new one (id {holder.id}).",
-        remedy=f"Remove the table {holder.id} if the source has it no more; else remove both, and add them again under the names that"
-        " they have on the source now.",
+        detail=f"The source's table '{old}' (id {row.id}) is now '{new}'. It is still shown under its old name, because another table of"
+        f" the subscription has the new one (id {holder.id}).",
+        remedy=f"Remove the table {holder.id} if it no longer exists on the source; else remove both, and add them again under their"
+        " current names on the source.",
     )

@@ -1,4 +1,4 @@
-"""What the engine reports of tables, put into their rows."""
+"""Writes the engine's reports of tables into their rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from server.schema_versions import service as versions
 from server.tables import repository
 from server.tables.schemas import TargetTable
 
-_NOT_KEPT = "an engine parked it, and ended before it reported the reason"
+_NOT_KEPT = "an engine parked it and ended before reporting the reason"
 
 
 def set_state(
@@ -31,10 +31,10 @@ def set_state(
     remedy: str | None = None,
     position: Lsn | None = None,
 ) -> bool:
-    """The table is in this state. Records history and an event where that is new, and returns whether it was.
+    """Set the table's state. Records history and an event if the state is new; returns whether it was.
 
-    A table that the user removed stays removed, whatever an older report says; an unknown id is passed over. A table that is reported
-    as parked without a reason was so before its engine began: what is known of it stays.
+    A removed table stays removed; an unknown id is ignored. A table reported as parked without a reason was parked before the engine
+    started: the known reason stays.
     """
     row = session.get(TableRow, table_id, with_for_update=True)
     if row is None or row.state == TableStateKind.REMOVED:
@@ -57,8 +57,7 @@ def set_state(
 
 
 def _update_copy_figures(row: TableRow, before: TableStateKind, state: TableStateKind, now: datetime) -> None:
-    """Figures of a copy begin with the state that asks for it: an engine that begins again has the table copied on, or tells of a new
-    copy itself."""
+    """Reset a copy's figures when a state requests a copy, not when an engine restarts: it continues the copy, or reports a new one."""
     if state in COPIED and (before not in COPIED or row.copy_asked_at is None):
         row.copy_asked_at = now
         row.copied_rows = row.copied_bytes = 0
@@ -74,7 +73,7 @@ def _update_copy_figures(row: TableRow, before: TableStateKind, state: TableStat
 
 
 def set_copy_progress(session: WriteSession, report: CopyProgress) -> None:
-    """How far the table's copy is. An unknown id is passed over."""
+    """Store the progress of the table's copy. An unknown id is ignored."""
     row = session.get(TableRow, report.table)
     if row is None:
         return
@@ -94,7 +93,7 @@ def set_copy_progress(session: WriteSession, report: CopyProgress) -> None:
 def set_rows_aside(
     session: WriteSession, subscription: SubscriptionRow, counts: Mapping[str, int], *, whole: bool = False
 ) -> None:
-    """So many rows of tables stand aside, by table id; `whole`: none of any other table of the subscription."""
+    """Store the number of quarantined rows by table id; `whole`: other tables of the subscription have none."""
     for row in repository.list_present(session, subscription.id or 0):
         count = counts.get(row.id, 0 if whole else row.rows_set_aside)
         if row.rows_set_aside != count:
@@ -104,7 +103,7 @@ def set_rows_aside(
 
 
 def set_verified(session: WriteSession, equal: Mapping[str, bool]) -> None:
-    """By table id, whether a verification found it equal to the source. Unknown ids are passed over."""
+    """Store by table id whether a verification found it equal to the source. Unknown ids are ignored."""
     for table_id, found in equal.items():
         row = session.get(TableRow, table_id)
         if row is not None:
@@ -113,7 +112,7 @@ def set_verified(session: WriteSession, equal: Mapping[str, bool]) -> None:
 
 
 def set_dropped(session: WriteSession, table_id: str, left: str | None, remedy: str | None) -> None:
-    """What became of the table on the target of one that was removed; `left`: why it stays. Told once, others are passed over."""
+    """Store whether a removed table's target table was dropped; `left`: why it was not. Repeated reports are ignored."""
     row = session.get(TableRow, table_id)
     if row is None or row.target_table != TargetTable.TO_BE_DROPPED:
         return
@@ -147,7 +146,7 @@ def _record_state_event(session: WriteSession, row: TableRow, state: TableStateK
         detail = f"{subject} is parked: {row.reason or row.code}"
         code = row.code or "table_parked"
         record_fault(session, subscription, code=code, detail=detail, remedy=row.remedy, table=row.id)
-    # A table that is copied anew by itself says why; one that was asked for has no code.
+    # A reload that a user requested has no code; any other one has the reason.
     unasked = state is TableStateKind.RELOADING and row.code is not None
     record_event(
         session,

@@ -23,7 +23,7 @@ def list_present(session: ReadSession, subscription_id: int) -> list[TableRow]:
 
 
 def list_others_on_target(session: ReadSession, subscription: SubscriptionRow) -> list[tuple[TableRow, str]]:
-    """Tables of other subscriptions into the same target, each with the name of its subscription. Those that are being deleted let go."""
+    """Tables of other subscriptions with the same target, each with the name of its subscription; not of those that are being deleted."""
     query = select(TableRow, SubscriptionRow.name).join(
         SubscriptionRow, col(SubscriptionRow.id) == col(TableRow.subscription_id)
     )
@@ -37,7 +37,7 @@ def list_others_on_target(session: ReadSession, subscription: SubscriptionRow) -
 
 
 def list_ever_on_target(session: ReadSession, target_id: int) -> list[tuple[TableRow, SubscriptionRow]]:
-    """Tables of all subscriptions into this target, removed ones included, the oldest first."""
+    """Tables of all subscriptions with this target, including removed ones, oldest first."""
     query = select(TableRow, SubscriptionRow).join(
         SubscriptionRow, col(SubscriptionRow.id) == col(TableRow.subscription_id)
     )
@@ -56,7 +56,7 @@ def list_present_of_many(session: ReadSession, subscription_ids: Iterable[int]) 
 
 
 def list_to_be_dropped(session: ReadSession, subscription_id: int) -> list[str]:
-    """Ids of removed tables whose tables on the target are to go too, and of which no engine has reported that yet."""
+    """Ids of removed tables whose target tables are still to be dropped."""
     query = select(TableRow.id).where(
         TableRow.subscription_id == subscription_id, TableRow.target_table == TargetTable.TO_BE_DROPPED.value
     )
@@ -64,13 +64,13 @@ def list_to_be_dropped(session: ReadSession, subscription_id: int) -> list[str]:
 
 
 def list_kept_out(session: ReadSession, subscription_id: int) -> set[tuple[str, str]]:
-    """Schemas and names of tables that their user removed, and that no pattern brings back."""
+    """Schemas and names of tables that a user removed and that no pattern adds again."""
     query = select(TableRow.schema_name, TableRow.name)
     return set(session.exec(query.where(TableRow.subscription_id == subscription_id, col(TableRow.kept_out))))
 
 
 def let_in(session: WriteSession, subscription_id: int, schema: str, name: str) -> None:
-    """A table of this name was declared by its name: it is kept out no longer."""
+    """Allow patterns to add tables of this name again, because a user declared it by name."""
     rows = select(TableRow).where(
         TableRow.subscription_id == subscription_id,
         TableRow.schema_name == schema,

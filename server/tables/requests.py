@@ -1,4 +1,4 @@
-"""What is asked of a table, as events: each request with the state that it met; what a report says later tells when it was in effect."""
+"""Records users' requests about a table as events, with the table's state at that time; later reports show when they took effect."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from server.events.service import record_event
 from server.tables.schemas import TableDesiredState
 
 AFTER_RELOAD = frozenset({"key", "where", "columns", "into_existing"})
-"""Settings that a copy has to begin with to hold."""
+"""Settings that take effect only with a new copy."""
 
 _NAMED = 3
 
@@ -27,7 +27,7 @@ def record_table_event(
     remedy: str | None = None,
     table_state: TableStateKind | None = None,
 ) -> None:
-    """Record an event about the table of `row`; `what` goes on from "The table 'public.orders'"."""
+    """Record an event about the table of `row`; `what` continues the sentence "The table 'public.orders'"."""
     subject = f"{row.schema_name}.{row.name}"
     record_event(
         session,
@@ -42,31 +42,33 @@ def record_table_event(
 
 
 def record_desired_state(session: WriteSession, subscription: str, row: TableRow) -> None:
-    """A pause of the table, or that it resumes, was requested."""
+    """Record that a pause or resumption of the table was requested."""
     paused = row.desired_state == TableDesiredState.PAUSED
     kind = "table_pause_asked" if paused else "table_resume_asked"
-    record_table_event(session, subscription, row, kind, f"shall be {row.desired_state}; it is {row.state}")
+    record_table_event(session, subscription, row, kind, f"was requested to be {row.desired_state}; it is {row.state}")
 
 
 def record_settings_change(session: WriteSession, subscription: str, row: TableRow, changed: Sequence[str]) -> None:
-    """These settings of the table were changed. Where some hold only after a reload, the remedy says so."""
+    """Record that these settings of the table were changed. The remedy says if some take effect only with a reload."""
     waiting = [name for name in changed if name in AFTER_RELOAD and row.state != TableStateKind.REGISTERED]
-    what = f"got other settings: {', '.join(changed)}"
+    what = f"has new settings: {', '.join(changed)}"
     remedy = None
     if waiting:
         what += (
             f"; from its next copy on: {', '.join(waiting)}" if waiting != list(changed) else "; from its next copy on"
         )
-        remedy = "POST /subscriptions/{name}/tables/{table_id}/reloads brings that into effect."
+        remedy = "POST /subscriptions/{name}/tables/{table_id}/reloads applies them."
     record_table_event(session, subscription, row, "table_settings_changed", what, remedy=remedy)
 
 
 def record_reload_request(
     session: WriteSession, subscription: str, row: TableRow, asked: list[str] | Literal["changed"] | None
 ) -> None:
-    """A reload of the table was requested; `asked`: those of its partitions, None = all of it."""
+    """Record that a reload of the table was requested; `asked`: the partitions, None: the whole table."""
     parts = "" if asked is None else f" by partition ({_partitions(asked)})"
-    record_table_event(session, subscription, row, "table_reload_asked", f"shall be reloaded{parts}; it is {row.state}")
+    record_table_event(
+        session, subscription, row, "table_reload_asked", f"was requested to be reloaded{parts}; it is {row.state}"
+    )
 
 
 def _partitions(asked: list[str] | Literal["changed"]) -> str:

@@ -13,21 +13,21 @@ from server.declarations.table_options import ColumnOptions, Identifier, Operati
 
 
 class TableDesiredState(StrEnum):
-    """What the user wants of a table."""
+    """The state that the user requests for a table."""
 
     RUNNING = "running"
     PAUSED = "paused"
 
 
 class OnRemoval(StrEnum):
-    """What is to become of the table on the target."""
+    """What to do with the table on the target."""
 
     KEEP = "keep"
     DROP = "drop"
 
 
 class TargetTable(StrEnum):
-    """What became of the table on the target of one that was removed."""
+    """What happened to the target's table after the removal of a table."""
 
     KEPT = "kept"
     TO_BE_DROPPED = "to_be_dropped"
@@ -37,7 +37,7 @@ class TargetTable(StrEnum):
 
 @patches_options
 class TablePatch(BaseModel):
-    """What to change of a table; what is left out stays, null goes back to the default. `columns` is merged by name."""
+    """Changes to a table. Members that are left out stay, null restores the default, `columns` is merged by name."""
 
     model_config = ConfigDict(
         extra="forbid", hide_input_in_errors=True, json_schema_extra={"examples": [{"desired_state": "paused"}]}
@@ -53,7 +53,7 @@ class TablePatch(BaseModel):
 
 
 class TableTarget(BaseModel):
-    """Where the table stands on the target."""
+    """The table's name on the target."""
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
 
@@ -62,7 +62,7 @@ class TableTarget(BaseModel):
 
 
 class SharedView(BaseModel):
-    """The shared table that shows a table's rows, and how it tells them from others."""
+    """The shared table that shows a table's rows, and the value that identifies them in it."""
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
 
@@ -120,7 +120,7 @@ class TableView(BaseModel):
     health: TableHealth
     desired_state: TableDesiredState
     copied: Copied
-    key: list[str] = Field(description="The declared key; empty where the source's own is used.")
+    key: list[str] = Field(description="The declared key; empty if the source's key is used.")
     operations: list[Operation]
     where: str | None = None
     insert_only: bool
@@ -130,7 +130,7 @@ class TableView(BaseModel):
         default=None, description="The shared table that shows its rows together with those of other sources."
     )
     rows_set_aside: int = Field(
-        default=0, description="Rows in quarantine, since the target did not take them; skipped ones included."
+        default=0, description="Rows in quarantine because the target rejected them, including skipped ones."
     )
     target_table: TargetTable | None = Field(
         default=None,

@@ -1,4 +1,4 @@
-"""The tables of a subscription: added, changed, paused and removed while it runs."""
+"""The tables of a subscription: added, changed, paused and removed by users, also while it runs."""
 
 from __future__ import annotations
 
@@ -46,27 +46,27 @@ from server.tables.schemas import (
 
 class TableExists(Conflict):
     code = "table_exists"
-    title = "The subscription has this table"
-    default_remedy = "PATCH the table to change it, or DELETE it first to begin again."
+    title = "The subscription already has this table"
+    default_remedy = "PATCH the table to change it, or DELETE it first and add it again."
 
 
 class TableTargetFixed(Conflict):
     code = "table_target_fixed"
-    title = "The place on the target does not change"
+    title = "The name on the target cannot be changed"
     default_remedy = (
-        "Declare the table by its name with its present target, or remove it and add it again with the other one."
+        "Declare the table by its name with its current target, or remove it and add it again with the new one."
     )
 
 
 class TransitionRefused(Conflict):
     code = "transition_refused"
-    title = "Not possible in this state"
+    title = "Not allowed in this state"
     default_remedy = "Wait until it is in another state; GET shows it."
 
 
 class TargetTableOfOwner(Conflict):
     code = "target_table_of_owner"
-    title = "The table on the target is its owner's"
+    title = "Penstock did not create the table on the target"
     default_remedy = "Remove the table with target_table=keep, and drop it on the target yourself."
 
 
@@ -94,18 +94,18 @@ def table_view(row: TableRow, health: TableHealth, copied: Copied) -> TableView:
 
 
 def add_table(session: WriteSession, name: str, table: Declaration, target: Kind) -> TableRow:
-    """Add one table to a subscription; its copy begins when the engine hears of it.
+    """Add one table to a subscription; its copy begins when the engine receives the command.
 
     Raises:
-        TableExists: it is there.
-        InvalidRequest: it cannot stand beside the others on the target, or not in a table that stands there.
+        TableExists: the subscription has it.
+        InvalidRequest: it conflicts with another table on the target, or the target does not support `into_existing`.
     """
     refuse_existing([(table.pointer, table.options.into_existing)], target)
     subscription = lock_changeable_subscription(session, name)
     present = repository.list_present(session, subscription.id or 0)
     for row in present:
         if (row.schema_name, row.name) == table.source:
-            raise TableExists(f"'{row.schema_name}.{row.name}' is in '{name}' already, with the id {row.id}.")
+            raise TableExists(f"'{row.schema_name}.{row.name}' is already in '{name}', with the id {row.id}.")
     check_targets([table], target, _occupied_places(session, subscription, present, target))
     row = _insert(session, subscription, table)
     enqueue(session, name, "table", {"table": row.id, "removed": False})
@@ -115,9 +115,9 @@ def add_table(session: WriteSession, name: str, table: Declaration, target: Kind
 def add_by_pattern(
     session: WriteSession, subscription: SubscriptionRow, tables: Sequence[Declaration], target: Kind
 ) -> dict[tuple[str, str], InvalidRequest]:
-    """Add tables that appeared on the source and that a pattern takes; those that are there are passed over.
+    """Add tables that appeared on the source and that a pattern includes; existing ones are ignored.
 
-    Returns those that cannot stand beside the others on the target, by their source, with the reason.
+    Returns those that conflict with other tables on the target, by source name, with the reason.
     """
     present = repository.list_present(session, subscription.id or 0)
     taken = _occupied_places(session, subscription, present, target)
@@ -144,7 +144,7 @@ def add_by_pattern(
 def _occupied_places(
     session: ReadSession, subscription: SubscriptionRow, present: Sequence[TableRow], target: Kind
 ) -> OccupiedPlaces:
-    """What these tables have of the target, and those of other subscriptions into it."""
+    """The names on the target used by these tables, and by tables of other subscriptions with the same target."""
     rows = [
         (row, f"{row.schema_name}.{row.name} of the subscription {name}")
         for row, name in repository.list_others_on_target(session, subscription)
@@ -174,8 +174,8 @@ def reconcile_tables(
     `keep`: remove none.
 
     Raises:
-        TableTargetFixed: a table that is there is to stand elsewhere on the target.
-        InvalidRequest: a new one is to stand where one that was renamed on the source does.
+        TableTargetFixed: an existing table would get another name on the target.
+        InvalidRequest: a new one would get the target name of one that was renamed on the source.
     """
     wanted = {table.source: table for table in tables}
     present = {(row.schema_name, row.name): row for row in repository.list_present(session, subscription.id or 0)}
@@ -190,7 +190,7 @@ def reconcile_tables(
         if source not in wanted and not keep:
             _remove(session, subscription, row)
             changed = True
-    # A removed table's name must be free on the target before another takes it.
+    # Free the target names of removed tables before others use them.
     session.flush()
     for source, table in wanted.items():
         found = present.get(source)
@@ -205,11 +205,11 @@ def reconcile_tables(
 def patch_table(
     session: WriteSession, name: str, table_id: str, body: TablePatch, target: Kind, if_match: str | None
 ) -> TableRow:
-    """Change what `body` names.
+    """Change the members of `body`.
 
     Raises:
-        TransitionRefused: the desired state cannot be reached from the present one.
-        IntoExistingUnsupported: the target has no place for it.
+        TransitionRefused: the desired state cannot be reached from the current one.
+        IntoExistingUnsupported: the target does not support it.
     """
     refuse_existing([("", bool(body.into_existing))], target)
     subscription = lock_changeable_subscription(session, name)
@@ -217,7 +217,7 @@ def patch_table(
     check_if_match(if_match, row)
     options = _merged_options(row, body)
     if row.shared_into is not None and body.into_existing:
-        detail = "A table that a shared table shows cannot go into one of its owner's."
+        detail = "A table with shared_into cannot use into_existing."
         raise InvalidRequest.at("/into_existing", detail, "Remove it and add it again without shared_into.")
     changed = _apply_options(session, name, row, options)
     if body.desired_state is not None and body.desired_state.value != row.desired_state:
@@ -233,16 +233,16 @@ def patch_table(
 
 
 def remove_table(session: WriteSession, name: str, table_id: str, if_match: str | None, on_target: OnRemoval) -> None:
-    """Take the table out of the subscription; what it has on the target stays, or is dropped by the engine.
+    """Remove the table from the subscription. Its table on the target stays, or is dropped by the engine.
 
     Raises:
-        TargetTableOfOwner: it is to be dropped, and its owner made it.
+        TargetTableOfOwner: it would be dropped, but Penstock did not create it (`into_existing`).
     """
     subscription = lock_changeable_subscription(session, name)
     row = lock_present_table(session, subscription, table_id)
     check_if_match(if_match, row)
     if on_target is OnRemoval.DROP and row.into_existing:
-        detail = f"'{row.target_schema}.{row.target_name}' was made by its owner (into_existing), and Penstock does not drop it."
+        detail = f"'{row.target_schema}.{row.target_name}' existed before the replication (into_existing); Penstock does not drop it."
         raise TargetTableOfOwner(detail)
     row.kept_out = True
     _remove(session, subscription, row, on_target)
@@ -315,20 +315,20 @@ def _bump_revision(session: WriteSession, row: TableRow) -> None:
 
 
 def _redeclare(session: WriteSession, subscription: str, row: TableRow, table: Declaration) -> bool:
-    # What a pattern found of a table's identity when it brought it in stays: it decided how its changes are followed.
+    # Keep the identity that was found when a pattern added the table: it determines how its changes are replicated.
     keep = table.from_pattern and row.from_pattern
-    # So does its place on the target, where the source gave it another name since.
+    # Keep its name on the target too if it was renamed on the source since.
     name = row.target_name if keep else table.target_name
     if (row.target_schema, row.target_name) != (table.target_schema, name):
         raise TableTargetFixed(
-            f"'{row.schema_name}.{row.name}' is '{row.target_schema}.{row.target_name}' on the target already."
+            f"'{row.schema_name}.{row.name}' is '{row.target_schema}.{row.target_name}' on the target."
         )
     shown = table.shared
     standing = shared_from(row.shared_into)
     if keep and shown is not None and standing is not None:
         shown = replace(shown, relation=TableName(shown.relation.schema, standing.relation.name))
     if shown != standing:
-        raise TableTargetFixed(f"What '{row.schema_name}.{row.name}' is shown in on the target does not change.")
+        raise TableTargetFixed(f"The shared table of '{row.schema_name}.{row.name}' cannot be changed.")
     options = replace(table.options, insert_only=row.insert_only) if keep else table.options
     changed = _apply_options(session, subscription, row, options)
     if row.from_pattern != table.from_pattern:

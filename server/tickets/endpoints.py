@@ -23,7 +23,7 @@ router = APIRouter(prefix="/subscriptions/{name}/tickets", tags=["tickets"], dep
 
 Since = Annotated[
     str | None,
-    Query(pattern=r"^[0-9a-z]{1,40}$", description="An earlier ticket: show what was replicated between the two."),
+    Query(pattern=r"^[0-9a-z]{1,40}$", description="Id of an earlier ticket: show the throughput between the two."),
 ]
 
 
@@ -41,9 +41,9 @@ def create_ticket(
     name: str,
     body: TicketRequest | None = None,
 ) -> TicketView:
-    """Put a marker into the source's log, and time it on its way to the target.
+    """Write a marker to the source's log, and time it on its way to the target.
 
-    No table is changed. Where the subscription does not run, the ticket stays `pending` until it does.
+    No table is changed. If the subscription is not running, the ticket stays `pending` until it runs.
     """
     row = service.begin_ticket(session, name, body or TicketRequest())
     headers = {"Location": f"{request.url.path}/{row.id}"}
@@ -52,7 +52,7 @@ def create_ticket(
 
 @router.get("", operation_id="tickets_list", responses=responses(NotFound, PageTokenInvalid, InvalidRequest))
 def list_tickets(session: Reading, name: str, paging: Paging, since: Since = None) -> Page[TicketView]:
-    """Tickets of a subscription, the newest first; with `since`, each later one with what was replicated from that one on."""
+    """Tickets of a subscription, newest first; with `since`, each later one with the throughput since that ticket."""
     subscription = require_subscription(session, name)
     first = None if since is None else service.require_earlier_ticket(session, name, since)
     query = select(TicketRow).where(TicketRow.subscription_id == subscription.id)
@@ -64,7 +64,7 @@ def list_tickets(session: Reading, name: str, paging: Paging, since: Since = Non
     "/{ticket_id}", operation_id="tickets_get", responses=responses(NotFound, TicketsNotComparable, InvalidRequest)
 )
 def get_ticket(session: Reading, name: str, ticket_id: str, since: Since = None) -> TicketView:
-    """How far a ticket is, and with `since` what was replicated from that one on, once both are applied."""
+    """Progress of a ticket; with `since`, also the throughput since that ticket, once both are applied."""
     row = service.require_ticket(session, name, ticket_id)
     first = None if since is None else service.require_earlier_ticket(session, name, since)
     if first is not None:

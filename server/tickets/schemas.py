@@ -10,7 +10,7 @@ from engine.model.ticket import TicketState
 
 
 class TicketRequest(BaseModel):
-    """How to call it."""
+    """A ticket to create."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{}, {"name": "before the night batch"}]})
 
@@ -19,25 +19,26 @@ class TicketRequest(BaseModel):
         min_length=1,
         max_length=100,
         pattern=r"^[^\x00-\x1f\x7f]*$",
-        description="Shown again; it need not be unique.",
+        description="A label; it need not be unique.",
     )
 
 
 class TicketTimes(BaseModel):
-    """When the ticket reached each stage; null where it has not. `written_at` is by the source's clock, the others by the engine's."""
+    """Time at which the ticket reached each stage; null if it has not. `written_at` is by the source's clock, the others by the
+    engine's."""
 
     model_config = ConfigDict(from_attributes=True)
 
     written_at: datetime | None = Field(description="Its marker was written on the source.")
-    captured_at: datetime | None = Field(description="Its marker came out of the source's log.")
+    captured_at: datetime | None = Field(description="Its marker was read from the source's log.")
     sealed_at: datetime | None = Field(description="Its batch was complete.")
-    computed_at: datetime | None = Field(description="The net changes of its batch were known.")
+    computed_at: datetime | None = Field(description="The net changes of its batch were computed.")
     applied_at: datetime | None = Field(description="Its batch was committed on the target.")
 
 
 class TicketDurations(BaseModel):
-    """How long each stage took; null where it has not ended. `capture_ms` and `total_ms` tell of two clocks, the source's and the
-    engine's, and are as right as these agree."""
+    """Duration of each stage; null if it has not ended. `capture_ms` and `total_ms` compare the source's clock with the engine's, and are
+    only as accurate as these agree."""
 
     capture_ms: float | None = Field(description="From the source to the engine.")
     seal_ms: float | None = Field(description="Waiting for its batch.")
@@ -47,26 +48,24 @@ class TicketDurations(BaseModel):
 
 
 class TicketCounts(BaseModel):
-    """What had come out of the source's log before the ticket. Differences between tickets are what counts."""
+    """Counts of what was read from the source's log before the ticket. Only differences between tickets are meaningful."""
 
-    log_bytes: int = Field(description="Bytes of log, all that the source ever wrote up to there.")
+    log_bytes: int = Field(description="Bytes of log that the source had ever written up to the ticket.")
     transactions: int = Field(description="Committed transactions, since `counted_since`.")
     commands: int = Field(
-        description="Changes of rows, since `counted_since`; where the source sends large transactions before their end, those of"
-        " transactions that rolled back too."
+        description="Row changes since `counted_since`; if the source streams in-progress transactions, including those of transactions"
+        " that rolled back."
     )
-    counted_since: datetime = Field(description="When the run of the subscription began that counts.")
+    counted_since: datetime = Field(description="Start of the run of the subscription whose counts these are.")
 
 
 class ThroughputView(BaseModel):
-    """What was replicated between two tickets. The time is that from the capture of the earlier one to the commit of the later one."""
+    """Throughput between two tickets, over the time from the capture of the earlier one to the commit of the later one."""
 
     since: str = Field(description="The earlier ticket.")
     seconds: float
     log_bytes: int
-    transactions: int | None = Field(
-        description="Null where the subscription was restarted in between; `commands` too."
-    )
+    transactions: int | None = Field(description="Null if the subscription was restarted in between; so is `commands`.")
     commands: int | None
     log_gib_per_hour: float | None = Field(description="GiB (1024³ bytes) of log an hour.")
     commands_per_second: float | None
@@ -74,7 +73,7 @@ class ThroughputView(BaseModel):
 
 
 class TicketView(BaseModel):
-    """A marker put into the source's log and timed on its way to the target."""
+    """A marker in the source's log, timed on its way to the target."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -117,17 +116,17 @@ class TicketView(BaseModel):
     id: str
     name: str | None
     state: TicketState = Field(
-        description="`pending`: its marker is not in the source's log yet; `under_way`; `applied`: whatever was committed on the source"
-        " before it can be read on the target; `lost`: it could not be timed to the end."
+        description="`pending`: its marker is not yet in the source's log; `under_way`: the marker is on its way; `applied`: everything"
+        " committed on the source before it is readable on the target; `lost`: it could not be timed."
     )
-    position: str | None = Field(description="Of its marker in the source's log.")
+    position: str | None = Field(description="Position of its marker in the source's log.")
     times: TicketTimes
     durations: TicketDurations
     counts: TicketCounts | None = Field(description="Null until it is captured.")
     throughput: ThroughputView | None = Field(
-        description="What was replicated since the ticket asked for; null where none was, or until both are applied."
+        description="Throughput since the requested earlier ticket; null if none was requested, or until both are applied."
     )
-    code: str | None = Field(description="Why it is lost.")
+    code: str | None = Field(description="Reason of `lost`.")
     reason: str | None
     remedy: str | None
     created_at: datetime

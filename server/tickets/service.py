@@ -33,7 +33,7 @@ MOST_UNENDED = 100
 
 class TooManyTickets(Conflict):
     code = "too_many_tickets"
-    title = "Too many tickets are under way"
+    title = "Too many tickets are in progress"
     default_remedy = "Wait until some of them are applied; where the subscription does not run, start it."
 
 

@@ -36,7 +36,7 @@ def create_verification(
     name: str,
     body: VerificationRequest | None = None,
 ) -> VerificationView:
-    """Compare every row with the source, both read at one position, while replication goes on."""
+    """Compare every row with the source, both read at one position, while replication continues."""
     row = service.begin_verification(session, name, body or VerificationRequest())
     headers = {"Location": f"{request.url.path}/{row.id}"}
     return idempotency.answer(status.HTTP_202_ACCEPTED, service.verification_view(session, row), headers)
@@ -65,5 +65,5 @@ def get_verification(session: Reading, name: str, verification_id: str) -> Verif
     responses=responses(NotFound, VerificationHasEnded),
 )
 def cancel_verification(session: Writing, name: str, verification_id: str) -> None:
-    """End a verification before its time; it stays in the list."""
+    """Cancel a verification; it stays in the list."""
     service.cancel_verification(session, name, verification_id)

@@ -19,7 +19,7 @@ class VerificationRequest(BaseModel):
     )
 
     tables: list[TableRef] | None = Field(
-        default=None, max_length=10_000, description="Tables to compare; without it, every live one."
+        default=None, max_length=10_000, description="Tables to compare; by default every live one."
     )
 
 
@@ -39,16 +39,17 @@ class VerifiedTableView(BaseModel):
     equal: bool
     position: str | None = Field(
         default=None,
-        description="Where this table was compared: after `position` of the whole where it was truncated while it was compared.",
+        description="Position at which this table was compared; after the verification's `position` if the table was truncated"
+        " meanwhile.",
     )
     source_rows: int
     target_rows: int
     set_aside: int = Field(
         default=0,
-        description="Rows of it that are in quarantine on the target: known differences, for which the table is not `equal`. Those that no"
-        " column of the target can hold are not among `source_rows`.",
+        description="Quarantined rows of the table: known differences, because of which the table is not `equal`. Rows that the target's"
+        " column types cannot represent are not counted in `source_rows`.",
     )
-    differing: list[DifferenceView] = Field(description="At most 100 keys that differ.")
+    differing: list[DifferenceView] = Field(description="Up to 100 keys of rows that differ.")
 
 
 class UncomparedTableView(BaseModel):
@@ -68,16 +69,16 @@ class VerificationView(BaseModel):
 
     id: str
     state: WorkState
-    position: str | None = Field(description="Where both sides were compared.")
+    position: str | None = Field(description="Position at which both sides were compared.")
     equal: bool | None = Field(
-        description="Whether all tables that were compared were equal; null until it has succeeded, and where it compared none."
+        description="Whether all compared tables were equal; null until it has succeeded, and if it compared none."
     )
     tables_done: int
     tables_total: int | None
     tables: list[VerifiedTableView]
     left_out: list[UncomparedTableView] = Field(
-        description="Once it has ended: tables that it did not compare, since they are paused, parked, or not copied yet. `equal` says "
-        "nothing of them."
+        description="Set at its end: tables that it did not compare because they were paused, parked, or not yet copied. `equal` does"
+        " not include them."
     )
     problem: dict[str, Any] | None
     created_at: datetime

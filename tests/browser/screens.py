@@ -138,7 +138,7 @@ class Gallery:
         self._go(page, "/freshness?subscription=copy")
         page.get_by_role("button", name="Wait", exact=True).click()
         page.get_by_role("button", name="Query at this position").click()
-        page.get_by_label("One SELECT, in the words of the target").fill(
+        page.get_by_label("One SELECT in the target's SQL").fill(
             "SELECT id, name, changed, NULL AS nothing FROM public.orders LIMIT 7"
         )
         page.keyboard.press("Control+Enter")
@@ -146,7 +146,7 @@ class Gallery:
 
     def _tickets(self, page: Page) -> None:
         self._go(page, "/tickets?subscription=many")
-        page.get_by_label("Name, if you like").fill("for the picture")
+        page.get_by_label("Name (optional)").fill("for the picture")
         page.get_by_role("button", name="Place a ticket").click()
         expect(page.get_by_role("row", name="for the picture ").first).to_contain_text("applied")
 

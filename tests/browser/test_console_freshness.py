@@ -31,7 +31,7 @@ def test_a_wait_shows_its_receipt_and_a_query_at_its_position_sees_the_change(vi
         expect(steps.nth(number)).to_contain_text(name)
     position = steps.nth(1).locator("code").inner_text()
     page.get_by_role("button", name="Query at this position").click()
-    box = page.get_by_label("One SELECT, in the words of the target")
+    box = page.get_by_label("One SELECT in the target's SQL")
     expect(box).to_be_focused()
     expect(page.get_by_label("Position", exact=True)).to_have_value(position)
     box.fill("SELECT count(*) AS orders, 9223372036854775807 AS wide FROM public.orders")
@@ -57,7 +57,7 @@ def test_what_cannot_be_answered_says_why_and_what_to_do(visit: Visit, shop: Sho
     wait.click()
     expect(refusal).to_contain_text("in time")
     expect(fact(page, "Wanted")).to_have_text("FFFF/0")
-    page.get_by_label("One SELECT, in the words of the target").fill("DROP TABLE public.orders")
+    page.get_by_label("One SELECT in the target's SQL").fill("DROP TABLE public.orders")
     page.get_by_role("button", name="Run", exact=True).click()
     expect(refusal.nth(1)).to_contain_text("SELECT")
     assert shop.table("orders")["state"] == "live"
@@ -68,7 +68,7 @@ def test_a_ticket_tells_its_time_at_each_stage(visit: Visit, shop: Shop) -> None
     page = visit("/tickets?subscription=copy")
     expect_loaded(page)
     for name in ("before", "behind"):
-        page.get_by_label("Name, if you like").fill(name)
+        page.get_by_label("Name (optional)").fill(name)
         page.get_by_role("button", name="Place a ticket").click()
         expect(page.get_by_role("row", name=f"{name} ")).to_contain_text("applied")
         shop.execute("UPDATE orders SET name = 'counted' WHERE id <= 7")

@@ -108,7 +108,7 @@ def test_a_killed_engine_is_shown_without_waiting_for_the_clock(visit: Visit, sh
 def test_what_was_asked_for_is_not_told_any_longer_once_the_page_shows_another_state(visit: Visit, shop: Shop) -> None:
     page = visit(_SUBSCRIPTION)
     expect_live(page)
-    told = page.get_by_text("public.customers: a pause was asked for.")
+    told = page.get_by_text("public.customers: a pause was requested.")
     dialog = ask_for(page, "Pause", "public.customers")
     dialog.get_by_role("button", name="Pause", exact=True).click()
     expect(told).to_be_visible()

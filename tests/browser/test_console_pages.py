@@ -112,6 +112,6 @@ def test_what_the_console_does_not_know_is_called_unknown(visit: Visit, shop: Sh
 
 def test_an_address_without_a_page_says_so(visit: Visit) -> None:
     page = visit("/nothing-here")
-    expect(heading(page, "Nothing is here")).to_be_visible()
+    expect(heading(page, "Page not found")).to_be_visible()
     page.get_by_role("link", name="To the fleet").click()
     expect(row(page, "copy")).to_be_visible()

@@ -16,7 +16,7 @@ from tests.browser.shop import Shop
 
 pytestmark = pytest.mark.xdist_group("browser")
 _INSERTS = "Follow only inserts of "
-_LOST = "Its updates and deletes are not followed."
+_LOST = "Its updates and deletes are not replicated."
 
 
 def test_the_wizard_checks_first_and_leads_to_a_running_subscription(visit: Visit, shop: Shop) -> None:
@@ -24,7 +24,7 @@ def test_the_wizard_checks_first_and_leads_to_a_running_subscription(visit: Visi
     _connect_target(page, shop)
     name = page.get_by_label("Name of the subscription")
     name.fill("copy")
-    expect(page.get_by_text("There is a subscription of this name already.")).to_be_visible()
+    expect(page.get_by_text("A subscription with this name already exists.")).to_be_visible()
     expect(page.get_by_role("button", name="Next: tables")).to_be_disabled()
     name.fill("second")
     page.get_by_role("button", name="Next: tables").click()
@@ -64,7 +64,7 @@ def test_a_table_without_a_key_is_taken_with_consent_only(visit: Visit, shop: Sh
     end.get_by_label("Name of the connection").fill("relative")
     end.get_by_label("File", exact=True).fill("relative.duckdb")
     end.get_by_role("button", name="Check", exact=True).click()
-    expect(end.get_by_role("status")).to_contain_text(f"the file lies at {shop.rig.home / 'relative.duckdb'}")
+    expect(end.get_by_role("status")).to_contain_text(f"the file is {shop.rig.home / 'relative.duckdb'}")
     end.get_by_role("radio", name=re.compile("^target")).check()
     page.get_by_label("Name of the subscription").fill("second")
     page.get_by_role("button", name="Next: tables").click()

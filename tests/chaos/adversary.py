@@ -1,8 +1,8 @@
-"""Does to source, slot, publications and target what nobody should do, and tells what came of it.
+"""Changes source, slot, publications and target in ways that no user should, and reports the consequences.
 
-Every act is drawn from the seed. Its moment is one of: while everything runs, while the subscription is paused, while the engine is away,
-or while one of its processes is held between two of its steps. An act ends `harmless`, which the caller's comparison has to confirm, or
-`announced`: the subscription failed, or tables parked or were copied again, with a code each; then the remedy has been applied.
+Every act is drawn from the seed. It takes place while everything runs, while the subscription is paused, while the engine is down, or
+while one of its processes is held between two steps. An act ends `harmless`, which the caller's comparison must confirm, or `announced`:
+the subscription failed, or tables parked or were copied again, each with a code; then the remedy has been applied.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _HOLDS = (
 _HELD_S = 30.0
 _PAUSED_S = 60.0
 _AGED_S = (1.0, 5.0)
-"""How long everything goes on between an older copy and its return."""
+"""How long the load continues between taking an older copy and restoring it."""
 _AGAIN_S = 1.5
 QUERY = "penstock-query"
 ACT_KINDS = ("slot", "publication", "identity", "source", "target", "sessions")
@@ -71,7 +71,7 @@ ACT_KINDS = ("slot", "publication", "identity", "source", "target", "sessions")
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What is done, and which of its kind."""
+    """The act, and its variant."""
 
     kind: str
     what: str
@@ -81,11 +81,10 @@ class Act:
 
 
 class Adversary:
-    """`act` does the next one and returns what it was and how it ended. One at a time.
+    """`act` performs the next act and returns it with its outcome. One at a time.
 
-    `progress` returns when a batch was committed behind its call. In `calm` no long transaction is open, and no client of `waits` changes
-    anything. `note` takes down what is being done. Neither sums nor own writes may be judged by others meanwhile; waits
-    may be, by `waits`.
+    `progress` returns after a batch committed after its call. In `calm` no long transaction is open, and no client of `waits` changes
+    anything. `note` records the act. Meanwhile sums and own writes must not be checked; waits may be, by `waits`.
     """
 
     def __init__(
@@ -142,7 +141,7 @@ class Adversary:
         return self._remedies.whole
 
     def _settle(self) -> list[str]:
-        """What was announced until everything follows again, nobody else holding that up."""
+        """Apply what was announced until everything follows again, with no other obstacle."""
         with self._calm():
             return self._remedies.settle()
 
@@ -158,7 +157,7 @@ class Adversary:
     # Slot, publications, identities.
 
     def _meddle(self, act: Act) -> Document:
-        # Open transactions hold locks on `vault` all the time: its identity could never be changed.
+        # Open transactions always hold locks on `vault`, so its identity cannot be changed.
         names = FOLLOWED.keys() - ({"vault"} if act.kind == "identity" else set())
         table = FOLLOWED[self._rng.choice(sorted(names))]
         moment = self._rng.choice(("held", "held", "paused", "away", "running"))
@@ -239,7 +238,7 @@ class Adversary:
     # Older copies.
 
     def _source_back(self, what: str) -> Document:
-        """`what`: how the product meets the source that was set back and written to past its old end."""
+        """`what`: how the source is restored; then it is written to beyond its old end."""
         place, source = self._copies / "source", self._rig.postgres
         copy_folder(source, place)
         self._age()

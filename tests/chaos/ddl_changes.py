@@ -57,7 +57,7 @@ def add_column(rng: random.Random, table: Table) -> list[str]:
 
 
 def add_with_default(rng: random.Random, table: Table) -> list[str]:
-    """Old rows get the value without being written anew; sometimes the default goes at once, and they keep it."""
+    """Existing rows get the value without a rewrite; sometimes the default is dropped at once, and they keep it."""
     column = _new_column(rng, table)
     if column is None:
         return []
@@ -71,7 +71,7 @@ def add_with_default(rng: random.Random, table: Table) -> list[str]:
 
 
 def add_computed(rng: random.Random, table: Table) -> list[str]:
-    """The table is written anew, each row with a value of its own."""
+    """The table is rewritten, each row with a different value."""
     kind, default = rng.choice(_COMPUTED)
     column = _new_column(rng, table, kind)
     if column is None:
@@ -107,7 +107,7 @@ def add_generated(rng: random.Random, table: Table) -> list[str]:
 
 
 def drop_column(rng: random.Random, table: Table) -> list[str]:
-    """Mostly one that nothing rests on."""
+    """Usually a column on which nothing depends."""
     whole = [c for c in table.columns if not (table.partitioned and c.counts)]
     choice = table.free or [c for c in table.columns if c.base]
     column = rng.choice(whole if rng.random() < 0.1 and whole else choice) if choice else None
@@ -118,7 +118,7 @@ def drop_column(rng: random.Random, table: Table) -> list[str]:
 
 
 def drop_and_add(rng: random.Random, table: Table) -> list[str]:
-    """Another column under the name of one that goes."""
+    """Another column with the name of a dropped one."""
     if not table.free:
         return []
     old = rng.choice(table.free)

@@ -1,4 +1,4 @@
-"""What random statements have made of a run's tables so far, as far as it takes to write valid ones. Pure."""
+"""The expected state of a run's tables, as far as needed to generate valid statements. Pure."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ class Leaf:
 
 @dataclass
 class Table:
-    """A table, or what stands under its name; `exists` False: nothing does.
+    """A table, or the object with its name; `exists` False: there is none.
 
-    `home`: the schema in which it began, with its enum and partitions. `labels`: values of its enum that may be used. `structure` counts
-    changes that a partition which is detached does not take part in. `index`: a unique one over `index_columns`.
+    `home`: the schema in which it was created, with its enum and partitions. `labels`: usable values of its enum. `structure` counts
+    changes that a detached partition does not receive. `index`: a unique one over `index_columns`.
     """
 
     label: str
@@ -82,7 +82,7 @@ class Table:
     moved: bool = False
     """It got another name since the subscription was last seen to know all names."""
     fixed: bool = False
-    """It must keep its name until then: what stands under the name is not known yet, so that nobody could tell where it went."""
+    """It must keep its name until then: the object with the name is not known yet, so a rename could not be followed."""
     numbers: int = 0
     names: int = 0
     ranges: int = 0
@@ -166,7 +166,7 @@ class Table:
             self.identity = Identity.NOTHING
 
     def committed(self) -> Table:
-        """As it is behind the commit of what was done to it."""
+        """The state after the commit of its changes."""
         after = deepcopy(self)
         after.labels, after.new_labels = after.labels + after.new_labels, ()
         return after

@@ -98,7 +98,7 @@ def _new_value(rng: random.Random, table: Table, column: Column) -> str:
 
 
 def update_key(rng: random.Random, table: Table) -> list[str]:
-    """Give some rows another number that no other row has, or the part of the key beside it another value."""
+    """Give some rows another unused number, or change the rest of their key."""
     counted = table.counted
     if counted is None or not _identified(rng, table) or (table.partitioned and table.catch_all is None):
         return []

@@ -1,4 +1,4 @@
-"""One run of random structure changes: tables of its own, random transactions and troubles, cuts in between, all compared at the end."""
+"""One run of random schema changes: its own tables, random transactions and disturbances, comparisons during the run and at its end."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ LOAD_S = 11.0
 _STEPS = (30, 60)
 _PAUSES_S = (0.0, 0.0, 0.0, 0.02, 0.05, 0.15, 0.3)
 _STREAMED = 0.4
-"""How many runs have all changes sent at once; in the others the source sends what it has no memory for."""
+"""Share of runs in which all changes are streamed; in others only those that do not fit into memory."""
 _CAPTURED = 0.5
-"""How many runs have their DDL told by the source, where that is left to chance."""
+"""Share of runs with DDL capture, if it is left to chance."""
 _SENT_S = 30.0
 _TRUTH = 0.2
-"""How often a step is followed by a wait for "now", and that by a comparison."""
+"""How often a step is followed by a wait for "now", and then by a comparison."""
 _LATE = 0.25
 """How often a table is not in the subscription to begin with."""
 _CUTS = 3
 _CUT_S = 60.0
 _RELOADS = 3
-"""How often at the end a table that parked is copied anew, as its remedy says."""
+"""How often at the end a parked table is copied again, as its remedy says."""
 _LIMITS = "SET lock_timeout = '3s'; SET statement_timeout = '10s'; SET client_min_messages = 'error'"
 _MEANWHILE: tuple[tuple[float, str], ...] = (
     (0.05, "reload"),
@@ -55,12 +55,12 @@ _MEANWHILE: tuple[tuple[float, str], ...] = (
     (0.012, "kill"),
     (0.012, "restart"),
 )
-"""What happens beside the transactions, with its probability at each of them."""
+"""Events concurrent with the transactions, with their probability for each."""
 
 
 @dataclass
 class Counts:
-    """What was done, and what came of it."""
+    """Numbers of acts and of their outcomes."""
 
     transactions: int = 0
     rolled_back: int = 0
@@ -70,7 +70,7 @@ class Counts:
     events: Counter[str] = field(default_factory=Counter)
     renewed: int = 0
     captured: int = 0
-    """Runs whose DDL was told by the source."""
+    """Runs with DDL capture."""
     sent_open: int = 0
     """Transactions made to be sent while they were open."""
     stream_txns: int = 0
@@ -83,7 +83,7 @@ class Counts:
     ended: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Counts) -> None:
-        """What another run did, too."""
+        """Add the counts of another run."""
         for each in fields(self):
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
@@ -93,7 +93,7 @@ class Counts:
 
 
 class RunFailed(AssertionError):
-    """Something was found in a run. `history`: what was done and told in it, line by line."""
+    """A run found a failure. `history`: what was done and reported in it, line by line."""
 
     def __init__(self, found: str, history: list[str]) -> None:
         super().__init__(found)
@@ -115,7 +115,7 @@ class Run:
         """In the subscription now."""
         self._places: dict[str, TableName] = {}
         self._doubtful: set[str] = set()
-        """Tables that were restructured since the catalog was last known to have been looked at."""
+        """Tables whose schema changed since the catalog was last known to have been read."""
         self._once: dict[str, set[str]] = {}
         """What each table was at any time that may park it: `missing` or `unidentified`."""
         self._history: list[tuple[float, str]] = []
@@ -213,13 +213,13 @@ class Run:
         return "live" if table.exists and table.followed else "parked"
 
     def _rest(self) -> None:
-        """Wait until every table stays where it is; what parked and can be followed by now is copied anew, as its remedy says."""
+        """Wait until every table's state is stable; parked tables that can be followed again are copied again, as their remedy says."""
         for _ in range(_RELOADS):
             self._standing.reports.until(
                 lambda: all(self._state(label) in {"live", "parked"} for label in self._specs), "all tables at rest"
             )
             if any(self._code(label) == "net_change_anomaly" for label in self._specs):
-                # Where rows were written anew with other values, the next look at the catalog explains it.
+                # If rows were rewritten with other values, the next read of the catalog explains it.
                 self._standing.look()
                 self._standing.reports.until(
                     lambda: all(self._state(label) in {"live", "parked"} for label in self._specs), "all tables at rest"
@@ -274,7 +274,7 @@ class Run:
             self._pause.wait(self._rng.choice(_PAUSES_S))
 
     def _play(self, transactions: list[Transaction]) -> None:
-        """Statements of both in random order; what happens meanwhile happens between two of them, or behind."""
+        """Statements of both in random order, with events between two of them or at the end."""
         meanwhile = [what for share, what in _MEANWHILE if self._rng.random() < share]
         left = [list(each.statements) for each in transactions]
         open_still = [index for index, each in enumerate(transactions) if each.statements]
@@ -313,7 +313,7 @@ class Run:
         return True
 
     def _sent(self, before: tuple[int, int]) -> None:
-        """Return when the source has sent more of open transactions than before. Whoever has no slot just now gets it all again later."""
+        """Return when the source has streamed more open transactions than before. Without a slot, everything is sent again later."""
         until = monotonic() + _SENT_S
         while self._standing.streams() == before:
             if self._standing.pipeline.run is None:
@@ -356,7 +356,7 @@ class Run:
     # What happens meanwhile.
 
     def _happen(self, what: str, busy: set[str]) -> None:
-        """`busy`: tables of open transactions, under whose names something else may stand in a moment."""
+        """`busy`: tables of open transactions, whose names may soon belong to other objects."""
         inside = sorted(self._specs)
         paused = [label for label in inside if self._specs[label].paused]
         outside = [
@@ -428,7 +428,7 @@ class Run:
     # Comparison.
 
     def _be_true(self) -> None:
-        """Whoever has waited for "now" reads what was committed before: no statement is under way, so exactly that."""
+        """A reader that has waited for "now" reads what was committed before; without concurrent statements, exactly that."""
         covered = self._standing.satisfied()
         for label, spec in self._specs.items():
             table = self._tables[label]
@@ -440,7 +440,7 @@ class Run:
         self._note("-- a wait for now was satisfied and true")
 
     def _cut(self) -> None:
-        """Compare what is live now. A table that was restructured since the last look may be told of later, and is looked at again."""
+        """Compare the live tables. A table changed since the last read may be reported later, and is compared again."""
         self._note("-- cut")
         late = self._differing(self._verdicts())
         certain = {label: what for label, what in late.items() if label not in self._doubtful}
@@ -450,7 +450,7 @@ class Run:
         if late:
             late = self._differing(self._verdicts())
             if any("not_compared" in what for what in late.values()):
-                # What was copied anew meanwhile is compared at another cut, as the product's own verifications do.
+                # Tables copied again meanwhile are compared at another cut, like by the product's own verifications.
                 late = self._differing(self._verdicts())
             assert not late, f"different at a cut, although the catalog was looked at: {late}"
         self._standing.catch_up()
@@ -458,13 +458,13 @@ class Run:
             if self._state(label) == "live":
                 table = self._tables[label]
                 found = difference(self._standing, spec, TableName(table.schema, table.name))
-                # It may have begun to be copied anew while it was read.
+                # Its copy may have been restarted while it was read.
                 assert found is None or self._state(label) != "live", f"{label} as text: {found}"
                 self.counts.compared += 1
         self.counts.cuts += 1
 
     def _seen(self) -> None:
-        """The catalog was looked at behind all that was done."""
+        """Record that the catalog was read after everything that was done."""
         self._doubtful.clear()
         for label, table in self._tables.items():
             table.moved = False
@@ -472,7 +472,7 @@ class Run:
                 table.fixed = False
 
     def _verdicts(self) -> list[TableVerdict]:
-        """The product's own comparison; tried again where the subscription was starting, or open transactions were in the way."""
+        """The product's own comparison; retried if the subscription was starting, or open transactions blocked it."""
         until = monotonic() + _CUT_S
         while True:
             self._standing.wait_running()

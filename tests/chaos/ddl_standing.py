@@ -45,7 +45,7 @@ _SENT = "SELECT coalesce(sum(stream_txns), 0), coalesce(sum(stream_count), 0) FR
 _COMPLAINT = re.compile(r" (?:ERROR|FATAL|PANIC|WARNING|CONTEXT): ")
 NOT_DECODED = "log_not_decoded"
 _EXPECTED_EVENTS = frozenset({"table_copied", "log_reader_died", "copy_lost", "source_timeout", "apply_mode_changed"})
-"""Anything else that is told as a warning or an error is looked at as a failure; but for NOT_DECODED, errors of the server's own."""
+"""Any other reported warning or error is a failure, except NOT_DECODED, errors of the server itself."""
 
 
 class Watched(Reports):
@@ -56,18 +56,18 @@ class Watched(Reports):
         self._probe = probe
         self.states: dict[str, TableStateReport] = {}
         self.renewals: Counter[str] = Counter()
-        """How often in a row a table has begun to be copied anew by itself, and was not live in between."""
+        """How often in a row a table's copy restarted without a request, without being live in between."""
         self.renewed = 0
         """How often any of them has, since `forget`."""
         self.names: dict[str, TableName] = {}
         self.probed: frozenset[str] = frozenset()
         self.epoch = 0
-        """Of the last report that the subscription runs; 0 where it told of something else since."""
+        """Epoch of the last report that the subscription runs; 0 if another state was reported since."""
         self.applied = ZERO
         self.events: Counter[str] = Counter()
         self.troubles: list[str] = []
         self.told: list[tuple[float, str]] = []
-        """In words, with the time, until `forget`."""
+        """Reports as text, with the time, until `forget`."""
         self.begin_again: Callable[[], None] = lambda: None
         """The remedy where the source cannot decode its own log."""
 
@@ -77,7 +77,7 @@ class Watched(Reports):
             self._changed.notify_all()
 
     def forget(self) -> None:
-        """Begin to count anew."""
+        """Reset the counts."""
         with self._changed:
             self.told.clear()
             self.events.clear()
@@ -85,7 +85,7 @@ class Watched(Reports):
             self.renewed = 0
 
     def until(self, found: Callable[[], T | None], what: str, timeout_s: float = WAIT_S) -> T:
-        """The first true value. AssertionError where it does not come in time, or something is reported that may not be."""
+        """Wait for the first true value. AssertionError if it does not come in time, or an unexpected fault is reported."""
         result: list[T] = []
 
         def check() -> bool:
@@ -150,12 +150,12 @@ class Watched(Reports):
 
 
 class Standing(Replica):
-    """A running subscription whose tables come and go. As a server does, it takes over the names that it is told of."""
+    """A running subscription whose tables change. Like a server, it stores the reported names."""
 
     reports: Watched
 
     def __init__(self, database: Database, folder: Path, spec: SubscriptionSpec, capture: bool | None = None) -> None:
-        """`capture`: whether the source tells its DDL; None: each run decides."""
+        """`capture`: whether the source has the DDL capture; None: each run decides."""
         self.capture = capture
         self._probe = next(t for t in spec.tables if t.source.name == PROBE)
         self._watched = Watched(self._probe.table)
@@ -169,7 +169,7 @@ class Standing(Replica):
         super()._start()
 
     def _begin_again(self) -> None:
-        """In a thread of its own: whoever reports has not finished failing."""
+        """In a separate thread: the reporting thread is still handling the failure."""
         threading.Thread(target=self.pipeline.reload, args=(f"again-{uuid.uuid4().hex[:8]}", None), daemon=True).start()
 
     def applied(self) -> Lsn:
@@ -200,9 +200,9 @@ class Standing(Replica):
         self.reports.until(lambda: self.reports.epoch == epoch and self.pipeline.run is not None, "it runs")
 
     def look(self) -> None:
-        """Return when the source's catalog was looked at behind all that is committed now, and what was found has been applied.
+        """Return when the source's catalog was read after everything committed now, and the findings have been applied.
 
-        A look is not one moment: twice, for all of it.
+        A read is not atomic: two are awaited.
         """
         for _ in range(2):
             self._looks += 1
@@ -260,9 +260,9 @@ class Standing(Replica):
 
 @contextmanager
 def standing(target: str, version: int, mode: str, capture: bool | None = None) -> Iterator[Standing]:
-    """A source and a subscription of one table, which is live. Nothing of them is left behind. `capture` as in Standing.
+    """A source and a subscription of one table, which is live; removed completely at the end. `capture` as in Standing.
 
-    AssertionError where the subscription leaves something on the source that it should not.
+    AssertionError if the subscription leaves something on the source that it should not.
     """
     with ExitStack() as stack:
         folder = server_folder("penstock-ddl-")

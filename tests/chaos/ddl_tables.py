@@ -10,7 +10,7 @@ from tests.chaos.ddl_types import BIGINT, INT, literal, some_type
 
 SHAPES = ("key", "pair", "full", "full_with_key", "index", "key_and_index", "partitioned", "partitioned")
 _OTHER = "_b"
-"""Behind a run's schema: the one that tables are moved to."""
+"""Suffix of a run's schema: the one to which tables are moved."""
 _LABELS = ("low", "high", "it''s")
 
 
@@ -122,7 +122,7 @@ def move(rng: random.Random, table: Table) -> list[str]:
 
 
 def exchange(one: Table, other: Table) -> tuple[list[str], Table, Table] | None:
-    """Both exchange their names: the statements, and what then stands under each name. None where they cannot."""
+    """Both swap their names: the statements, and then the table of each name. None if they cannot."""
     held = one.moved or other.moved or one.fixed or other.fixed
     if one.schema != other.schema or held or not (one.exists and other.exists):
         return None
@@ -207,7 +207,7 @@ LEAVES: tuple[tuple[int, Change], ...] = (
 
 
 def rewrite(rng: random.Random, table: Table) -> list[str]:
-    """Write the table anew as it is, which no transaction can hold."""
+    """Rewrite the table unchanged, outside a transaction."""
     if table.key and not table.partitioned and rng.random() < 0.4:
         return [f"CLUSTER {table.sql} USING {table.key_name}"]
     if table.leaves and rng.random() < 0.3:

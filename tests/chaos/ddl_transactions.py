@@ -1,8 +1,8 @@
-"""Random transactions over a run's tables: changes of rows and structure, savepoints, ends, and two of them beside each other. Pure.
+"""Random transactions over a run's tables: changes of rows and schemas, savepoints, ends, two of them concurrently. Pure.
 
-Some are made to be streamed while they are open: rows of BALLAST are more than the source holds in memory for decoding, and the
-transaction goes on only when the source has sent a part of it. What such a transaction does to structures is mostly rolled back to a
-savepoint, and it stays open past several looks at the catalog, before and behind that.
+Some are streamed while they are open: rows of BALLAST exceed the source's memory for decoding, and the transaction continues only after
+the source has sent a part of it. Schema changes in such a transaction are usually rolled back to a savepoint, and it stays open during
+several reads of the catalog, before and after that.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _STREAMED_ONE = "streamed_one"
 class Statement:
     """SQL, and the tables whose structure or storage it changes in ways that the log may not tell at once.
 
-    `streamed`: the transaction goes on only when the source has sent a part of it. `looks`: it then stays open for so many looks at the
-    catalog.
+    `streamed`: the transaction continues only when the source has sent a part of it. `looks`: it then stays open during this many reads
+    of the catalog.
     """
 
     sql: str
@@ -49,7 +49,7 @@ class Statement:
 
 @dataclass
 class Transaction:
-    """Statements in order. `after`: its tables behind the commit. `alone`: each statement for itself, in no transaction."""
+    """Statements in order. `after`: its tables after the commit. `alone`: each statement separately, without a transaction."""
 
     statements: list[Statement] = field(default_factory=list)
     after: dict[str, Table] = field(default_factory=dict)
@@ -63,12 +63,12 @@ class Transaction:
 
     @property
     def restructured(self) -> frozenset[str]:
-        """Tables whose structure or storage is another one afterwards, or was for a moment behind the commit of nothing undone."""
+        """Tables whose schema or storage is different afterwards, or was temporarily different in something rolled back."""
         return frozenset(label for statement in self.statements for label in statement.restructures)
 
 
 def step(rng: random.Random, tables: Mapping[str, Table]) -> list[Transaction]:
-    """What comes next: one transaction, or two over different tables to be played beside each other."""
+    """The next step: one transaction, or two concurrent ones over different tables."""
     labels = sorted(tables)
     rng.shuffle(labels)
     if rng.random() < _BESIDE and len(labels) > 1:
@@ -111,7 +111,7 @@ def _exchange(made: Transaction, one: str, other: str) -> None:
 
 
 def _savepoint(rng: random.Random, made: Transaction, chosen: Sequence[str]) -> None:
-    """Some statements behind a savepoint, which are kept or undone."""
+    """Some statements after a savepoint, which are kept or rolled back."""
     name = "inner_one"
     before, first = deepcopy(made.after), len(made.statements)
     kept = rng.random() < 0.35
@@ -132,9 +132,9 @@ def _undo(made: Transaction, before: dict[str, Table], first: int) -> None:
 
 
 def _streamed(rng: random.Random, made: Transaction, chosen: Sequence[str]) -> None:
-    """A transaction that is sent while it is open, with savepoints whose structures are sent and then mostly undone.
+    """A transaction that is streamed while it is open, with savepoints whose schema changes are sent and then usually rolled back.
 
-    Often no row of a table comes behind the change of its structure: neither in what is undone nor later.
+    Often no row of a table follows its schema change: neither in what is rolled back nor later.
     """
     for _ in range(rng.randint(0, 2)):
         _statement(rng, made, rng.choice(chosen))

@@ -83,7 +83,7 @@ def some_type(rng: random.Random, enum: str) -> ColumnType:
 
 
 def literal(rng: random.Random, of: ColumnType, labels: tuple[str, ...]) -> str:
-    """A value as SQL that may stand anywhere. `labels`: what an enum may hold."""
+    """A value as an SQL expression. `labels`: values of an enum."""
     kind = of.kind
     if kind in (Kind.INT, Kind.BIGINT):
         return str(rng.randint(-1000, 1000))
@@ -142,7 +142,7 @@ def changed(of: ColumnType, name: str, labels: tuple[str, ...]) -> str:
 
 
 def wider(of: ColumnType) -> list[ColumnType]:
-    """What it may become without a table being written anew."""
+    """Types to which it can be changed without a rewrite."""
     if of.kind is Kind.VARCHAR and of.size:
         return [replace(of, size=of.size + 7), ColumnType(Kind.VARCHAR), TEXT]
     if of.kind is Kind.VARCHAR:
@@ -158,7 +158,7 @@ def wider(of: ColumnType) -> list[ColumnType]:
 
 
 def others(of: ColumnType, name: str) -> list[tuple[ColumnType, str]]:
-    """What it may become with each value made anew, and the expression that makes it of the column (quoted) `name`."""
+    """Types to which it can be changed with a rewrite, and the expression over the column (quoted) `name`."""
     text = [(TEXT, f"{name}::text")]
     kind = of.kind
     if kind is Kind.INT:

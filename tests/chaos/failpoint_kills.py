@@ -33,8 +33,8 @@ NEVER_PASSED = frozenset(
         Failpoint.CHUNK_READ,
     }
 )
-"""Nobody switches the queue's mode here, the slot's budget is not used up, and no table is large enough to be copied in stretches: each
-stretch would wait some ten seconds for the transactions that are open all the time."""
+"""The queue's mode is not switched here, the slot's budget is not exhausted, and no table is large enough to be copied in chunks: each
+chunk would wait some ten seconds for the transactions that are open all the time."""
 IN_POSTGRES_ONLY = frozenset({Failpoint.PARTS_PREPARED, Failpoint.PARTS_DECIDED})
 """A batch in parts."""
 IN_DUCKDB_ONLY = frozenset({Failpoint.EARLY_INSERTED, Failpoint.EARLY_COMMIT})
@@ -60,7 +60,7 @@ _RELOADED_S = 240.0
 _ENDED_WELL = "succeeded"
 _UNENDED = frozenset({"queued", "running"})
 _RELOADED_ALONE = ("entries", "labels", "moves")
-"""What readers ask of these holds for old rows too: they stay readable while the table is copied anew."""
+"""Readers' checks of these tables also hold for old rows, which stay readable while the table is copied again."""
 
 
 class NothingToKillError(Exception):
@@ -220,7 +220,7 @@ class FailpointKills:
             raise NothingToKillError(problem.code) from problem
 
     def _table_path(self, names: Collection[str]) -> str:
-        """One of these tables that can be copied anew."""
+        """One of these tables that can be copied again."""
         tables = {table["name"]: table for table in self._rig.api.items(f"{self._rig.path}/tables")}
         live = [name for name in names if tables[name]["state"] == "live"]
         if not live:
@@ -228,7 +228,7 @@ class FailpointKills:
         return f"{self._rig.path}/tables/{tables[self._rng.choice(live)]['id']}"
 
     def _partition(self) -> tuple[str, Document]:
-        """A table, and what loads one partition of it anew."""
+        """A table, and the request that reloads one of its partitions."""
         path = self._table_path(self._partitioned)
         found = self._rig.api.get(f"{path}/partitions")["partitions"]
         names = [partition["name"] for partition in found if partition["reloadable"]]

@@ -1,8 +1,8 @@
-"""Readers whose statements take all they can get, under load: sixty in a row from ten sessions while transactions flow.
+"""Readers whose statements use all available resources, under load: sixty in a row from ten sessions while transactions are replicated.
 
-Waits for "now" are asked for all the time, first alone and then beside the statements. Counted: what all our processes hold in memory, how
-long the waits took, and whether anything but the processes that ran the statements began again. Prints a JSON summary; exits with 1 where
-memory passes the bound, the median wait more than doubles, or something began again. Run as `python -m tests.chaos.hostile_readers`.
+Waits for "now" are requested continuously, first alone and then concurrently with the statements. Measured: the memory of all our
+processes, the duration of the waits, and whether any process except those of the statements restarted. Prints a JSON summary; exits with
+1 if memory exceeds the limit, the median wait more than doubles, or a process restarted. Run as `python -m tests.chaos.hostile_readers`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kills one part at a time, or changes the queue's mode, and tells when the copy has gone on after it."""
+"""Kills one part at a time, or changes the queue's mode, and reports when replication has continued."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KINDS: tuple[Kind, ...] = ("engine", "log_reader", "spark_worker", "server", "so
 """Every kind but `target`, which can only be killed where it is a server."""
 
 _STARTS_ANEW = frozenset({"engine", "failpoint", "source", "target", "queue_mode"})
-"""Kinds behind which a run begins, with the settings of that time."""
+"""Kinds after which a run begins with the current settings."""
 _MODES: tuple[Document, ...] = (
     {"mode": "auto", "lanes": None, "group_size": None},
     {"mode": "batch", "lanes": None, "group_size": None},
@@ -50,7 +50,7 @@ class Killer:
 
     @property
     def modes(self) -> Counter[str]:
-        """How many of the batches that were looked at were written in which mode, those in several parts by themselves."""
+        """Number of examined batches by mode, with those written in several parts counted separately."""
         return Counter(self._seen.values())
 
     def kill(self, kind: Kind) -> Document:
@@ -116,7 +116,7 @@ class Killer:
         return _kill_one(workers, self._rng)
 
     def _target(self) -> Document:
-        """The server, or just its sessions: ours and nobody else's."""
+        """The server, or only our sessions on it."""
         if self._rig.target is None:
             raise NothingToKillError("the target is a file")
         if self._rng.random() < 0.4:

@@ -1,4 +1,4 @@
-"""What somebody else may do to slot, publications and replica identities of a subscription, and how it is put back as it was."""
+"""Changes that another user may make to slot, publications and replica identities of a subscription, and how they are reverted."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def perform(connect: Callable[[], Connection], meddling: Meddling, rows: str, pa
 
 
 def take_slot(connect: Callable[[], Connection], meddling: Meddling, rows: str) -> bool:
-    """What is done to a slot, at once behind the end of the session that reads it. Whether it came before the next one."""
+    """Change a slot right after the session that reads it ends. Whether it succeeded before the next session."""
     with connect() as connection:
         connection.execute(_LIMITS)
         _tried(lambda: _each(connection, (rows,)))
@@ -187,7 +187,7 @@ def _each(connection: Connection, statements: tuple[str, ...]) -> None:
 
 
 def _tried(act: Callable[[], None]) -> bool:
-    """Again where a lock was in the way or a deadlock ended it; False where the source refuses it for good."""
+    """Retry after a lock timeout or a deadlock; False if the source refuses it."""
     for _ in range(_TRIES):
         try:
             act()

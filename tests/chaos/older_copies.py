@@ -37,7 +37,7 @@ class EngineGate:
 
     @contextmanager
     def away(self) -> Iterator[None]:
-        """The engine is killed, with all its processes, and comes back behind the context."""
+        """The engine is killed, with all its processes, and restarts after the context."""
         self._file.touch()
         try:
             self._kill()
@@ -83,7 +83,7 @@ def _copied(one: Path, other: Path) -> None:
 
 
 def write_past(connect: Callable[[], psycopg.Connection[Any]], position: str) -> str:
-    """Let the log of a server that was set back grow behind where it ended before. Where it ends then."""
+    """Let the log of a restored server grow beyond its previous end. Returns its end."""
     with connect() as connection:
         while True:
             row = connection.execute(
@@ -97,7 +97,7 @@ def write_past(connect: Callable[[], psycopg.Connection[Any]], position: str) ->
 
 
 def file_parts(file: Path) -> list[Path]:
-    """A DuckDB database, and the log beside it where there is one."""
+    """A DuckDB database, and its write-ahead log if there is one."""
     return [part for part in (file, file.with_name(f"{file.name}.wal")) if part.exists()]
 
 
@@ -117,7 +117,7 @@ def set_file_back(file: Path, place: Path) -> None:
 
 
 def read_file(file: Path, table: str) -> Content:
-    """A table of a DuckDB file that nobody has open. It stays as it is: a copy is read, whose log may be taken in."""
+    """Read a table of a DuckDB file that is not open. The file is not changed: a copy is read, which may replay the log."""
     place = file.with_name("read")
     copy_file(file, place)
     with duckdb.connect(str(place / file.name)) as connection:

@@ -1,7 +1,7 @@
-"""Transactions of every shape, many of them open beside each other: streamed, undone in part, aborted, prepared, one long, one pouring.
+"""Concurrent transactions of every kind: streamed, partly rolled back, aborted, prepared, one long, one with continuous inserts.
 
-Every connection has rows of its own in `vault`, so that none waits for another. Whatever is going to be undone writes the note
-UNDONE and breaks the sums: neither may ever be seen on the copy.
+Every connection has its own rows in `vault`, so that none waits for another. Changes that will be rolled back write the note UNDONE and
+violate the sums: neither may ever be visible in the copy.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class _Transaction:
         self._run(f"UPDATE vault SET amount = amount + {added}, note = {note} WHERE keeper = {{k}} AND {where}")
 
     def end(self, gid: str | None) -> None:
-        """Commit, roll back, or prepare as `gid` (None: do not prepare, somebody waits for the end)."""
+        """Commit, roll back, or prepare as `gid` (None: do not prepare, because the end is awaited)."""
         self.open = False
         prepares = self._end.endswith("prepared")
         if prepares and gid is not None:
@@ -159,7 +159,7 @@ class _Transaction:
         self.change(whole=False)
 
     def _exceptions(self) -> None:
-        """PL/pgSQL blocks that fail behind their changes: each is a subtransaction that is aborted."""
+        """PL/pgSQL blocks that fail after their changes: each is an aborted subtransaction."""
         self._run(
             f"DO $$ BEGIN FOR n IN 1..{_FAILURES} LOOP BEGIN"
             f" UPDATE vault SET note = '{UNDONE}', amount = amount + 1 WHERE keeper = {{k}} AND abs(place) % {_FAILURES} = n - 1;"
@@ -228,7 +228,7 @@ class OpenTransactions:
 
     @contextmanager
     def calm(self) -> Iterator[None]:
-        """Without the long transaction: whoever makes a snapshot now would wait for it."""
+        """Without the long transaction, for which a new snapshot would wait."""
         self._calm.set()
         try:
             self._ended.wait(_STOP_S)
@@ -238,7 +238,7 @@ class OpenTransactions:
 
     @contextmanager
     def still(self) -> Iterator[None]:
-        """Calm, and what is open comes to its end without anything new beside it: new slots have nothing to wait for."""
+        """Calm, and open transactions end without new ones: a new slot need not wait."""
         self._still.set()
         try:
             with self.calm():

@@ -1,4 +1,4 @@
-"""A transaction that only inserts, for seconds, again and again: its rows reach the target before its commit, and nobody may see them."""
+"""A transaction that inserts for seconds, repeatedly: its rows reach the target before its commit, and must be invisible."""
 
 from __future__ import annotations
 

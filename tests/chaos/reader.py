@@ -1,4 +1,4 @@
-"""Readers of the copy that never stop asking: are the sums right, and is what was waited for there?"""
+"""Continuous readers of the copy: are the sums right, and are the awaited rows visible?"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WAIT_MS = 20_000
 
 
 class Readers:
-    """Two threads. `violations` is empty as long as nobody has seen anything that never was."""
+    """Two threads. `violations` is empty as long as no impossible state was seen."""
 
     def __init__(self, rig: Rig) -> None:
         self.checks = 0
@@ -25,9 +25,9 @@ class Readers:
         self.failure: BaseException | None = None
         self._rig = rig
         self.sums = threading.Lock()
-        """Held by whoever makes the tables stand at different positions for a while: nobody asks for sums meanwhile."""
+        """Held while tables deliberately are at different positions: sums are not checked meanwhile."""
         self.own_writes = threading.Lock()
-        """Held by whoever takes care that a write is not there although it was committed."""
+        """Held while a committed write is deliberately missing."""
         self._stopping = threading.Event()
         self._threads = [
             threading.Thread(target=self._keep_on, args=(self._check_sums, 0.05), daemon=True),

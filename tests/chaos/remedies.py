@@ -1,4 +1,4 @@
-"""What somebody who runs a subscription does when it says that something is wrong: look, apply the remedy that it names, wait."""
+"""Acts like an operator after a fault: reads the state, applies the remedy, waits."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""Kills everything there is, again and again, under load, and looks whether anybody can tell from the copy.
+"""Kills every part repeatedly, under load, and checks whether the copy shows any effect.
 
-A round kills each kind once, in a random order, a target that is a server among them, and once it changes the queue's mode;
-failpoints have three turns in it. A kill counts only if a batch has been committed since the one before. An adversary has turns too: it
-changes publications and replica identities, takes the slot, and sets source and target back to older copies of themselves, at moments
-between any two steps of ours. Each act has to be announced, or to have changed nothing; what was announced is mended by the remedy that
-was named. The load is many small transactions, and beside them large, aborted, interleaved, prepared and long ones, and ones that only
-insert. Memory of all our processes is summed each second, and may neither pass a bound nor grow. Readers ask the copy for its sums all
-the time, and clients read what they committed behind each wait that is satisfied; at cuts in between and at the end every row of every
-table is compared with the source. Even seeds begin with the queue in `persist` mode, odd ones in `memory`. Any three seeds in a row begin
-with failpoints that are all of them together; a seed whose own ones were not all hit when its time is over goes on with failpoints, at
-most as long again. Prints a JSON summary; a failure leaves the seed and the list of events in a file and exits with 1.
+A round kills each kind once, in a random order, including a target that is a server, and once changes the queue's mode; failpoints have
+three turns in it. A kill counts only if a batch has been committed since the previous one. An adversary has turns too: it changes
+publications and replica identities, takes the slot, and restores older copies of source and target, between any two steps. Each act must
+be announced, or have no effect; announced faults are corrected by the remedy that was named. The load consists of many small
+transactions, concurrent with large, aborted, interleaved, prepared and long ones, and ones that only insert. The memory of all our
+processes is summed each second, and must neither exceed a limit nor grow. Readers check the copy's sums continuously, and clients read
+what they committed after each satisfied wait; during the run and at its end every row of every table is compared with the source. Even
+seeds begin with the queue in `persist` mode, odd ones in `memory`. Any three consecutive seeds together begin with all failpoints; a seed
+whose own ones were not all hit in its time continues with failpoints, at most as long again. Prints a JSON summary; a failure writes the
+seed and the list of events to a file and exits with 1.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _COMPARED = 0.3
 _STREAMED = "SELECT coalesce(sum(stream_txns), 0)::bigint FROM pg_stat_replication_slots"
 _CUT_EVERY_S = 60.0
 _CUT_LATEST_S = 150.0
-"""While tables are copied anew a cut would have to wait for them; kills go on in their stead, but not for longer than this."""
+"""A comparison would have to wait for tables that are copied again; kills continue instead, but not for longer than this."""
 _CUT_S = 240.0
 _FOUND_S = 60.0
 _RESTART_PAUSE_S = 1.0
@@ -238,7 +238,7 @@ class Run:
             self._kill_and_look("failpoint")
 
     def _act(self) -> None:
-        """Let the adversary act, and compare everything behind that, unless everything was copied again."""
+        """Let the adversary act, and then compare everything, unless everything was copied again."""
         with self._readers.sums, self._readers.own_writes:
             try:
                 told = self._adversary.act()
@@ -295,7 +295,7 @@ class Run:
 
     @contextmanager
     def _calm(self, *, still: bool = False) -> Iterator[None]:
-        """Whoever makes a snapshot or waits for all tables is not held up by us; `still`: nor is a new slot by transactions that go on."""
+        """Calm the load for a snapshot or a wait for all tables; `still`: also for a new slot, which would wait for open transactions."""
         self._bank.no_truncates.set()
         try:
             with self._waits.calm(), self._transactions.still() if still else self._transactions.calm():

@@ -39,7 +39,7 @@ class Series:
         self.failures: list[dict[str, Any]] = []
 
     def go(self) -> None:
-        """All runs; up to the first failure, unless it is to go on behind one, with a subscription of its own."""
+        """All runs, up to the first failure; or beyond it, with a new subscription."""
         first, runs = self._options.first, self._options.runs
         try:
             for number in range(first, first + runs):
@@ -99,7 +99,7 @@ class Series:
 
 
 def _leave(number: int, _: FrameType | None) -> None:
-    """Whoever ends us, nothing is left behind."""
+    """Clean up, however the program ends."""
     sys.exit(128 + number)
 
 

@@ -1,4 +1,4 @@
-"""What everybody was waiting for at the moment that something failed: threads of this process, sessions of the servers."""
+"""What threads of this process and sessions of the servers were waiting for at a failure."""
 
 from __future__ import annotations
 

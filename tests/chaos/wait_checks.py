@@ -1,7 +1,7 @@
-"""Clients that commit something known, wait for it, and read the target: is there what they committed, as soon as the wait is satisfied?
+"""Clients that commit a known change, wait for it, and read the target: is it visible as soon as the wait is satisfied?
 
-Each client has tables of its own that nobody else writes, so what it reads has to be exactly what it committed last. What it does
-includes what only the source's catalog tells of: partitions truncated, detached and attached, a table made again, types changed.
+Each client has its own tables, which it alone writes, so that it must read exactly what it committed last. Its changes include those that
+only the source's catalog shows: partitions truncated, detached and attached, a table re-created, types changed.
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ class Committed:
     tables: dict[str, Content]
     generation: int
     catalog_only: bool
-    """Whether something is in it that only the source's catalog tells of."""
+    """Whether it includes a change that only the source's catalog shows."""
 
 
 @dataclass
 class Counts:
-    """What waits came to, and which changes they were for."""
+    """Outcomes of waits, and the changes they were for."""
 
     satisfied: Counter[str] = field(default_factory=Counter)
     changes: Counter[str] = field(default_factory=Counter)
     unanswered: Counter[str] = field(default_factory=Counter)
     last_late: str | None = None
-    """What the last wait was told that was not satisfied."""
+    """The answer to the last wait that was not satisfied."""
     direct: int = 0
     excused: int = 0
     """By position, where the receipt says that the catalog's state at that position is not known."""
@@ -160,7 +160,7 @@ class WaitChecks:
         return self._meddled > 0
 
     def latest(self) -> list[Committed]:
-        """What was last committed, of those clients that found it true behind a satisfied wait, in this generation."""
+        """The last commit of those clients that found it visible after a satisfied wait, in this generation."""
         found = [client.latest for client in self._clients]
         return [each for each in found if each is not None and each.generation == self._generation]
 
@@ -231,7 +231,7 @@ class _Client:
         self._rng = rng
         self._generation = 0
         self._untold = False
-        """Something that only the catalog tells of was committed since a wait last showed what the catalog says."""
+        """A change that only the catalog shows was committed since a wait last included the catalog."""
 
     def pause(self) -> float:
         return self._rng.choice(_PAUSE_S)

@@ -76,7 +76,7 @@ def write_in_order(
     way: InOrder,
     pieces: int = 1,
 ) -> int:
-    """Write the transactions as the next batch; each ends 10 behind the one before it. Returns how often some were done again."""
+    """Write the transactions as the next batch; each ends 10 after the previous one. Returns how many were repeated."""
     placed: dict[tuple[TableId, int], list[tuple[int, int, Change]]] = {}
     for t, transaction in enumerate(transactions):
         end, piece = pipeline.end + 10 * (t + 1), t * pieces // max(len(transactions), 1)

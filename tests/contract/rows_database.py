@@ -75,7 +75,7 @@ class Transaction:
 
 @dataclass
 class Reader:
-    """What is kept for one reader of the transactions. `application` and `session` are of whoever reads now."""
+    """The state kept for one reader of the transactions. `application` and `session` are of its current session."""
 
     confirmed: int
     application: str | None = None

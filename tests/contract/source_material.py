@@ -31,7 +31,7 @@ State = dict[int, Row]
 
 
 class Session(Protocol):
-    """One transaction of the application, open until it is told to end."""
+    """One transaction of the application, open until the test ends it."""
 
     def execute(self, statement: str) -> None: ...
     def commit(self) -> None: ...
@@ -110,7 +110,7 @@ def rows_of(held: Any) -> list[Row]:
 
 
 class Writer:
-    """An application that goes on writing to the tables `moving` and `history` until the block ends.
+    """An application that continues to write to the tables `moving` and `history` until the block ends.
 
     It inserts, updates rows that were there before, deletes rows of its own, and rolls every fifth transaction back.
     """
@@ -211,7 +211,7 @@ class Tail:
         return self
 
     def changes(self, schema: TableSchema, until: Lsn | None = None) -> TableChanges:
-        """Net changes of a table in transactions behind the start, up to `until`."""
+        """Net changes of a table in transactions after the start, up to `until`."""
         ranges, relations = self._committed(until)
         versions = sum(seen.relation == schema.relation for seen in relations)
         part = TablePart(TableId("t0c"), (schema,) * (1 + versions), self.start)

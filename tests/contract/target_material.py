@@ -193,7 +193,7 @@ class Pipeline:
         return sorted(self.select(f"SELECT * FROM {sql_name(schema.name)}"), key=lambda row: tuple(map(str, row)))
 
     def look(self, sql: str) -> list[Row]:
-        """What stands in the target, also what readers do not see."""
+        """The target's rows, including those that readers do not see."""
         if isinstance(self.target, PostgresTarget):
             with self.target._sessions.session() as session:
                 return list(session.execute(sql.encode()).fetchall())

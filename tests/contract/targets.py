@@ -20,7 +20,7 @@ from tests.fixtures.postgres import Database, drop_database, target_settings
 KINDS = ("duckdb", "postgres16", "postgres18")
 
 Build = Callable[[str], None]
-"""Runs a statement of somebody else's in the target's database."""
+"""Runs a statement of another user in the target's database."""
 OpenTarget = Callable[[], Target]
 """Opens one and the same target each time."""
 

@@ -120,7 +120,7 @@ def behind(state: str) -> tuple[list[Row], list[Row]]:
 
 
 def held(mart: Database) -> tuple[list[Row], list[Row]]:
-    """The rows of both tables as anybody sees them."""
+    """The rows of both tables as any session sees them."""
     return (
         mart.execute("SELECT id, state FROM orders ORDER BY id"),
         mart.execute("SELECT id, note FROM notes ORDER BY id"),
@@ -187,7 +187,7 @@ def test_a_table_that_changes_its_structure_is_written_with_the_record(pipeline:
 def test_an_engine_lost_among_the_parts_leaves_a_whole_batch_or_none(
     opened: Callable[..., PostgresTarget], pipeline: Pipeline, passages: Passages, mart: Database, passage: Passage
 ) -> None:
-    """Its parts wait on the server, seen by nobody, until the next engine claims the subscription."""
+    """Its parts remain prepared on the server, invisible, until the next engine claims the subscription."""
     batch = batch_of(pipeline, "paid")
     target = pipeline.target
     assert isinstance(target, PostgresTarget)
@@ -216,7 +216,7 @@ def test_an_engine_lost_among_the_parts_leaves_a_whole_batch_or_none(
 
 
 def _shut(mart: Database) -> None:
-    """Nobody has a session, and nobody gets one."""
+    """No session is connected, and none can connect."""
     mart.cluster.execute(f'ALTER DATABASE "{mart.name}" ALLOW_CONNECTIONS false')
     ended = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s"
     mart.cluster.execute(ended, [mart.name])
@@ -278,7 +278,7 @@ def test_an_engine_that_was_taken_over_decides_nothing(
 def test_a_part_that_an_older_engine_left_behind_the_claim_is_rolled_back(
     opened: Callable[..., PostgresTarget], pipeline: Pipeline, mart: Database
 ) -> None:
-    """It had looked at the epoch before the claim, so the claim does not return before it is gone."""
+    """It had read the epoch before the claim, so the claim does not return before it has ended."""
     with mart.connect() as session:
         part = PartId(database_of(session), SUBSCRIPTION, Epoch(1), Lsn(pipeline.end + 100), 1)
     newer = opened()

@@ -1,4 +1,4 @@
-"""Rows of a copy are taken in while batches are committed, and go with their hidden table, whatever becomes of that meanwhile."""
+"""Rows of a copy are appended while batches are committed, and are discarded with their hidden table."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ lines = structure(TableName("public", "lines"), {"id": "int4", "note": "text"}, 
 
 
 class Held:
-    """Inserts into copies, each of which stops behind its statement until `let_go`."""
+    """Inserts into copies, each of which stops after its statement until `let_go`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.reached, self.free = threading.Event(), threading.Event()
@@ -162,7 +162,7 @@ def test_a_batch_changes_what_a_copy_has_while_more_of_it_is_inserted(
 def test_rows_that_are_being_inserted_go_with_their_copy(
     pipeline: Pipeline, thread: ThreadPoolExecutor, held: Held, end_it: str
 ) -> None:
-    """PostgreSQL itself makes whoever drops the hidden table wait."""
+    """PostgreSQL makes the session that drops the hidden table wait."""
     begin(pipeline)
     appended = appending(pipeline, thread, held, 1, 2)
     ended = threading.Thread(target=ENDS[end_it], args=(pipeline,))

@@ -1,4 +1,4 @@
-"""Copies that are made stretch by stretch, as every target keeps them: what stands of them, over new engines and other structures."""
+"""Resumable copies in chunks, as every target stores them, over new engines and changed schemas."""
 
 from __future__ import annotations
 

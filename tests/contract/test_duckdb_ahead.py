@@ -1,4 +1,4 @@
-"""Rows that stand in the target before their commit: seen by nobody until then, and gone without a trace at any doubt."""
+"""Rows inserted into the target before their commit: invisible until then, and rolled back in any doubt."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_another_connection_that_alters_the_table_makes_the_commit_fail(
 
 
 class Failing:
-    """A connection whose COMMIT reports a failure, behind the commit itself or in place of it."""
+    """A connection whose COMMIT reports a failure, after the commit itself or instead of it."""
 
     def __init__(self, inner: object, *, durable: bool) -> None:
         self._inner = inner

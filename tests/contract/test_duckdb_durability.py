@@ -1,4 +1,4 @@
-"""The DuckDB target against kills, a full disk and readers beside the writer. Slower than a unit test may be."""
+"""The DuckDB target with kills, a full disk and concurrent readers. Slower than unit tests may be."""
 
 from __future__ import annotations
 

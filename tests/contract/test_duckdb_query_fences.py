@@ -81,7 +81,7 @@ def state(pipeline: Pipeline, folder: Path) -> tuple[Any, ...]:
 def test_a_statement_is_shown_the_tables_that_it_names(
     tmp_path: Path, places: list[tuple[str, str]], expressions: list[str], shown: list[str], *, catalog: bool
 ) -> None:
-    """A subscription may have a thousand tables. All of them where it looks at the catalog, or names what is not there."""
+    """A subscription may have a thousand tables. It sees all of them if it reads the catalog, or names an unknown table."""
     target = DuckDbTarget(tmp_path / "mart.duckdb", SETTINGS)
     pipeline = Pipeline(target).claim()
     for number, name in enumerate(["public.orders", "archive.orders", "archive.lines"]):
@@ -405,7 +405,7 @@ def _resident_bytes() -> int:
 
 @pytest.mark.parametrize("sql", HOSTILE)
 def test_a_statement_ends_at_its_limits_whatever_it_computes(tmp_path: Path, sql: str) -> None:
-    """The one hostile statement ends in time, costs this process no memory, and neither a reader beside it nor a writer notices."""
+    """A single hostile statement ends in time, costs this process no memory, and affects neither a concurrent reader nor a writer."""
     target = DuckDbTarget(tmp_path / "x.duckdb", replace(SETTINGS, query_memory=256 << 20))
     pipeline = Pipeline(target).claim()
     pipeline.load(ORDERS, orders, [(1, "a")])
@@ -591,7 +591,7 @@ HUGE = {
 
 @pytest.mark.chaos
 def test_no_function_of_this_duckdb_passes_the_limits(tmp_path: Path) -> None:
-    """Every function that a reader may call, with sizes that nobody should give it: it answers or is refused in time, and others go on."""
+    """Every function that a reader may call, with extreme sizes: it answers or is refused in time, and other statements continue."""
     sql = (
         "SELECT DISTINCT function_name, parameter_types FROM duckdb_functions() WHERE function_type IN ('scalar', 'aggregate')"
         " AND regexp_full_match(function_name, '[a-z_0-9]+') AND len(parameter_types) BETWEEN 1 AND 3 ORDER BY ALL"

@@ -218,7 +218,7 @@ def test_source_transactions_go_in_beside_what_is_the_owners(filled: Pipeline, m
 
 @on_one_server
 def test_rows_that_are_told_apart_by_all_columns_alone(filled: Pipeline, mart: Database) -> None:
-    """Rows that are equal in what is replicated stand in several partitions, at the same place in each."""
+    """Rows that are equal in the replicated columns are in several partitions, at the same place in each."""
     load(filled, BAG, bag, [("a", 1.0), ("a", 1.0), ("b", None)])
     mart.execute(
         "WITH one AS (DELETE FROM bag WHERE ctid = '(0,1)' RETURNING *) INSERT INTO bag SELECT word, at, x, 2 FROM one"
@@ -303,7 +303,7 @@ def test_rows_that_came_while_the_copy_was_made_are_not_cleared(pipeline: Pipeli
 
 @on_one_server
 def test_columns_come_and_go(filled: Pipeline, mart: Database) -> None:
-    """A dropped one stays as the owner's, a new one is added, and one that stands there already takes the values of the source."""
+    """A dropped column stays as the user's, a new one is added, and an existing one gets the source's values."""
     mart.execute("ALTER TABLE orders ADD COLUMN note text DEFAULT 'mine'")
     added = (Column("note", SourceType("text"), 5, fill="theirs"), Column("more", SourceType("int4"), 6, fill="3"))
     wider = replace(orders, columns=(*orders.columns, *added))
@@ -369,10 +369,13 @@ UNFIT = {
     "a view": ("CREATE VIEW orders AS SELECT 1 AS id", "it is a view"),
     "rows": (
         "CREATE TABLE orders (id int); INSERT INTO orders VALUES (1)",
-        'after TRUNCATE "public"."orders" it can be taken',
+        'run TRUNCATE "public"."orders" to use it',
     ),
     "unlogged": ("CREATE UNLOGGED TABLE orders (id int)", "SET LOGGED"),
-    "inherited": ("CREATE TABLE orders (id int); CREATE TABLE c () INHERITS (orders)", "other tables inherit from it"),
+    "inherited": (
+        "CREATE TABLE orders (id int); CREATE TABLE c () INHERITS (orders)",
+        "that are not partitions inherit from it",
+    ),
 }
 
 

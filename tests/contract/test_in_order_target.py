@@ -94,7 +94,7 @@ def locks(mart: Database) -> list[tuple[Any, ...]]:
 
 
 def waiting_for_a_row(mart: Database, *, again: bool = False) -> None:
-    """Until a session of ours waits for somebody's row; `again`: after lanes were stopped."""
+    """Wait until a session of ours waits for another session's row; `again`: after lanes were stopped."""
     seen(mart, "wait_event = 'transactionid'")
     if again:
         seen(mart, "query LIKE '%unlock_all()'")
@@ -116,7 +116,7 @@ def seen(mart: Database, condition: str) -> None:
 
 @contextmanager
 def held_up(mart: Database, at: int, work: Callable[[], object]) -> Iterator[list[EngineFault]]:
-    """Begin the work while a user of the target holds this order, let go at its end; then what it raised is in the list."""
+    """Begin the work while a user of the target locks this order until the end of the block; then its exception is in the list."""
     faults: list[EngineFault] = []
 
     def run() -> None:
@@ -139,7 +139,7 @@ CLASH = [
     [put(1, "second"), note("short")],
     [put(2, "other")],
 ]
-"""While somebody holds the row that the first transaction begins with, the second one gets the row that the first one comes to."""
+"""While another session locks the first row of the first transaction, the second one locks a later row of the first."""
 
 
 def test_a_deadlock_with_the_order_of_commits_is_found_and_done_over(pipeline: Pipeline, mart: Database) -> None:
@@ -283,7 +283,7 @@ def test_lost_sessions_lose_nothing_and_the_batch_is_gone_on_with(
             " AND application_name LIKE 'penstock%' AND pid <> pg_backend_pid()"
         )
     assert [fault.kind for fault in faults] == [FaultKind.TARGET_UNAVAILABLE]
-    # A session that the server ends while nobody uses it is found out by its next use, and so tried again by the engine.
+    # A session that the server ended while idle is detected by its next use, which the engine retries.
     assert retried(lambda: pipeline.rows(SCHEMAS[NOTES]), 1 + way.lanes) == [("one",)]
     retried(lambda: write_in_order(pipeline, SCHEMAS, history, way), 1 + way.lanes)
     assert pipeline.rows(SCHEMAS[NOTES]) == [("one",), ("three",), ("two",)]

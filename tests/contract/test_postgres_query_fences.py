@@ -231,7 +231,7 @@ def _resident_bytes() -> int:
 
 @pytest.mark.parametrize("sql", HOSTILE)
 def test_a_statement_ends_at_its_limits_whatever_it_computes(pipeline: Pipeline, sql: str) -> None:
-    """The one hostile statement ends in time, costs this process no memory, and neither a reader beside it nor a writer notices."""
+    """A single hostile statement ends in time, costs this process no memory, and affects neither a concurrent reader nor a writer."""
     pipeline.select("SELECT 1")
     before, began, codes = _resident_bytes(), monotonic(), []
 

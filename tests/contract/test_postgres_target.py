@@ -152,7 +152,7 @@ def test_a_commit_whose_answer_is_lost_is_looked_up(
 
 
 def test_a_claim_waits_for_the_batch_under_way_and_fences_the_next(pipeline: Pipeline, mart: Database) -> None:
-    """The older engine holds the record while it writes; the newer one comes behind that, and then the older is out."""
+    """The older engine locks the record while it writes; the newer one waits for it, and then the older one is fenced."""
     newer = opened(mart)
     done = threading.Event()
 

@@ -87,7 +87,7 @@ def test_a_reader_that_is_gone_ends_the_run(watched: Watched) -> None:
 
 
 def test_a_table_without_a_key_parks(watched: Watched) -> None:
-    """Its description leaves it out: changes of its rows cannot be told apart."""
+    """Its description leaves it out: changes of its rows cannot be identified."""
     keyless = watched.database.tables["notes"]
     keyless.structure = type(keyless.structure)(
         keyless.structure.name, keyless.structure.relation, keyless.structure.fields, ()

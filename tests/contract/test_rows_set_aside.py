@@ -1,4 +1,4 @@
-"""Rows that a target does not take: set aside beside the table, kept over a parked one, and brought back."""
+"""Rows that a target rejects: quarantined, kept for a parked table, and retried."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_row_stands_aside_until_a_later_change_ends_it(aside: Aside) -> None:
     assert progress is not None
     assert progress.tables[T].set_aside == 1
 
-    # An update that leaves a value out keeps the one that stands aside.
+    # An update without a value keeps the quarantined row's.
     assert aside.put(refused(("7", ("7", "NaN", None)), unset=2)) == SetAside(
         1, 1, RefusedCause("value_out_of_domain", CAUSE)
     )

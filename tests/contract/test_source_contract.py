@@ -67,7 +67,7 @@ def tail(origin: Origin) -> Iterator[Tail]:
 
 @contextmanager
 def followed(origin: Origin, tables: list[TableSpec]) -> Iterator[Tail]:
-    """Tables prepared, a slot behind their present state, and its stream open."""
+    """Tables prepared, a reader created after their present state, and its stream open."""
     origin.source.sent_tables.prepare(tables, origin.slot)
     with origin.source.reader.create(origin.slot) as snapshot:
         start = snapshot.position
@@ -200,7 +200,7 @@ def test_a_slots_snapshot_and_its_stream_leave_no_gap_and_no_overlap(origin: Ori
             start = snapshot.position
         tail = opened(origin, start)
         writer.more(10)
-        # A cut while the writer goes on: the state at its position is the first one with the changes up to there.
+        # A cut while the writer continues: the state at its position is the first one with the changes up to there.
         with source.copies.snapshot(DEADLINE_S) as cut:
             writer.more(5)
             then = {t.source: copied(source, structures[t.source], t, cut.name) for t in tables}

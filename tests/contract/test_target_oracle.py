@@ -55,7 +55,7 @@ WAYS = [*((kind, Pipeline) for kind in KINDS), ("postgres18", InParts)]
 
 @pytest.fixture(scope="module", params=WAYS, ids=lambda way: f"{way[0]}-{way[1].__name__}")
 def pipeline(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
-    """One target for all histories; each begins by loading its table anew, empty. In parts, two rows are many."""
+    """One target for all histories; each begins by loading its table again, empty. In parts, two rows are many."""
     kind, way = request.param
     few = None if way is Pipeline else 1
     with target_opener(kind, request, tmp_path_factory.mktemp("target"), few=few) as opened:

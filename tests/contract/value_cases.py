@@ -295,7 +295,7 @@ EXTENSION_CASES = (
     Case("ltree", ("", "Top.Science.Astronomy")),
     Case("isbn13", ("978-0-393-04002-9",)),
 )
-"""Types that only the system's PostgreSQL has, most of them of a kind that nobody here knows."""
+"""Types that only the system's PostgreSQL has, most of them unknown to the engine."""
 
 OUT_OF_DOMAIN = (
     ("numeric(10,2)", "NaN"),

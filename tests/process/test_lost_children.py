@@ -55,7 +55,7 @@ def test_what_they_are_forked_from(rig: Rig) -> None:
         server = _one(rig, _FORK_SERVER)
         reader = _named(rig, "penstock-reader")
         server.kill()
-        died = f"ended: the process that it is forked from (pid {server.pid}) was ended by SIGKILL"
+        died = f"ended: the parent process (pid {server.pid}) was ended by SIGKILL"
         assert _told(rig, f"log_reader_died: log reader (pid {reader.pid}): {died}")
         _one(rig, _FORK_SERVER, other_than=server).kill()
         assert _rows(rig)

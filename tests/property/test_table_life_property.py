@@ -101,7 +101,7 @@ class MemoryTarget:
                 assert copied is not None, "a copy was handed over before it was complete"
                 self.rows[one.table] = copied
             else:
-                assert record is not None, "changes for a table that is not on the target"
+                assert record is not None, "changes for a table that does not exist on the target"
                 assert one.resumed or (record.ready and record.parked is None), "changes for a table that lacks some"
             self.rows[one.table] = self.rows[one.table] + [
                 at for change in one.changes for at in cast("Any", change.inserts)

@@ -134,7 +134,7 @@ def test_a_table_with_no_place_on_the_target_is_told_and_the_others_are_taken(
     assert tables(client, schema="public").keys() == {"order_1", "order_3"}
     (event,) = told(client, "table_not_taken_in")
     assert (event["severity"], event["subject"]) == ("warning", "public.order_2")
-    assert "would be one table on the target" in event["detail"]
+    assert "would be the same table on the target" in event["detail"]
     assert "'exclude'" in event["remedy"]
 
 

@@ -173,6 +173,6 @@ def test_outcomes_in_words() -> None:
         "in effect at once",
         "in effect after 1200 ms",
         "not in effect: the table was parked after 1200 ms",
-        "not in effect: “resume” was asked for after 1200 ms",
+        "not in effect: “resume” was requested after 1200 ms",
         "changed again after 1200 ms",
     ]

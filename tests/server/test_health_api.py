@@ -152,7 +152,7 @@ def test_why_a_table_is_parked_outlives_the_engine_that_found_it(rig: Rig) -> No
     rig.table(0, "parked", code="table_missing", remedy="Make it.")
     found = next(table for table in rig.tables if table["state"] == "parked")
     assert found["code"] == "table_missing"
-    assert "ended before it reported the reason" in found["reason"], "the reason of another fault is not its own"
+    assert "ended before reporting the reason" in found["reason"], "the reason of another fault is not its own"
 
 
 def test_a_table_that_was_verified_different_is_not_well_until_it_is_copied_or_equal(rig: Rig) -> None:

@@ -15,7 +15,7 @@ from tests.server.conftest import PlayedEngine
 URL = "/api/v1/subscriptions/s"
 INTO = {"schema": "public", "name": "orders", "into_existing": True}
 PLAIN = {"schema": "public", "name": "lines"}
-DETAIL = "A target of the kind duckdb takes no rows into existing tables."
+DETAIL = "A target of the kind duckdb does not support into_existing."
 
 
 @pytest.fixture(autouse=True)

@@ -35,7 +35,7 @@ def test_a_place_that_another_subscription_has_is_refused_with_its_name(client: 
         "/tables/1",
     )
     assert problem["detail"] == (
-        "'public.orders' and 'public.orders of the subscription eu' would be one table on the target: 'public.orders'."
+        "'public.orders' and 'public.orders of the subscription eu' would be the same table on the target: 'public.orders'."
     )
     assert problem["remedy"] == "Give one of them another target name or schema."
     assert client.get(f"{SUBSCRIPTIONS}/us").status_code == 404

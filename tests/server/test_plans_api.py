@@ -130,7 +130,7 @@ def test_apply_removes_tables_only_when_told_to_prune(client: TestClient, run: R
     client.put(f"{URL}/s", json={**BODY, "tables": [ORDERS, EVENTS]})
     shown = run("apply", "-", stdin=file_of([ORDERS]))
     assert shown.exit_code == 0, shown.output
-    assert "tables that the file does not name stay: 1; --prune removes them" in shown.stdout
+    assert "tables kept that the file leaves out: 1; --prune removes them" in shown.stdout
     assert names(client) == ["events", "orders"]
     dry = run("apply", "-", "--prune", "--dry-run", stdin=file_of([ORDERS]))
     assert "removed table public.events; its rows stay on the target" in dry.stdout

@@ -94,7 +94,7 @@ def test_named_partitions_are_reloaded_and_shown(rig: Rig) -> None:
     assert ended["partitions"] == [asked | {"generation": 4}]
     assert _told(client, assign) == [
         ("table_partitions_reloaded", "has 1 of its partitions reloaded."),
-        ("table_reload_asked", "shall be reloaded by partition (public.orders_1); it is live."),
+        ("table_reload_asked", "was requested to be reloaded by partition (public.orders_1); it is live."),
     ]
 
 
@@ -129,14 +129,14 @@ def test_many_partitions_are_counted(rig: Rig) -> None:
     engine.answers = {"partitions": [part(name) for name in names]}
     assert client.post(f"{path}/reloads", json={"partitions": names}).status_code == 202
     several = "public.orders_0, public.orders_1, public.orders_2 and 2 more"
-    assert _told(client, assign)[0][1] == f"shall be reloaded by partition ({several}); it is live."
+    assert _told(client, assign)[0][1] == f"was requested to be reloaded by partition ({several}); it is live."
 
 
 def test_those_that_differ_are_asked_for_and_a_new_stream_asks_again(rig: Rig) -> None:
     client, engine, assign, path = rig
     answer = client.post(f"{path}/reloads", json={"partitions": "changed"})
     assert (answer.json()["asked"], answer.json()["partitions"]) == ("changed", [])
-    assert _told(client, assign)[0][1] == "shall be reloaded by partition (those that differ); it is live."
+    assert _told(client, assign)[0][1] == "was requested to be reloaded by partition (those that differ); it is live."
     assert engine.seen(Reload).partitions == "changed"
     engine.close()
     second = FakeEngine(str(client.base_url).removesuffix("/api/v1/"))

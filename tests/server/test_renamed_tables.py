@@ -67,7 +67,7 @@ def test_the_name_follows_and_the_place_stays(client: TestClient, app: FastAPI) 
     (event,) = events(client, "table_renamed")
     assert (event["severity"], event["subject"], event["subscription"]) == ("info", "sales.orders_2026", "s")
     assert event["detail"] == (
-        "The source's table 'public.orders' is 'sales.orders_2026' now; on the target it stays 'public.orders'."
+        "The source's table 'public.orders' is now 'sales.orders_2026'; on the target it remains 'public.orders'."
     )
     assert "a PUT with the old name removes the table" in event["remedy"]
 
@@ -82,7 +82,7 @@ def test_what_get_shows_afterwards_can_be_put_again(client: TestClient, app: Fas
     assert shown(client) == before
     refused = client.put(URL, json={**BODY, "tables": [{"schema": "public", "name": "orders_old"}]})
     assert (refused.status_code, refused.json()["code"]) == (409, "table_target_fixed")
-    assert "with its present target" in refused.json()["remedy"]
+    assert "with its current target" in refused.json()["remedy"]
     assert shown(client) == before
 
 
@@ -158,7 +158,7 @@ def test_a_pattern_finds_its_table_again_where_it_stands(
     engine.answers["discover"] = discovered("orders", "orders_old")
     refused = client.put(URL, json=body)
     assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/tables/0")
-    assert "'public.orders' and 'public.orders_old' would be one table on the target" in refused.json()["detail"]
+    assert "'public.orders' and 'public.orders_old' would be the same table on the target" in refused.json()["detail"]
     elsewhere = {"schema": "public", "name": "orders", "target": {"name": "orders_new"}}
     assert client.put(URL, json={**BODY, "tables": [*body["tables"], elsewhere]}).status_code == 200
     assert sorted(shown(client).values()) == [

@@ -58,9 +58,9 @@ def test_a_pause_and_its_end_stand_with_the_states_that_they_brought(
     assert [(event["kind"], event["table_state"], event["detail"]) for event in told(client)] == [
         ("table_added", "registered", "The table 'public.orders' was added."),
         ("table_live", "live", "The table 'public.orders' is live."),
-        ("table_pause_asked", None, "The table 'public.orders' shall be paused; it is live."),
+        ("table_pause_asked", None, "The table 'public.orders' was requested to be paused; it is live."),
         ("table_paused", "paused", "The table 'public.orders' is paused."),
-        ("table_resume_asked", None, "The table 'public.orders' shall be running; it is paused."),
+        ("table_resume_asked", None, "The table 'public.orders' was requested to be running; it is paused."),
     ]
 
 
@@ -73,11 +73,11 @@ def test_a_pause_that_is_refused_was_not_asked(client: TestClient, app: FastAPI,
 @pytest.mark.parametrize(
     ("given", "what", "waits"),
     [
-        ({"priority": 3}, "got other settings: priority", False),
-        ({"columns": {"n": {"map_as": "text"}}}, "got other settings: columns; from its next copy on", True),
+        ({"priority": 3}, "has new settings: priority", False),
+        ({"columns": {"n": {"map_as": "text"}}}, "has new settings: columns; from its next copy on", True),
         (
             {"priority": 3, "key": ["a"]},
-            "got other settings: key, priority; from its next copy on: key",
+            "has new settings: key, priority; from its next copy on: key",
             True,
         ),
     ],
@@ -89,14 +89,14 @@ def test_settings_tell_whether_they_wait_for_a_copy(
         assert client.patch(live, json=given).status_code == 200
     (event,) = told(client, kind="table_settings_changed")
     assert event["detail"] == f"The table 'public.orders' {what}."
-    remedy = "POST /subscriptions/{name}/tables/{table_id}/reloads brings that into effect."
+    remedy = "POST /subscriptions/{name}/tables/{table_id}/reloads applies them."
     assert event["remedy"] == (remedy if waits else None)
 
 
 def test_settings_of_a_table_that_was_not_copied_yet_wait_for_nothing(client: TestClient, table: str) -> None:
     client.patch(table, json={"key": ["a"]})
     (event,) = told(client, kind="table_settings_changed")
-    assert (event["detail"], event["remedy"]) == ("The table 'public.orders' got other settings: key.", None)
+    assert (event["detail"], event["remedy"]) == ("The table 'public.orders' has new settings: key.", None)
 
 
 def test_settings_that_the_whole_declaration_changes_are_told_too(client: TestClient, live: str) -> None:
@@ -104,7 +104,7 @@ def test_settings_that_the_whole_declaration_changes_are_told_too(client: TestCl
         body = {**DECLARED, "tables": [{"schema": "public", "name": "orders", "priority": 5}]}
         assert client.put(SUBSCRIPTION, json=body).status_code == 200
     (event,) = told(client, kind="table_settings_changed")
-    assert event["detail"] == "The table 'public.orders' got other settings: priority."
+    assert event["detail"] == "The table 'public.orders' has new settings: priority."
 
 
 def test_a_reload_and_its_cancelling(client: TestClient, live: str) -> None:
@@ -113,7 +113,7 @@ def test_a_reload_and_its_cancelling(client: TestClient, live: str) -> None:
     assert client.delete(where).status_code == 204
     assert client.delete(where).status_code == 409
     assert [(event["kind"], event["detail"]) for event in told(client)][2:] == [
-        ("table_reload_asked", "The table 'public.orders' shall be reloaded; it is live."),
+        ("table_reload_asked", "The table 'public.orders' was requested to be reloaded; it is live."),
         ("table_reload_cancelled", "The table 'public.orders' shall not be reloaded after all; it is live."),
     ]
 

@@ -6,11 +6,12 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
+from collections.abc import Mapping
 
 import pytest
 
 from tests.tidy.documents import Page, pages
-from tests.tidy.source_tree import Module, docstrings, modules, texts
+from tests.tidy.source_tree import Module, comments, docstrings, modules, texts
 
 INSTEAD = {
     r"\btold\b|\btells? (?:of|apart)\b": "reported, distinguished, or name who says it",
@@ -24,7 +25,22 @@ INSTEAD = {
     r"\bbehind\b": "after, following",
     r"\bat present\b": "now, or leave it out",
     r"\bof late\b": "recently, or since when",
+    r"\bpassed over\b": "ignored, skipped, left out",
+    r"\bmakes? no sense\b": "is invalid",
+    r"\b(?:to be|is|are) had\b": "available, possible",
+    r"\bso much\b": "the amount",
+    r"\btaken? up\b": "continued, taken over",
+    r"\bcomes? true\b": "holds",
+    r"\bdone again\b": "repeated, retried",
+    r"\bin the way\b": "what blocks what",
 }
+IN_DOCSTRINGS = {
+    r"\bgo(?:es)? on\b": "continues",
+    r"\blook(?:s|ed)? at\b": "reads, checks, examines",
+    r"\blets? go\b": "releases",
+    r"\bputs? into\b": "writes, inserts",
+}
+"""Refused in docstrings only: they also have a plain meaning, which guides use."""
 LITERAL = re.compile(
     r"\b(?:is|are|was|were|falls?|fell|far|lags?|\d+ (?:m?s|seconds?|minutes?|hours?|[KMG]iB)) behind\b"
     r"|\bbehind (?:a|the) (?:reverse )?proxy"
@@ -38,26 +54,34 @@ CODE = re.compile(r"`[^`\n]+`")
 FORMATTED = "0 s"
 """What a string formats counts as a time, so that lag may be "behind"."""
 CHECKED_DOCSTRINGS = (
-    "server/approvals",
-    "server/cli/demo",
-    "server/events",
-    "server/health",
-    "server/lookup",
-    "server/metrics",
-    "server/partitions",
-    "server/processes",
-    "server/schema_versions",
-    "server/verifications",
+    "bench",
+    "deploy",
+    "docs",
+    "engine/link",
+    "engine/model",
+    "engine/net",
+    "engine/platform",
+    "engine/postgres",
+    "engine/queue",
+    "engine/records",
+    "engine/sort",
+    "engine/spark",
+    "engine/targets",
+    "engine/verify",
+    "server",
+    "tests/chaos",
+    "tests/contract",
+    "tests/fixtures",
 )
-"""Folders whose docstrings use these words too. A folder is added when it does."""
+"""Folders whose docstrings and comments use these words too. A folder is added when it does."""
 
 
-def found(text: str) -> list[str]:
+def found(text: str, refused: Mapping[str, str] = INSTEAD) -> list[str]:
     """What of a text is refused, with the line and what to write instead."""
     return [
         f"{number}: {match[0]!r}: {instead}"
         for number, line in enumerate(LITERAL.sub("", text).splitlines(), 1)
-        for pattern, instead in INSTEAD.items()
+        for pattern, instead in refused.items()
         for match in re.finditer(pattern, line, re.IGNORECASE)
     ]
 
@@ -89,8 +113,8 @@ def test_docstrings_use_the_words_of_the_field(folder: str) -> None:
     refused = [
         f"{module.path}:{line}, {each}"
         for module in read
-        for line, text in docstrings(module)
-        for each in found(CODE.sub("``", text))
+        for line, text in (*docstrings(module), *comments(module))
+        for each in found(CODE.sub("``", text), INSTEAD | IN_DOCSTRINGS)
     ]
     assert refused == []
 

@@ -104,7 +104,7 @@ function pause(table: Table, path: TablePath): Action {
     ],
     name,
     run: () => setDesired(path, "paused"),
-    done: `${name}: a pause was asked for.`,
+    done: `${name}: a pause was requested.`,
   };
 }
 
@@ -116,7 +116,7 @@ function resume(table: Table, path: TablePath): Action {
     does: ["What was kept since the pause is applied, then the table follows the source again."],
     name,
     run: () => setDesired(path, "running"),
-    done: `${name}: a resume was asked for.`,
+    done: `${name}: a resume was requested.`,
   };
 }
 
@@ -203,13 +203,13 @@ function possibleNow(subscription: Subscription): Action[] {
     found.push({ verb: "Try again", title: `Try ${name} again?`, does, name, run: set("running"), done: `${name}: it is tried again.` });
   } else if (desired_state !== "running") {
     const does = ["It continues where it stopped, and catches up."];
-    found.push({ verb: "Resume", title: `Resume ${name}?`, does, name, run: set("running"), done: `${name}: a resume was asked for.` });
+    found.push({ verb: "Resume", title: `Resume ${name}?`, does, name, run: set("running"), done: `${name}: a resume was requested.` });
   } else {
     const does = [
       "No changes are applied to any of its tables; all rows stay readable as they are. Waits for freshness fail while it is paused.",
       "The source keeps its log for the subscription meanwhile, which takes disk space there.",
     ];
-    found.push({ verb: "Pause", title: `Pause ${name}?`, does, name, run: set("paused"), done: `${name}: a pause was asked for.` });
+    found.push({ verb: "Pause", title: `Pause ${name}?`, does, name, run: set("paused"), done: `${name}: a pause was requested.` });
   }
   if (state === "failed" || state === "running") found.push(reloadAll(subscription));
   found.push(deletion(subscription));

@@ -1,6 +1,6 @@
-"""How positions of each kind of capture are written and measured. Pure: the server translates without a database.
+"""Text forms and distances of positions, for each kind of capture. Pure: the server uses them without a database.
 
-The stages compare one 64-bit place in a subscription's order (`engine.model.position.Lsn`); a form is what people and clients see of it.
+The engine compares 64-bit integers (`engine.model.position.Lsn`); a form is their representation for users and clients.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a kind of capture says about its positions."""
+"""Text form and distances of the positions of one kind of capture."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ class PositionForm(Protocol):
 
     @property
     def example(self) -> str:
-        """A text that `parse` takes."""
+        """A text that `parse` accepts."""
         ...
 
     @property
     def origin(self) -> str:
-        """How a user gets the position of a commit of their own, as a part of a sentence."""
+        """How a user gets the position of their own commit, as part of a sentence."""
         ...
 
     @property
     def horizon(self) -> int:
-        """How far ahead of everything known a position may be to be waited for at once, in the order's own unit.
+        """How far beyond the last known position a position may be to be demanded with others, in units of the 64-bit integer.
 
-        One further ahead may never come, and must not hold up others.
+        A later one may never be reached, and must not delay others.
         """
         ...
 
@@ -36,7 +36,7 @@ class PositionForm(Protocol):
     def text(self, marks: Marks) -> str: ...
 
     def lag(self, source: Lsn, applied: Lsn) -> int | None:
-        """Bytes of the source's log between two positions, 0 where `applied` is further; None where the order counts no bytes."""
+        """Bytes of the source's log between two positions, 0 if `applied` is later; None if positions do not count bytes."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Positions that are whole numbers, of sources that number their transactions themselves."""
+"""Positions of sources that number their transactions."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ class WholeNumberForm:
         return str(marks[0].position.value)
 
     def lag(self, source: Lsn, applied: Lsn) -> int | None:
-        del source, applied  # Numbers of transactions are no bytes.
+        del source, applied  # Transaction numbers do not count bytes.
         return None

@@ -1,4 +1,4 @@
-"""The net changes of one table, applied to it inside the transaction of the caller."""
+"""Applies the net changes of one table within the caller's transaction."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ASIDE = "__penstock_aside"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A table to apply changes to: its full quoted name and its structure as it stands."""
+    """A table to apply changes to: its full quoted name and its current schema."""
 
     table: TableId
     qualified: str
@@ -49,9 +49,9 @@ class Place:
 
 
 def apply_changes(connection: StagingConnection, place: Place, changes: Sequence[TableChanges]) -> int:
-    """Apply every piece's changes, one piece after another; returns the number of rows inserted and deleted.
+    """Apply the slices in order; returns the number of inserted and of deleted rows.
 
-    Raises EngineFault(NET_CHANGE_ANOMALY) where a row that should be there is not.
+    Raises EngineFault(NET_CHANGE_ANOMALY) if an expected row is missing.
     """
     refuse_faults(place.table, changes)
     pieces = sorted({c.piece for c in changes})
@@ -59,8 +59,7 @@ def apply_changes(connection: StagingConnection, place: Place, changes: Sequence
 
 
 def _apply_piece(connection: StagingConnection, place: Place, changes: Sequence[TableChanges]) -> int:
-    """Rows to complete are read from the table before any is deleted, and all deletes come before any insert, whatever bucket
-    they are from."""
+    """Apply one slice. Partial rows are read before any delete, and all deletes precede all inserts, across buckets."""
     partials = joined([c.partials for c in changes])
     deletes = joined([c.deletes for c in changes])
     inserts = joined([c.inserts for c in changes])
@@ -105,7 +104,7 @@ def rows_at(connection: StagingConnection, place: Place, keys: Any) -> Any:
 
 
 def read_rows(connection: StagingConnection, place: Place, keys: Any, columns: Sequence[int]) -> Any:
-    """What rows hold now, as `model.target.ReadRows`."""
+    """The current rows, as `model.target.ReadRows`."""
     named = [f"k{j}" for j in range(len(place.key))]
     require_form(place.table, keys, named, [place.values[i] for i in place.key])
     read = ", ".join(f"t.{place.columns[i]} AS c{i}" for i in columns)
@@ -118,7 +117,7 @@ def read_rows(connection: StagingConnection, place: Place, keys: Any, columns: S
 
 
 def delete_behind(connection: StagingConnection, place: Place, above: Any) -> int:
-    """Delete the rows behind a place of the key (one row, columns k0 … km); returns their number."""
+    """Delete the rows whose key is above a bound (one row, columns k0 … km); returns their number."""
     keys = place.key[: above.num_columns]
     require_form(place.table, above, [f"k{j}" for j in range(len(keys))], [place.values[i] for i in keys])
     pairs = [(f"t.{place.columns[i]}", staged_as(f"s.k{j}", place.values[i])) for j, i in enumerate(keys)]
@@ -128,13 +127,13 @@ def delete_behind(connection: StagingConnection, place: Place, above: Any) -> in
 
 
 def belongs(place: Place, rows: PartitionRows) -> str:
-    """SQL condition: whether a row `t` of the table is one of these; `b` is the row of `rows.values`."""
+    """SQL condition: whether a row `t` of the table is in these partitions; `b` is the row of `rows.values`."""
     names = {column.name: f"t.{quoted(column.name)}" for column in place.schema.columns}
     return condition(rows, lambda name: names[name], lambda n: staged_as(f"b.v{n}", place.values[rows.columns[n]]))
 
 
 def identical(left: str, right: str, value: ValueType) -> str:
-    """SQL condition: the same value, also NULL or NaN on both sides, and never 0 for -0."""
+    """SQL condition: the same value, including NULL or NaN on both sides, but not 0 and -0."""
     equal = f"{left} IS NOT DISTINCT FROM {right}"
     if equal_means_identical(value):
         return equal
@@ -144,7 +143,7 @@ def identical(left: str, right: str, value: ValueType) -> str:
 
 
 def _complete(connection: StagingConnection, place: Place, partials: Any) -> None:
-    """Make the temporary table of rows whose unset columns hold what the existing row holds."""
+    """Create the temporary table of rows whose unset columns have the value of the existing row."""
     columns = [f"c{i}" for i in range(len(place.columns))]
     keys = [f"k{j}" for j in range(len(place.key))]
     require_form(place.table, partials, columns + keys, place.values + [place.values[i] for i in place.key])
@@ -180,17 +179,17 @@ def _delete(connection: StagingConnection, place: Place, deletes: Any) -> int:
 
 
 def _delete_copies(connection: StagingConnection, place: Place, deletes: Any) -> int:
-    """Delete n of the rows that are identical to each image; which of them makes no difference.
+    """Delete n of the rows identical to each image; which of them does not matter.
 
-    The row numbers are compared with the sign changed. Where DuckDB can, it has a scan skip what is outside the row numbers on the other
-    side of a join. Version 2.0.0 does so wrongly once the transaction itself has inserted rows, as earlier pieces do: it deletes other
-    rows than it should, finds fewer, or crashes. Of an expression it does not do that.
+    Row numbers are compared with the opposite sign to avoid a DuckDB 2.0.0 bug: its scan skips row numbers outside the range of the other
+    side of a join, but incorrectly so after inserts in the same transaction, as by earlier slices: it deletes the wrong rows, finds
+    fewer, or crashes. It does not do so for an expression.
     """
     columns = [f"c{i}" for i in range(len(place.columns))]
     require_form(place.table, deletes, columns, place.values)
     wanted = int(pa.compute.sum(deletes["n"]).as_py() or 0)
     hidden = next((c.name for c in place.schema.columns if folded(c.name) == "rowid"), None)
-    if hidden is not None:  # a column of this name hides DuckDB's row number
+    if hidden is not None:  # a column with this name hides DuckDB's row number
         connection.execute(f"ALTER TABLE {place.qualified} RENAME COLUMN {quoted(hidden)} TO {_ASIDE}")
     names = [_ASIDE if folded(c.name) == "rowid" else quoted(c.name) for c in place.schema.columns]
     matches = " AND ".join(

@@ -1,4 +1,5 @@
-"""SQL that compares a table with the source's rows. A large value counts by its length and SHA-256: neither side is ever held whole."""
+"""SQL that compares a table with the source's rows. Large values are compared by length and SHA-256, so that they need not fit into
+memory."""
 
 from __future__ import annotations
 
@@ -12,27 +13,26 @@ from engine.targets.duckdb.identifiers import quoted
 from engine.targets.duckdb.types import duckdb_type, equal_means_identical
 
 SOURCE = "temp.__penstock_source"
-"""The source's rows in their form for the comparison."""
+"""The source's rows, prepared for the comparison."""
 TARGET = "temp.__penstock_target"
-"""The target's, where they are brought into that form piece by piece."""
+"""The target's rows, if they are prepared step by step."""
 LARGE_BYTES = 16 * 1024
-"""Longer values of a column outside the key are compared by their digest."""
+"""Longer values of columns outside the key are compared by their digest."""
 _KEY_LENGTH = 200
-"""Characters that are shown of each column where a row has no key."""
+"""Characters shown of each column of a row without a key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Both sides of a comparison. `target`: what stands behind FROM for the rows of the target.
+    """Both sides of a comparison. `target`: FROM item of the target's rows.
 
-    Each column `ci` has its value, or NULL where that is large, and one of text or bytes, outside the key, beside it `di` with its
-    digest where it is large.
+    For each column, `ci` has its value, or NULL if it is large; for text and bytes outside the key, `di` then has its digest.
     """
 
     record: TableRecord
     target: str
     formed: bool = False
-    """The target's rows are in their form already."""
+    """The target's rows are already prepared."""
 
     @property
     def _key(self) -> list[int]:
@@ -45,13 +45,13 @@ class Sides:
         return [i for i, c in columns if i not in kept and value_type(c).kind in {Kind.TEXT, Kind.BYTES}]
 
     def create_sql(self, name: str) -> str:
-        """An empty table for the rows of a side."""
+        """CREATE for an empty table for the rows of one side."""
         columns = [f"c{i} {duckdb_type(value_type(c))}" for i, c in enumerate(self.record.schema.columns)]
         columns += [f"d{i} VARCHAR" for i in self._digested]
         return f"CREATE TEMP TABLE {name.removeprefix('temp.')} ({', '.join(columns)})"
 
     def form(self, values: list[str]) -> str:
-        """What stands behind SELECT for a row, given an expression for each column."""
+        """The select list of a row, given an expression for each column."""
         digested = set(self._digested)
         listed = []
         for i, value in enumerate(values):
@@ -64,7 +64,7 @@ class Sides:
         return ", ".join(listed)
 
     def target_sql(self) -> str:
-        """The target's rows in their form."""
+        """The target's rows, prepared."""
         if self.formed:
             return f"SELECT * FROM {TARGET}"
         return f"SELECT {self.form([quoted(c.name) for c in self.record.schema.columns])} FROM {self.target}"
@@ -85,7 +85,7 @@ class Sides:
         )
 
     def duplicates_sql(self, limit: int) -> str:
-        """Rows ('extra', key as text …) of keys that the target holds more than once."""
+        """Rows ('extra', key as text …) for keys that the target has more than once."""
         keys = ", ".join(f"c{i}" for i in self._key)
         texts = ", ".join(f"CAST(c{i} AS VARCHAR)" for i in self._key)
         return (
@@ -94,7 +94,7 @@ class Sides:
         )
 
     def bag_sql(self, limit: int) -> str:
-        """Rows (copies the source has more, start of every column's text …)."""
+        """Rows (number of additional copies on the source, start of every column's text …)."""
         columns, digested = self.record.schema.columns, self._digested
         images = [
             f"c{i}" if equal_means_identical(value_type(c)) else f"CAST(c{i} AS VARCHAR)" for i, c in enumerate(columns)

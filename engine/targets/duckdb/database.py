@@ -1,4 +1,4 @@
-"""One DuckDB instance on one file: opening it closed to the outside, its connections, and its end."""
+"""One DuckDB instance on one file: opens it without access to the outside, manages its connections, closes it."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ _PROBE_SECONDS = 10.0
 _CLOSE_ATTEMPTS = 100
 _CLOSE_WAIT_SECONDS = 0.05
 _CONNECTING = threading.Lock()
-"""DuckDB gives all openers of a file in one process the same instance, which only the first may configure."""
+"""All openers of a file in one process get the same instance, which only the first can configure."""
 
 
 class Database:
-    """An open file. `writer` belongs to the thread that writes; readers may be taken by any thread.
+    """An open file. `writer` belongs to the thread that writes; readers may be created by any thread.
 
-    Nothing that runs here reaches another file, the network, an extension or a variable of this program, and no statement
-    can change that: the configuration is locked before the first one runs.
+    The configuration is locked before the first statement, so that no statement can access other files, the network, extensions or
+    environment variables.
     """
 
     def __init__(self, path: Path, settings: DuckDbSettings) -> None:
         self.path = path
         self.broken = False
-        """Set by whoever meets a fatal error; the instance is of no use until the file is opened anew."""
+        """A fatal error occurred: the instance is unusable until the file is opened again."""
         self._changed = threading.Condition()
         self._readers: set[Any] = set()
         self._closed = False
         self._root = _connect(path, settings)
         self._file = OpenedFile(path)
         self.committing = threading.Lock()
-        """Held while anything is committed: transactions that begin under it see the same."""
+        """Held during commits: transactions that begin while it is held see the same state."""
         self.writer = StagingConnection(self._root.cursor(), self.committing)
         self.catalog = str(self.writer.execute("SELECT current_database()").fetchall()[0][0])
 
     @contextmanager
     def reader(self) -> Iterator[Any]:
-        """A connection of its own on the same instance; what it leaves open is rolled back."""
+        """A separate connection on the same instance; a transaction left open is rolled back."""
         with self._changed:
             if self._closed:
                 raise EngineFault(FaultKind.TARGET_UNAVAILABLE, str(self.path), "the target is being closed")
@@ -66,27 +66,27 @@ class Database:
                 self._changed.notify_all()
 
     def check_file(self, *, log: bool = False) -> None:
-        """Raise EngineFault(TARGET_FILE_GONE) where the file, or with `log` its write-ahead log too, is not at its path any more."""
+        """Raise EngineFault(TARGET_FILE_GONE) if the file, or with `log` also its write-ahead log, is not at its path any more."""
         detail = self._file.missing() or (self._file.log_missing() if log else None)
         if detail is not None:
             raise EngineFault(FaultKind.TARGET_FILE_GONE, str(self.path), detail)
 
     def further_writer(self) -> StagingConnection:
-        """A connection for a transaction beside the writer's; whoever takes it closes it before `close`."""
+        """A connection for a transaction concurrent with the writer's; the caller closes it before `close`."""
         return StagingConnection(self._root.cursor(), self.committing)
 
     def interrupt_readers(self) -> None:
-        """Stop what runs on readers; each fails with an interrupt in its own thread."""
+        """Interrupt statements on readers; each fails in its own thread."""
         with self._changed:
             for connection in self._readers:
                 connection.interrupt()
 
     def close(self, *, checkpoint: bool) -> None:
-        """Give the file up, once running reads have been interrupted; writers must be at rest.
+        """Close the file after interrupting reads; writers must be idle.
 
-        `checkpoint` folds the write-ahead log in first; where that fails, the log keeps the data. A log that is not at its path
-        is folded in too, unless another one is there: a checkpoint would remove that. A reader that holds out keeps the file open
-        until it ends.
+        `checkpoint`: write the write-ahead log into the file first; if that fails, the log keeps the data. This also applies to a log
+        that is not at its path any more, unless another one is there, which a checkpoint would remove. A reader that cannot be
+        interrupted keeps the file open until it ends.
         """
         with self._changed:
             self._closed = True
@@ -98,14 +98,14 @@ class Database:
         if checkpoint and not self._file.log_replaced:
             with suppress(
                 duckdb.Error
-            ):  # a reader is still there, or the disk is full: the next opening replays the log
+            ):  # a reader is still open, or the disk is full: the next opening replays the log
                 self.writer.execute("CHECKPOINT")
         self.writer.close()
         self._root.close()
 
 
 def roll_back(connection: Any) -> None:
-    """Leave whatever transaction is open; harmless where none is, or where the instance is broken."""
+    """Roll back the open transaction. No effect if there is none, or if the instance is broken."""
     with suppress(duckdb.Error):
         connection.execute("ROLLBACK")
 
@@ -138,15 +138,15 @@ def _connect(path: Path, settings: DuckDbSettings) -> Any:
 
 
 def _configure(root: Any, settings: DuckDbSettings, path: Path) -> None:
-    """What cannot be given at the start, and the lock on everything."""
+    """Set the options that cannot be given when the file is opened, and lock the configuration."""
     try:
-        # As a start option DuckDB shows this limit but does not keep to it.
+        # DuckDB ignores this limit if it is given when the file is opened.
         root.execute("SET GLOBAL max_temp_directory_size = " + literal(settings.spill_limit))
-        # An extension's option. Casts between timestamp types depend on it.
+        # An option of an extension; casts between timestamp types depend on it.
         root.execute("SET GLOBAL TimeZone = 'UTC'")
-        # A session's own option from here on, for scans of queries; it lets a value keep its type on the way.
+        # From here on an option of each session: scans of queries keep the types of values.
         root.execute("SET GLOBAL allowed_configs = ['arrow_lossless_conversion']")
-        # Whether the end makes a checkpoint is for `Database.close` to decide.
+        # `Database.close` decides whether to make a checkpoint at the end.
         root.execute("PRAGMA disable_checkpoint_on_shutdown")
         root.execute("SET GLOBAL lock_configuration = true")
     except duckdb.Error as error:
@@ -169,13 +169,13 @@ def _configuration(settings: DuckDbSettings) -> dict[str, str]:
 
 def _opening_fault(error: BaseException, path: Path) -> EngineFault:
     if isinstance(error, duckdb.ConnectionException):
-        return EngineFault(FaultKind.TARGET_UNAVAILABLE, str(path), "already open here with other limits")
+        return EngineFault(FaultKind.TARGET_UNAVAILABLE, str(path), "already open in this process with other limits")
     if is_disk_full(error, path):
-        return EngineFault(FaultKind.TARGET_DISK_FULL, str(path), "no space left where the target's file lies")
+        return EngineFault(FaultKind.TARGET_DISK_FULL, str(path), "no space left on the disk of the target's file")
     if isinstance(error, duckdb.IOException | duckdb.SerializationException | PermissionError):
         return _file_fault(path)
     if isinstance(error, duckdb.InvalidInputException | duckdb.ParserException | duckdb.CatalogException):
-        return EngineFault(FaultKind.TARGET_UNAVAILABLE, str(path), f"its settings are refused: {error}")
+        return EngineFault(FaultKind.TARGET_UNAVAILABLE, str(path), f"its settings are invalid: {error}")
     return fault_of(error, path)
 
 

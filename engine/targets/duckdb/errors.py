@@ -1,4 +1,5 @@
-"""DuckDB's exceptions as faults. The one place that knows their classes and, where no class tells, their words."""
+"""Maps DuckDB's exceptions to faults. The only module that depends on their classes and, if a class is not specific enough, their
+texts."""
 
 from __future__ import annotations
 
@@ -12,22 +13,22 @@ import duckdb
 from engine.model.fault import EngineFault, FaultKind
 
 FULL_BELOW_BYTES = 1024 * 1024
-"""Less free space than this at the time of a failed write explains it."""
+"""A failed write with less free space than this is attributed to a full disk."""
 _NO_SPACE = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 _MEMORY_WORDS = "Out of Memory Error:"
 _UNPINNED = "failed to pin block"
-"""A commit or checkpoint that lacks memory fails with another class of exception."""
+"""A commit or checkpoint that runs out of memory raises a different class of exception."""
 
 
 def fault_of(error: BaseException, path: Path, subject: str | None = None) -> EngineFault:
-    """The fault that an exception of the driver stands for; `subject` is the table it happened to, if any.
+    """The fault for an exception of the driver; `subject`: the affected table, if any.
 
-    DuckDB's messages are passed on only where they cannot hold row values.
+    DuckDB's message is included only if it cannot contain row values.
     """
     if isinstance(error, EngineFault):
         return error
     if is_disk_full(error, path):
-        return EngineFault(FaultKind.TARGET_DISK_FULL, str(path), "no space left where the target's file lies")
+        return EngineFault(FaultKind.TARGET_DISK_FULL, str(path), "no space left on the disk of the target's file")
     if isinstance(error, duckdb.OutOfMemoryException):
         return EngineFault(FaultKind.TARGET_UNAVAILABLE, str(path), "memory_limit is too small for this; raise it")
     if isinstance(error, duckdb.FatalException | duckdb.TransactionException) and _UNPINNED in str(error):
@@ -48,8 +49,8 @@ def fault_of(error: BaseException, path: Path, subject: str | None = None) -> En
 def is_disk_full(error: BaseException, path: Path) -> bool:
     """Whether a failed write means that the disk is full.
 
-    DuckDB passes no errno on. Free space is asked first, but a rolled back write has given its space back by then, so the
-    operating system's own words for the errno count too.
+    DuckDB does not report errno. Free space is checked first; since a rolled back write has released its space, the operating system's
+    text for the errno is checked too.
     """
     if not isinstance(error, duckdb.IOException | duckdb.FatalException | duckdb.TransactionException):
         return False
@@ -62,12 +63,12 @@ def is_disk_full(error: BaseException, path: Path) -> bool:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Also for errors that come through Arrow's stream, which keeps only DuckDB's message and loses its class."""
+    """Also recognizes errors raised through Arrow's stream, which keeps only DuckDB's message."""
     if isinstance(error, duckdb.OutOfMemoryException):
         return True
     return isinstance(error, OSError) and str(error).startswith(_MEMORY_WORDS)
 
 
 def is_broken(error: BaseException) -> bool:
-    """Whether the whole instance is unusable until the file is opened anew."""
+    """Whether the instance is unusable until the file is opened again."""
     return isinstance(error, duckdb.FatalException | duckdb.InternalException)

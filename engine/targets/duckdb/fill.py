@@ -1,4 +1,4 @@
-"""SQL constants for the value that old rows of an added column hold, from PostgreSQL's text of it. Pure."""
+"""SQL constants for the value of an added column in existing rows, from PostgreSQL's text. Pure."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from engine.targets.text import as_text
 _STORED = {Kind.DATE: pa.int32(), Kind.TIMESTAMP: pa.int64(), Kind.TIMESTAMPTZ: pa.int64()}
 """Values that DuckDB is given as days or microseconds since 1970: it prints and reads other texts of them."""
 _LAST_US = 9_223_372_022_400_000_000
-"""DuckDB builds timestamps from no greater number of microseconds."""
+"""The largest number of microseconds from which DuckDB builds timestamps."""
 
 
 class OutsideDomain(ValueError):
-    """The text is no value of the column's type on the target. The message holds no value."""
+    """The text is not a value of the column's type on the target. The message contains no value."""
 
 
 def fill_expression(text: str, value: ValueType, delimiter: str = ",") -> str:
@@ -30,7 +30,7 @@ def fill_expression(text: str, value: ValueType, delimiter: str = ",") -> str:
     `delimiter`: what parts the elements, where it is an array.
 
     Raises:
-        OutsideDomain: DuckDB's type cannot hold it exactly.
+        OutsideDomain: DuckDB's type cannot represent it exactly.
     """
     raw = np.frombuffer(text.encode(), np.uint8).copy()
     plan = ColumnPlan("", value, ord(delimiter))

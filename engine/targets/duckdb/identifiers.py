@@ -1,4 +1,4 @@
-"""Names in DuckDB's SQL: quoting, and which names DuckDB takes for the same. Pure."""
+"""Names in DuckDB's SQL: quoting and equality. Pure."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def literal(text: str) -> str:
 
 
 def folded(name: str) -> str:
-    """Names with equal folded forms are the same name to DuckDB: it ignores case, of ASCII letters only."""
+    """Names with equal folded forms are the same name to DuckDB: it ignores the case of ASCII letters only."""
     return name.translate(_UPPER_TO_LOWER)
 
 
 def folded_name(name: TableName) -> tuple[str, str]:
-    """Equal for names that are the same table to DuckDB."""
+    """Equal for names that denote the same table in DuckDB."""
     return folded(name.schema), folded(name.name)
 
 
 def same_to_duckdb(names: Iterable[str]) -> tuple[str, str] | None:
-    """The first two names that DuckDB cannot tell apart."""
+    """The first two names that DuckDB cannot distinguish."""
     seen: dict[str, str] = {}
     for name in names:
         other = seen.setdefault(folded(name), name)
@@ -40,5 +40,5 @@ def same_to_duckdb(names: Iterable[str]) -> tuple[str, str] | None:
 
 
 def qualified(catalog: str, table: TableName) -> str:
-    """The table with its catalog: a schema may be named like the file, and then two parts would be ambiguous."""
+    """The table with its catalog: if a schema has the file's name, two parts would be ambiguous."""
     return f"{quoted(catalog)}.{quoted(table.schema)}.{quoted(table.name)}"

@@ -1,8 +1,8 @@
-"""Rows of a copy, in DuckDB transactions beside the writer's: others commit while they are inserted.
+"""Inserts the rows of a copy in DuckDB transactions concurrent with the writer's, so that batches are committed meanwhile.
 
-DuckDB writes whole row groups to the file as they fill up. What is left of them at a COMMIT goes to the write-ahead log, which the
-writer's next commits have to fold in; and while a transaction is open it keeps every version of what the writer updates. So rows
-are held back until they fill row groups, and each transaction is over in a moment.
+DuckDB writes complete row groups directly to the file. An incomplete row group at a COMMIT goes to the write-ahead log, which later
+commits of the writer must checkpoint; and an open transaction retains every version of rows that the writer updates. Rows are therefore
+held back until they fill row groups, and each transaction is short.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from engine.targets.duckdb.changes import Place, insert_rows
 from engine.targets.duckdb.database import Database, roll_back, transaction
 
 ROW_GROUP = 122_880
-"""DuckDB's own."""
+"""DuckDB's row group size."""
 HELD_BYTES = 128 * 1024 * 1024
-"""Rows of one copy that wait for a row group to be full take no more memory than this."""
+"""Limit of memory for the rows of one copy that wait for a full row group."""
 
 
 class CopyLoad:
-    """What is being inserted into one hidden table. The target's own lock is never asked for while this one's is held.
+    """The insertion into one hidden table. The target's lock is never requested while this one's is held.
 
-    Methods raise duckdb.Error, and EngineFault(COPY_FAILED) where it was given up or rows are missing; behind either nothing but
-    `give_up` is of use.
+    Methods raise duckdb.Error, or EngineFault(COPY_FAILED) if it was given up or rows are missing; after either, only `give_up` may be
+    called.
     """
 
     def __init__(self, database: Database, place: Place) -> None:
@@ -43,7 +43,7 @@ class CopyLoad:
         self._over = False
 
     def append(self, rows: Any) -> int:
-        """Take staged rows; they are inserted once they fill a row group, or by `finish`."""
+        """Add staged rows; they are inserted when they fill a row group, or by `finish`."""
         with self._lock:
             self._refuse_over()
             self._held.append(rows)
@@ -54,7 +54,7 @@ class CopyLoad:
             return int(rows.num_rows)
 
     def finish(self) -> None:
-        """Insert what is held, and let the connection go."""
+        """Insert the held rows and close the connection."""
         with self._lock:
             self._refuse_over()
             if self._held:
@@ -62,9 +62,9 @@ class CopyLoad:
             self._end()
 
     def give_up(self) -> None:
-        """What was not inserted yet never will be. From any thread; safe to repeat."""
+        """Discard all rows that were not inserted yet. Callable from any thread; idempotent."""
         if not self._over:
-            with suppress(duckdb.Error):  # it ended just now
+            with suppress(duckdb.Error):  # it has just ended
                 self._connection.interrupt()
             with self._lock:
                 self._end()
@@ -73,7 +73,7 @@ class CopyLoad:
         with transaction(self._connection):
             taken = insert_rows(self._connection, self._place, pa.concat_tables(self._held))
         if taken != self._rows:
-            detail = f"the target took {taken} of {self._rows} copied rows"
+            detail = f"the target accepted {taken} of {self._rows} copied rows"
             raise EngineFault(FaultKind.COPY_FAILED, self._place.table, detail)
         self._held, self._rows, self._bytes = [], 0, 0
 

@@ -26,20 +26,18 @@ DUCKDB = Dialect(
 
 
 class DuckDbMetadata(MetadataStore):
-    """The store over one connection."""
+    """The metadata store on one connection."""
 
     dialect = DUCKDB
 
     def __init__(self, connection: Any, catalog: str, *, crowded: bool = False) -> None:
-        """`crowded`: another transaction stays open meanwhile, for which DuckDB keeps a chain of every version of an updated row.
-
-        Every look at the row walks that chain, so rows that each batch changes are replaced then.
-        """
+        """`crowded`: another transaction stays open, so that DuckDB keeps a chain of every version of an updated row, which each read
+        of the row follows. Rows that every batch changes are then deleted and inserted instead of updated."""
         super().__init__(connection, f"{quoted(catalog)}.{quoted(OWN_SCHEMA)}")
         self._crowded = crowded
 
     def look(self) -> None:
-        """Look at the file, which begins the transaction's snapshot. Raises duckdb.CatalogException where nothing is recorded."""
+        """Read from the file, which begins the transaction's snapshot. Raises duckdb.CatalogException if it has no metadata."""
         self._select("layout", "version")
 
     def write_position(self, subscription: SubscriptionName, position: Position) -> None:
@@ -48,9 +46,9 @@ class DuckDbMetadata(MetadataStore):
             super().write_position(subscription, position)
 
     def add_position(self, subscription: SubscriptionName, position: Position) -> None:
-        """Insert a row beside the subscription's older ones, which a transaction with an old snapshot cannot replace.
+        """Add a row to the subscription's older ones, which a transaction with an old snapshot cannot replace.
 
-        The next `write_position` leaves one of them.
+        The next `write_position` leaves only one row.
         """
         self._insert("progress", progress_row(subscription, position))
 
@@ -65,7 +63,7 @@ class DuckDbMetadata(MetadataStore):
         self._execute(f"DELETE FROM {self._own}.tables WHERE {which}", values)
 
     def amend_copy(self, copy: CopyRecord) -> None:
-        """Replaces the row, as where it is crowded: many batches may change it."""
+        """Replaces the row, as with `crowded`: many batches may change it."""
         subscription = self.copying(copy.table)
         if subscription is not None:
             self.delete_copy(copy.table)

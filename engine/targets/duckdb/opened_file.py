@@ -1,6 +1,6 @@
-"""Whether the file that is open is still the one at its path, and its write-ahead log the one beside it.
+"""Detects whether the open file and its write-ahead log are still the ones at their paths.
 
-A process goes on writing a file that was removed, renamed or replaced, and no other process can open what it writes.
+A process can continue to write a file that was removed, renamed or replaced, and no other process can open what it writes.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from pathlib import Path
 _DESCRIPTORS = Path("/proc/self/fd")
 _LOOKS = 20
 _LOOK_SECONDS = 0.05
-"""A checkpoint ends the write-ahead log and begins another one; what lasts so many looks is none."""
+"""A checkpoint ends the write-ahead log and begins a new one; a difference that persists for this long is not a checkpoint."""
 
 _Identity = tuple[int, int]
 
 
 class OpenedFile:
-    """Create it behind the opening. `missing` and `log_missing` may be called from any thread."""
+    """Create it after the file was opened. `missing` and `log_missing` are callable from any thread."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -29,7 +29,7 @@ class OpenedFile:
         self._identity = found if held is None or found in held else None
 
     def missing(self) -> str | None:
-        """In words, where the file is not at its path any more. Costs one look at the file system."""
+        """Why the file is not at its path any more, as text; None if it is. Costs one stat call."""
         found = _identity(self._path)
         if found is not None and found == self._identity:
             return None
@@ -37,7 +37,7 @@ class OpenedFile:
         return f"the file was {how} while it was open"
 
     def log_missing(self) -> str | None:
-        """The same of the write-ahead log, which holds commits that are not in the file yet."""
+        """The same for the write-ahead log, which contains commits that are not in the file yet."""
         for _ in range(_LOOKS):
             if self._log_in_place():
                 return None
@@ -46,7 +46,7 @@ class OpenedFile:
 
     @property
     def log_replaced(self) -> bool:
-        """Whether a write-ahead log is at its path that is not the one that is open."""
+        """Whether the write-ahead log at its path is another one than the open one."""
         return _identity(self._log) is not None and not self._log_in_place()
 
     def _log_in_place(self) -> bool:
@@ -65,7 +65,7 @@ class OpenedFile:
 
 
 def _identity(path: Path) -> _Identity | None:
-    """Device and inode; None where nothing is there, or nothing can be seen."""
+    """Device and inode; None if the file is missing or inaccessible."""
     try:
         status = path.stat()
     except OSError:
@@ -74,9 +74,9 @@ def _identity(path: Path) -> _Identity | None:
 
 
 def _held() -> dict[_Identity, str] | None:
-    """The files that this process has open, and their names by now. None where the system does not tell.
+    """The files that this process has open, with their current names; None if the system does not provide this.
 
-    None of them is opened to find out: to close it again would drop this process's POSIX locks on the file.
+    No file is opened for it: closing it again would release this process's POSIX locks on the file.
     """
     try:
         descriptors = list(_DESCRIPTORS.iterdir())
@@ -88,6 +88,6 @@ def _held() -> dict[_Identity, str] | None:
         if identity is not None:
             try:
                 held[identity] = str(descriptor.readlink())
-            except OSError:  # it was closed just now
+            except OSError:  # it has just been closed
                 continue
     return held

@@ -1,4 +1,4 @@
-"""What can be said of a target file and of names on it before anything is written."""
+"""Checks a target file and names on it before anything is written."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _REMEDIES = {
 
 
 def is_reserved(target: TableName) -> bool:
-    """Whether tables in this schema are not for replication."""
+    """Whether the schema is reserved, so that no table is replicated into it."""
     return folded(target.schema) in _SYSTEM_SCHEMAS
 
 
 def name_findings(tables: Sequence[TableName], file_stem: str) -> list[Finding]:
-    """Names that cannot stand beside each other, or cannot stand at all."""
+    """Names that conflict with each other or are not allowed."""
     findings: list[Finding] = []
     seen: dict[tuple[str, str], TableName] = {}
     for table in tables:
@@ -45,22 +45,23 @@ def name_findings(tables: Sequence[TableName], file_stem: str) -> list[Finding]:
             what = f"{other} and {table} are the same name to DuckDB, which ignores case"
             findings.append(("error", _COLLISION, what, f"{MAP_REMEDY} for one of them"))
         if is_reserved(table):
-            what = f"the schema {table.schema!r} is not for replicated tables"
+            what = f"the schema {table.schema!r} is reserved"
             findings.append(("error", _COLLISION, what, MAP_REMEDY))
     for schema in sorted({t.schema for t in tables if folded(t.schema) == folded(file_stem)}):
-        what = f"the schema {schema!r} is named like the file; queries must write {schema}.{schema}.<table>"
+        what = f"the schema {schema!r} has the same name as the file; queries must use {schema}.{schema}.<table>"
         findings.append(("warning", "target_ambiguous_schema", what, "give the file another name"))
     return findings
 
 
 def ambiguous_members(shared: Mapping[TableName, SharedInto], file_stem: str) -> list[Finding]:
-    """Tables that a view cannot name: DuckDB keeps the name in it without the file's, and takes the schema for the file then."""
+    """Tables that a view cannot reference: DuckDB omits the catalog from names in views, and a schema with the file's name is then
+    ambiguous."""
     return [
         (
             "error",
             FaultKind.SHARED_TABLE_CONFLICT.value,
-            f"{place}: the schema is named like the file, and a view, which {into.relation} is, cannot read tables in it",
-            'give the table a place in another schema with "target", or the file another name',
+            f"{place}: the schema has the same name as the file, and a view, such as {into.relation}, cannot read tables in it",
+            'give the table another schema with "target", or rename the file',
         )
         for place, into in shared.items()
         if folded(place.schema) == folded(file_stem)
@@ -68,32 +69,32 @@ def ambiguous_members(shared: Mapping[TableName, SharedInto], file_stem: str) ->
 
 
 def taken_finding(table: TableName) -> Finding:
-    """For a name that a table or view of someone else holds."""
-    what = f"a table or view {table} that Penstock did not make exists on the target"
+    """The finding for a name used by a table or view that is not ours."""
+    what = f"a table or view {table} that Penstock did not create exists on the target"
     return ("error", _COLLISION, what, MAP_REMEDY)
 
 
 def fault_finding(fault: EngineFault) -> Finding:
-    """An error that kept the file from being looked at."""
+    """The finding for an error because of which the file could not be examined."""
     remedy = _REMEDIES.get(fault.kind, "check the path and the permissions of the file and its folder")
     return ("error", fault.kind.value, f"{fault.subject}: {fault.detail}", remedy)
 
 
 def place_findings(path: Path, *, relative: bool = False) -> list[Finding]:
-    """Whether the file can be made, or grow, where it is to lie; of a `relative` path, where that is."""
+    """Whether the file can be created or extended; for a `relative` path also its absolute path."""
     if relative:
-        what = f"the path is relative; the file lies at {path} on the engine's machine"
-        remedy = "None needed, if it is to lie there; else give an absolute path."
+        what = f"the path is relative; the file is {path} on the engine's machine"
+        remedy = "None needed if this is intended; otherwise give an absolute path."
         return [*place_findings(path), ("info", "target_path_relative", what, remedy)]
     folder = path.parent
     if not folder.is_dir():
-        return [("error", _UNAVAILABLE, f"the folder {folder} does not exist", "make it, or change the path")]
+        return [("error", _UNAVAILABLE, f"the folder {folder} does not exist", "create it, or change the path")]
     if not path.exists() and not os.access(folder, os.W_OK | os.X_OK):
         what = f"no permission to create a file in {folder}"
         return [("error", _UNAVAILABLE, what, "grant write permission on the folder, or change the path")]
     free = shutil.disk_usage(folder).free
     if free < _LITTLE_SPACE:
-        what = f"only {size(free)} are free where the target's file lies"
+        what = f"only {size(free)} are free on the disk of the target's file"
         return [("warning", "target_little_space", what, "free space, or move the file to a larger disk")]
     return []
 

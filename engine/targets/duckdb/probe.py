@@ -1,5 +1,5 @@
-"""Run as a program: why a database file does not open. A process of its own, because closing a file that this process has
-open elsewhere would drop this process's POSIX locks on it."""
+"""Run as a program: determines why a database file cannot be opened. A separate process, because closing a file that this process has
+open elsewhere would release its POSIX locks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Conditions that DuckDB pushes into the scan of a table: from Arrow's expression, over the wire, to SQL. Pure.
+"""Converts conditions that DuckDB pushes into the scan of a table: from Arrow's expression, over the connection, to SQL. Pure.
 
-A query process asks the engine for rows with such a condition. It is comparisons of a column with a constant, and nothing that computes.
-What has another form is not asked for: then all rows come, and the query process filters them itself.
+A query process requests rows from the engine with such a condition: comparisons of columns with constants, without computations. Any
+other condition is omitted; the query process then filters all rows itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 from engine.targets.duckdb.identifiers import literal, quoted
 
 Condition = list[Any]
-"""`["and" | "or" | "not" | "=" …, …]`, of what JSON can hold; a column is its number, a constant the text that DuckDB casts to its type."""
+"""`["and" | "or" | "not" | "=" …, …]` in JSON types; a column is its number, a constant a text that DuckDB casts to the column's type."""
 
 _ENTRY = re.compile(r"(call|end|field_ref|literal|options): '(\w*)'")
 _COMPARED = {
@@ -32,17 +32,17 @@ _MOST_VALUES = 10_000
 
 
 class _NotExactError(Exception):
-    """The condition has a form, or a constant, that is not handed on."""
+    """The condition cannot be converted exactly."""
 
 
 def scan_column(number: int) -> str:
-    """The name that the column has between engine and query process."""
+    """The column's name between engine and query process."""
     return f"c{number}"
 
 
 def condition_of(expression: Any, schema: Any) -> Condition | None:
-    """The condition that an expression of pyarrow stands for, over columns named by `scan_column`; None where it is not handed on."""
-    # pyarrow shows the parts of an expression in its serialized form only: entries of the metadata, constants in the columns.
+    """Convert a pyarrow expression over columns named by `scan_column`; None if it cannot be converted exactly."""
+    # pyarrow exposes the parts of an expression in its serialized form only: nodes in the metadata, constants in the columns.
     with pa.ipc.open_file(expression.__reduce__()[1][0]) as file:
         text = file.schema.to_string(show_field_metadata=False, truncate_metadata=False)
         constants = file.get_batch(0).columns if file.num_record_batches else []
@@ -113,7 +113,7 @@ def _is_guarded_list(arguments: list[Any]) -> bool:
 
 
 def _text(scalar: Any, kind: Any) -> str:
-    """The constant as text that casts to exactly it."""
+    """The constant as text that casts to exactly the same value."""
     if scalar.type != kind or not scalar.is_valid:
         raise _NotExactError
     value = scalar.as_py()
@@ -137,7 +137,7 @@ def _text(scalar: Any, kind: Any) -> str:
 
 
 def condition_sql(condition: Condition, columns: Sequence[tuple[str, str]]) -> str:
-    """SQL of a condition over these columns, (name, type) each. Raises ValueError where it is none."""
+    """SQL of a condition over these columns, (name, type) each. Raises ValueError if it is malformed."""
     match condition:
         case ["and" | "or" as word, *parts] if parts:
             return "(" + f" {word} ".join(condition_sql(part, columns) for part in parts) + ")"

@@ -1,4 +1,5 @@
-"""A user's query: exactly one read, in a process of its own, on one batch boundary, bounded in time, memory, rows and bytes."""
+"""Runs a user's query: exactly one read-only statement, in a separate process, at one batch boundary, with limits on time, memory,
+rows and bytes."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ def run_query(
     subscription: SubscriptionName,
     judge: JudgeReads,
 ) -> Iterator[QueryAnswer]:
-    """Run `sql` and say at which position it saw the target.
+    """Run `sql`; the answer has the position of the target that it saw.
 
     Raises:
         QueryRefused: `query_not_a_read`, `query_invalid`, `query_timeout`, `query_too_large`, `query_unavailable`.
@@ -65,7 +66,7 @@ class _Statement(Statement):
         self._shown: list[Shown] = []
 
     def answers(self, sql: str, judge: JudgeReads) -> Iterator[QueryAnswer]:
-        """The one answer. Goes on when its user is done with it."""
+        """Yields the answer. Resumes when the caller has finished with it."""
         self._process.on_scan = self._scan
         self._process.send({"sql": sql, "max_rows": self._limits.max_rows})
         named = _names(self.said("named")[0])
@@ -86,10 +87,10 @@ class _Statement(Statement):
             answer = limited(reader.schema, position, batches, self._limits)
             yield answer
             if answer.truncated:
-                deque(batches, maxlen=0)  # one row at most
+                deque(batches, maxlen=0)  # at most one row
 
     def _plan(self, named: Named) -> None:
-        """Show the process what it may read, and pin a transaction for each of the scans that it makes of it."""
+        """Send the process the relations it may read, and open a transaction for each of its scans."""
         scans = 1
         self._pin(scans, named)
         while True:
@@ -144,4 +145,4 @@ def _told(relation: Shown) -> Message:
 
 
 def _words(error: Exception) -> str:
-    return f"the target could not be read ({type(error).__name__}); ask again"
+    return f"the target could not be read ({type(error).__name__}); retry"

@@ -1,9 +1,9 @@
-"""What a user's query may be: judged on the syntax tree that DuckDB's own parser makes of it. Pure.
+"""Determines whether a user's query is permitted, from the syntax tree of DuckDB's parser. Pure.
 
-Three fences stand one behind the other: the instance is closed to files and network and its configuration is locked; the
-query runs in a read-only transaction; and what is named here is refused before it runs. The last fence is for functions that
-a read-only transaction lets pass although they change something (a checkpoint), reach into this process (raw pointers), or
-carry SQL inside a string, where the first two cannot see it.
+Three barriers protect the target: the instance has no access to files and network and its configuration is locked; the query runs in a
+read-only transaction; and the functions named here are rejected in advance. The last one is for functions that a read-only transaction
+permits although they change something (a checkpoint), access this process (raw pointers), or contain SQL in a string, which the first two
+cannot inspect.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from engine.targets.duckdb.identifiers import folded
 
 HIDDEN = "__penstock_"
-"""What names of relations begin with that are not for readers: scans of tables, and copies that are being loaded."""
+"""Prefixes of relations that readers may not see: scans of tables, and unfinished copies."""
 
 _CATALOG_SCHEMAS = frozenset({"information_schema", "pg_catalog"})
 _QUERY_NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE", "STATEMENT_NODE"})
@@ -53,7 +53,7 @@ TABLE_FUNCTIONS = _WITHOUT_CATALOG | {
     "pragma_table_info",
     "summary",
 }
-"""All others are refused: an unknown one of a later DuckDB stays closed until someone has looked at it."""
+"""All others are rejected, so that new functions of a later DuckDB stay forbidden until they were reviewed."""
 
 REFUSED_FUNCTIONS = frozenset(
     {"currval", "getenv", "nextval", "setseed", "setval", "sleep_ms", "write_log", "current_setting", "getvariable"}
@@ -81,19 +81,18 @@ def refusal(tree: Any) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What a statement names."""
+    """The names in a statement."""
 
     places: frozenset[tuple[str, str]]
-    """Folded names of relations, each behind the folded name of the schema, or of the database, that is given with it; else the empty
-    one."""
+    """Folded names of relations, each after the folded name of its schema or database; empty if none is given."""
     expressions: frozenset[str]
     """Folded names of common table expressions."""
     catalog: bool
-    """Whether it may look at what there is, so that every table has to be shown."""
+    """Whether it may read the catalog, so that every table must be visible."""
 
 
 def named(tree: Any) -> Named:
-    """What the query names that `refusal` has let pass."""
+    """The names in a query that `refusal` permits."""
     places: set[tuple[str, str]] = set()
     expressions: set[str] = set()
     catalog = False
@@ -117,7 +116,7 @@ def _expressions(node: Any) -> Iterator[str]:
 
 
 def _function_name(node: Any) -> str:
-    """Lower-case name; empty, and so not allowed, where the tree has another form than expected."""
+    """The name in lower case; empty, and therefore forbidden, if the tree has an unexpected form."""
     if not isinstance(node, dict):
         return ""
     return str(node.get("function_name", "")).lower()

@@ -1,7 +1,7 @@
-"""The process that runs readers' statements: one at a time, in a DuckDB of its own that is in memory and holds nothing.
+"""The process that runs readers' statements: one at a time, in an empty in-memory DuckDB.
 
-The tables are views there, and their rows come from the engine as they are scanned. Whatever a statement computes, it computes here:
-this process has a bound on its memory, and the engine kills it at the statement's limit of time. It ends with the engine.
+Tables are views there, whose rows come from the engine as they are scanned. All computation of a statement takes place in this process:
+its memory is limited, and the engine kills it at the statement's time limit. It ends with the engine.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from engine.targets.query_rows import pieces
 
 MAX_NESTING = 200
 SEARCH_PATH = "main,public"
-"""Where unqualified names are looked for; `public` because users come from PostgreSQL."""
+"""Schemas of unqualified names; `public` for users of PostgreSQL."""
 SCAN = "__penstock_scan_"
 NOTHING = "nothing"
-"""A column of every scan that holds no value of the table: what DuckDB asks for where it only counts rows."""
+"""A column of every scan without a value of the table: DuckDB requests it if it only counts rows."""
 _ROWS_AT_ONCE = 2048
 _DUCKDB_SHARE = 0.6
 """Of the process's memory; Arrow, and what functions make of one vector, have the rest."""
@@ -44,15 +44,15 @@ _READ_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class ProcessLimits:
-    """What a query process may take. `memory` in bytes, beyond what it has at its start; `spill` as DuckDB writes it."""
+    """Limits of a query process. `memory`: bytes beyond its memory at the start; `spill`: in DuckDB's notation."""
 
     catalog: str
-    """The name that the target's file goes by in statements."""
+    """Name of the target's file in statements."""
     memory: int
     threads: int
     spill: str
     folder: str
-    """Where spilled rows lie."""
+    """Folder for spilled rows."""
 
 
 def main(control: Connection, limits: ProcessLimits) -> None:
@@ -68,7 +68,7 @@ def _prepared(limits: ProcessLimits) -> Iterator[Run]:
 
 
 def _instance(limits: ProcessLimits) -> Any:
-    """A DuckDB that holds nothing and reaches nothing outside, and whose configuration is locked."""
+    """An empty DuckDB without access to the outside, with locked configuration."""
     configuration = {
         "autoload_known_extensions": "false",
         "autoinstall_known_extensions": "false",
@@ -93,14 +93,14 @@ def _instance(limits: ProcessLimits) -> Any:
 
 
 def _ended(engine: EngineChannel, connection: Any, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Run a statement, and say how it ended."""
+    """Run a statement; returns how it ended."""
     try:
         _run(engine, connection, request)
     except QueryRefused as refused:
         return {"kind": "end", "refused": [refused.code, refused.detail]}
     except (MemoryError, duckdb.Error, OSError, pa.ArrowException) as error:
         if isinstance(error, MemoryError | pa.ArrowMemoryError) or is_out_of_memory(error):
-            return {"kind": "end", "refused": ["query_too_large", "the query needs more memory than one may have"]}
+            return {"kind": "end", "refused": ["query_too_large", "the query needs more memory than a query may use"]}
         return {"kind": "end", "refused": ["query_invalid", str(error)]}
     return {"kind": "end", "refused": None}
 
@@ -124,7 +124,7 @@ def _run(engine: EngineChannel, connection: Any, request: Mapping[str, Any]) -> 
 
 
 def _answer(engine: EngineChannel, reader: Any, names: list[str]) -> None:
-    """Send the rows. Nothing is said of an answer before its first rows are there, so that most failures come in its place."""
+    """Send the rows. Nothing is sent before the first rows are available, so that most errors replace the answer."""
     fields = [field.with_name(name) for field, name in zip(reader.schema, names, strict=True)]
     schema = pa.schema(fields)
     batches = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in reader)
@@ -138,8 +138,8 @@ def _answer(engine: EngineChannel, reader: Any, names: list[str]) -> None:
 
 
 def bounded(sql: str) -> None:
-    """Refuse text that would take DuckDB's parser long, or down: it recurses, and some hundred kilobytes of nested
-    subqueries overflow its stack and end the process."""
+    """Reject text that would take DuckDB's recursive parser very long or crash it: some hundred kilobytes of nested subqueries
+    overflow its stack and end the process."""
     if len(sql) > MAX_SQL_CHARACTERS:
         raise QueryRefused("query_too_large", f"the statement is longer than {MAX_SQL_CHARACTERS} characters")
     depth = deepest = 0
@@ -154,7 +154,7 @@ def bounded(sql: str) -> None:
 
 
 def single_read(connection: Any, sql: str) -> tuple[Any, Named]:
-    """The one statement, parsed, and what it names; refused unless it is a SELECT that touches nothing but rows."""
+    """The one statement, parsed, and the names in it. Rejected unless it is a SELECT that only reads rows."""
     bounded(sql)
     statements = connection.extract_statements(sql)
     if len(statements) != 1:
@@ -176,7 +176,7 @@ def single_read(connection: Any, sql: str) -> tuple[Any, Named]:
 
 
 def _show(engine: EngineChannel, connection: Any, known: list[Any], tables: list[Any]) -> None:
-    """Make the tables those that statements see, in place of the ones they saw so far."""
+    """Make these tables visible to statements, in place of the previous ones."""
     catalog = connection.execute("SELECT current_database()").fetchall()[0][0]
     for table in known:
         connection.execute(f"DROP VIEW {_place(catalog, table)}")
@@ -195,7 +195,7 @@ def _show(engine: EngineChannel, connection: Any, known: list[Any], tables: list
             what = f"COLUMN {place}.{quoted(column)}" if column else f"VIEW {place}"
             connection.execute(f"COMMENT ON {what} IS {literal(text)}")
     if not known:
-        # What DuckDB itself lists, without the scans; its views of the catalog find these in place of its own functions.
+        # Hides DuckDB's own catalog functions, so that its catalog views list these relations and not the scans.
         for what in _CATALOG_FUNCTIONS:
             own = f"SELECT * FROM system.main.duckdb_{what}() WHERE NOT starts_with({what[:-1]}_name, '{SCAN}')"
             if what == "columns":
@@ -210,7 +210,7 @@ def _place(catalog: str, table: Mapping[str, Any]) -> str:
 
 
 class _Table(pyarrow.dataset.Dataset):  # type: ignore[misc]
-    """A table as DuckDB scans it: it asks for columns and with a condition, and each time the rows come from the engine."""
+    """A table as scanned by DuckDB, with a column list and a condition; each scan requests the rows from the engine."""
 
     def __init__(self, engine: EngineChannel, number: int, schema: Any) -> None:
         self._engine = engine
@@ -241,7 +241,7 @@ class _Table(pyarrow.dataset.Dataset):  # type: ignore[misc]
 
 
 class _Scan:
-    """What DuckDB expects of a dataset's scanner."""
+    """The interface of a dataset scanner that DuckDB requires."""
 
     def __init__(self, reader: Any) -> None:
         self._reader = reader

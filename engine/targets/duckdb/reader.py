@@ -1,4 +1,4 @@
-"""A read pinned to one batch boundary, and the comparison of a table with the source's rows."""
+"""A read transaction pinned to one batch boundary, with the comparison of a table with the source's rows."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from engine.targets.duckdb.types import staged_as
 
 _BOUNDS = "temp.__penstock_bounds"
 _WIDE_BYTES = 32 * 1024
-"""DuckDB reads 2,048 rows at once: of rows that are larger on average they would be more than 64 MB, so fewer are asked for."""
+"""DuckDB reads 2,048 rows at once; if they are larger than this on average, they exceed 64 MB, and fewer are requested."""
 _READ_BYTES = 64 * 1024 * 1024
 
 
 class DuckDbReader:
-    """Implements TargetReader on a connection whose transaction has begun; see the protocol for `compare`."""
+    """Implements TargetReader on a connection with an open transaction; see the protocol for `compare`."""
 
     def __init__(self, connection: Any, catalog: str, position: Lsn) -> None:
         self._connection = connection
@@ -36,8 +36,8 @@ class DuckDbReader:
     def compare(
         self, record: TableRecord, source: Any, limit: int, rows: PartitionRows | None = None
     ) -> tuple[int, int, list[dict[str, Any]]]:
-        """As the protocol says. For tables without a key `key` is the start of every column's text, `copies` how many
-        equal rows one side has more; a key that the target holds twice is `extra`."""
+        """See the protocol. For a table without a key, `key` has the start of every column's text and `copies` the number of
+        additional equal rows on one side; a duplicate key of the target is `extra`."""
         try:
             sides = Sides(record, self._compared(record, rows))
             source_rows, source_bytes = self._load(sides, source)
@@ -50,12 +50,12 @@ class DuckDbReader:
                 differences += self._found(sides.duplicates_sql(limit - len(differences)))
             return source_rows if record.schema.columns else 0, target_rows, differences
         finally:
-            with suppress(duckdb.Error):  # in a transaction that failed, which leaves none of them
+            with suppress(duckdb.Error):  # The transaction failed, which removed the temporary tables.
                 for name in (SOURCE, TARGET, _BOUNDS):
                     self._connection.execute(f"DROP TABLE IF EXISTS {name}")
 
     def _compared(self, record: TableRecord, rows: PartitionRows | None) -> str:
-        """What stands behind FROM: the table, or those rows of it."""
+        """FROM item: the table, or these rows of it."""
         place = Place(record.table, qualified(self._catalog, record.target), record.schema)
         if rows is None:
             return place.qualified
@@ -77,7 +77,7 @@ class DuckDbReader:
         return [{"key": list(row[1:]), "kind": row[0]} for row in self._connection.execute(sql).fetchall()]
 
     def _load(self, sides: Sides, source: Iterable[Any]) -> tuple[int, int]:
-        """Bring the source's rows into their form; returns their number and bytes."""
+        """Load the source's rows, prepared for the comparison; returns their number and bytes."""
         record = sides.record
         place = Place(record.table, SOURCE, record.schema)
         names = [f"c{i}" for i in range(len(place.columns))]
@@ -93,7 +93,7 @@ class DuckDbReader:
         return rows, size
 
     def _formed(self, sides: Sides, at_once: int) -> Sides:
-        """Bring the target's rows into their form, so many at once."""
+        """Prepare the target's rows, in steps of this many."""
         last = self._connection.execute(f"SELECT max(rowid) FROM {sides.target}").fetchall()[0][0]
         self._connection.execute(sides.create_sql(TARGET))
         for first in range(0, -1 if last is None else int(last) + 1, at_once):

@@ -1,6 +1,6 @@
-"""Rows of tables for query processes: plain scans on the target's own connections, all of which see the same batch boundary.
+"""Scans of tables for query processes, on the target's own connections at the same batch boundary.
 
-Nothing of a reader is computed here. A scan names columns and compares them with constants; its rows are written to a pipe as they come.
+The engine computes nothing for readers: a scan selects columns and compares them with constants; its rows are written to a pipe.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from engine.targets.duckdb.query_guard import Named
 from engine.targets.duckdb.query_process import NOTHING
 
 MOST_SCANS = 64
-"""Scans of one statement, each of which may be open beside all others."""
+"""Most scans of one statement; all may be open at once."""
 _ROWS_AT_ONCE = 20_480
 _COUNTED_AT_ONCE = 1 << 20
 _PIPE_BYTES = 1 << 20
@@ -37,16 +37,16 @@ _INTERRUPT_AGAIN_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A relation that readers of a subscription see: columns as (name, type)."""
+    """A relation that readers of a subscription see; columns as (name, type)."""
 
     name: TableName
     columns: tuple[tuple[str, str], ...]
     remarks: tuple[tuple[str, str], ...] = ()
-    """Comments by column; the one on the relation itself under no name. Of interest only where a statement looks at what there is."""
+    """Comments by column; the relation's own has the empty name. Set only if a statement reads the catalog."""
 
 
 class Snapshot:
-    """Connections of one statement, whose transactions see the same state."""
+    """The connections of one statement, whose transactions see the same state."""
 
     def __init__(self, database: Database, connections: Sequence[Any]) -> None:
         self._catalog = database.catalog
@@ -57,10 +57,10 @@ class Snapshot:
         self._scans: list[threading.Thread] = []
         self._over = False
         self.error: Exception | None = None
-        """What made the first of the scans fail."""
+        """The error of the first scan that failed."""
 
     def position(self, subscription: SubscriptionName) -> Lsn:
-        """Raises QueryRefused(query_unavailable) where there is none."""
+        """Raises QueryRefused(query_unavailable) if nothing is recorded."""
         position = DuckDbMetadata(self._connections[0], self._catalog).position(subscription)
         if position is None:
             raise QueryRefused("query_unavailable", "nothing has been replicated to this target yet")
@@ -72,7 +72,7 @@ class Snapshot:
         return DuckDbMetadata(self._connections[0], self._catalog).reads(names) if names else []
 
     def shown(self, subscription: SubscriptionName, named: Named) -> list[Shown]:
-        """What readers of the subscription see and a statement names; or all of it, where some name is none of it."""
+        """The visible relations that a statement names; all of them if it names an unknown one."""
         connection = self._connections[0]
         readable = DuckDbMetadata(connection, self._catalog).readable(subscription)
         wanted = [name for name in readable if self.is_named(name, named)]
@@ -92,7 +92,7 @@ class Snapshot:
         return found
 
     def is_named(self, relation: TableName, named: Named) -> bool:
-        """Whether a statement names the relation, or may do so by its name alone."""
+        """Whether a statement names the relation, possibly without a schema."""
         schema, name = folded_name(relation)
         return any((before, name) in named.places for before in ("", schema, folded(self._catalog)))
 
@@ -108,13 +108,13 @@ class Snapshot:
         return found
 
     def scan(self, relation: Shown, message: Mapping[str, Any], sink: int) -> None:
-        """Begin to write rows to the pipe. Returns at once; a scan that finds no connection waits for one."""
+        """Begin to write rows to the pipe. Returns at once; without a free connection the scan waits for one."""
         thread = threading.Thread(target=self._scan, args=(relation, message, sink), name="query-scan", daemon=True)
         self._scans.append(thread)
         thread.start()
 
     def end(self) -> None:
-        """Stop all scans, and wait for them. Nobody reads what they write any more."""
+        """Stop all scans and wait for their end. Their output is not read any more."""
         self._over = True
         for thread in self._scans:
             while thread.is_alive():
@@ -161,7 +161,7 @@ class Snapshot:
 
 
 def _write_nothing(file: Any, count: int) -> None:
-    """So many rows without a value."""
+    """This many rows without values."""
     schema = pa.schema([(NOTHING, pa.int8())])
     zeros = pa.array(bytes(min(_COUNTED_AT_ONCE, count)), pa.int8())
     with pa.ipc.new_stream(file, schema) as writer:
@@ -171,9 +171,9 @@ def _write_nothing(file: Any, count: int) -> None:
 
 @contextmanager
 def snapshot(database: Database, scans: int) -> Iterator[Snapshot]:
-    """Transactions for so many scans at once, begun between two commits."""
+    """Begin transactions for this many concurrent scans, between two commits."""
     if scans > MOST_SCANS:
-        raise QueryRefused("query_too_large", f"the statement reads {scans} tables, and {MOST_SCANS} are the most")
+        raise QueryRefused("query_too_large", f"the statement reads {scans} tables; the limit is {MOST_SCANS}")
     with ExitStack() as stack:
         connections = [stack.enter_context(database.reader()) for _ in range(max(scans, 1))]
         try:
@@ -181,7 +181,7 @@ def snapshot(database: Database, scans: int) -> Iterator[Snapshot]:
                 for connection in connections:
                     connection.execute("SET SESSION arrow_lossless_conversion = true")
                     connection.execute("BEGIN TRANSACTION READ ONLY")
-                    # DuckDB takes its snapshot at the first look at the file, not at BEGIN.
+                    # DuckDB takes its snapshot at the first access to the file, not at BEGIN.
                     DuckDbMetadata(connection, database.catalog).look()
         except duckdb.CatalogException:
             raise QueryRefused("query_unavailable", "nothing has been replicated to this target yet") from None

@@ -1,4 +1,4 @@
-"""What a DuckDB target may use of the machine. Every value has a small default, since the engine shares the machine."""
+"""Limits of a DuckDB target. The defaults are small, because the engine shares the machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class DuckDbSettings:
     """Memory for applying, and for reading what queries scan; DuckDB's own default would take 80 % of the machine."""
     threads: int = 2
     spill_limit: str = "8GB"
-    """Disk that sorts, joins and comparisons larger than memory may use beside the database file."""
+    """Disk that sorts, joins and comparisons larger than memory may use next to the database file."""
     checkpoint_threshold: str = "64MB"
     """Size of the write-ahead log at which a commit folds it into the database file."""
     query_memory: int = 512 * 1024 * 1024
@@ -22,7 +22,7 @@ class DuckDbSettings:
 
 
 def settings_from(values: Mapping[str, str | int]) -> DuckDbSettings:
-    """Read the limits from a connection's settings; what is absent keeps its default.
+    """Read the limits from a connection's settings; missing ones have their default.
 
     Raises:
         ValueError: `threads` is not a number above 0.

@@ -1,4 +1,4 @@
-"""Shared tables of a DuckDB file: views. One reads its tables by their names, and so sees at once what takes the place of one."""
+"""Shared tables of a DuckDB file: views. A view references tables by name, and so shows a replaced table at once."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class DuckDbViews:
         return duckdb_type(value_type(column))
 
     def lock(self) -> None:
-        """Nothing: one thread writes."""
+        """No effect: only one thread writes."""
 
     def is_view(self, relation: TableName) -> bool:
         return bool(self._columns(relation)[0])
 
     def loosen(self, table: TableId, relation: TableName) -> None:
-        """So that what shows a member is somebody else's. Nobody sees it: the transaction shows it again."""
+        """Redefine the view without members. Readers do not see this: it is redefined with members in the same transaction."""
         del table
         present, _ = self._columns(relation)
         if present:
@@ -56,12 +56,12 @@ class DuckDbViews:
     def drop(self, table: TableId, relation: TableName) -> None:
         views = views_upon(self._connection, self._catalog, relation)
         if views:
-            detail = f"it is the last one that {relation} shows, and these show that: {', '.join(views)}"
+            detail = f"it is the last table that {relation} shows, and these show that: {', '.join(views)}"
             raise EngineFault(FaultKind.TABLE_NOT_DROPPED, table, detail)
         self._execute(f"DROP VIEW IF EXISTS {self._qualified(relation)}")
 
     def _columns(self, relation: TableName) -> tuple[list[SharedColumn], dict[str, str]]:
-        """The columns of a view that stands there, and remarks on them by name; the one on the view itself under no name."""
+        """The columns of an existing view, and comments by column; the view's own has the empty name."""
         names = [self._catalog, relation.schema, relation.name]
         view = self._rows(f"SELECT comment FROM duckdb_views() {_OF} AND lower(view_name) = lower(?)", names)
         if not view:
@@ -72,7 +72,7 @@ class DuckDbViews:
         return [SharedColumn(name, type_) for name, type_, _ in rows], remarks
 
     def _replace(self, relation: TableName, select: str) -> None:
-        """DuckDB forgets remarks on a view that is replaced."""
+        """Replace the view with its comments, which DuckDB would drop."""
         _, remarks = self._columns(relation)
         place = self._qualified(relation)
         self._execute(f"CREATE OR REPLACE VIEW {place} AS {select}")

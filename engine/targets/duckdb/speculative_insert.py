@@ -1,7 +1,7 @@
-"""Rows of a source transaction that is still open, in a DuckDB transaction beside the writer's.
+"""Inserts rows of an open source transaction in a DuckDB transaction concurrent with the writer's.
 
-DuckDB writes large inserts to the file as they come, so that a COMMIT behind ten million of them takes a moment. The transaction
-only inserts: its snapshot is old by the time it ends, and inserts are what never conflicts with what others did meanwhile.
+DuckDB writes large inserts to the file at once, so that the COMMIT of ten million rows is short. The transaction only inserts: inserts do
+not conflict with concurrent changes, although its snapshot is old at its end.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from engine.targets.duckdb.staging import StagingConnection
 from engine.targets.target_metadata import Position
 
 LOG_BYTES = 256 * 1024 * 1024
-"""DuckDB folds its write-ahead log into the file only while nobody else is writing: this much of it is let grow meanwhile."""
+"""DuckDB checkpoints its write-ahead log only while no other transaction writes; meanwhile it may grow to this size."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """A complete table as a connection sees it. Where two look equal, it is the same table with the same structure."""
+    """A complete table as one connection sees it; equal values mean the same table with the same schema."""
 
     target: TableName
     schema: TableSchema
     number: int
-    """DuckDB's own number of the table."""
+    """DuckDB's number of the table."""
 
 
 class AheadTransaction:
-    """Implements AheadRows. The target's own lock is never asked for while this one's is held."""
+    """Implements SpeculativeTransaction. The target's lock is never requested while this one's is held."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class AheadTransaction:
         subscription: SubscriptionName,
         commit: Callable[[AheadTransaction, BatchCommit], bool],
     ) -> None:
-        """`commit` is what `commit` does: it calls `write` and `finish` at the right moment. Raises duckdb.Error."""
+        """`commit`: implements the method `commit`; it calls `write` and `finish`. Raises duckdb.Error."""
         self.database = database
         self.subscription = subscription
         self._commit = commit
@@ -82,13 +82,13 @@ class AheadTransaction:
 
     def roll_back(self) -> None:
         if not self._over:
-            with suppress(duckdb.Error):  # it ended just now
+            with suppress(duckdb.Error):  # it has just ended
                 self._connection.interrupt()
             with self._lock:
                 self._end()
 
     def in_the_way_of(self, batch: BatchCommit) -> bool:
-        """Whether the batch does to one of these tables what no other transaction may have open rows in."""
+        """Whether the batch changes one of these tables in a way that conflicts with open inserts into it."""
         if self._over or batch.subscription != self.subscription:
             return False
         tables = dict(self._tables)
@@ -97,15 +97,15 @@ class AheadTransaction:
         )
 
     def write(self, batch: BatchCommit, position: Position, writer: StagingConnection) -> bool:
-        """Insert what is left of the batch, and its progress behind `position`. False where that cannot be, and it is over.
+        """Insert the rest of the batch and its progress, after `position`. False if that is impossible; it has then ended.
 
-        `writer` sees the target as it stands now: every table must be the one that the rows were inserted into.
+        `writer` sees the current state of the target: every table must be the one that the rows were inserted into.
         """
         with self._lock:
             return not self._over and self._tried(lambda: self._write(batch, position, writer))
 
     def finish(self) -> None:
-        """COMMIT. Raises duckdb.Error, behind which nobody knows yet whether it counts."""
+        """COMMIT. Raises duckdb.Error; it is then unknown whether the commit took effect."""
         with self._lock:
             try:
                 self._connection.commit()
@@ -116,7 +116,7 @@ class AheadTransaction:
         try:
             work()
         except (duckdb.Error, EngineFault, OSError, pa.ArrowException) as error:
-            # Whatever it is: the ordinary way meets it again, and has the words for it.
+            # Whatever the error is: the normal commit meets it again and reports it.
             self.database.broken = self.database.broken or is_broken(error)
             self._end()
             return False
@@ -170,10 +170,12 @@ class AheadTransaction:
 
 
 def _leaves_alone(commit: TableCommit, standing: _Standing) -> bool:
-    """Whether the batch only changes rows of the table, and not all at once."""
+    """Whether the batch only changes individual rows of the table."""
     same = commit.ordinary and commit.schema == standing.schema
     return same and not any(change.truncated for change in commit.changes)
 
 
 def _changed(table: TableId) -> EngineFault:
-    return EngineFault(FaultKind.INTERNAL, table, "not the table, complete and unchanged, that rows were inserted into")
+    return EngineFault(
+        FaultKind.INTERNAL, table, "the table that rows were inserted into is not complete or was changed"
+    )

@@ -1,4 +1,4 @@
-"""A connection that finds staged rows under a name."""
+"""A connection on which staged rows are visible under a name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _STAGED = "__penstock_staged"
 
 
 class _Rows:
-    """What stands behind the name: other rows, of another form, each time. DuckDB asks for the form whenever it plans a statement."""
+    """The relation under the name: different rows and columns for each statement. DuckDB asks for the columns when it plans a
+    statement."""
 
     def __init__(self) -> None:
         self.rows: Any = pa.table({"nothing": pa.array([], pa.int64())})
@@ -26,10 +27,10 @@ class _Rows:
 
 
 class StagingConnection:
-    """A connection of its own. To give rows a name anew for each statement would cost as much as the statement itself."""
+    """A separate connection. Registering the rows under a name for each statement would cost as much as the statement."""
 
     def __init__(self, connection: Any, committing: threading.Lock | None = None) -> None:
-        """`committing`: held while a transaction of this connection is committed."""
+        """`committing`: lock held while a transaction of this connection is committed."""
         self._connection = connection
         self._committing = committing or threading.Lock()
         self._nothing, self._staged = _Rows().rows, _Rows()
@@ -48,7 +49,7 @@ class StagingConnection:
 
     @contextmanager
     def staged(self, rows: Any) -> Iterator[str]:
-        """Let statements on this connection, and only on it, see Arrow rows under the name that this yields."""
+        """Make Arrow rows visible to statements on this connection only, under the name that this yields."""
         self._staged.rows = rows
         try:
             yield _STAGED
@@ -56,9 +57,9 @@ class StagingConnection:
             self._staged.rows = self._nothing
 
     def tables_of(self, query: str) -> set[str]:
-        """The tables that a query reads, through views as well, as it names them: quoted where need be. Runs nothing.
+        """The tables that a query reads, also through views, as it names them (quoted if necessary). Executes nothing.
 
-        Raises duckdb.Error where the query cannot be read.
+        Raises duckdb.Error if the query cannot be parsed.
         """
         cursor = self._connection.cursor()
         try:
@@ -67,7 +68,7 @@ class StagingConnection:
             cursor.close()
 
     def interrupt(self) -> None:
-        """Stop what runs here; it fails with an interrupt in its own thread. From any thread."""
+        """Interrupt the running statement, which fails in its own thread. Callable from any thread."""
         self._connection.interrupt()
 
     def close(self) -> None:

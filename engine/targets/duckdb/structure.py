@@ -1,4 +1,4 @@
-"""A table's structure in DuckDB's words: how it is made, and how its columns change. Pure."""
+"""DDL of a table in DuckDB: creation, and changes of columns. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.targets.evolution import Evolution, require_columns
 
 
 def check_columns(table: TableId, schema: TableSchema) -> None:
-    """Refuse structures that DuckDB cannot hold: no column at all, or columns whose names it takes for the same."""
+    """Reject schemas that DuckDB cannot represent: no column at all, or column names that it does not distinguish."""
     require_columns(table, schema)
     twins = same_to_duckdb(column.name for column in schema.columns)
     if twins is not None:
@@ -24,13 +24,13 @@ def check_columns(table: TableId, schema: TableSchema) -> None:
 
 
 def create_statements(place: str, schema: TableSchema) -> list[str]:
-    """DDL for an empty table. No keys, constraints or indexes; NOT NULL is the source's business."""
+    """DDL for an empty table. No keys, constraints or indexes; the source enforces NOT NULL."""
     columns = ", ".join(f"{quoted(c.name)} {duckdb_type(value_type(c))}" for c in schema.columns)
     return [f"CREATE TABLE {place} ({columns})", *(_remark(place, c) for c in schema.columns if _needs_remark(c))]
 
 
 def evolve_statements(table: TableId, place: str, change: Evolution) -> list[str]:
-    """DDL for the change. Columns come before others go, since a table cannot be without any."""
+    """DDL for the change. Columns are added before others are dropped, since a table needs at least one."""
     aside = change.set_aside(folded)
     names = {c.name: f"__penstock_aside_{c.attnum}" for c in _leaving(change) if c.name in aside}
     statements = [_rename(place, name, elsewhere) for name, elsewhere in names.items()]

@@ -1,4 +1,4 @@
-"""What a batch does to the tables of a DuckDB file."""
+"""The operations of a batch on the tables of a DuckDB file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from engine.targets.quarantined_rows import texts_of
 
 
 class DuckDbTables:
-    """Implements Tables inside the transaction of the caller."""
+    """Implements Tables within the caller's transaction."""
 
     def __init__(self, connection: StagingConnection, catalog: str, path: Path) -> None:
         self._connection = connection
@@ -68,7 +68,7 @@ class DuckDbTables:
     def take(
         self, table: TableId, place: TableName, schema: TableSchema, changes: TableChanges, most: int
     ) -> RefusedByTarget:
-        """Nothing is refused: rows that have the form of their columns fit."""
+        """Nothing is rejected: rows with the form of their columns fit."""
         del most
         self.change(table, place, schema, [changes])
         return []
@@ -82,7 +82,7 @@ class DuckDbTables:
 
     @contextmanager
     def trial(self) -> Iterator[bool]:
-        """Not possible: a transaction is undone as a whole."""
+        """Not possible: DuckDB has no savepoints."""
         yield False
 
     def put_in_place(
@@ -111,7 +111,7 @@ class DuckDbTables:
         self._connection.execute(f"DROP TABLE IF EXISTS {self._qualified(place)}")
 
     def drop_for_good(self, table: TableId, place: TableName) -> None:
-        """DuckDB itself would leave views without the table that they show."""
+        """Checks for dependent views itself, because DuckDB would leave them without their table."""
         views = views_upon(self._connection, self._catalog, place)
         if views:
             detail = f"views show {place} on the target: {', '.join(views)}"

@@ -63,10 +63,10 @@ from engine.targets.target_metadata import Member, Position, counts, hidden_name
 
 
 class DuckDbTarget(SqlTarget):
-    """Implements Target. The file is opened at the first use that needs it and held until `close`.
+    """Implements Target. The file is opened at first use and held open until `close`.
 
-    Any method may raise EngineFault(TARGET_LOCKED, TARGET_UNAVAILABLE, TARGET_DISK_FULL, TARGET_FILE_GONE). After a fault that
-    broke the instance the next call opens the file anew; after TARGET_FILE_GONE, the next call behind `close`.
+    Any method may raise EngineFault(TARGET_LOCKED, TARGET_UNAVAILABLE, TARGET_DISK_FULL, TARGET_FILE_GONE). After a fault that broke the
+    instance the next call opens the file again; after TARGET_FILE_GONE, the next call after `close`.
     """
 
     def __init__(
@@ -76,10 +76,8 @@ class DuckDbTarget(SqlTarget):
         home: Path | None = None,
         decode: DecodeText = no_decoder,
     ) -> None:
-        """A relative `path` lies below `home`, or below the working folder where that is not given.
-
-        `decode` makes columns of the texts of rows that stand aside.
-        """
+        """A relative `path` is relative to `home`, by default the working directory. `decode` converts the texts of quarantined rows
+        to columns."""
         super().__init__()
         self._decode = decode
         self.path = ((home or Path.cwd()) / path).absolute()
@@ -88,13 +86,13 @@ class DuckDbTarget(SqlTarget):
         self._lock = threading.RLock()
         """Held while the writer's connection is in use."""
         self._opening = threading.Lock()
-        """Guards `_database`. Taken after `_lock`, never before it, except without waiting."""
+        """Guards `_database`. Acquired after `_lock`, never before it, except without waiting."""
         self._database: Database | None = None
         self._in_doubt: BatchCommit | None = None
         self._ahead: AheadTransaction | None = None
-        """The last one begun. It may end at any time; `_lock` is held to begin or commit one."""
+        """The newest one. It may end at any time; `_lock` is held to begin or commit one."""
         self._loads: dict[TableId, CopyLoad] = {}
-        """Copies that rows were appended to and that are not finished. Guarded by `_loading`, which is held for moments only."""
+        """Unfinished copies with appended rows. Guarded by `_loading`, which is held only briefly."""
         self._loading = threading.Lock()
 
     def check(
@@ -103,7 +101,7 @@ class DuckDbTarget(SqlTarget):
         existing: Collection[TableName] = (),
         shared: Mapping[TableName, SharedInto] = MappingProxyType({}),
     ) -> list[tuple[str, str, str, str]]:
-        """Preflight: (severity, code, what, remedy) per finding. Creates no file. No table that stands there is taken."""
+        """Preflight: (severity, code, what, remedy) per finding. Creates no file. Existing tables cannot be used."""
         del existing
         relations = list(dict.fromkeys(into.relation for into in shared.values()))
         findings = name_findings([*tables, *relations], self.path.stem) + place_findings(
@@ -148,15 +146,13 @@ class DuckDbTarget(SqlTarget):
         into_existing: bool = False,
         shared: SharedInto | None = None,
     ) -> None:
-        """As the protocol says. A table that this subscription left behind on removal may be taken up again."""
+        """See the protocol. A table that this subscription left on the target after its removal may be taken over again."""
         if into_existing:
-            detail = "into_existing is not for DuckDB files; leave it out"
+            detail = "DuckDB targets do not support into_existing; leave it out"
             raise EngineFault(FaultKind.TABLE_UNFIT, table, detail)
         for place in [target] if shared is None else [target, shared.relation]:
             if is_reserved(place):
-                detail = (
-                    f"the schema {place.schema!r} of the target is not for replicated tables; map it to another name"
-                )
+                detail = f"the schema {place.schema!r} of the target is reserved; map it to another name"
                 raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail)
         ambiguous = ambiguous_members({} if shared is None else {target: shared}, self.path.stem)
         if ambiguous:
@@ -178,14 +174,16 @@ class DuckDbTarget(SqlTarget):
             if stands:
                 detail = f"{target} was left by another subscription: drop it, or map this table to another name"
                 raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail)
-            # What another subscription left behind is gone by now, and its name is free.
+            # The table left by another subscription was dropped, so its name is free.
             records.delete_left(target)
             mine = {}
         elif others:
             detail = f"{target} is already the target of {others[0].target}; names differ in more than case"
             raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail + "; map one to another name")
         if not mine and stands:
-            detail = f"a table or view {target} that Penstock did not make exists there; map it to another name"
+            detail = (
+                f"a table or view {target} that Penstock did not create exists on the target; map it to another name"
+            )
             raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail)
         records.reserve(subscription, table, target, [r.table for r in mine.values()])
 
@@ -219,7 +217,7 @@ class DuckDbTarget(SqlTarget):
                 load.finish()
 
     def _load_of(self, table: TableId) -> CopyLoad:
-        """Where `begin_copy` was called just now, the writer is not asked for: commits would have to wait."""
+        """The load of a copy. Right after `begin_copy` the writer's lock is not needed: commits would have to wait for it."""
         with self._loading:
             load = self._loads.get(table)
         if load is not None and not load.database.broken:
@@ -233,7 +231,7 @@ class DuckDbTarget(SqlTarget):
 
     @contextmanager
     def _loading_faults(self, table: TableId, load: CopyLoad) -> Iterator[None]:
-        """Whatever goes wrong, the load is over."""
+        """Give up the load on any error."""
         try:
             yield
         except duckdb.TransactionException as error:
@@ -251,7 +249,7 @@ class DuckDbTarget(SqlTarget):
                 load.give_up()
 
     def _give_up_loads(self, tables: Iterable[TableId] | None = None) -> None:
-        """Roll back what was appended to copies of these tables, by default of all, and does not count yet."""
+        """Roll back uncommitted rows of copies of these tables; by default of all."""
         with self._loading:
             given_up = [self._loads.pop(t, None) for t in (list(self._loads) if tables is None else tables)]
         for load in given_up:
@@ -263,8 +261,8 @@ class DuckDbTarget(SqlTarget):
         super().discard_copy(table)
 
     def commit(self, batch: BatchCommit) -> Mapping[TableId, SetAside]:
-        """As the protocol says, with one exception: where the file cannot be opened again after a failure in the commit
-        itself, whether the batch counts is decided, and this call's successor told, when it can be."""
+        """See the protocol, with one exception: if the file cannot be opened again after a failure in the commit itself, the outcome
+        is determined, and reported to the next call, when it can be opened."""
         for commit in batch.tables:
             if commit.handover or commit.swap is not None:
                 self.finish_copy(commit.table)
@@ -324,17 +322,17 @@ class DuckDbTarget(SqlTarget):
 
     @contextmanager
     def pin(self, subscription: SubscriptionName) -> Iterator[TargetReader]:
-        """As the protocol says. Raises QueryRefused(query_unavailable) where the subscription has no record."""
+        """See the protocol. Raises QueryRefused(query_unavailable) if the subscription has no record."""
         with self._reading() as (connection, catalog):
             connection.execute("BEGIN TRANSACTION")
-            # DuckDB takes its snapshot at the first look at the file, not at BEGIN.
+            # DuckDB takes its snapshot at the first access to the file, not at BEGIN.
             position = DuckDbMetadata(connection, catalog).position(subscription)
             if position is None:
                 raise QueryRefused("query_unavailable", "nothing has been replicated to this target yet")
             yield DuckDbReader(connection, catalog, position.end)
 
     def close(self) -> None:
-        """Checkpoint and give the file up. Running queries are interrupted. A later call opens the file again."""
+        """Checkpoint and close the file. Running queries are interrupted. A later call opens the file again."""
         self.close_queries()
         with self._lock:
             self._end_ahead()
@@ -344,7 +342,7 @@ class DuckDbTarget(SqlTarget):
                 database.close(checkpoint=True)
 
     def _commit_once(self, batch: BatchCommit) -> Mapping[TableId, SetAside]:
-        """Raises duckdb.OutOfMemoryException, since that may pass when queries have been stopped."""
+        """Raises duckdb.OutOfMemoryException, because a retry may succeed after queries were stopped."""
         database = self._open()
         connection = database.writer
         try:
@@ -371,7 +369,7 @@ class DuckDbTarget(SqlTarget):
         return writer.refused.set_aside
 
     def _commit_ahead(self, rows: AheadTransaction, batch: BatchCommit) -> bool:
-        """What `rows.commit` does: between two batches of the writer, which alone moves the fence."""
+        """Implements `commit` of a speculative insert, between two batches of the writer, the only one that moves the fence."""
         with self._lock:
             if self._in_doubt is not None and self._settle(batch):
                 rows.roll_back()
@@ -395,7 +393,7 @@ class DuckDbTarget(SqlTarget):
             return True
 
     def _fold(self, batch: BatchCommit) -> None:
-        """Leave one row of the progress record behind a commit ahead. Where it fails, the next batch does it."""
+        """Reduce the progress record to one row after a speculative commit. If it fails, the next batch does it."""
         with suppress(EngineFault), self.writing() as writer:
             records = writer.records
             position = records.position(batch.subscription)
@@ -404,13 +402,13 @@ class DuckDbTarget(SqlTarget):
             records.write_applied(batch.subscription, [one.table for one in batch.tables], batch.end)
 
     def _end_ahead(self, subscription: SubscriptionName | None = None) -> None:
-        """Roll back what is open ahead of its commit, of this subscription or any."""
+        """Roll back speculative inserts of this subscription, or of any."""
         if self._ahead is not None and subscription in {None, self._ahead.subscription}:
             self._ahead.roll_back()
             self._ahead = None
 
     def _retry(self, batch: BatchCommit) -> Mapping[TableId, SetAside]:
-        """Once more without the queries and what is ahead of its commit, which share the memory with the batch and may wait."""
+        """Retry after ending queries and speculative inserts, which share the memory with the batch and can be repeated."""
         self._end_ahead()
         database = self._open()
         database.interrupt_readers()
@@ -420,9 +418,9 @@ class DuckDbTarget(SqlTarget):
             raise self._fault(error, database) from error
 
     def _settle(self, batch: BatchCommit) -> bool:
-        """Find out whether the batch whose COMMIT failed counts: a checkpoint may fail after the commit itself is durable.
+        """Determine whether the batch with the failed COMMIT took effect: a checkpoint may fail after the commit is durable.
 
-        True where it does and is the one given.
+        True if it did and is the given batch.
         """
         doubted = self._in_doubt
         if doubted is None:
@@ -437,7 +435,7 @@ class DuckDbTarget(SqlTarget):
 
     @contextmanager
     def _reading(self) -> Iterator[tuple[Any, str]]:
-        """A connection of its own, from any thread, and the driver's errors as faults."""
+        """A separate connection, from any thread; the driver's errors become faults."""
         database = self._open()
         try:
             with database.reader() as connection:
@@ -446,7 +444,7 @@ class DuckDbTarget(SqlTarget):
             raise self._fault(error, database) from error
 
     def _foreign_tables(self) -> tuple[set[tuple[str, str]], list[Member]]:
-        """Folded names of tables and views in the file that are not ours, and what shared tables show."""
+        """Folded names of tables and views in the file that are not ours, and of relations shown by shared tables."""
         with self._reading() as (connection, catalog):
             records = DuckDbMetadata(connection, catalog)
             members = records.members() if records.exist() else []
@@ -473,11 +471,9 @@ class DuckDbTarget(SqlTarget):
             return self._database
 
     def _give_up(self, database: Database) -> None:
-        """Close a broken instance, so that the file can be opened anew; not while another thread writes on it."""
+        """Close a broken instance, so that the file can be opened again; not while another thread writes to it."""
         if not self._lock.acquire(blocking=False):
-            raise EngineFault(
-                FaultKind.TARGET_UNAVAILABLE, str(self.path), "the file failed and has to be opened again"
-            )
+            raise EngineFault(FaultKind.TARGET_UNAVAILABLE, str(self.path), "the file failed and must be opened again")
         try:
             self._end_ahead()
             self._give_up_loads()
@@ -492,5 +488,5 @@ class DuckDbTarget(SqlTarget):
 
 
 def open_target(spec: ConnectionSpec, home: Path | None = None, decode: DecodeText = no_decoder) -> DuckDbTarget:
-    """The target of a connection of kind `duckdb`: settings `path`, and optionally memory_limit, threads, spill_limit."""
+    """The target of a connection of the kind `duckdb`: settings `path`, optionally memory_limit, threads, spill_limit."""
     return DuckDbTarget(str(spec.settings["path"]), settings_from(spec.settings), home, decode)

@@ -1,4 +1,4 @@
-"""DuckDB's type for every kind of value, and how a staged Arrow column becomes it. Pure."""
+"""DuckDB's type for every kind of value, and the conversion of staged Arrow columns. Pure."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def duckdb_type(value: ValueType) -> str:
 
 
 def staged_as(expression: str, value: ValueType) -> str:
-    """SQL that makes the column's value of a staged one; only uuid travels in another form, as text."""
+    """SQL that converts a staged value to the column's type; only uuid is staged in another form, as text."""
     if _leaf(value).kind is Kind.UUID:
         return f"CAST({expression} AS {duckdb_type(value)})"
     return expression
 
 
 def equal_means_identical(value: ValueType) -> bool:
-    """False where `=` holds for two values that print differently: 0 and -0 of a floating point type."""
+    """False if `=` holds for two values that print differently: 0 and -0 of a floating point type."""
     return _leaf(value).kind not in (Kind.FLOAT32, Kind.FLOAT64)
 
 

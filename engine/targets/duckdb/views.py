@@ -1,4 +1,4 @@
-"""Views of the file's users upon tables of ours. DuckDB keeps no record of what a view reads."""
+"""Finds users' views that depend on our tables. DuckDB does not record what a view reads."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _BODY = re.compile(r" AS ")
 
 
 def views_upon(connection: StagingConnection, catalog: str, table: TableName) -> list[str]:
-    """Names of the views that read the table, or view, directly or through others. A view that names it without a schema counts too.
+    """Names of the views that read the table or view, directly or through others. A view that names it without a schema is included.
 
-    As the transaction under way sees them, but for views that cannot be read as they stand committed: those show nothing.
+    As seen by the current transaction, except views whose committed definition is invalid: those show nothing.
     """
     sql = "SELECT schema_name, view_name, sql FROM duckdb_views() WHERE database_name = ? AND NOT internal ORDER BY ALL"
     rows = connection.execute(sql, [catalog]).fetchall()
@@ -31,7 +31,7 @@ def views_upon(connection: StagingConnection, catalog: str, table: TableName) ->
 
 
 def _named(connection: StagingConnection, text: str) -> list[tuple[str, str]]:
-    """Schema, empty where there is none, and name of everything that a view's definition reads."""
+    """Schema (possibly empty) and name of everything that a view's definition reads."""
     for body in _BODY.finditer(text):
         read = text[body.end() :].rstrip().removesuffix(";")
         tree = json.loads(connection.execute("SELECT json_serialize_sql(?)", [read]).fetchall()[0][0])

@@ -1,4 +1,4 @@
-"""The net changes of one table, applied to it inside the transaction of the caller."""
+"""Applies the net changes of one table within the caller's transaction."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ from engine.targets.target_metadata import behind
 
 _COMPLETED = "pg_temp.__penstock_completed"
 _EXACT = frozenset({Kind.INT16, Kind.INT32, Kind.INT64, Kind.UINT32, Kind.TEXT, Kind.UUID, Kind.DATE, Kind.TIMESTAMPTZ})
-"""Kinds of keys that are equal here just where they are equal to the server."""
+"""Kinds of key columns whose values are equal here if and only if they are equal to the server."""
 COPY_INTO_ABOVE_ROWS = 500
-"""Rows above which a table takes them through COPY itself: no temporary table comes with it."""
+"""Number of rows above which a table receives them directly by COPY, without a temporary table."""
 _BOOL = ValueType(Kind.BOOL)
 _COUNT = ValueType(Kind.INT64)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A table to apply changes to: its full quoted name and its structure as it stands."""
+    """A table to apply changes to: its full quoted name and its current schema."""
 
     table: TableId
     qualified: str
     schema: TableSchema
     types: tuple[str, ...] = ()
-    """Of the columns, where they are not those that the structure leads to."""
+    """Types of the columns, if they differ from those that the schema implies."""
     always: frozenset[int] = frozenset()
-    """Positions of columns that are GENERATED ALWAYS AS IDENTITY: they can be inserted, and never updated."""
+    """Positions of GENERATED ALWAYS AS IDENTITY columns: they can be inserted, but not updated."""
     own: frozenset[int] = frozenset()
-    """Positions of columns that the table computes itself: they are never written."""
+    """Positions of columns that the table computes: they are never written."""
 
     @property
     def names(self) -> list[str]:
@@ -75,7 +75,7 @@ class Place:
 
     @property
     def written(self) -> list[int]:
-        """Positions of the columns that rows are given values for."""
+        """Positions of the written columns."""
         return [i for i in range(len(self.schema.columns)) if i not in self.own]
 
     @property
@@ -91,8 +91,8 @@ class Place:
 
     @property
     def row_columns(self) -> list[StagedColumn]:
-        """k0 … km, the columns by which a single change finds its row: the key, or all that are written where only whole rows tell
-        rows apart."""
+        """k0 … km, the columns by which a single change finds its row: the key, or all written columns if only whole rows identify a
+        row."""
         if self.schema.mode is not KeyMode.BAG:
             return self.key_columns
         whole = self.columns
@@ -107,12 +107,12 @@ def apply_changes(
     *,
     in_place: bool,
 ) -> None:
-    """Apply every piece's changes, one piece after another. `clear` takes all rows out of the table.
+    """Apply the slices in order. `clear` removes all rows of the table.
 
-    `in_place`: rows that stay under their key are updated. That is cheaper than to delete and insert them, but values of another
-    unique key may pass through the same value on the way.
+    `in_place`: rows that keep their key are updated. This is cheaper than deleting and inserting them, but values of another unique key
+    may conflict temporarily.
 
-    Raises EngineFault(NET_CHANGE_ANOMALY) where a row that should be there is not.
+    Raises EngineFault(NET_CHANGE_ANOMALY) if an expected row is missing.
     """
     refuse_faults(place.table, changes)
     for piece in sorted({c.piece for c in changes}):
@@ -121,7 +121,7 @@ def apply_changes(
 
 
 def _replaced(place: Place, changes: Sequence[TableChanges], *, in_place: bool) -> list[TableChanges]:
-    """The same; rows that stay under their key count as deleted and inserted where they cannot be updated."""
+    """The slices, with rows that keep their key as deletes and inserts if they cannot be updated."""
     if in_place and not set(place.written) <= set(place.key) and place.always <= set(place.key):
         return list(changes)
     return [replace(c, paired=0) for c in changes]
@@ -130,8 +130,7 @@ def _replaced(place: Place, changes: Sequence[TableChanges], *, in_place: bool) 
 def _apply_piece(
     connection: PostgresConnection, place: Place, changes: Sequence[TableChanges], clear: Callable[[], None]
 ) -> None:
-    """Rows to complete are read from the table before any is deleted, and all deletes come before any insert, whatever bucket
-    they are from."""
+    """Apply one slice. Partial rows are read before any delete, and all deletes precede all inserts, across buckets."""
     partials = joined([c.partials for c in changes])
     deletes, updates, inserts = split(changes)
     if partials is not None:
@@ -157,7 +156,7 @@ def _apply_piece(
 def take_changes(
     connection: PostgresConnection, place: Place, changes: TableChanges, clear: Callable[[], None], most: int
 ) -> RefusedByTarget:
-    """Clear, delete and insert, without the rows that the table does not take; returns those. Other trouble raises as `apply_changes`."""
+    """Clear, delete and insert, without the rows that the table rejects; returns those. Other errors raise as in `apply_changes`."""
     if changes.truncated:
         clear()
     if changes.deletes is not None:
@@ -166,7 +165,7 @@ def take_changes(
 
 
 def insert_but_refused(connection: PostgresConnection, place: Place, rows: Any, most: int) -> RefusedByTarget:
-    """Insert rows but those that the table does not take, found by halves; returns those, and ends where they are more than `most`."""
+    """Insert rows except those that the table rejects, found by bisection; returns those, and stops if there are more than `most`."""
     refused: RefusedByTarget = []
     waiting = [rows]
     while waiting and len(refused) <= most:
@@ -197,7 +196,7 @@ def texts_at(connection: PostgresConnection, place: Place, keys: Any) -> list[tu
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Some of a table's rows, as `split` parts them: whoever applies them needs no others of the batch."""
+    """Some of a table's rows, divided as by `split`; they can be applied independently of the rest of the batch."""
 
     place: Place
     deletes: Any | None
@@ -210,9 +209,9 @@ class Share:
 
 
 def shares(place: Place, changes: Sequence[TableChanges], count: int) -> list[Share]:
-    """So many shares of a table's changes of one piece, each of other keys: neighbours are together as far as that can be told here.
+    """Divide a table's changes of one slice into this many shares with disjoint keys; neighbouring keys are together as far as possible.
 
-    Where a key is left by one row and taken by another, all rows that come, go or move are in the first share.
+    If one row's old key is another row's new key, all rows that are inserted, deleted or moved are in the first share.
     """
     gone, updated, new = split(_replaced(place, changes, in_place=True))
     keys = [place.columns[i] for i in place.key]
@@ -226,7 +225,7 @@ def shares(place: Place, changes: Sequence[TableChanges], count: int) -> list[Sh
 
 
 def apply_share(connection: PostgresConnection, share: Share) -> None:
-    """Apply it without a temporary table. Raises as `apply_changes`."""
+    """Apply a share without a temporary table. Raises as `apply_changes`."""
     for rows in _slices(share.deletes):
         _delete(connection, share.place, rows)
     for rows in _slices(share.updates):
@@ -236,7 +235,7 @@ def apply_share(connection: PostgresConnection, share: Share) -> None:
 
 
 def _may_meet(place: Place, deletes: Any | None, inserts: Any | None) -> bool:
-    """Whether a key to delete may be one to insert as well."""
+    """Whether a key to delete may also be a key to insert."""
     if deletes is None or inserts is None:
         return False
     if any(column.value.kind not in _EXACT for column in place.key_columns):
@@ -255,7 +254,7 @@ def _parted(rows: Any | None, key: Sequence[StagedColumn], count: int) -> list[A
 
 
 def _slices(rows: Any | None) -> Iterator[Any]:
-    """Rows as few at a time as travel as arrays."""
+    """Slices small enough to be passed as arrays."""
     if rows is not None:
         by_bytes = MOST_ARRAY_BYTES * rows.num_rows // max(rows.nbytes, 1)
         step = max(1, min(COPY_ABOVE_ROWS, by_bytes))
@@ -277,7 +276,7 @@ def insert_rows(connection: PostgresConnection, place: Place, rows: Any) -> int:
 
 
 def read_rows(connection: PostgresConnection, place: Place, keys: Any, columns: Sequence[int]) -> Any:
-    """What rows hold now, as `model.target.ReadRows`, as text."""
+    """The current rows, as `model.target.ReadRows`, as text."""
     order = StagedColumn("n", _COUNT, "pg_catalog.int8")
     staged_keys = [*place.key_columns, order]
     rows = keys.append_column("n", pa.array(range(keys.num_rows), pa.int64()))
@@ -294,10 +293,10 @@ def read_rows(connection: PostgresConnection, place: Place, keys: Any, columns: 
 
 
 def delete_behind(connection: PostgresConnection, place: Place, above: Any) -> int:
-    """Delete the rows behind a place of the key (one row, columns k0 … km); returns their number."""
+    """Delete the rows whose key is above a bound (one row, columns k0 … km); returns their number."""
     columns = place.key_columns[: above.num_columns]
     _require(place, above, columns)
-    # Texts are in the order of their bytes, whatever the database's own order is.
+    # Texts are compared by their bytes, whatever the database's collation is.
     in_bytes = [' COLLATE "C"' if c.type.name in {"text", "varchar"} else "" for c in place.schema.key_columns]
     at = zip(place.key, in_bytes, columns, strict=False)
     pairs = [(f"t.{place.quoted[i]}{collate}", f"s.{column.name}") for i, collate, column in at]
@@ -313,7 +312,7 @@ def bounds_of(place: Place, rows: PartitionRows) -> list[StagedColumn]:
 
 
 def belongs(place: Place, rows: PartitionRows, bounds: str) -> str:
-    """SQL condition: whether a row `t` of the table is one of these; `bounds` is the row of `rows.values`."""
+    """SQL condition: whether a row `t` of the table is in these partitions; `bounds` is the row of `rows.values`."""
     names = dict(zip(place.names, place.quoted, strict=True))
     return condition(rows, lambda name: f"t.{names[name]}", lambda n: f"{bounds}.v{n}")
 
@@ -329,12 +328,12 @@ def delete_rows(connection: PostgresConnection, place: Place, rows: PartitionRow
 
 
 def image(alias: str, names: Sequence[str]) -> str:
-    """SQL: a row's text, equal where all values print equally, also NULL or NaN on both sides, and never 0 for -0."""
+    """SQL: a row as text, equal if all values print equally, including NULL or NaN on both sides, but not 0 and -0."""
     return f'ROW({", ".join(f"{alias}.{name}" for name in names)})::pg_catalog.text COLLATE "C"'
 
 
 def _complete(connection: PostgresConnection, place: Place, partials: Any) -> None:
-    """Make the temporary table of rows whose unset columns hold what the existing row holds."""
+    """Create the temporary table of rows whose unset columns have the value of the existing row."""
     unset = [f"u{i}" for i in range(len(place.columns)) if partials.schema.get_field_index(f"u{i}") >= 0]
     columns = [*place.key_columns, *place.columns, *(StagedColumn(name, _BOOL, "pg_catalog.bool") for name in unset)]
     _require(place, partials, columns)
@@ -378,7 +377,7 @@ def _delete(connection: PostgresConnection, place: Place, deletes: Any) -> None:
 
 
 def _delete_copies(connection: PostgresConnection, place: Place, deletes: Any) -> None:
-    """Delete n of the rows that are identical to each image; which of them makes no difference."""
+    """Delete n of the rows identical to each image; which of them does not matter."""
     compared = [place.columns[i] for i in place.written]
     columns = [*compared, StagedColumn("n", _COUNT, "pg_catalog.int8")]
     _require(place, deletes, columns)
@@ -403,7 +402,7 @@ def _delete_copies(connection: PostgresConnection, place: Place, deletes: Any) -
 
 
 def _run(connection: PostgresConnection, sql: str, source: Source) -> int:
-    """Rows touched."""
+    """Number of affected rows."""
     return psycopg.RawCursor(connection).execute(sql.encode(), source.parameters).rowcount
 
 

@@ -1,4 +1,4 @@
-"""Which fault an SQLSTATE stands for on a PostgreSQL target."""
+"""Maps SQLSTATEs of a PostgreSQL target to faults."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ TARGET = StateKinds(
     },
 )
 _OF_A_TABLE = {"22": _K.VALUE_OUT_OF_DOMAIN, "23": _K.ROW_REFUSED, "44": _K.ROW_REFUSED}
-"""Classes of SQLSTATEs that tell of a value or a constraint: one table's trouble."""
+"""Classes of SQLSTATEs about a value or a constraint: a fault of one table."""
 _RAISED = "P0001"
-"""What a trigger raises."""
+"""Raised by a trigger."""
 _WITHOUT_NAME = {"23514": "no partition takes the row"}
-"""What a state tells of where it names neither constraint nor column."""
+"""Description of a state if the error names neither constraint nor column."""
 _REFUSED_TABLE = frozenset({"42P01", "42703", "42804", "55000"})
-"""States that tell of a table that somebody else changed; a new copy takes its place."""
+"""States that mean that someone changed a table; it is copied again."""
 _IN_THE_WAY = frozenset({"0A000", "2BP01", "42809", "428C9"})
-"""States that tell of what somebody built upon a table, or in its place: it has to go first."""
+"""States that mean that other objects depend on a table or occupy its name; they must be removed first."""
 
 
 def cause_of(error: psycopg.Error) -> RefusedCause | None:
-    """Why the target refused a row, without its values; None where the error tells of something else."""
+    """Why the target rejected a row, without its values; None if the error has another reason."""
     state = error.sqlstate or ""
     kind = _K.ROW_REFUSED if state == _RAISED else _OF_A_TABLE.get(state[:2])
     if kind is None:
@@ -47,9 +47,9 @@ def cause_of(error: psycopg.Error) -> RefusedCause | None:
 
 
 def fault_of_table(error: psycopg.Error, table: str, *, of_owner: bool = False) -> EngineFault:
-    """The fault of an error that a table's share of a batch met; the table's own where it is that. Row values are left out.
+    """The fault for an error while a table's share of a batch was applied; the table's own if the state says so. Without row values.
 
-    `of_owner`: the table was made by its owner, who says what may be done with it.
+    `of_owner`: the table belongs to the user.
     """
     state = error.sqlstate or ""
     if of_owner and state == "42501":

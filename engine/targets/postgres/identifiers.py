@@ -11,7 +11,7 @@ def quoted(name: str) -> str:
 
 
 def literal(text: str) -> str:
-    """The text as a string constant, whatever `standard_conforming_strings` says."""
+    """The text as a string constant, independent of `standard_conforming_strings`."""
     plain = "'" + text.replace("'", "''").replace("\\", "\\\\") + "'"
     return f" E{plain}" if "\\" in text else plain
 

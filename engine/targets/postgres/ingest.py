@@ -1,4 +1,4 @@
-"""From how many rows on a temporary table is worth its cost, as measured on the connection that writes: its server, and the way there."""
+"""Measures from how many rows on a temporary table is worth its cost, for one connection."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _COLUMNS = [
 
 @dataclass(frozen=True, slots=True)
 class Ingest:
-    """What a temporary table costs however few rows it takes, and above how many rows it is the cheaper way."""
+    """The fixed cost of a temporary table, and the number of rows above which it is cheaper."""
 
     setup_ms: float
     copy_above: int
 
 
 def measured_ingest(connection: PostgresConnection) -> Ingest:
-    """Stage sample rows in both ways, for some hundredths of a second; nothing of it stays. Outside a transaction."""
+    """Stage sample rows in both ways, for some hundredths of a second, without leaving anything. Outside a transaction."""
     ids = pa.array(range(_SAMPLE), pa.int64())
     rows = pa.table({"id": ids, "note": pa.array([f"a note of some length, number {n}" for n in range(_SAMPLE)])})
 
@@ -57,7 +57,7 @@ def measured_ingest(connection: PostgresConnection) -> Ingest:
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    """Median of a few."""
+    """Median of a few measurements."""
     took = []
     for _ in range(_TRIES):
         began = perf_counter()

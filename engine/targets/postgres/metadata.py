@@ -1,4 +1,4 @@
-"""The metadata tables in a PostgreSQL database, with what is noted there of tables that their owners made."""
+"""The metadata tables in a PostgreSQL database, including records of users' own tables."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ POSTGRES = Dialect(
 
 
 class PostgresMetadata(MetadataStore):
-    """The store over one connection."""
+    """The metadata store on one connection."""
 
     dialect = POSTGRES
 
@@ -51,7 +51,7 @@ class PostgresMetadata(MetadataStore):
         self._known: dict[TableName, TableReservation | None] = {}
 
     def create(self) -> None:
-        """One at a time over all connections."""
+        """Create them; serialized over all connections."""
         self._execute(_LOCK)
         super().create()
 
@@ -63,7 +63,7 @@ class PostgresMetadata(MetadataStore):
         return found
 
     def existing(self, target: TableName) -> TableReservation | None:
-        """The reservation of this name where the table was made by its owner, else None. Those read before are not read again."""
+        """The record of the user's own table with this name, else None. Reservations that were read before are not read again."""
         if target not in self._known:
             where, values = self._named("target", target)
             self._known[target] = next(iter(self._reservations(where, values)), None)
@@ -71,11 +71,11 @@ class PostgresMetadata(MetadataStore):
         return found if found is not None and found.existing is not None else None
 
     def is_of_owner(self, table: TableId) -> bool:
-        """Whether one of the reservations that were read says so of this table."""
+        """Whether one of the reservations read so far says that this table is the user's."""
         return any(r is not None and r.table == table and r.existing is not None for r in self._known.values())
 
     def write_existing(self, table: TableReservation, state: OwnerTable | None) -> None:
-        """Note whose table stands under the name, and whether our rows are in it."""
+        """Record who owns the table with this name, and whether it has rows of ours."""
         row = {"existing": state and state.value}
         self._update("tables", row, target_schema=table.target.schema, target_name=table.target.name)
         self._known[table.target] = replace(table, existing=state)
@@ -92,7 +92,7 @@ class PostgresMetadata(MetadataStore):
         self._known.pop(target, None)
 
     def drop_left(self, target: TableName) -> None:
-        """Forget who left this table of its owner behind: whoever takes it next, it is the owner's."""
+        """Delete the records of removed tables with this name, which belongs to the user."""
         where, values = self._named("target", target)
         self._execute(f"DELETE FROM {OWN_SCHEMA}.tables WHERE removed AND existing IS NOT NULL AND {where}", values)
 
@@ -101,12 +101,12 @@ class PostgresMetadata(MetadataStore):
         self._known.pop(target, None)
 
     def next_generation(self, target: TableName) -> None:
-        """Note that a table's rows were replaced in a way that older snapshots do not see through."""
+        """Record that a table's rows were replaced without being visible to older snapshots."""
         where, values = self._named("target", target)
         self._execute(f"UPDATE {OWN_SCHEMA}.tables SET generation = generation + 1 WHERE {where}", values)
 
     def generations(self) -> dict[TableName, int]:
-        """Of every table, by its name on the target."""
+        """The generation of every table, by its name on the target."""
         rows = self._select("tables", "target_schema, target_name, generation")
         return {TableName(schema, name): generation for schema, name, generation in rows}
 

@@ -1,7 +1,7 @@
-"""Marks what our sessions write with a replication origin, so that whoever follows the target's log can tell it apart.
+"""Marks our transactions with a replication origin, so that consumers of the target's log can distinguish them.
 
-All that matters is that there is one. An origin serves one session at a time, so each takes the first that is free of a pool of
-names which every Penstock shares in a cluster. Where none is to be had, a session writes without.
+Any origin is sufficient. One origin serves one session at a time, so each session takes the first free one of a pool of names that all
+engines of a cluster share. If none is available, a session writes without.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _MOST = """
 SELECT coalesce(current_setting('max_active_replication_origins', true), current_setting('max_replication_slots'))::int
 """
 STAMP = "pg_catalog.pg_replication_origin_xact_setup('0/0', pg_catalog.clock_timestamp())"
-"""Gives the transaction under way its commit time for those who follow the log. Without it a marked session's transactions would
-all bear the time of the first."""
+"""Sets the commit time of the current transaction for consumers of the log. Without it, all transactions of a session with an origin
+have the time of the first."""
 _STAMPED_COMMIT = f"SELECT {STAMP}; COMMIT"
 _FUNCTIONS = [
     "pg_replication_origin_create",
@@ -46,17 +46,17 @@ ORDER BY 1
 
 
 class Origins:
-    """The origins of one target's sessions. Any thread may use it."""
+    """The origins of one target's sessions. Thread-safe."""
 
     def __init__(self, target: str) -> None:
-        """`target`: the connection's name, for the log."""
+        """`target`: the connection's name, for logs."""
         self._target = target
         self._lock = threading.Lock()
         self._held: WeakKeyDictionary[PostgresConnection, str] = WeakKeyDictionary()
         self._told = False
 
     def mark(self, connection: PostgresConnection) -> None:
-        """See that what this session writes carries an origin, where that can be had. Outside a transaction."""
+        """Set an origin for this session if one is available. Outside a transaction."""
         with self._lock:
             why = self._try(connection)
             if why is not None and not self._told:
@@ -64,23 +64,23 @@ class Origins:
                 log.warning("written_without_origin", target=self._target, why=why)
 
     def marked(self, connection: PostgresConnection) -> bool:
-        """Whether this session's transactions are to be stamped before they are committed."""
+        """Whether this session's transactions must be stamped before their commit."""
         return connection in self._held
 
     def stamp(self, connection: PostgresConnection) -> None:
-        """In a transaction, shortly before its end."""
+        """Called in a transaction, shortly before its end."""
         if self.marked(connection):
             connection.execute(f"SELECT {STAMP}")
 
     def commit(self, connection: PostgresConnection) -> None:
-        """Stamp and commit, in one go."""
+        """Stamp and commit in one round trip."""
         if self.marked(connection):
             connection.execute(_STAMPED_COMMIT, prepare=False)
         else:
             connection.execute("COMMIT")
 
     def _try(self, connection: PostgresConnection) -> str | None:
-        """None where it succeeds. A session that is broken will be met as such by whoever writes."""
+        """None on success. A broken session is detected by its next statement."""
         try:
             if _denied(connection):
                 return "the user may not"
@@ -95,10 +95,9 @@ class Origins:
 
 
 def take_origin(connection: PostgresConnection, held: Collection[str] = ()) -> str | None:
-    """Set up the first origin of the pool that is free, a new one if need be. None where there is no room for more.
+    """Set the first free origin of the pool, created if necessary. None if no slot is free. `held`: names to skip.
 
-    `held`: names that need not be tried. A third of what the server can have is left to others: its own subscriptions could not
-    start without.
+    A third of the server's limit is left to others: its own subscriptions could not start otherwise.
     """
     tried = set(held)
     while True:
@@ -115,7 +114,7 @@ def take_origin(connection: PostgresConnection, held: Collection[str] = ()) -> s
 
 
 def drop_unused(connection: PostgresConnection) -> None:
-    """Give this session's origin back, and drop all of the pool that no session has. As far as the user may."""
+    """Release this session's origin, and drop all unused ones of the pool, as far as the user's privileges permit."""
     with suppress(psycopg.Error):
         connection.execute("SELECT pg_catalog.pg_replication_origin_session_reset()")
     with suppress(psycopg.Error):
@@ -125,10 +124,10 @@ def drop_unused(connection: PostgresConnection) -> None:
 
 
 def origin_findings(connection: PostgresConnection) -> list[Finding]:
-    """Whether what is written would be marked. Nothing is made; an origin that is free is taken for a moment."""
+    """Whether writes would be marked. Creates nothing; a free origin is used for a moment."""
     denied = _denied(connection)
     if denied:
-        what = "the user may not mark what it writes with a replication origin; only who follows this database's log needs that"
+        what = "the user may not mark what it writes with a replication origin; only consumers of this database's log need this"
         remedy = f"GRANT EXECUTE ON FUNCTION {', '.join(row[0] for row in denied)} TO {denied[0][1]}, in this database"
         return [("info", "origin_not_permitted", what, remedy)]
     present, room = _present(connection)
@@ -148,20 +147,20 @@ def _denied(connection: PostgresConnection) -> list[tuple[str, str]]:
 
 
 def _present(connection: PostgresConnection) -> tuple[list[str], int]:
-    """The names of all origins, and how many more we may make."""
+    """The names of all origins, and how many more we may create."""
     most = int(connection.execute(_MOST).fetchall()[0][0])
     names = [row[0] for row in connection.execute(_NAMES).fetchall()]
     return names, most - most // 3 - len(names)
 
 
 def _pool(names: list[str]) -> Iterator[str]:
-    """Those of the pool, in the order of their numbers."""
+    """The names of the pool, in order."""
     numbers = sorted(int(found[1]) for name in names if (found := _NAME.fullmatch(name)))
     return (f"penstock_{number}" for number in numbers)
 
 
 def _set_up(connection: PostgresConnection, name: str) -> bool:
-    """False where another session has it, it has just gone, or the server has no room for its state."""
+    """False if another session has it, it was just dropped, or the server has no free slot."""
     try:
         connection.execute("SELECT pg_catalog.pg_replication_origin_session_setup(%s)", [name])
     except (errors.ObjectInUse, errors.UndefinedObject, errors.ConfigurationLimitExceeded):

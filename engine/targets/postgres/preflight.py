@@ -1,4 +1,4 @@
-"""What can be said of a target database and of names on it before anything is written."""
+"""Checks a target database and names on it before anything is written."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _MAY = "SELECT has_database_privilege(current_database(), 'CREATE'), pg_is_in_re
 
 
 def is_reserved(target: TableName) -> bool:
-    """Whether tables in this schema are not for replication."""
+    """Whether the schema is reserved, so that no table is replicated into it."""
     return target.schema in {OWN_SCHEMA, "information_schema"} or target.schema.startswith("pg_")
 
 
 def name_findings(tables: Sequence[TableName]) -> list[Finding]:
-    """Names that are there twice, or cannot stand at all."""
+    """Names that occur twice or are not allowed."""
     findings: list[Finding] = []
     seen: set[TableName] = set()
     for table in tables:
@@ -47,20 +47,20 @@ def name_findings(tables: Sequence[TableName]) -> list[Finding]:
             findings.append(("error", _COLLISION, f"{table} is there twice", f"{MAP_REMEDY} for one of them"))
         seen.add(table)
         if is_reserved(table):
-            what = f"the schema {table.schema!r} is not for replicated tables"
+            what = f"the schema {table.schema!r} is reserved"
             findings.append(("error", _COLLISION, what, MAP_REMEDY))
         if max(len(part.encode()) for part in (table.schema, table.name)) > MAX_NAME_BYTES:
-            what = f"{table}: a name is longer than the {MAX_NAME_BYTES} bytes that PostgreSQL keeps of it"
+            what = f"{table}: a name is longer than the {MAX_NAME_BYTES} bytes that PostgreSQL allows"
             findings.append(("error", _COLLISION, what, MAP_REMEDY))
     return findings
 
 
 def place_findings(connection: PostgresConnection) -> list[Finding]:
-    """What the user may do in the database."""
+    """The user's privileges in the database."""
     may_create, standby = connection.execute(_MAY).fetchall()[0]
     findings: list[Finding] = []
     if standby:
-        what, remedy = "the target is a standby, which takes no writes", "connect to its primary"
+        what, remedy = "the target is a standby, which is read-only", "connect to its primary"
         findings.append(("error", FaultKind.TARGET_UNAVAILABLE.value, what, remedy))
     if not may_create:
         what = "the user may not create schemas in the target database"
@@ -70,15 +70,15 @@ def place_findings(connection: PostgresConnection) -> list[Finding]:
 
 
 def taken_finding(table: TableName) -> Finding:
-    """For a name that a relation of someone else holds."""
-    what = f"a table or view {table} that Penstock did not make exists on the target"
+    """The finding for a name used by a relation that is not ours."""
+    what = f"a table or view {table} that Penstock did not create exists on the target"
     return ("error", _COLLISION, what, f"{MAP_REMEDY}, {INTO_REMEDY}")
 
 
 def existing_findings(
     connection: PostgresConnection, tables: Sequence[TableName], ours: Collection[TableName]
 ) -> list[Finding]:
-    """Of tables that take rows as they stand; rows of `ours` are not looked at. Which columns they need is known when they are copied."""
+    """Findings about existing tables to be used; rows of `ours` are not examined. Their columns are checked when they are copied."""
     findings: list[Finding] = []
     with connection.transaction():
         _as_writer(connection)
@@ -95,7 +95,7 @@ def existing_findings(
 
 
 def rigid_findings(connection: PostgresConnection, tables: Sequence[TableName]) -> list[Finding]:
-    """Of tables that stand there: foreign keys which batches would not meet, since those write tables one after another."""
+    """Findings about existing tables: foreign keys that batches would violate, since tables are written one after another."""
     with connection.transaction():
         _as_writer(connection)
         rigid = {key for table in tables for key in rigid_foreign_keys(connection, table)}
@@ -103,7 +103,7 @@ def rigid_findings(connection: PostgresConnection, tables: Sequence[TableName]) 
         (
             "warning",
             "foreign_key_not_deferrable",
-            f"the foreign key {name} of {table} is checked at every statement, and rows of a batch come table by table",
+            f"the foreign key {name} of {table} is checked at every statement, but a batch writes its tables one after another",
             f"GRANT SET ON PARAMETER session_replication_role TO the user of the connection, or ALTER TABLE {table} ALTER CONSTRAINT"
             f" {name} DEFERRABLE, or choose the apply mode 'transactional' with one lane",
         )
@@ -112,13 +112,13 @@ def rigid_findings(connection: PostgresConnection, tables: Sequence[TableName]) 
 
 
 def _as_writer(connection: PostgresConnection) -> None:
-    """As the sessions that write: what fires there fires here. For a transaction."""
+    """Behave like the sessions that write, so that the same triggers fire. For a transaction."""
     with suppress(psycopg.errors.InsufficientPrivilege), connection.transaction():
         connection.execute("SET LOCAL session_replication_role = replica")
 
 
 def fault_finding(fault: EngineFault) -> Finding:
-    """An error that kept the database from being looked at."""
+    """The finding for an error because of which the database could not be examined."""
     remedy = "check host, port, database, user and password of the connection"
     if fault.kind is FaultKind.TARGET_FOREIGN:
         remedy = "give another database"
@@ -126,7 +126,7 @@ def fault_finding(fault: EngineFault) -> Finding:
 
 
 def is_taken(connection: PostgresConnection, target: TableName) -> bool:
-    """Whether a relation of this name stands in the database."""
+    """Whether a relation with this name exists in the database."""
     row = connection.execute(
         "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s",
         [target.schema, target.name],

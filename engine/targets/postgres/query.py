@@ -1,4 +1,5 @@
-"""A user's query: exactly one read, as a role of the readers, in a process of its own, on one batch boundary, bounded in time and size."""
+"""Runs a user's query: exactly one read-only statement, as a reader's role, in a separate process, at one batch boundary, limited in
+time and size."""
 
 from __future__ import annotations
 
@@ -27,13 +28,13 @@ DecodeText = Callable[[bytes, TableSchema], Any]
 """Lines of COPY's text form as a pyarrow.RecordBatch with columns c0 … cn."""
 
 GAVE_WAY = "gave way"
-"""Killed so that a batch can replace or change a table that the statement reads."""
+"""The query was killed so that a batch can replace or change a table that it reads."""
 _DENIED_REMEDY = "Readers see the subscription's tables. GRANT SELECT on a table of an owner of your own to the role that queries run as."
 
 
 @dataclass(frozen=True, slots=True)
 class QueryParts:
-    """What a target gives for its queries. `snapshot` begins a transaction that sees whole batches."""
+    """The target's functions for its queries. `snapshot` begins a transaction that sees whole batches."""
 
     sessions: Sessions
     readers: Readers
@@ -48,7 +49,7 @@ class QueryParts:
 def run_query(
     parts: QueryParts, sql: str, limits: QueryLimits, subscription: SubscriptionName, judge: JudgeReads
 ) -> Iterator[QueryAnswer]:
-    """Run `sql` and say at which position it saw the target.
+    """Run `sql`; the answer has the position of the target that it saw.
 
     Raises:
         QueryRefused: `query_not_a_read`, `query_invalid`, `query_timeout`, `query_too_large`, `query_unavailable`, `query_role_missing`,
@@ -70,7 +71,7 @@ class _Statement(Statement):
         self._deadline = monotonic() + limits.timeout_s
 
     def answers(self, sql: str, judge: JudgeReads) -> Iterator[QueryAnswer]:
-        """The one answer. Goes on when its user is done with it."""
+        """Yields the answer. Resumes when the caller has finished with it."""
         named, position, reads = self._prepared(sql)
         judge(reads)
         self._process.send({"go": True})
@@ -81,7 +82,7 @@ class _Statement(Statement):
             yield limited(shown, position, self._batches(file, schema, shown), self._limits)
 
     def _prepared(self, sql: str) -> tuple[Message, Lsn, list[TableRead]]:
-        """The statement, ready to run. A table that was replaced meanwhile would look empty to it: then it begins again."""
+        """Prepare the statement. If a table it reads was replaced meanwhile, which would look empty to it, begin again."""
         login_again = True
         while monotonic() < self._deadline:
             before = self._parts.generations()
@@ -103,7 +104,7 @@ class _Statement(Statement):
         raise QueryRefused("query_timeout", f"tables were replaced one after another for {self._limits.timeout_s:g} s")
 
     def _begun(self, sql: str) -> tuple[Message, Lsn, list[TableRead]]:
-        """What the statement answers with and reads. From here on nobody replaces what it reads."""
+        """The answer's columns and the tables that it reads. From here on these tables cannot be replaced."""
         with self._parts.sessions.session() as connection:
             try:
                 position = self._parts.snapshot(connection, self._subscription)
@@ -137,7 +138,7 @@ class _Statement(Statement):
 
 
 def _pieces_of_lines(file: Any) -> Iterator[bytes]:
-    """What the process has sent whole."""
+    """The complete pieces that the process has sent."""
     while len(head := file.read(PIECE.size)) == PIECE.size:
         size = PIECE.unpack(head)[0]
         if len(lines := file.read(size)) < size:

@@ -1,8 +1,8 @@
-"""Which functions a reader's statement may not call: those that do more than compute.
+"""Determines which functions a reader's statement may not call: those that do more than compute.
 
-The first fence is the reader's role, which may read the subscription's tables and nothing else. But some functions that everybody may call
-act, or hold what others wait for: advisory locks, notifications, settings, signals to sessions, SQL in a text. PostgreSQL declares each of
-them VOLATILE; so all of those are refused but the few that are named here.
+The main barrier is the reader's role, which may only read the subscription's tables. But some functions that everyone may call have
+effects, or block others: advisory locks, notifications, settings, signals to sessions, SQL in a string. PostgreSQL declares all of them
+VOLATILE, so volatile functions are rejected except those named here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HARMLESS = frozenset(
         "uuidv7",
     }
 )
-"""PostgreSQL's own volatile functions that a statement may call: they change nothing and hold nothing."""
+"""PostgreSQL's own volatile functions that a statement may call: they change nothing and hold no lock."""
 
 _WORD = re.compile(r"[^\W\d][\w$]*")
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
@@ -41,13 +41,13 @@ FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace LEFT JOIN pg_type t
 WHERE p.provolatile = 'v' AND p.proname = ANY (%s) AND NOT (n.nspname = 'pg_catalog' AND p.proname = ANY (%s))
     AND NOT starts_with(n.nspname, 'pg_temp_') GROUP BY 1 ORDER BY 1
 """
-"""Volatile functions of these names, and whether one can be called as if it were a column of a row: `row.name`."""
+"""Volatile functions with these names, and whether one can be called like a column of a row: `row.name`."""
 
 
 def refusal(connection: PostgresConnection, sql: str) -> str | None:
-    """Why the statement may not run, in words for its author; None where it may.
+    """Why the statement is rejected, as text for its author; None if it is permitted.
 
-    Texts and comments are not told from the rest: what might be a call is refused.
+    Strings and comments are not distinguished from code: anything that could be a call is rejected.
     """
     if _ESCAPED_NAME.search(sql):
         return 'names written with U&"…" are not available in queries'
@@ -56,12 +56,12 @@ def refusal(connection: PostgresConnection, sql: str) -> str | None:
     volatile = connection.execute(_VOLATILE, [sorted(names), sorted(HARMLESS)]).fetchall()
     for name, of_a_row in volatile:
         if _might_call(name, sql, of_a_row=of_a_row):
-            return f"the function {name} is VOLATILE, and may do more than read; it is not available in queries"
+            return f"the function {name} is VOLATILE and may have side effects; it is not available in queries"
     return None
 
 
 def _might_call(name: str, sql: str, *, of_a_row: bool) -> bool:
-    """`name` with parentheses behind it; or behind a dot, which calls a function `of_a_row` too."""
+    """`name` followed by parentheses; or after a dot, which also calls a function `of_a_row`."""
     written = re.escape(name.replace('"', '""'))
     call = rf"(?<![\w$]){written}(?![\w$]){_BETWEEN}\("
     attribute = rf'\.{_BETWEEN}"?{written}(?![\w$])'

@@ -1,7 +1,7 @@
-"""The process that runs readers' statements on a PostgreSQL target: one at a time, each in a session of its own as the reader's role.
+"""The process that runs readers' statements on a PostgreSQL target: one at a time, each in a separate session as the reader's role.
 
-Rows pass through here line by line, so neither this process nor the engine holds an answer. It has a bound on its memory, which a row too
-large for it meets here, and the engine kills it at the statement's limit of time. It ends with the engine.
+Rows are forwarded line by line, so neither this process nor the engine holds an answer. Its memory is limited, which a very large row
+exceeds here, and the engine kills it at the statement's time limit. It ends with the engine.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DENIED = "query_denied"
 _CODES = {
     "25006": ("query_not_a_read", "the statement would write; only reads are allowed"),
     "57014": ("query_timeout", "the query did not end in time"),
-    "55P03": ("query_unavailable", "a table of the statement is just being replaced; ask again"),
+    "55P03": ("query_unavailable", "a table of the statement is being replaced; retry"),
 }
 _TYPES = """
 SELECT t.oid, b.typname, b.typtype, e.typname, e.typtype, coalesce(e.typdelim, ',')
@@ -42,7 +42,7 @@ SELECT DISTINCT n.nspname, c.relname FROM pg_locks l JOIN pg_class c ON c.oid = 
 JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND c.relkind IN ('r', 'p', 'v')
 """
-"""What the transaction has looked at: also what its prepared statement reads, through views too."""
+"""The relations that the transaction has accessed, including those that its prepared statement reads through views."""
 
 
 def main(control: Connection, memory: int) -> None:
@@ -51,7 +51,7 @@ def main(control: Connection, memory: int) -> None:
 
 
 def _ended(engine: EngineChannel, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Run a statement, and say how it ended."""
+    """Run a statement; returns how it ended."""
     refused: list[str] | None = None
     try:
         _run(engine, request)
@@ -60,7 +60,7 @@ def _ended(engine: EngineChannel, request: Mapping[str, Any]) -> dict[str, Any]:
     except psycopg.Error as error:
         refused = _refused(error)
     except MemoryError:
-        refused = ["query_too_large", "the query needs more memory than one may have"]
+        refused = ["query_too_large", "the query needs more memory than a query may use"]
     except BrokenPipeError:
         refused = ["query_unavailable", "the rows are not being fetched any more"]
     return {"kind": "end", "refused": refused}
@@ -110,10 +110,10 @@ def _described(connection: PostgresConnection, sql: str) -> tuple[list[str], lis
 
 
 def _lines(connection: PostgresConnection, sql: str, max_rows: int | None) -> Iterator[bytes]:
-    """Lines of the answer, at most one more than `max_rows`, in pieces. `sql` is one statement, as `_described` has seen."""
+    """Lines of the answer, at most one more than `max_rows`, in pieces. `sql` is a single statement, as verified by `_described`."""
     body = sql.rstrip().rstrip(";")
     kept, rows = bytearray(), 0
-    # The line feed ends a comment that the statement may end with.
+    # The line feed ends a comment at the end of the statement.
     with connection.cursor() as cursor, cursor.copy(f"COPY ({body}\n) TO STDOUT".encode()) as copy:
         for line in copy:
             if len(line) > MOST_ROW_BYTES:
@@ -129,7 +129,7 @@ def _lines(connection: PostgresConnection, sql: str, max_rows: int | None) -> It
 
 
 def _answer(engine: EngineChannel, pieces: Iterator[bytes]) -> None:
-    """Send the rows. Nothing is said of an answer before its first rows are there, so that most failures come in its place."""
+    """Send the rows. Nothing is sent before the first rows are available, so that most errors replace the answer."""
     piece = next(pieces)
     ours, theirs = os.pipe()
     engine.send({"kind": "answer"}, ours)
@@ -155,18 +155,18 @@ def _refused(error: psycopg.Error) -> list[str]:
     if state == "42501":
         return [DENIED, error.diag.message_primary or str(error)]
     if state == "53200":
-        return ["query_too_large", "the query needs more memory than one may have"]
+        return ["query_too_large", "the query needs more memory than a query may use"]
     if state is None:
-        # The driver gives a connection up as well where it has no memory for a row, and tells that in words only.
-        detail = "the connection to the target was lost, or a row is larger than a query may have"
+        # The driver also closes a connection if it has no memory for a row, which only its message says.
+        detail = "the connection to the target was lost, or a row is too large for a query"
         return ["query_too_large" if _short_of_memory() else "query_unavailable", detail]
     if state[:2] in {"08", "57"}:
-        return ["query_unavailable", "the connection to the target was lost; ask again"]
+        return ["query_unavailable", "the connection to the target was lost; retry"]
     return ["query_invalid", error.diag.message_primary or str(error)]
 
 
 def _short_of_memory() -> bool:
-    """Whether this process has held much more than it does now: what the driver takes for a row grows by doubling."""
+    """Whether this process has used much more memory than now: the driver's buffer for a row grows by doubling."""
     lines = Path("/proc/self/status").read_text().splitlines()
     peak, now = (int(line.split()[1]) * 1024 for line in lines if line.startswith(("VmPeak:", "VmSize:")))
     return peak - now > MOST_ROW_BYTES

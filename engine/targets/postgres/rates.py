@@ -1,4 +1,4 @@
-"""How often the server commits in a second: with next to nothing in the log, and with a full log buffer."""
+"""Measures the server's commits per second: with almost no log, and with full log buffers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MESSAGE = "SELECT pg_logical_emit_message(true, 'penstock-rate', repeat('x', %s
 
 
 def measured_rates(connection: PostgresConnection) -> CommitRates:
-    """Commit messages that nobody reads; nothing of them is left but log. A few tenths of a second, at most 48 MB of log."""
+    """Commits logical messages without a consumer; only log remains. Takes some tenths of a second, writes at most 48 MB of log."""
     buffer = connection.execute(
         "SELECT least(setting::int8 * 8192, %s)::int4 FROM pg_settings WHERE name = 'wal_buffers'", [_MOST_BYTES]
     ).fetchall()[0][0]

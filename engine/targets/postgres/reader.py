@@ -1,4 +1,4 @@
-"""A read pinned to one batch boundary, and the comparison of a table with the source's rows."""
+"""A read transaction pinned to one batch boundary, with the comparison of a table with the source's rows."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from engine.targets.postgres.staging import copy_rows, in_table
 _SOURCE = "pg_temp.__penstock_source"
 _BOUNDS = "__penstock_bounds"
 _KEY_LENGTH = 200
-"""Characters that are shown of each column where a row has no key."""
+"""Characters shown of each column of a row without a key."""
 
 
 class PostgresReader:
-    """Implements TargetReader on a connection whose transaction has begun; see the protocol for `compare`."""
+    """Implements TargetReader on a connection with an open transaction; see the protocol for `compare`."""
 
     def __init__(
         self, connection: PostgresConnection, position: Lsn, generations_now: Callable[[], dict[TableName, int]]
     ) -> None:
-        """`generations_now` looks with a snapshot of its own."""
+        """`generations_now` reads with a separate snapshot."""
         self._connection = connection
         self._generations_now = generations_now
         self.position = position
@@ -41,10 +41,10 @@ class PostgresReader:
     def compare(
         self, record: TableRecord, source: Any, limit: int, rows: PartitionRows | None = None
     ) -> tuple[int, int, list[dict[str, Any]]]:
-        """As the protocol says. For tables without a key `key` is the start of every column's text, `copies` how many
-        equal rows one side has more; a key that the target holds twice is `extra`.
+        """See the protocol. For a table without a key, `key` has the start of every column's text and `copies` the number of additional
+        equal rows on one side; a duplicate key of the target is `extra`.
 
-        Raises EngineFault(TARGET_UNAVAILABLE) where the table was replaced since this reader began: its snapshot sees no rows then.
+        Raises EngineFault(TARGET_UNAVAILABLE) if the table was replaced since this reader began: it has no rows in its snapshot.
         """
         place = place_of(
             self._connection, PostgresMetadata(self._connection), record.table, record.target, record.schema
@@ -63,7 +63,7 @@ class PostgresReader:
                 self._execute(f"DROP TABLE IF EXISTS pg_temp.{_BOUNDS}")
 
     def _compared(self, place: Place, rows: PartitionRows | None) -> str:
-        """What stands behind FROM: the table, or those rows of it."""
+        """FROM item: the table, or these rows of it."""
         if rows is None:
             return place.qualified
         in_table(self._connection, _BOUNDS, rows.values, bounds_of(place, rows), ())
@@ -75,7 +75,7 @@ class PostgresReader:
         self._execute(f"LOCK TABLE {place.qualified} IN ACCESS SHARE MODE")
         seen = PostgresMetadata(self._connection).generations()
         if seen.get(record.target) != self._generations_now().get(record.target):
-            detail = "the table was replaced while it was to be compared; verify again"
+            detail = "the table was replaced during the comparison; verify again"
             raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, place.table, detail)
 
     def _differences(self, sides: _Sides, limit: int) -> list[dict[str, Any]]:
@@ -107,7 +107,7 @@ class _Sides:
 
     place: Place
     target: str
-    """What stands behind FROM of the target's rows."""
+    """FROM item of the target's rows."""
 
     @property
     def _staged(self) -> list[str]:
@@ -132,7 +132,7 @@ class _Sides:
         )
 
     def duplicates_sql(self, limit: int) -> str:
-        """Rows ('extra', key as text …) of keys that the target holds more than once."""
+        """Rows ('extra', key as text …) for keys that the target has more than once."""
         keys = ", ".join(f"c{i}" for i in self.place.key)
         texts = ", ".join(f"c{i}::pg_catalog.text" for i in self.place.key)
         return (
@@ -141,7 +141,7 @@ class _Sides:
         )
 
     def bag_sql(self, limit: int) -> str:
-        """Rows (copies the source has more, start of every column's text …)."""
+        """Rows (number of additional copies on the source, start of every column's text …)."""
         shown = ", ".join(f"left(c{i}::pg_catalog.text, {_KEY_LENGTH}) AS g{i}" for i in range(len(self._staged)))
         firsts = ", ".join(f"min(g{i})" for i in range(len(self._staged)))
         whole = image("r", self._staged)

@@ -1,7 +1,7 @@
-"""The roles that readers' statements run as. Each subscription has one, which may read its tables and nothing else.
+"""The roles of readers' statements. Each subscription has one, which may only read its tables.
 
-A statement's session is opened as that role, so there is nothing in it that could be taken back. The role is made when the first query
-comes, where the user of the connection may make roles, and gets a new password from each engine; else the connection names one.
+A statement's session is opened as that role, so that no privilege can be regained in it. The role is created at the first query, if the
+connection's user has CREATEROLE, and gets a new password from each engine; otherwise the connection names a role.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SETTINGS = {
     "default_transaction_read_only": "on",
     "max_parallel_workers_per_gather": "0",
     "jit": "off",
-    # The session ends by itself soon after the process that has it was killed, also while it computes.
+    # The session ends soon after its process was killed, even while it computes.
     "client_connection_check_interval": "1000",
 }
 _ROLE = """
@@ -52,7 +52,7 @@ FROM pg_shdepend d WHERE d.refclassid = 'pg_authid'::regclass AND d.refobjid = %
     AND d.dbid = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND d.classid IN ('pg_class'::regclass, 'pg_largeobject'::regclass, 'pg_namespace'::regclass, 'pg_proc'::regclass)
 """
-"""What the role owns in the database, or was given rights on."""
+"""Objects that the role owns, or has privileges on."""
 _MAY = "SELECT rolsuper, rolcreaterole, rolname::text FROM pg_roles WHERE rolname = current_user"
 _UNFIT_REMEDY = (
     "Take the right from the role; it may own nothing either. A role serves the readers of one subscription: give each that has this"
@@ -66,26 +66,26 @@ class _Role:
     oid: int
     name: str
     ours: bool
-    """We made it and see to its rights; else it was given to us as it is."""
+    """True: created by us, with privileges managed by us; False: named by the connection, used unchanged."""
 
 
 def reader_role(database: str, subscription: SubscriptionName) -> str:
-    """The name of the role that we make for a subscription's readers; roles are the whole cluster's."""
+    """The name of the role created for a subscription's readers; roles belong to the whole cluster."""
     return f"penstock_reader_{hashlib.sha256(f'{database}/{subscription}'.encode()).hexdigest()[:16]}"
 
 
 class Readers:
-    """Opens the way to a target for readers. Any thread may use it."""
+    """Provides readers' access to a target. Thread-safe."""
 
     def __init__(self, spec: ConnectionSpec, sessions: Sessions) -> None:
         self._spec = spec
         self._sessions = sessions
         self._passwords: dict[str, str] = {}
-        """Of the roles that were made, or made ours, here."""
+        """Passwords of roles that were created, or taken over, here."""
         self._lock = threading.Lock()
 
     def way_in(self, subscription: SubscriptionName, relations: Sequence[TableName], timeout_s: float) -> str:
-        """A connection string, password included, of a role that may read these relations and no others.
+        """A connection string, with password, of a role that may read only these relations.
 
         Raises QueryRefused(query_role_missing, query_role_unfit).
         """
@@ -105,12 +105,12 @@ class Readers:
         )
 
     def forgotten(self, subscription: SubscriptionName) -> None:
-        """Another process may have given the role another password: give it a new one the next time."""
+        """Set a new password at the next use: another process may have changed it."""
         with self._lock:
             self._passwords.pop(reader_role(self._sessions.database, subscription), None)
 
     def drop(self, subscription: SubscriptionName) -> None:
-        """Drop the role that was made for the subscription. What cannot be dropped stays, and may do nothing."""
+        """Drop the role created for the subscription. If it cannot be dropped, its privileges are revoked."""
         name = reader_role(self._sessions.database, subscription)
         database = quoted(self._sessions.database)
         with (
@@ -136,7 +136,7 @@ class Readers:
             raise QueryRefused(MISSING, f"the role {name} does not exist on the target", _make_remedy(connection, name))
         oid, mighty, member_of, may_connect = found
         if mighty or member_of:
-            why = f"is a member of {', '.join(member_of)}" if member_of else "has rights beyond reading"
+            why = f"is a member of {', '.join(member_of)}" if member_of else "has privileges other than SELECT"
             taken = [f"REVOKE {quoted(group)} FROM {quoted(name)}" for group in member_of or ()]
             remedy = "; ".join([f"ALTER ROLE {quoted(name)} {_LEAST}", *taken])
             raise QueryRefused(UNFIT, f"the role {name}, which queries run as, {why}", f"Run on the target: {remedy}")
@@ -145,21 +145,21 @@ class Readers:
         return _Role(oid, name, ours=not given)
 
     def _make(self, connection: PostgresConnection, name: str) -> None:
-        """Make the role, or give it a new password where it is there."""
+        """Create the role, or set a new password if it exists."""
         password = secrets.token_urlsafe(24)
-        # What goes over the wire, and into the server's log, is what the server would keep of it.
+        # The connection and the server's log contain only the hash that the server would store.
         kept = connection.pgconn.encrypt_password(password.encode(), name.encode(), b"scram-sha-256").decode()
         there = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [name]).fetchone() is not None
         verb = "ALTER" if there else "CREATE"
         try:
             connection.execute(f"{verb} ROLE {quoted(name)} {'' if there else _LEAST} PASSWORD '{kept}'".encode())
         except psycopg.errors.InsufficientPrivilege:
-            detail = "the user of the connection may not make the role that queries run as"
+            detail = "the user of the connection may not create the role for queries"
             raise QueryRefused(MISSING, detail, _make_remedy(connection, name)) from None
         self._passwords[name] = password
 
     def _see_to_rights(self, connection: PostgresConnection, role: _Role, relations: Sequence[TableName]) -> None:
-        """Let the role read these relations, and nothing else of the database."""
+        """Grant the role SELECT on these relations, and revoke everything else in the database."""
         names = {"r": role.oid, "s": [r.schema for r in relations], "n": [r.name for r in relations]}
         allowed = connection.execute(_ALLOWED, names).fetchall()
         statements = {
@@ -169,7 +169,7 @@ class Readers:
         for row in allowed:
             if not row[4]:
                 place = qualified(TableName(row[2], row[3]))
-                # Whoever changes the table waits until the right is given: the same row of the catalog cannot be changed by both.
+                # Concurrent GRANTs on one table wait for each other: two transactions cannot update its catalog row.
                 self._grant(
                     connection,
                     [
@@ -185,13 +185,13 @@ class Readers:
                 row for row in connection.execute(_HELD, [role.oid]).fetchall() if row[2] == "o" or row[1] not in kept
             ]
         if held:
-            what = f"{held[0][3]}, which is not for readers of this subscription"
+            what = f"{held[0][3]}, which this subscription's readers must not access"
             raise QueryRefused(
                 UNFIT, f"the role {role.name}, which queries run as, has rights on {what}", _UNFIT_REMEDY
             )
 
     def _grant(self, connection: PostgresConnection, statements: Sequence[str]) -> None:
-        """In a transaction. Where the right is not ours to give, the server says so when it is needed."""
+        """In a transaction. If a privilege is not ours to grant, the server reports it when it is needed."""
         with suppress(psycopg.errors.InsufficientPrivilege), connection.transaction():
             for statement in statements:
                 connection.execute(statement.encode())
@@ -217,7 +217,7 @@ def _make_remedy(connection: PostgresConnection, name: str) -> str:
 
 
 def unusable(detail: str, role_given: bool) -> QueryRefused:
-    """The role could not log in."""
+    """The error for a role that could not log in."""
     what = "Check query_user and query_password of the connection, and pg_hba.conf of the target"
     made = (
         "Let roles named penstock_reader_… log in from the engine's machine (pg_hba.conf, or the pooler in between), or give a role of your"
@@ -227,7 +227,7 @@ def unusable(detail: str, role_given: bool) -> QueryRefused:
 
 
 def role_findings(connection: PostgresConnection, settings: Mapping[str, object]) -> list[tuple[str, str, str, str]]:
-    """What is to be said of the roles before anything is written."""
+    """Findings about the roles before anything is written."""
     superuser, may_make, user = connection.execute(_MAY).fetchall()[0]
     findings = []
     if superuser:
@@ -236,9 +236,9 @@ def role_findings(connection: PostgresConnection, settings: Mapping[str, object]
             f" {quoted(connection.info.dbname)} TO penstock; GRANT SET ON PARAMETER session_replication_role TO penstock (PostgreSQL 15)."
             f" What it writes to so far becomes its own with ALTER SCHEMA and ALTER TABLE … OWNER TO penstock"
         )
-        what = f"the user {user} of the connection is a superuser; what goes wrong with it can harm the whole server"
+        what = f"the user {user} of the connection is a superuser; an error in its use can harm the whole server"
         findings.append(("error", "target_superuser", what, remedy))
     if not superuser and not may_make and not settings.get("query_user"):
-        what = f"the user {user} may not make the roles that queries run as; queries on this target are refused"
+        what = f"the user {user} may not create the roles for queries; queries on this target are refused"
         findings.append(("warning", MISSING, what, _make_remedy(connection, "")))
     return findings

@@ -1,4 +1,4 @@
-"""Brings sequences of a PostgreSQL target forward, so that it can hand out values once it takes writes of its own."""
+"""Advances sequences of a PostgreSQL target, so that it can issue values once it accepts writes of its own."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from engine.postgres.sequences import ColumnSequence, refuse_forbidden, sequence
 from engine.postgres.sessions import PostgresConnection, Sessions
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('penstock sequences', 0))"
-"""One request at a time in a database: what `setval` does no transaction takes back, and it would move a sequence back as readily."""
+"""Serializes requests in a database: `setval` is not transactional, and would also move a sequence back."""
 _SET = """
 SELECT setval({name}, {last}, {called}) FROM {place}
 WHERE last_value {behind} {last} OR (last_value = {last} AND {called} AND NOT is_called)
 """
-"""Looks once more in the statement that sets: sessions of the user's own may draw values at any moment."""
+"""Compares again in the statement that sets the value: other sessions may draw values at any time."""
 _AT_ONCE = 500
-"""Sequences in one transaction, which holds a lock on each."""
+"""Sequences per transaction, which holds a lock on each."""
 
 
 class PostgresSequences:
@@ -29,7 +29,7 @@ class PostgresSequences:
         self._sessions = sessions
 
     def bring_forward(self, goals: Sequence[SequenceGoal]) -> list[tuple[SequenceStep, ...]]:
-        """As the protocol says. Raises EngineFault(TARGET_UNAVAILABLE) where the database cannot be reached or takes no writes."""
+        """See the protocol. Raises EngineFault(TARGET_UNAVAILABLE) if the database is unreachable or read-only."""
         steps: list[list[SequenceStep]] = [[] for _ in goals]
         with self._sessions.session() as connection:
             found = sequences_of(connection, {goal.table for goal in goals})
@@ -43,7 +43,7 @@ class PostgresSequences:
 
 
 def outcome_of(now: SequenceValue, goal: SequenceGoal, sequence: ColumnSequence) -> SequenceOutcome:
-    """What is to be done about a sequence that stands at `now`: ADVANCED where it is to be set to the goal's value. Pure."""
+    """The action for a sequence with the value `now`: ADVANCED if it must be set to the goal's value. Pure."""
     ascending = sequence.increment > 0
     if ascending is not goal.ascending:
         return SequenceOutcome.DIRECTION_DIFFERS
@@ -55,7 +55,7 @@ def outcome_of(now: SequenceValue, goal: SequenceGoal, sequence: ColumnSequence)
 
 
 def _pairs(goals: Sequence[SequenceGoal], found: Sequence[ColumnSequence]) -> list[tuple[int, ColumnSequence]]:
-    """The goals' numbers, each with every sequence of its column."""
+    """The goals' indices, each with every sequence of its column."""
     of_column: dict[tuple[TableName, str], list[ColumnSequence]] = {}
     for one in found:
         of_column.setdefault((one.table, one.column), []).append(one)
@@ -83,7 +83,7 @@ def _bring(
 
 
 def _set(connection: PostgresConnection, sequence: ColumnSequence, value: SequenceValue) -> bool:
-    """Set the sequence, unless it has come as far by itself. Whether it was set."""
+    """Set the sequence unless it has already reached the value. Returns whether it was set."""
     place = sql.Identifier(sequence.name.schema, sequence.name.name)
     statement = sql.SQL(_SET).format(
         name=sql.Literal(place.as_string(connection)),

@@ -1,4 +1,4 @@
-"""Shared tables of a PostgreSQL database: views, defined anew in the transaction that changes a table which they show."""
+"""Shared tables of a PostgreSQL database: views, redefined in the transaction that changes one of their tables."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ FROM relation AS c JOIN pg_catalog.pg_description AS d ON d.objoid = c.oid AND d
 LEFT JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND a.attnum = d.objsubid AND d.objsubid > 0
 ORDER BY 1
 """
-"""What a relation's users said of it, as statements with the place of its name; the column that each is about, if any."""
+"""Users' comments and privileges on a relation, as statements with a placeholder for its name, and the column of each, if any."""
 
 
 class PostgresViews:
@@ -68,7 +68,7 @@ class PostgresViews:
         return postgres_type(column)
 
     def lock(self) -> None:
-        """One for all shared tables of the database: whoever changes several of them waits for nobody who waits for him."""
+        """One lock for all shared tables of the database: transactions that change several of them cannot deadlock."""
         self._connection.execute(_LOCK)
 
     def is_view(self, relation: TableName) -> bool:
@@ -96,7 +96,7 @@ class PostgresViews:
                 with self._connection.transaction():
                     self._replace(view.relation, arranged.select(qualified, quoted))
             except psycopg.errors.InvalidTableDefinition as error:
-                # A column has another type now.
+                # The type of a column changed.
                 if upon:
                     detail = f"{view.relation} on the target cannot follow ({error.diag.message_primary}) while these show it:"
                     raise EngineFault(
@@ -107,7 +107,7 @@ class PostgresViews:
     def drop(self, table: TableId, relation: TableName) -> None:
         upon = self._built_upon(relation)
         if upon:
-            detail = f"it is the last one that {relation} shows, and these show that: {', '.join(upon)}"
+            detail = f"it is the last table that {relation} shows, and these show that: {', '.join(upon)}"
             raise EngineFault(FaultKind.TABLE_NOT_DROPPED, table, detail)
         with self._owned(table, relation):
             self._execute(f"DROP VIEW IF EXISTS {qualified(relation)}")
@@ -120,7 +120,7 @@ class PostgresViews:
         return [row[0] for row in self._connection.execute(_BUILT_UPON, [qualified(relation)]).fetchall()]
 
     def _replace(self, relation: TableName, select: str) -> None:
-        """PostgreSQL keeps all but the options of a view that is replaced."""
+        """Replace the view; PostgreSQL keeps everything but its options."""
         set_ = self._connection.execute(_OPTIONS, [qualified(relation)]).fetchall()
         options = f" WITH ({set_[0][0]})" if set_ else ""
         self._execute(f"CREATE OR REPLACE VIEW {qualified(relation)}{options} AS {select}")
@@ -129,7 +129,7 @@ class PostgresViews:
         self._execute(f"CREATE VIEW {qualified(view.relation)} AS {view.select(qualified, quoted)}")
 
     def _recreate(self, view: SharedView) -> None:
-        """In place of the one that stands there, with what its users said of it."""
+        """Replace the existing view by a new one with the users' comments and privileges."""
         place = qualified(view.relation)
         remarks = self._connection.execute(_REMARKS, {"place": place}).fetchall()
         names = {column.name for column in view.columns}

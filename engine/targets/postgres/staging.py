@@ -1,4 +1,4 @@
-"""Rows on their way into a statement: as array parameters where they are few, through COPY into a temporary table where many."""
+"""Passes rows to a statement: few as array parameters, many by COPY into a temporary table."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from engine.targets.postgres.identifiers import quoted
 from engine.targets.text import array_literal, csv_blocks
 
 COPY_ABOVE_ROWS = 2_000
-"""Rows above which a temporary table is worth its cost, where that was not measured; and so many travel as arrays at a time."""
+"""Default number of rows above which a temporary table is worth its cost; also the most rows per array parameter."""
 MOST_ARRAY_BYTES = 32 * 1024 * 1024
-"""Rows of more bytes never travel as arrays: a parameter is held whole by both sides, and may have 1 GB."""
+"""Rows with more bytes are never passed as arrays: both sides hold a parameter in memory, and its limit is 1 GB."""
 LEAST_COPIED = SORTED_FROM_ROWS = 200
-"""So few rows travel as arrays, in any order, whatever was measured."""
+"""This many rows are always passed as arrays, in any order."""
 _STAGE = "__penstock_stage"
 _above: WeakKeyDictionary[PostgresConnection, int] = WeakKeyDictionary()
-_wondering: WeakSet[PostgresConnection] = WeakSet()
+_unmeasured: WeakSet[PostgresConnection] = WeakSet()
 
 
 @dataclass(frozen=True, slots=True)
 class StagedColumn:
-    """A column of staged rows: its name there, how it is held, and the type it is read as."""
+    """A column of staged rows: its name, how it is stored, and the type as which it is read."""
 
     name: str
     value: ValueType
@@ -41,39 +41,39 @@ class StagedColumn:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Staged rows as the FROM item `s` of a statement, and the statement's parameters `$1` … `$n`."""
+    """Staged rows as the FROM item `s` of a statement, and its parameters `$1` … `$n`."""
 
     sql: str
     parameters: tuple[str, ...] = ()
 
 
 def copy_above(connection: PostgresConnection) -> int:
-    """Rows above which they go through a temporary table on this connection."""
+    """Number of rows above which a temporary table is used on this connection."""
     found = _above.get(connection)
     if found is None:
-        _wondering.add(connection)
+        _unmeasured.add(connection)
     return COPY_ABOVE_ROWS if found is None else found
 
 
-def wonders(connection: PostgresConnection) -> bool:
-    """Whether a statement had rows enough to ask, and nobody has said what is best on this connection."""
-    return connection in _wondering
+def needs_measurement(connection: PostgresConnection) -> bool:
+    """Whether a statement had enough rows for the choice to matter, and the threshold was not measured on this connection."""
+    return connection in _unmeasured
 
 
 def set_copy_above(connection: PostgresConnection, rows: int) -> None:
-    """From now on, on this connection."""
+    """Set the threshold of this connection."""
     _above[connection] = rows
-    _wondering.discard(connection)
+    _unmeasured.discard(connection)
 
 
 @contextmanager
 def staged(
     connection: PostgresConnection, rows: Any, columns: Sequence[StagedColumn], key: Sequence[StagedColumn] = ()
 ) -> Iterator[Source]:
-    """The columns of a pyarrow.Table for the length of the block. One at a time on a connection, inside a transaction.
+    """The columns of a pyarrow.Table, for the duration of the block. One at a time on a connection, within a transaction.
 
-    All but few rows come in the order of `key`, so that neighbours in the table are met one behind the other: half the time of an
-    update.
+    All but few rows are ordered by `key`, so that neighbouring rows of the table are accessed one after the other, which halves the time
+    of an update.
     """
     if (rows.num_rows < LEAST_COPIED or rows.num_rows <= copy_above(connection)) and rows.nbytes <= MOST_ARRAY_BYTES:
         yield as_arrays(in_key_order(rows, key) if rows.num_rows >= SORTED_FROM_ROWS else rows, columns)
@@ -83,7 +83,7 @@ def staged(
 
 
 def in_key_order(rows: Any, key: Sequence[StagedColumn]) -> Any:
-    """A pyarrow.Table in the order of the key, as far as that can be told here."""
+    """A pyarrow.Table in key order, as far as it can be determined here."""
     order = [(column.name, "ascending") for column in key if column.value.element is None]
     try:
         return rows.sort_by(order) if order else rows
@@ -98,7 +98,8 @@ def in_table(
     columns: Sequence[StagedColumn],
     key: Sequence[StagedColumn],
 ) -> Source:
-    """The columns of a pyarrow.Table in a new temporary table, which is gone when the transaction ends; read in the order of `key`."""
+    """The columns of a pyarrow.Table in a new temporary table, dropped at the end of the transaction; to be read in the order of
+    `key`."""
     declared = ", ".join(f"{column.name} {column.type}" for column in columns)
     connection.execute(f"CREATE TEMPORARY TABLE {name} ({declared}) ON COMMIT DROP")
     copy_rows(connection, f"pg_temp.{name}", [c.name for c in columns], rows, columns)
@@ -121,7 +122,7 @@ def copy_rows(
 
 
 def as_arrays(rows: Any, columns: Sequence[StagedColumn]) -> Source:
-    """An array of arrays would be one of more dimensions, so elements of array columns travel as texts."""
+    """Elements of array columns are passed as texts, since an array of arrays would be multidimensional."""
     types = ["pg_catalog.text" if column.is_array else column.type for column in columns]
     arrays = ", ".join(f"${number}::{name}[]" for number, name in enumerate(types, 1))
     names = ", ".join(column.name for column in columns)

@@ -1,4 +1,4 @@
-"""A table's structure in PostgreSQL's words: how it is made, and how its columns change. Pure."""
+"""DDL of a table in PostgreSQL: creation, and changes of columns. Pure."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from engine.targets.postgres.types import postgres_type
 
 
 def create_statement(place: str, schema: TableSchema) -> str:
-    """DDL for an empty table. Its key is added when it is complete; NOT NULL is the source's business."""
+    """DDL for an empty table. Its key is added when it is complete; the source enforces NOT NULL."""
     columns = ", ".join(f"{quoted(c.name)} {postgres_type(c)}" for c in schema.columns)
     return f"CREATE TABLE {place} ({columns})"
 
 
 def key_statement(place: str, schema: TableSchema) -> str | None:
-    """DDL for the primary key, None where rows are not told apart by one."""
+    """DDL for the primary key; None if the table has none."""
     keys = ", ".join(map(quoted, schema.key))
     return f"ALTER TABLE {place} ADD PRIMARY KEY ({keys})" if keys else None
 
 
 def evolve_statements(place: str, change: Evolution) -> list[str]:
-    """DDL for the change. A constant as default of a new column costs no rewrite; it goes again at once."""
+    """DDL for the change. A constant default for a new column needs no rewrite; it is dropped at once."""
     statements = [f"ALTER TABLE {place} DROP COLUMN {quoted(column.name)}" for column in change.dropped]
     statements += rename_statements(place, change)
     statements += [widen_statement(place, column) for column in change.widened]
@@ -31,7 +31,7 @@ def evolve_statements(place: str, change: Evolution) -> list[str]:
 
 
 def rename_statements(place: str, change: Evolution) -> list[str]:
-    """DDL that gives columns their new names; those that swap names go by others."""
+    """DDL that renames columns; temporary names are used if columns swap names."""
     aside = change.set_aside()
     names = {old.name: f"__penstock_aside_{old.attnum}" for old, _ in change.renamed if old.name in aside}
     first = [_rename(place, name, elsewhere) for name, elsewhere in names.items()]
@@ -39,7 +39,7 @@ def rename_statements(place: str, change: Evolution) -> list[str]:
 
 
 def widen_statement(place: str, column: Column) -> str:
-    """DDL for a type that holds all that the column's old one holds."""
+    """DDL for a type that holds every value of the column's old type."""
     return f"ALTER TABLE {place} ALTER COLUMN {quoted(column.name)} TYPE {postgres_type(column)}"
 
 

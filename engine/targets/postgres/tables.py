@@ -1,4 +1,4 @@
-"""What a batch does to the tables of a PostgreSQL database."""
+"""The operations of a batch on the tables of a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ from engine.targets.quarantined_rows import DecodeText, key_of, typed
 from engine.targets.target_metadata import OwnerTable, TableReservation
 
 TRUNCATE_ABOVE_BYTES = 32 * 1024 * 1024
-"""Tables up to this size are cleared row by row."""
+"""Tables up to this size are cleared by DELETE."""
 
 
 _NOT_OURS = (psycopg.errors.WrongObjectType, psycopg.errors.InsufficientPrivilege)
-"""What is said of a table that somebody has put into the place of ours, or taken over."""
+"""Detail of the fault if someone replaced our table or took it over."""
 _BUILT_UPON = """
 SELECT EXISTS (SELECT FROM pg_catalog.pg_depend AS d JOIN pg_catalog.pg_rewrite AS r ON r.oid = d.objid
                WHERE d.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass
@@ -61,7 +61,7 @@ SELECT EXISTS (SELECT FROM pg_catalog.pg_depend AS d JOIN pg_catalog.pg_rewrite 
 
 
 def cleared_by_rows(place: str) -> str:
-    """SQL: whether a table (its full quoted name) is small with all its partitions, or foreign keys of other tables forbid a TRUNCATE."""
+    """SQL: whether a table (its full quoted name) is small including its partitions, or foreign keys of other tables prevent TRUNCATE."""
     oid = f"{literal(place)}::pg_catalog.regclass"
     tree = f"SELECT relid FROM pg_catalog.pg_partition_tree({oid}) UNION SELECT {oid}"
     return (
@@ -72,19 +72,19 @@ def cleared_by_rows(place: str) -> str:
 
 
 def _pouring(copy: TableName, place: str, columns: Sequence[tuple[str, str]]) -> str:
-    """SQL: the copy's rows, `c`, into a table (its full quoted name)."""
+    """SQL that inserts the copy's rows, `c`, into a table (its full quoted name)."""
     read = ", ".join(f"c.{name}::{type_}" for name, type_ in columns)
     into = f"INSERT INTO {place} ({', '.join(name for name, _ in columns)}) OVERRIDING SYSTEM VALUE"
     return f"{into} SELECT {read} FROM {qualified(copy)} AS c"
 
 
 class PostgresTables:
-    """Implements Tables inside the transaction of the caller."""
+    """Implements Tables within the caller's transaction."""
 
     def __init__(
         self, connection: PostgresConnection, records: PostgresMetadata, decode: DecodeText, *, in_place: bool = True
     ) -> None:
-        """`in_place`: as in `apply_changes`. `decode` makes columns of rows that an owner's table is filled with one by one."""
+        """`in_place`: as in `apply_changes`. `decode` converts rows to columns if a user's table is filled row by row."""
         self._decode = decode
         self._in_place = in_place
         self._connection = connection
@@ -202,7 +202,7 @@ class PostgresTables:
     def _fill(
         self, existing: TableReservation, copy: TableName, schema: TableSchema, *, leave_out: int
     ) -> RefusedByTarget:
-        """The copy's rows go into the table that its owner made, in place of those that it has of us."""
+        """Replace our rows in the user's table by the copy's rows."""
         target = existing.target
         adopted = existing.schema if existing.schema is not None else schema
         fresh = {column.name for column in schema.columns} - {column.name for column in adopted.columns}
@@ -224,15 +224,15 @@ class PostgresTables:
         return refused
 
     def _pour(self, copy: TableName, target: TableName, columns: Sequence[tuple[str, str]]) -> None:
-        """Bring the copy's rows into the table, and drop the copy. `columns`: quoted name and type of each."""
+        """Move the copy's rows to the table, and drop the copy. `columns`: quoted name and type of each."""
         self._execute(_pouring(copy, qualified(target), columns))
         self.drop(copy)
 
     def _pour_by_pages(
         self, copy: TableName, place: Place, columns: Sequence[tuple[str, str]], most: int
     ) -> RefusedByTarget:
-        """The same without the rows that the table does not take: pages of the copy are poured by halves, and the rows of a page that
-        holds such a row one by one."""
+        """The same without rows that the table rejects: pages of the copy are bisected, and a page with such a row is inserted row by
+        row."""
         size = f"SELECT pg_catalog.pg_relation_size({literal(qualified(copy))}) / 8192 + 1"
         refused: RefusedByTarget = []
         waiting = [(0, int(self._connection.execute(size.encode()).fetchall()[0][0]))]
@@ -260,11 +260,12 @@ class PostgresTables:
         return insert_but_refused(self._connection, place, typed(place.schema, found, self._decode), most)
 
     def _is_built_upon(self, place: TableName) -> bool:
-        """Whether views or foreign keys of others would go with the table, or keep it from going."""
+        """Whether users' views or foreign keys depend on the table."""
         return bool(self._connection.execute(_BUILT_UPON, {"place": qualified(place)}).fetchall()[0][0])
 
     def _clear(self, place: TableName) -> None:
-        """Readers with an older snapshot see through a DELETE, which costs time by the row; a TRUNCATE leaves them nothing."""
+        """Clear the table. Readers with an older snapshot still see rows after a DELETE, which takes time per row, but not after a
+        TRUNCATE."""
         by_rows = f"SELECT {cleared_by_rows(qualified(place))}".encode()
         if self._connection.execute(by_rows).fetchall()[0][0]:
             self._execute(f"DELETE FROM {qualified(place)}")

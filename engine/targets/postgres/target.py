@@ -69,36 +69,36 @@ from engine.targets.target_metadata import (
 
 QUERY_MEMORY = 512 << 20
 _NOT_THE_ROWS = frozenset({FaultKind.TARGET_UNAVAILABLE, FaultKind.TARGET_DISK_FULL, FaultKind.EPOCH_LOST})
-"""Faults that another way to write the same rows would meet as well."""
+"""Faults that another way of writing the same rows would also meet."""
 
 _OF_ROWS = frozenset({FaultKind.VALUE_OUT_OF_DOMAIN, FaultKind.ROW_REFUSED})
 """Faults of single rows."""
 
 
 class Passage(StrEnum):
-    """Places in a commit that tests want to know of."""
+    """Steps of a commit at which tests can intervene."""
 
     PARTS_PREPARED = "parts.prepared"
     """Every part of a batch is written and prepared; nothing is decided."""
     PARTS_DECIDED = "parts.decided"
-    """The batch counts; none of its parts is committed yet."""
+    """The batch is committed in the progress record; none of its parts is committed yet."""
 
 
 def _pass(passage: Passage) -> None:
-    """Nobody wants to know."""
+    """The default: no test intervenes."""
 
 
 def _as_one(fault: EngineFault) -> bool:
-    """Whether a batch that failed in parts is to be tried as one transaction: whose fault it is shows then, if it is any table's."""
-    # No room for more prepared transactions, or somebody in the way of one of them.
+    """Whether a batch that failed in parts is to be retried as one transaction, which determines the table at fault, if any."""
+    # The limit of prepared transactions is reached, or another session blocks a part.
     passing = isinstance(fault.__cause__, (psycopg.errors.OutOfMemory, psycopg.errors.LockNotAvailable))
     return passing or fault.kind not in _NOT_THE_ROWS
 
 
 class PostgresTarget(SqlTarget):
-    """Implements Target. Connects at the first use that needs it.
+    """Implements Target. Connects at first use.
 
-    Any method may raise EngineFault(TARGET_UNAVAILABLE, TARGET_DISK_FULL). After a lost connection the next call connects anew.
+    Any method may raise EngineFault(TARGET_UNAVAILABLE, TARGET_DISK_FULL). After a lost connection the next call connects again.
     """
 
     def __init__(
@@ -111,11 +111,8 @@ class PostgresTarget(SqlTarget):
         copy_above: int | None = None,
         query_memory: int = QUERY_MEMORY,
     ) -> None:
-        """`decode` makes columns of COPY's text form, for the answers of queries; `passing` is called at each passage.
-
-        More rows than `copy_above` come to a statement through COPY; None = measured. `query_memory`: bytes of each process that runs
-        a reader's statement.
-        """
+        """`decode` parses COPY's text form for answers of queries; `passing` is called at each passage. More rows than `copy_above`
+        are passed by COPY; None = measured. `query_memory`: bytes of each query process."""
         super().__init__()
         self._spec = spec
         self._query_memory = query_memory
@@ -127,13 +124,13 @@ class PostgresTarget(SqlTarget):
         origins = Origins(self._sessions.name)
         self._writer = Writer(self._sessions, origins, decode, copy_above)
         self._loader = Writer(self._sessions, origins, decode, copy_above)
-        """Appends to copies, while batches are committed."""
+        """Appends to copies while batches are committed."""
         self._lanes = LaneWriter(self._writer.open, self._sessions.open, origins)
         self._parts = PartSessions(self._writer.open, origins)
         self._epochs: dict[SubscriptionName, Epoch] = {}
-        """Of the subscriptions that were claimed here."""
+        """Epochs of the subscriptions claimed by this object."""
         self._whole = threading.Lock()
-        """Held while some parts of a batch are visible and others are not, and while a reader of ours takes its snapshot."""
+        """Held while only some parts of a batch are visible, and while a reader of ours takes its snapshot."""
 
     def check(
         self,
@@ -176,14 +173,14 @@ class PostgresTarget(SqlTarget):
 
     def after_claim(self, subscription: SubscriptionName, epoch: Epoch, reached: Lsn | None) -> None:
         self._epochs[subscription] = epoch
-        # No part of a batch that an older engine writes can come to count any more.
+        # From here on no part of a batch of an older engine can be committed.
         with self._sessions.session() as connection:
             wait_alone(connection, subscription, reached)
 
     def fence(self, records: MetadataStore, subscription: SubscriptionName) -> None:
         claimed_here, epoch = self._epochs.get(subscription), records.shared_epoch(subscription)
         if claimed_here is not None and epoch != claimed_here:
-            raise EngineFault(FaultKind.EPOCH_LOST, subscription, "another engine has taken this subscription over")
+            raise EngineFault(FaultKind.EPOCH_LOST, subscription, "another engine has taken over this subscription")
 
     def forget(self, subscription: SubscriptionName) -> None:
         super().forget(subscription)
@@ -200,7 +197,7 @@ class PostgresTarget(SqlTarget):
         into_existing: bool = False,
         shared: SharedInto | None = None,
     ) -> None:
-        """As the protocol says. A table that this subscription left behind on removal may be taken up again."""
+        """See the protocol. A table that this subscription left on the target after its removal may be taken over again."""
         with self._writer.transaction(table) as connection:
             adopt(connection, subscription, table, target, into_existing=into_existing)
             if shared is not None:
@@ -213,8 +210,8 @@ class PostgresTarget(SqlTarget):
             return insert_rows(connection, Place(table, qualified(copy.place), copy.schema), rows)
 
     def commit(self, batch: BatchCommit) -> Mapping[TableId, SetAside]:
-        """As the protocol says, with one exception: where the database is gone after a failure in the commit itself, whether
-        the batch counts is decided, and this call's successor told, when it can be."""
+        """See the protocol, with one exception: if the database is unreachable after a failure in the commit itself, the outcome is
+        determined, and reported to the next call, when it is reachable."""
         with self._writer.lock:
             if self._writer.settled(batch):
                 return self.standing_aside(batch)
@@ -223,7 +220,7 @@ class PostgresTarget(SqlTarget):
             return found
 
     def _apply(self, batch: BatchCommit) -> Mapping[TableId, SetAside]:
-        """Write the batch in a transaction that stays open. Rows that are refused are looked for only when some were."""
+        """Write the batch in a transaction that stays open. Rejected rows are searched for only if there were any."""
         may = {commit.table for commit in batch.tables if commit.set_aside}
         in_place, careful, found = True, frozenset[TableId](), dict[TableId, SetAside]()
         gave_way = False
@@ -250,7 +247,7 @@ class PostgresTarget(SqlTarget):
             return found
 
     def _queries_give_way(self) -> bool:
-        """End the statements of readers: one of them may hold up what a batch does to a table. False where none runs."""
+        """End readers' statements, one of which may block a batch's change of a table. False if none runs."""
         queries = self._queries
         return queries is not None and queries.kill_busy(GAVE_WAY)
 
@@ -274,7 +271,7 @@ class PostgresTarget(SqlTarget):
         return f"max_prepared_transactions of the target is {most}; set it to {lanes} or more and restart the target"
 
     def commit_in_parts(self, batch: BatchCommit, lanes: int) -> int:
-        """As the protocol says, with the exception of `commit`."""
+        """See the protocol, with the exception of `commit`."""
         with self._writer.lock:
             if self._writer.settled(batch):
                 return 1
@@ -286,7 +283,7 @@ class PostgresTarget(SqlTarget):
             try:
                 self._writer.apply(lambda writer: self._apply_first(writer, dealt))
                 under_way.wait()
-                # None of them can be ended by somebody else from here on: this transaction holds the progress record.
+                # This transaction holds the progress record, so no one else can end the parts.
                 if not all_prepared(self._writer.connection, under_way.ids):
                     raise EngineFault(FaultKind.TARGET_UNAVAILABLE, self._sessions.name, "a part of the batch is gone")
                 self._passing(Passage.PARTS_PREPARED)
@@ -318,17 +315,17 @@ class PostgresTarget(SqlTarget):
             raise TARGET.fault(error, self._sessions.name) from error
 
     def _apply_first(self, writer: BatchWriter, dealt: Dealt) -> None:
-        """All that the other parts do not write."""
+        """Write everything that is not in the other parts."""
         writer.apply(dealt.rest)
         apply_part(self._writer.connection, dealt.parts[0])
 
     def _decide(self, batch: BatchCommit, under_way: PartsUnderWay) -> None:
-        """Commit the record, and then the parts that it speaks of."""
+        """Commit the record, and then its parts."""
         with self._whole:
             try:
                 self._writer.make_durable(batch)
             except EngineFault:
-                # Whether they are to be committed is found out with whether the batch counts.
+                # Whether they are to be committed is determined together with the batch's outcome.
                 under_way.leave()
                 raise
             try:
@@ -346,7 +343,7 @@ class PostgresTarget(SqlTarget):
             return measured_rates(connection)
 
     def commit_in_order(self, batch: BatchCommit, way: InOrder) -> int:
-        """As the protocol says, with the exception of `commit`."""
+        """See the protocol, with the exception of `commit`."""
         with self._writer.lock:
             if self._writer.settled(batch):
                 return 0
@@ -362,19 +359,19 @@ class PostgresTarget(SqlTarget):
             return self._lanes.redone - redone
 
     def _begin_in_order(self, batch: BatchCommit) -> Lsn:
-        """What has to be on record before the batch's transactions; where the subscription stands."""
+        """Write what must be recorded before the batch's transactions; returns the recorded position."""
         position: list[Lsn] = []
 
         def begin(writer: BatchWriter) -> None:
             position.append(writer.begin_in_order(batch).end)
 
-        # Durable with what comes behind it, and before that nothing of it needs to be.
+        # Durable with the next transaction; it need not be before.
         self._writer.apply(begin, durable=False)
         self._writer.commit()
         return position[0]
 
     def _stretches(self, batch: BatchCommit, *, alone: bool) -> list[TableStretch]:
-        """The tables' changes. `alone`: nothing is written beside them."""
+        """The tables' changes. `alone`: no other session writes concurrently."""
         changed = [commit for commit in batch.tables if commit.changes]
         connection = self._writer.connection
         try:
@@ -390,7 +387,7 @@ class PostgresTarget(SqlTarget):
         ]
 
     def _recorded(self, batch: BatchCommit) -> Lsn:
-        """Where the subscription stands. Raises EngineFault(EPOCH_LOST) where it is another engine's."""
+        """The recorded position. Raises EngineFault(EPOCH_LOST) if it is another engine's."""
         with self._writer.transaction():
             return self._writer.batch_writer().fence(batch).end
 
@@ -409,7 +406,7 @@ class PostgresTarget(SqlTarget):
 
     @contextmanager
     def pin(self, subscription: SubscriptionName) -> Iterator[TargetReader]:
-        """As the protocol says. Raises QueryRefused(query_unavailable) where the subscription has no record."""
+        """See the protocol. Raises QueryRefused(query_unavailable) if the subscription has no record."""
         with self._sessions.session() as connection:
             try:
                 position = self._snapshot(connection, subscription)
@@ -419,9 +416,9 @@ class PostgresTarget(SqlTarget):
                 roll_back(connection)
 
     def _snapshot(self, connection: PostgresConnection, subscription: SubscriptionName) -> Lsn:
-        """Begin a transaction that sees whole batches, up to the position returned.
+        """Begin a transaction that sees whole batches, up to the returned position.
 
-        Raises QueryRefused(query_unavailable) where nothing is there yet, or an engine was lost while a batch became visible.
+        Raises QueryRefused(query_unavailable) if nothing is recorded, or an engine was lost while a batch became visible.
         """
         with self._whole:
             waiting = waiting_parts(connection, subscription)
@@ -431,7 +428,7 @@ class PostgresTarget(SqlTarget):
         if position is None:
             raise QueryRefused("query_unavailable", "nothing has been replicated to this target yet")
         if any(part.end <= position.end for part in waiting):
-            raise QueryRefused("query_unavailable", "a part of the last batch is not visible yet; ask again")
+            raise QueryRefused("query_unavailable", "a part of the last batch is not visible yet; retry")
         return position.end
 
     def close(self) -> None:

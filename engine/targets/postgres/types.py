@@ -1,4 +1,4 @@
-"""The type of a target column: the source's own wherever every server has it, text otherwise. Pure."""
+"""The type of a target column: the source's own if every supported server has it, else text. Pure."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _PRECISIONS = frozenset({"time", "timetz", "timestamp", "timestamptz", "bit", "v
 
 
 def postgres_type(column: Column) -> str:
-    """Type text as DDL takes it."""
+    """The type's name in DDL."""
     if column.map_as == "text":
         return "pg_catalog.text"
     return _type(column.type)
 
 
 def own_type(kind: SourceType) -> str:
-    """Type text of one of PostgreSQL's own types, whichever servers have it."""
+    """Name of one of PostgreSQL's own types, whichever versions have it."""
     name = kind.name if kind.name.isidentifier() and kind.name != "char" else quoted(kind.name)
     return f"pg_catalog.{name}{_modifier(kind)}"
 
@@ -43,7 +43,7 @@ def _type(source: SourceType) -> str:
 
 
 def _modifier(source: SourceType) -> str:
-    """The declared limit, where it is a simple one; a column without it holds the same values and more."""
+    """The declared limit if it is simple; a column without it holds the same values and more."""
     number = source.modifier
     if number < 0:
         return ""

@@ -1,4 +1,4 @@
-"""The connection that commits batches: transactions, their end, and what is known where a COMMIT went unanswered."""
+"""The connection that commits batches: its transactions, and the outcome of an unanswered COMMIT."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from engine.targets.postgres.metadata import PostgresMetadata
 from engine.targets.postgres.origins import Origins, drop_unused
 from engine.targets.postgres.plans import FIND_BY_KEY
 from engine.targets.postgres.shared import PostgresViews
-from engine.targets.postgres.staging import set_copy_above, wonders
+from engine.targets.postgres.staging import needs_measurement, set_copy_above
 from engine.targets.postgres.tables import PostgresTables
 from engine.targets.postgres.two_phase.recovery import settle_parts
 from engine.targets.quarantined_rows import DecodeText
 from engine.targets.target_metadata import Position, counts, same_batch
 
 STATEMENTS_KEPT = 200
-"""Prepared statements that a writer's connection keeps, the least recently used ones going first."""
+"""Prepared statements kept by a writer's connection, least recently used ones dropped first."""
 _PREPARE_AFTER = 3
 
 
 class Writer:
-    """Commits in one thread at a time: whoever holds `lock`. Connects at the first use, and anew after a lost connection."""
+    """Commits in the thread that holds `lock`. Connects at first use, and again after a lost connection."""
 
     def __init__(self, sessions: Sessions, origins: Origins, decode: DecodeText, copy_above: int | None = None) -> None:
-        """`decode` makes columns of the texts of rows that stand aside. `copy_above`: rows above which they come through COPY;
-        None = measured behind the first commit that would have liked to know."""
+        """`decode` converts the texts of quarantined rows to columns. `copy_above`: number of rows above which they are passed by
+        COPY; None = measured after the first commit for which it matters."""
         self._sessions = sessions
         self._decode = decode
         self._pinned = copy_above
         self.ingest: Ingest | None = None
-        """What was measured."""
+        """The measured values."""
         self.lock = threading.RLock()
         """Held while the writer's connection is in use."""
         self._origins = origins
         self._connection: PostgresConnection | None = None
         self._constrained: WeakSet[PostgresConnection] = WeakSet()
-        """Sessions for which foreign keys are checked and triggers fire."""
+        """Sessions in which foreign keys are checked and triggers fire."""
         self._in_doubt: BatchCommit | None = None
 
     @property
@@ -58,7 +58,7 @@ class Writer:
         return self._connection
 
     def open(self) -> PostgresConnection:
-        """A session that writes. Its transactions are to be stamped (Origins) before they are committed."""
+        """A session that writes. Its transactions must be stamped (Origins) before their commit."""
         connection = self._sessions.open(statement_timeout_ms=0)
         try:
             # The source has checked its foreign keys and fired its triggers.
@@ -71,7 +71,7 @@ class Writer:
 
     @contextmanager
     def transaction(self, table: TableId | None = None) -> Iterator[PostgresConnection]:
-        """The connection in a transaction of its own, and the driver's errors as faults: the table's, where there is one."""
+        """The connection in a separate transaction. The driver's errors become faults, of the table if they name one."""
         with self.lock:
             connection = self.connection
             try:
@@ -91,7 +91,7 @@ class Writer:
         durable: bool = True,
         careful: Collection[TableId] = frozenset(),
     ) -> None:
-        """Work in a new transaction, which stays open. It is rolled back where this raises. `careful` as in BatchWriter."""
+        """Execute `work` in a new transaction, which stays open; rolled back if it raises. `careful`: as in BatchWriter."""
         connection = self.connection
         try:
             connection.execute("BEGIN")
@@ -99,7 +99,7 @@ class Writer:
                 connection.execute("SET LOCAL synchronous_commit = off")
             constrained = connection in self._constrained
             if constrained:
-                # Tables and rows come in another order than on the source.
+                # Tables and rows are written in another order than on the source.
                 connection.execute("SET CONSTRAINTS ALL DEFERRED")
             work(self.batch_writer(in_place=in_place, careful=careful))
             if constrained:
@@ -112,20 +112,20 @@ class Writer:
             raise
 
     def batch_writer(self, *, in_place: bool = True, careful: Collection[TableId] = frozenset()) -> BatchWriter:
-        """What writes a batch in the connection's transaction."""
+        """The BatchWriter for the connection's transaction."""
         records = PostgresMetadata(self.connection, fence=True)
         tables = PostgresTables(self.connection, records, self._decode, in_place=in_place)
         return BatchWriter(records, tables, PostgresViews(self.connection), self._decode, careful)
 
     def commit(self) -> None:
-        """Commit the transaction that is open. Raises EngineFault(TARGET_UNAVAILABLE)."""
+        """Commit the open transaction. Raises EngineFault(TARGET_UNAVAILABLE)."""
         try:
             self._origins.commit(self.connection)
         except psycopg.Error as error:
             raise TARGET.fault(error, self._sessions.name) from error
 
     def make_durable(self, batch: BatchCommit) -> None:
-        """Commit the transaction that wrote the batch's end, or learn that it is committed."""
+        """Commit the transaction that contains the batch's end, or verify that it is committed."""
         connection = self.connection
         try:
             self._origins.commit(connection)
@@ -135,15 +135,16 @@ class Writer:
             if not self.settled(batch):
                 raise TARGET.fault(error, self._sessions.name) from error
         else:
-            if wonders(connection):
+            if needs_measurement(connection):
                 self._measure(connection)
 
     def doubt(self, batch: BatchCommit) -> None:
-        """Something of this batch's commit remains to be seen to before the next."""
+        """The outcome of this batch's commit must be determined before the next batch."""
         self._in_doubt = batch
 
     def settled(self, batch: BatchCommit) -> bool:
-        """Find out whether the batch in doubt counts, if there is one, and end its parts. True where it does and is the one given."""
+        """Determine the outcome of the batch in doubt, if there is one, and end its parts. True if it is committed and is the given
+        one."""
         doubted = self._in_doubt
         if doubted is None:
             return False
@@ -158,7 +159,8 @@ class Writer:
         return counts(position, doubted) and same_batch(doubted, batch)
 
     def settle_parts(self, subscription: SubscriptionName, position: Position | None) -> None:
-        """End the subscription's prepared parts, over another connection: the caller's transaction holds the record and read `position`."""
+        """End the subscription's prepared parts over another connection: the caller's transaction holds the record and has read
+        `position`."""
         with self._sessions.session() as other:
             settle_parts(other, subscription, position.end if position is not None else None)
 
@@ -170,7 +172,7 @@ class Writer:
                 connection.close()
 
     def leave(self) -> None:
-        """Close the connection, and drop the origins that no session has by then. The next writer takes one again."""
+        """Close the connection, and drop unused origins. The next writer takes one again."""
         with self.lock:
             if self._connection is not None and not self._connection.closed:
                 drop_unused(self._connection)
@@ -186,14 +188,14 @@ class Writer:
         return connection
 
     def _measure(self, connection: PostgresConnection) -> None:
-        """Outside a transaction. What fails here fails again where it matters."""
+        """Outside a transaction. Errors are ignored: they recur where they matter."""
         with suppress(psycopg.Error):
             self.ingest = measured_ingest(connection)
             set_copy_above(connection, self.ingest.copy_above)
 
 
 def _check_constraints(connection: PostgresConnection) -> None:
-    """Check what was deferred now, so that it becomes the fault of a table, where it is one of ours."""
+    """Check deferred constraints now, so that an error becomes the fault of a table of ours."""
     try:
         connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
     except psycopg.errors.IntegrityError as error:
@@ -206,7 +208,7 @@ def _check_constraints(connection: PostgresConnection) -> None:
 
 
 def roll_back(connection: PostgresConnection) -> None:
-    """End the transaction, if there is one."""
+    """Roll back the open transaction, if there is one."""
     if connection.info.transaction_status != pq.TransactionStatus.IDLE:
         with suppress(psycopg.Error):
             connection.execute("ROLLBACK")

@@ -27,6 +27,6 @@ class EventRow(SQLModel, table=True):
     subject: str | None = None
     """At most SUBJECT_LONGEST characters."""
     table_state: str | None = Field(default=None, max_length=16)
-    """Of an event that tells of it: the state that the table, its subject, came into (TableStateKind)."""
+    """For a change of a table's state: the new state (TableStateKind)."""
     detail: str
     remedy: str | None = None

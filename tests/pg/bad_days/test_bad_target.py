@@ -139,7 +139,7 @@ def test_a_file_removed_while_nothing_happens_is_noticed(shop: Database, bad_day
     replica = bad_day(shop)
     replica.catch_up()
     replica.target.unlink()
-    assert "Put the file back" in (replica.wait_code("failed", "target_file_gone", timeout_s=5.0).remedy or "")
+    assert "Restore the file" in (replica.wait_code("failed", "target_file_gone", timeout_s=5.0).remedy or "")
 
 
 def test_a_file_that_was_renamed_and_put_back_goes_on_where_it_was(shop: Database, bad_day: BadDays) -> None:

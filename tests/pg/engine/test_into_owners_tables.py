@@ -110,4 +110,4 @@ def test_columns_that_both_sides_generate_are_left_to_the_target(
     # What the source does not generate any more is the target's no more.
     database.execute("ALTER TABLE keyed ALTER twice DROP EXPRESSION; UPDATE keyed SET twice = 7 WHERE id = 6")
     parked = replica.wait_table("keyed", "parked")
-    assert (parked.code, "let it be an ordinary column" in (parked.reason or "")) == ("table_unfit", True)
+    assert (parked.code, "make it an ordinary column" in (parked.reason or "")) == ("table_unfit", True)

@@ -214,7 +214,7 @@ def test_tables_remove_tells_where_the_rows_are_still_shown(stand_in: StandIn, r
     [
         ([], {}, "public.orders is copied again (reload l1)"),
         (["--partition", "p.a", "--partition", "p.b"], {"partitions": ["p.a", "p.b"]}, "p.a, p.b of public.orders is"),
-        (["--changed"], {"partitions": "changed"}, "What differs of public.orders is copied again"),
+        (["--changed"], {"partitions": "changed"}, "Every differing partition of public.orders is copied again"),
     ],
 )
 def test_tables_reload(stand_in: StandIn, run: Run, given: list[str], body: dict[str, object], told: str) -> None:
@@ -273,7 +273,7 @@ def test_refused_rows_are_listed_tried_again_and_skipped(stand_in: StandIn, run:
     assert "1 rows are in the table; 2 are in quarantine." in run("refused", "retry", "t1", "-s", "mart").stdout
     stand_in.replies["POST", f"{path}/r1/skips"] = (200, outcome)
     said = run("refused", "skip", "t1", "--row", "r1", "-s", "mart").stdout
-    assert "1 rows are to stay out of the table; 2 are in quarantine." in said
+    assert "1 rows are skipped; 2 are in quarantine." in said
 
 
 def test_tables_remove_of_one_that_is_not_there(stand_in: StandIn, run: Run) -> None:
@@ -359,7 +359,7 @@ def test_sequences_are_shown_and_the_exit_code_tells_whether_all_stand_right(sta
     stand_in.replies["POST", "/subscriptions/m/sequences"] = (200, {"complete": False, "sequences": [good, bare]})
     shown = run("sequences", "-s", "m", "-t", "t", "--margin", "5")
     assert shown.exit_code == ExitCode.DIFFERENT
-    for text in ("[id]", "public.s", "700", "1 to come", "x.y", "advanced", "–"):
+    for text in ("[id]", "public.s", "700", "1 (next)", "x.y", "advanced", "–"):
         assert text in shown.stdout
     assert "no_sequence_on_target" in shown.stderr
     assert "ALTER it." in shown.stderr

@@ -47,7 +47,7 @@ def test_json_and_lists_with_names() -> None:
         ("connections: 3", "connections must be a mapping"),
         ("connections: {a: 3}", "connections.a must be a mapping"),
         ("connections: [{kind: duckdb}]", r"connections\[0\] has no name"),
-        ("connections: [{name: a}, {name: a}]", "connections.a is there twice"),
+        ("connections: [{name: a}, {name: a}]", "connections.a is declared twice"),
         ("connections: {a: {secrets: {password: '${NOPE}'}}}", "secrets.password needs the environment variable NOPE"),
         ("connections: {a: [", "not valid YAML at line 1"),
     ],

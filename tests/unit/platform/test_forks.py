@@ -67,10 +67,10 @@ def test_a_child_that_ends_with_what_it_was_forked_from_names_both(start: Start)
     server = _server()
     os.kill(server, signal.SIGKILL)
     assert child.wait(10.0)
-    assert child.death == f"ended: the process that it is forked from (pid {server}) was ended by SIGKILL"
+    assert child.death == f"ended: the parent process (pid {server}) was ended by SIGKILL"
     assert start().connection.recv() == "here"
     # Also where another one is started in its place before anybody asks.
-    assert child.death == f"ended: the process that it is forked from (pid {server}) was ended by SIGKILL"
+    assert child.death == f"ended: the parent process (pid {server}) was ended by SIGKILL"
 
 
 def test_a_start_under_way_when_the_fork_server_ends_is_made_again(start: Start) -> None:

@@ -99,7 +99,7 @@ def test_a_name_with_an_asterisk_in_it_can_be_declared_exactly() -> None:
 
 def test_two_patterns_may_not_put_one_name_twice_into_one_schema() -> None:
     discovered = [{"schema": schema, "name": "t", "key": ["id"]} for schema in ("a", "b")]
-    with pytest.raises(InvalidRequest, match=r"'b\.t' and 'a\.t' would be one table"):
+    with pytest.raises(InvalidRequest, match=r"'b\.t' and 'a\.t' would be the same table"):
         resolve_tables([body(schema=s, name="*", target={"schema": "all"}) for s in ("a", "b")], discovered, DUCK, "s")
 
 

@@ -12,8 +12,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Who the request is from
-         * @description What the request's own token is called and which role it has, so that programs offer only what they may do.
+         * Show the caller
+         * @description Name and role of the request's token, so that a client can offer only permitted actions.
          */
         get: operations["caller_get"];
         put?: never;
@@ -78,20 +78,20 @@ export interface paths {
         get: operations["connections_get"];
         /**
          * Create or replace a connection
-         * @description Safe to repeat. Secrets that are left out stay as they are. Nothing is contacted: `checks` does that.
+         * @description Safe to repeat. Secrets that are left out stay as they are. The database is not contacted; `checks` does that.
          */
         put: operations["connections_put"];
         post?: never;
         /**
          * Delete a connection
-         * @description Only where no subscription uses it. The database itself is not touched.
+         * @description Refused while a subscription uses it. The database itself is not touched.
          */
         delete: operations["connections_delete"];
         options?: never;
         head?: never;
         /**
          * Change a connection
-         * @description Changes the settings and secrets that are named; running subscriptions take the new ones.
+         * @description Changes the settings and secrets in the body; running subscriptions switch to the new values.
          */
         patch: operations["connections_patch"];
         trace?: never;
@@ -107,7 +107,7 @@ export interface paths {
         put?: never;
         /**
          * Check a connection
-         * @description The engine connects and looks for what would keep a subscription from working. It only reads.
+         * @description The engine connects and reports what would prevent a subscription from working. It only reads.
          */
         post: operations["connections_check"];
         delete?: never;
@@ -125,19 +125,19 @@ export interface paths {
         };
         /**
          * Show whether a source reports DDL
-         * @description What is installed, and the statements that installing and removing it run. The engine connects and only reads.
+         * @description The installed version, and the statements that would install and remove it. The engine connects and only reads.
          */
         get: operations["connections_ddl_capture_get"];
         /**
          * Have a source report DDL
-         * @description Installs the event triggers, or brings them up to date. Safe to repeat. The connection's user needs to be a superuser of the
-         *     source, or what stands for one at a provider; without the triggers, changes of structure are learnt from log and catalog.
+         * @description Installs the event triggers, or brings them up to date. Safe to repeat. The connection's user must be a superuser of the source, or
+         *     a cloud provider's equivalent. Without the triggers, schema changes are detected from log and catalog.
          */
         put: operations["connections_ddl_capture_put"];
         post?: never;
         /**
          * Remove the DDL capture from a source
-         * @description Removes the event triggers, their function and its schema. Safe to repeat; subscriptions go on.
+         * @description Removes the event triggers, their function and its schema. Safe to repeat; subscriptions continue.
          */
         delete: operations["connections_ddl_capture_delete"];
         options?: never;
@@ -174,7 +174,8 @@ export interface paths {
         };
         /**
          * List the shared tables of a target
-         * @description Those that tables of this target declare with `shared_into`, by schema and name, each with its members. Nothing is contacted.
+         * @description Shared tables that tables of this target declare with `shared_into`, by schema and name, each with its members. The target is not
+         *     contacted.
          */
         get: operations["connections_shared_tables"];
         put?: never;
@@ -194,7 +195,7 @@ export interface paths {
         };
         /**
          * List the tables of a source
-         * @description What could be replicated, by schema and name, with keys, sizes and problems. Each page asks the source anew.
+         * @description Tables that could be replicated, by schema and name, with keys, sizes and problems. Each page is read from the source.
          */
         get: operations["connections_tables"];
         put?: never;
@@ -214,7 +215,7 @@ export interface paths {
         };
         /**
          * List Engines
-         * @description Engines that registered in the last days, newest first.
+         * @description Engines that registered recently, newest first.
          */
         get: operations["engines_list"];
         put?: never;
@@ -240,7 +241,7 @@ export interface paths {
         put?: never;
         /**
          * Answer
-         * @description The answer to a request; it is passed over where nobody waits for it any more.
+         * @description The answer to a request; ignored if the request is no longer waiting.
          */
         post: operations["engines_answer"];
         delete?: never;
@@ -258,7 +259,7 @@ export interface paths {
         };
         /**
          * Commands
-         * @description The engine's commands as lines of JSON, for as long as it stays.
+         * @description The engine's commands as lines of JSON, until it disconnects.
          */
         get: operations["engines_commands"];
         put?: never;
@@ -280,7 +281,7 @@ export interface paths {
         put?: never;
         /**
          * Report
-         * @description Reports of an engine, in order; a bundle that was taken in before is passed over.
+         * @description Reports of an engine, in order; a bundle that was processed before is ignored.
          */
         post: operations["engines_report"];
         delete?: never;
@@ -299,7 +300,7 @@ export interface paths {
         get?: never;
         /**
          * Put Result
-         * @description Rows of a query in frames, passed on as they come.
+         * @description Rows of a query in frames, forwarded as they arrive.
          */
         put: operations["engines_put_result"];
         post?: never;
@@ -360,19 +361,19 @@ export interface paths {
         };
         /**
          * Show the sample source
-         * @description A small PostgreSQL under a light load on the server's own machine, for a first subscription without a source at hand.
+         * @description A small PostgreSQL under a light load on the server's machine, for a first subscription.
          */
         get: operations["sample_source_get"];
         /**
          * Start the sample source
-         * @description Its connection is there at once; a GET tells when it runs, which takes some seconds the first time. Safe to repeat: what failed
-         *     is tried again. It comes back with the server until it is removed. Only an engine on the server's machine reaches it.
+         * @description Its connection exists at once; a GET shows when the database runs, which takes some seconds the first time. Safe to repeat; a
+         *     failed start is retried. It restarts with the server until it is removed. Only an engine on the server's machine can reach it.
          */
         put: operations["sample_source_put"];
         post?: never;
         /**
          * Remove the sample source
-         * @description Stops it, and deletes its database and its connection. Only where no subscription uses it. Safe to repeat.
+         * @description Stops it, and deletes its database and its connection. Refused while a subscription uses it. Safe to repeat.
          */
         delete: operations["sample_source_delete"];
         options?: never;
@@ -409,27 +410,27 @@ export interface paths {
         };
         /**
          * Get a subscription
-         * @description What was declared, the state, positions and lag. The ETag follows the declaration only.
+         * @description The declaration, state, positions and lag. The ETag depends on the declaration only.
          */
         get: operations["subscriptions_get"];
         /**
          * Create or replace a subscription
-         * @description Safe to repeat: tables that the body leaves out are removed, new ones are copied, the others go on.
+         * @description Safe to repeat. Tables that the body leaves out are removed, new ones are copied, the others are not affected.
          *
-         *     Patterns are expanded now, by asking the source through the engine. `POST …/plans` says what a PUT would do.
+         *     Patterns are expanded by reading the source's tables through the engine. `POST …/plans` shows what a PUT would do.
          */
         put: operations["subscriptions_put"];
         post?: never;
         /**
          * Delete a subscription
-         * @description The target's tables stay. A GET answers 404 once it is gone; what could not be removed is told by an event.
+         * @description The target's tables stay. A GET returns 404 once the subscription is deleted; an event names what could not be removed.
          */
         delete: operations["subscriptions_delete"];
         options?: never;
         head?: never;
         /**
          * Change a subscription
-         * @description `desired_state` pauses, stops and starts; a failed subscription is tried again by it.
+         * @description `desired_state` pauses, stops and starts the subscription, and retries a failed one.
          */
         patch: operations["subscriptions_patch"];
         trace?: never;
@@ -463,7 +464,7 @@ export interface paths {
         };
         /**
          * Get Freshness
-         * @description Where a subscription stands, without waiting.
+         * @description The current freshness of a subscription, without waiting.
          */
         get: operations["freshness_get"];
         put?: never;
@@ -503,14 +504,14 @@ export interface paths {
         };
         /**
          * Get Wait
-         * @description A wait: outstanding, or how it ended.
+         * @description A wait and, if it has ended, its outcome.
          */
         get: operations["freshness_waits_get"];
         put?: never;
         post?: never;
         /**
          * Cancel Wait
-         * @description End an outstanding wait before its time.
+         * @description Cancel an outstanding wait.
          */
         delete: operations["freshness_waits_cancel"];
         options?: never;
@@ -527,7 +528,7 @@ export interface paths {
         };
         /**
          * Get History
-         * @description Lag, log, throughput and waits over time, as the server heard of them; kept for a week.
+         * @description Lag, log, throughput and waits over time, by the time of the reports; kept for a week.
          */
         get: operations["history_get"];
         put?: never;
@@ -569,7 +570,7 @@ export interface paths {
         put?: never;
         /**
          * Create Query
-         * @description Run one read on the target, on one batch boundary, as fresh as asked for.
+         * @description Run one SELECT on the target, at a batch boundary, with the requested freshness.
          */
         post: operations["queries_create"];
         delete?: never;
@@ -593,9 +594,9 @@ export interface paths {
         put?: never;
         /**
          * Create Reload
-         * @description Copy all tables anew, with a new slot where that is needed.
+         * @description Copy all tables again, with a new slot if necessary.
          *
-         *     Old rows stay readable until the new ones are there.
+         *     Old rows stay readable until the new ones replace them.
          */
         post: operations["reloads_create"];
         delete?: never;
@@ -620,9 +621,9 @@ export interface paths {
         post?: never;
         /**
          * Cancel Reload
-         * @description End a table's reload before its time, as `DELETE …/tables/{table_id}/reloads/{reload_id}` does.
+         * @description Cancel a table's reload, like `DELETE …/tables/{table_id}/reloads/{reload_id}`.
          *
-         *     A reload of all tables cannot be cancelled: its tables have no other way back to their source.
+         *     A reload of all tables cannot be cancelled: its tables can follow their source again only after it.
          */
         delete: operations["reloads_cancel"];
         options?: never;
@@ -640,8 +641,9 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Bring sequences forward
-         * @description Before a cut-over: sequences of the target's columns are set to where the source's stand now, never back. Safe to repeat.
+         * Advance sequences
+         * @description Before a cut-over, set the sequences of the target's columns to the current values of the source's; never backwards. Safe to
+         *     repeat.
          */
         post: operations["sequences_advance"];
         delete?: never;
@@ -659,13 +661,13 @@ export interface paths {
         };
         /**
          * List tables
-         * @description By schema and name.
+         * @description Tables by schema and name.
          */
         get: operations["tables_list"];
         put?: never;
         /**
          * Add a table
-         * @description It is copied while the others go on. Patterns belong into the subscription itself.
+         * @description It is copied while the other tables are replicated. To add a pattern, change the subscription.
          */
         post: operations["tables_add"];
         delete?: never;
@@ -683,24 +685,24 @@ export interface paths {
         };
         /**
          * Get a table
-         * @description Its declaration, state, and how far its copy is.
+         * @description Its declaration, state and copy progress.
          */
         get: operations["tables_get"];
         put?: never;
         post?: never;
         /**
          * Remove a table
-         * @description It is no longer replicated; its rows stay on the target or are dropped with their table, its history stays readable.
+         * @description It is no longer replicated. Its table on the target stays or is dropped; its history stays readable.
          *
-         *     No pattern brings it back; adding it by its name does. The engine drops; `target_table` of the removed table and an event tell what
-         *     came of it.
+         *     No pattern includes it again until it is added by name. The engine drops the target's table; the result is in `target_table` of the
+         *     removed table and in an event.
          */
         delete: operations["tables_remove"];
         options?: never;
         head?: never;
         /**
          * Change, pause or resume a table
-         * @description `desired_state` pauses and resumes. A changed key, condition, mapping or `into_existing` holds after the next reload.
+         * @description `desired_state` pauses and resumes. A changed key, condition, mapping or `into_existing` takes effect with the next reload.
          */
         patch: operations["tables_patch"];
         trace?: never;
@@ -716,8 +718,8 @@ export interface paths {
         put?: never;
         /**
          * Approve a change of structure
-         * @description Let a table follow that is parked with the code `schema_change_waiting`, which the policy `ask` of `schema_changes` brings
-         *     about. The engine does it at once; the table's state tells. Send the table's `reason` along to approve that change and no other.
+         * @description Apply the schema change of a table that is parked with the code `schema_change_waiting` (policy `ask` of `schema_changes`). The
+         *     engine applies it at once; the table's state shows the result. Send the table's `reason` to approve exactly that change.
          */
         post: operations["table_approvals_create"];
         delete?: never;
@@ -755,7 +757,7 @@ export interface paths {
         };
         /**
          * List refused rows
-         * @description In the order in which they were refused. Their values are read from the target, where they are kept.
+         * @description Refused rows in the order in which they were refused. Their values are read from the target, where they are stored.
          */
         get: operations["refused_rows_list"];
         put?: never;
@@ -776,8 +778,9 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Try refused rows again
-         * @description Put all rows of the table that stand aside into it, but for skipped ones. What is refused again stays aside with its new cause.
+         * Retry refused rows
+         * @description Try to write all quarantined rows of the table to it, except skipped ones. Rows that are refused again remain in quarantine with
+         *     their new cause.
          */
         post: operations["refused_rows_retry"];
         delete?: never;
@@ -796,8 +799,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Leave refused rows out
-         * @description Note that all rows that stand aside are to stay out of the table, and who said so. They stay on record.
+         * Skip refused rows
+         * @description Mark all quarantined rows of the table as skipped, with the user. They remain listed.
          */
         post: operations["refused_rows_skip"];
         delete?: never;
@@ -816,8 +819,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Try a refused row again
-         * @description Put the row into its table, also a skipped one. Where it is refused again, `done` is empty and the row has its new cause.
+         * Retry a refused row
+         * @description Try to write the row to its table, even if it is skipped. If it is refused again, `done` is empty and the row has its new cause.
          */
         post: operations["refused_row_retry"];
         delete?: never;
@@ -836,8 +839,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Leave a refused row out
-         * @description Note that the row is to stay out of its table, and who said so. It stays on record until a later change of it, or a reload.
+         * Skip a refused row
+         * @description Mark the row as skipped, with the user. It remains listed until a later change of it, or a reload.
          */
         post: operations["refused_row_skip"];
         delete?: never;
@@ -861,9 +864,9 @@ export interface paths {
         put?: never;
         /**
          * Create Table Reload
-         * @description Copy a table anew, or some of its partitions; its old rows stay readable until the new ones are there.
+         * @description Copy a table, or some of its partitions, again; its old rows stay readable until the new ones replace them.
          *
-         *     By partition, the table stays live and only the partitions' own rows are read. Which ones there are is looked up on the source first.
+         *     If partitions are named, the table stays live and only their rows are read. The source is first asked which partitions exist.
          */
         post: operations["table_reloads_create"];
         delete?: never;
@@ -888,10 +891,10 @@ export interface paths {
         post?: never;
         /**
          * Cancel Table Reload
-         * @description End a table's reload before its time; the old rows stay readable.
+         * @description Cancel a table's reload; the old rows stay readable.
          *
-         *     A table whose partitions are reloaded stays live. One that is copied as a whole parks with `table_copy_cancelled`, since its changes
-         *     since the reload began were not kept for its old rows.
+         *     A table whose partitions are being reloaded stays live. A table that is being copied as a whole parks with `table_copy_cancelled`,
+         *     because changes since the start of the reload were not applied to its old rows.
          */
         delete: operations["table_reloads_cancel"];
         options?: never;
@@ -909,9 +912,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Try a parked table again
-         * @description Behind the remedy of a parked table: where the engine finds what would park it again, the answer is `cause_remains` and says so.
-         *     Else the table is copied anew, since a parked table holds no log; its old rows stay readable meanwhile. The answer is that reload.
+         * Retry a parked table
+         * @description Use this after the cause of the parking was corrected. If the engine finds that the table would park again, the answer is
+         *     `cause_remains` with the finding. Otherwise the table is copied again, because no log is kept for a parked table; its old rows stay
+         *     readable. The answer is that reload.
          */
         post: operations["table_retries_create"];
         delete?: never;
@@ -929,8 +933,8 @@ export interface paths {
         };
         /**
          * List a table's history
-         * @description Every change of its structure or state, oldest first, also of a removed table. A structure tells what changed, and how that
-         *     became known.
+         * @description Every change of schema or state, oldest first, also of a removed table. A schema change says what changed and how it was
+         *     detected.
          */
         get: operations["schema_versions_list"];
         put?: never;
@@ -950,15 +954,15 @@ export interface paths {
         };
         /**
          * List Tickets
-         * @description Tickets of a subscription, the newest first; with `since`, each later one with what was replicated from that one on.
+         * @description Tickets of a subscription, newest first; with `since`, each later one with the throughput since that ticket.
          */
         get: operations["tickets_list"];
         put?: never;
         /**
          * Create Ticket
-         * @description Put a marker into the source's log, and time it on its way to the target.
+         * @description Write a marker to the source's log, and time it on its way to the target.
          *
-         *     No table is changed. Where the subscription does not run, the ticket stays `pending` until it does.
+         *     No table is changed. If the subscription is not running, the ticket stays `pending` until it runs.
          */
         post: operations["tickets_create"];
         delete?: never;
@@ -976,7 +980,7 @@ export interface paths {
         };
         /**
          * Get Ticket
-         * @description How far a ticket is, and with `since` what was replicated from that one on, once both are applied.
+         * @description Progress of a ticket; with `since`, also the throughput since that ticket, once both are applied.
          */
         get: operations["tickets_get"];
         put?: never;
@@ -1002,7 +1006,7 @@ export interface paths {
         put?: never;
         /**
          * Create Verification
-         * @description Compare every row with the source, both read at one position, while replication goes on.
+         * @description Compare every row with the source, both read at one position, while replication continues.
          */
         post: operations["verifications_create"];
         delete?: never;
@@ -1027,7 +1031,7 @@ export interface paths {
         post?: never;
         /**
          * Cancel Verification
-         * @description End a verification before its time; it stays in the list.
+         * @description Cancel a verification; it stays in the list.
          */
         delete: operations["verifications_cancel"];
         options?: never;
@@ -1049,8 +1053,8 @@ export interface paths {
         get: operations["tokens_list"];
         put?: never;
         /**
-         * Make a token
-         * @description The answer is the only place where the token's text is ever shown.
+         * Create a token
+         * @description The token's text is shown in this answer only.
          */
         post: operations["tokens_create"];
         delete?: never;
@@ -1071,7 +1075,7 @@ export interface paths {
         post?: never;
         /**
          * Revoke a token
-         * @description It is refused from the next request on.
+         * @description Requests with it are refused from now on.
          */
         delete: operations["tokens_revoke"];
         options?: never;
@@ -1087,8 +1091,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Is the process alive?
-         * @description Looks at nothing but the process itself.
+         * Liveness
+         * @description Checks only the process itself.
          */
         get: operations["health_live"];
         put?: never;
@@ -1108,7 +1112,7 @@ export interface paths {
         };
         /**
          * Get Metrics
-         * @description Everything that is counted and measured.
+         * @description All metrics.
          */
         get: operations["metrics_get"];
         put?: never;
@@ -1127,8 +1131,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Can it do its work?
-         * @description Ready when the control database answers and an engine is connected. Users' databases are not looked at.
+         * Readiness
+         * @description Ready when the control database answers and an engine is connected. Users' databases are not checked.
          */
         get: operations["health_ready"];
         put?: never;
@@ -1145,7 +1149,7 @@ export interface components {
     schemas: {
         /**
          * Answer
-         * @description The end of a request: `body` where it went well, else `problem`.
+         * @description The end of a request: `body` if it succeeded, else `problem`.
          */
         Answer: {
             /** Body */
@@ -1171,26 +1175,26 @@ export interface components {
         ApplyBody: {
             /**
              * Group Size
-             * @description Source transactions in one target transaction, in the mode `grouped` only; null = chosen by measured commit rates.
+             * @description Source transactions in one target transaction, only in the mode `grouped`; null = chosen by measured commit rates.
              */
             group_size?: number | null;
             /**
              * Lanes
-             * @description Connections to the target that write concurrently, where transactions are not merged into a batch, and those that write the parts of a batch with `visibility` `relaxed`; null = chosen by measured cost, for parts 2.
+             * @description Connections that write to the target concurrently: transactions in the modes `grouped` and `transactional`, parts of a batch with `visibility` `relaxed`. null = chosen by measured cost; 2 for parts.
              */
             lanes?: number | null;
             /**
-             * @description `batch`: the net changes of a whole batch in one target transaction; `transactional`: each source transaction in a target transaction of its own, in commit order; `grouped`: some consecutive ones in one, statement by statement; `auto`: `batch` or `grouped`, whichever costs less. `grouped` and `transactional` need a PostgreSQL target; others get batches.
+             * @description `batch`: the net changes of a whole batch in one target transaction; `transactional`: each source transaction in a separate target transaction, in commit order; `grouped`: several consecutive source transactions in one, change by change; `auto`: `batch` or `grouped`, whichever costs less. `grouped` and `transactional` require a PostgreSQL target; with `auto`, other targets use `batch`.
              * @default auto
              */
             mode?: components["schemas"]["ApplyMode"];
             /**
-             * @description What a lane does about rows that transactions of other lanes change as well. `pessimistic`: it changes them when all earlier transactions are committed; `optimistic`: at once, and transactions that come to wait for each other are rolled back and done again in order.
+             * @description How lanes (concurrent connections) handle rows that transactions in several lanes change. `pessimistic`: wait until all earlier transactions are committed; `optimistic`: change them at once; transactions that block each other are rolled back and repeated in order.
              * @default pessimistic
              */
             policy?: components["schemas"]["LanePolicy"];
             /**
-             * @description How a batch of net changes becomes visible. `atomic`: all at once, in one target transaction; `relaxed`: `lanes` connections write its parts concurrently and commit them one shortly after the other, so that queries of your own in between see a part of it. `relaxed` needs a PostgreSQL target with `max_prepared_transactions` of `lanes` or more.
+             * @description How a batch of net changes becomes visible. `atomic`: in one target transaction; `relaxed`: `lanes` connections write parts of it concurrently and commit them one shortly after the other, so that queries run directly on the target may see only some of the parts. `relaxed` requires a PostgreSQL target whose `max_prepared_transactions` is at least `lanes`.
              * @default atomic
              */
             visibility?: components["schemas"]["Visibility"];
@@ -1199,14 +1203,14 @@ export interface components {
          * ApplyMode
          * @description How committed source transactions become target transactions.
          *
-         *     `batch`: the net changes of a batch in one; `transactional`: each in one of its own, in commit order; `grouped`: some
-         *     consecutive ones in one, statement by statement; `auto`: `batch` or `grouped`, whichever costs less.
+         *     `batch`: the net changes of a batch in one; `transactional`: each in a separate one, in commit order; `grouped`: several consecutive
+         *     ones in one, change by change; `auto`: `batch` or `grouped`, whichever costs less.
          * @enum {string}
          */
         ApplyMode: "auto" | "batch" | "grouped" | "transactional";
         /**
          * ApprovalBody
-         * @description What is approved.
+         * @description The schema change to approve.
          * @example {
          *       "reason": "ALTER TABLE public.orders ADD COLUMN note text"
          *     }
@@ -1214,13 +1218,13 @@ export interface components {
         ApprovalBody: {
             /**
              * Reason
-             * @description The table's `reason`, as it was read. If another change waits for approval by now, the approval is refused.
+             * @description The table's `reason` as you read it. The approval is refused if another change now waits.
              */
             reason?: string | null;
         };
         /**
          * Aspect
-         * @description One of the things that health is judged by.
+         * @description One aspect of health.
          */
         Aspect: {
             name: components["schemas"]["AspectName"];
@@ -1230,7 +1234,7 @@ export interface components {
         };
         /**
          * AspectName
-         * @description What health is judged by.
+         * @description The aspects of health.
          * @enum {string}
          */
         AspectName: "applying" | "freshness" | "source_log" | "last_fault";
@@ -1256,18 +1260,18 @@ export interface components {
             max_transactions?: number;
             /**
              * Small Rows
-             * @description Smaller batches run in the engine process; 0 = never, null = chosen by measured cost.
+             * @description Batches with fewer rows are prepared in the engine process; 0 = never, null = chosen by measured cost.
              */
             small_rows?: number | null;
             /**
              * Tasks
-             * @description Parallel tasks of a batch that Spark prepares; null = chosen by measured cost.
+             * @description Parallel Spark tasks that prepare a batch; null = chosen by measured cost.
              */
             tasks?: number | null;
         };
         /**
          * BatchView
-         * @description Source transactions that were taken in together. `mode` tells in how many transactions the target got them.
+         * @description Source transactions that were applied together. `mode` says in how many target transactions.
          */
         BatchView: {
             /** After */
@@ -1283,19 +1287,19 @@ export interface components {
             committed_at: string;
             /**
              * Demanded
-             * @description Whether a waiting query closed it early.
+             * @description Whether a wait for freshness sealed it early.
              */
             demanded: boolean;
             /** End */
             end: string;
             /**
              * Epoch
-             * @description Rises each time another engine process takes the subscription over.
+             * @description Increases each time another engine process takes over the subscription.
              */
             epoch: number;
             /**
              * Mode
-             * @description How it was written to the target. `batch`: its net changes, in one transaction; `grouped`: its changes one by one, consecutive source transactions in one transaction (all of them where the declared mode is `auto`); `transactional`: one by one too, each source transaction in a transaction of its own, in commit order.
+             * @description How it was written to the target. `batch`: its net changes, in one transaction; `grouped`: its changes one by one, with several consecutive source transactions in one transaction (all of them if the declared mode is `auto`); `transactional`: its changes one by one, each source transaction in a separate transaction, in commit order.
              * @example batch
              */
             mode: string;
@@ -1306,7 +1310,7 @@ export interface components {
             net_rows: number;
             /**
              * Path
-             * @description Where it was prepared: `spark`, or `driver` for a small one.
+             * @description Where it was prepared: by `spark`, or in the engine process (`driver`) if it was small.
              */
             path: string;
             /**
@@ -1338,7 +1342,7 @@ export interface components {
             transactions: number;
             /**
              * Tuning
-             * @description What was chosen for it, and what decided: `tasks`, and `driver_setup_ms` and `spark_setup_ms`, what preparing a batch costs on each path before its first record. Where the declared mode is `grouped` or `transactional` also `lanes`, the connections that wrote concurrently. With `grouped` also `group_size`, the source transactions in one target transaction, and, where that is not set, what it follows: `commit_rate_low` and `commit_rate_high`, the commits a second that the target's disk takes, of large ones and of tiny ones. Where it is `auto` and there was a choice also `net_ms` and `single_ms`, what the batch was expected to take as net changes and change by change, and `net_share`, net rows for each change, lately. With a PostgreSQL target also `copy_above_rows`, above which rows of a table go through a temporary table, and `copy_setup_ms`, what that costs before its first row, both measured; and with relaxed visibility `parts`, the number of target transactions that it was written in.
+             * @description Choices made for the batch, and the measurements that decided them: `tasks`; `driver_setup_ms` and `spark_setup_ms`, the fixed cost of preparing a batch on each path. Declared mode `grouped` or `transactional`: `lanes`, the connections that wrote concurrently. `grouped`: `group_size`, the source transactions in one target transaction, and, if it is not declared, the measured commits per second of the target's disk, `commit_rate_low` for large commits and `commit_rate_high` for small ones. `auto`, if both modes were possible: `net_ms` and `single_ms`, the estimated time as net changes and change by change, and `net_share`, the recent ratio of net rows to changes. PostgreSQL target: `copy_above_rows`, the number of rows of a table above which a temporary table is used, and `copy_setup_ms`, the fixed cost of that; with relaxed visibility `parts`, the number of target transactions.
              * @example {
              *       "driver_setup_ms": 0.8,
              *       "spark_setup_ms": 27.5,
@@ -1351,7 +1355,7 @@ export interface components {
         };
         /**
          * Bundle
-         * @description Reports as they came; each is understood by itself, so that an unknown kind spoils only itself.
+         * @description Reports in order. Each is parsed separately: one of an unknown kind is ignored.
          */
         Bundle: {
             /** Reports */
@@ -1363,7 +1367,7 @@ export interface components {
         };
         /**
          * CallerView
-         * @description Whose token a request carries.
+         * @description The token of a request.
          * @example {
          *       "name": "grafana",
          *       "role": "viewer"
@@ -1372,7 +1376,7 @@ export interface components {
         CallerView: {
             /**
              * Name
-             * @description The token's name; `anybody` where the server asks for none.
+             * @description The token's name; `anybody` if the server requires no token.
              */
             name: string;
             role: components["schemas"]["Role"];
@@ -1426,7 +1430,7 @@ export interface components {
         };
         /**
          * CheckRequest
-         * @description What the checks should look at, too.
+         * @description What to check beyond the connection itself.
          * @example {
          *       "tables": [
          *         {
@@ -1437,16 +1441,16 @@ export interface components {
          *     }
          */
         CheckRequest: {
-            /** @description Check the connection as a PUT of this body would make it; nothing is stored. There need not be one of this name yet; where there is, secrets that are left out are those that it has. */
+            /** @description Check the connection that a PUT of this body would create; nothing is stored. It need not exist yet; if it does, secrets that are left out are the stored ones. */
             connection?: components["schemas"]["ConnectionPut"] | null;
             /**
-             * @description What `capture.origin` of a subscription with this source is to be.
+             * @description The intended `capture.origin` of a subscription with this source.
              * @default any
              */
             origin?: components["schemas"]["OriginFilter"];
             /**
              * Role
-             * @description What the connection is to be used as; a source, where its kind can be one, if not given.
+             * @description The intended use of the connection; by default a source, if its kind can be one.
              */
             role?: ("source" | "target") | null;
             /** Tables */
@@ -1454,7 +1458,7 @@ export interface components {
         };
         /**
          * ChecksView
-         * @description All results. `ok` when none of them is an error.
+         * @description All results. `ok`: none of them is an error.
          */
         ChecksView: {
             /** Findings */
@@ -1464,12 +1468,12 @@ export interface components {
         };
         /**
          * ColumnOptions
-         * @description How a column is held on the target.
+         * @description Options of a column on the target.
          */
         ColumnOptions: {
             /**
              * Map As
-             * @description `text`: as the source prints the value.
+             * @description Type override. `text`: the value's text as the source prints it.
              * @constant
              */
             map_as: "text";
@@ -1562,7 +1566,7 @@ export interface components {
         };
         /**
          * ConnectionPatch
-         * @description What to change of a connection; a setting that is null goes back to its default.
+         * @description Changes to a connection; a setting that is null returns to its default.
          * @example {
          *       "settings": {
          *         "host": "db2.internal"
@@ -1603,7 +1607,7 @@ export interface components {
         ConnectionPlan: {
             /**
              * Etag
-             * @description Of the connection now, null where there is none. Send it as If-Match with the PUT, so that the plan still holds.
+             * @description The connection's current ETag; null if it does not exist. Send it as If-Match with the PUT, so that the plan still applies.
              */
             etag: string | null;
             /** Fields */
@@ -1611,7 +1615,7 @@ export interface components {
             result: components["schemas"]["PlanResult"];
             /**
              * Secrets
-             * @description Names of secrets that change. What they hold is never shown.
+             * @description Names of secrets that change. Their values are never shown.
              */
             secrets: string[];
         };
@@ -1670,7 +1674,7 @@ export interface components {
                 port?: number;
                 /**
                  * Query User
-                 * @description Of a target of one subscription: the role that its queries run as, with the secret `query_password`. Without it Penstock makes a role for each subscription, which the user needs CREATEROLE for.
+                 * @description For a target of one subscription: the role that runs its queries, with the secret `query_password`. Without it Penstock creates a role for each subscription, for which the user needs CREATEROLE.
                  */
                 query_user?: string | null;
                 /**
@@ -1681,7 +1685,7 @@ export interface components {
                 sslmode?: "disable" | "allow" | "prefer" | "require" | "verify-ca" | "verify-full";
                 /**
                  * Sslrootcert
-                 * @description File with the certificates to trust.
+                 * @description File with trusted certificates.
                  */
                 sslrootcert?: string | null;
                 /** User */
@@ -1694,12 +1698,12 @@ export interface components {
                 checkpoint_threshold?: string | null;
                 /**
                  * Memory Limit
-                 * @description Memory that DuckDB may take, such as `2GiB`; else the engine's `PENSTOCK_DUCKDB_MEMORY_MB`.
+                 * @description Memory limit of DuckDB, such as `2GiB`; by default the engine's `PENSTOCK_DUCKDB_MEMORY_MB`.
                  */
                 memory_limit?: string | null;
                 /**
                  * Path
-                 * @description The file; made when missing. The engine is the one process that opens it. A relative path begins in the engine's data folder (`PENSTOCK_HOME`); a check of the connection as a target says where the file lies.
+                 * @description The file; created if missing. Only the engine may open it. A relative path is relative to the engine's data folder (`PENSTOCK_HOME`); a check of the connection as a target shows the absolute path.
                  */
                 path: string;
                 /**
@@ -1713,7 +1717,7 @@ export interface components {
         };
         /**
          * ConnectionView
-         * @description A connection; of its secrets only the names of those that are set.
+         * @description A connection, with the names of the secrets that are set but not their values.
          * @example {
          *       "created_at": "2026-05-04T10:00:00Z",
          *       "kind": "postgres",
@@ -1755,19 +1759,19 @@ export interface components {
         };
         /**
          * Copied
-         * @description How far the copy is; null where it is not known.
+         * @description Progress of the copy; null if unknown.
          */
         Copied: {
             /**
              * Bytes
-             * @description Of the source's storage, estimated; what part of `total_bytes`.
+             * @description Estimated bytes of the source's storage copied so far, of `total_bytes`.
              */
             bytes?: number | null;
             /** Bytes Per Second */
             bytes_per_second?: number | null;
             /**
              * Eta Seconds
-             * @description By the pace of the last seconds.
+             * @description At the rate of the last seconds.
              */
             eta_seconds?: number | null;
             /** Percent */
@@ -1780,7 +1784,7 @@ export interface components {
             total_bytes?: number | null;
             /**
              * Total Rows
-             * @description Estimated until the copy has ended.
+             * @description An estimate until the copy has ended.
              */
             total_rows?: number | null;
         };
@@ -1791,25 +1795,26 @@ export interface components {
         CopiesBody: {
             /**
              * Give Way
-             * @description Rows are read for less of the time, down to a tenth, while commits to other tables take longer to become readable than they do without copies.
+             * @description Adaptive throttling: reduce that share, down to a tenth, while commits to other tables take longer to become readable than they do without copies.
              * @default true
              */
             give_way?: boolean;
             /**
              * Max Rows Per Second
-             * @description At most so many rows a second; null = no limit.
+             * @description Maximum rows per second; null = no limit.
              */
             max_rows_per_second?: number | null;
             /**
              * Max Time Share
-             * @description For so much of the time rows are read, and for the rest the source is left alone.
+             * @description Share of the time in which rows are read; in the rest the source is not used for copies.
              * @default 1
              */
             max_time_share?: number;
         };
         /**
          * CopyTotals
-         * @description How far all copies of a subscription are that are under way, those that ended meanwhile included. Null: not known yet.
+         * @description Progress of all current copies of a subscription, including those that have ended since the first of them began. Null: not yet
+         *     known.
          */
         CopyTotals: {
             /** Bytes */
@@ -1835,7 +1840,7 @@ export interface components {
         };
         /**
          * DdlCaptureView
-         * @description The event triggers of a source that tell changes of structure in its log, inside the transactions that make them.
+         * @description The event triggers of a source that write each schema change to its log, in the transaction that makes it.
          * @example {
          *       "current": true,
          *       "install_sql": [
@@ -1853,33 +1858,33 @@ export interface components {
         DdlCaptureView: {
             /**
              * Current
-             * @description Whether it is whole, switched on, and of this release.
+             * @description Whether it is complete, enabled, and of this release.
              */
             current: boolean;
             /**
              * Install Sql
-             * @description Exactly what PUT runs where it is not current, in one transaction, in this order.
+             * @description The exact statements that PUT runs if it is not current, in this order, in one transaction.
              */
             install_sql: string[];
             /**
              * Installed
-             * @description Whether anything of it is there.
+             * @description Whether any part of it exists.
              */
             installed: boolean;
             /**
              * Remove Sql
-             * @description Exactly what DELETE runs where it is installed, in one transaction, in this order.
+             * @description The exact statements that DELETE runs if it is installed, in this order, in one transaction.
              */
             remove_sql: string[];
             /**
              * Version
-             * @description Of what is installed; null where nothing is, or none is noted.
+             * @description The installed version; null if nothing is installed or no version is recorded.
              */
             version?: number | null;
         };
         /**
          * DesiredState
-         * @description What the user declared.
+         * @description The state that the user declared.
          * @enum {string}
          */
         DesiredState: "running" | "paused" | "stopped";
@@ -1928,7 +1933,7 @@ export interface components {
         };
         /**
          * EventView
-         * @description Something that happened.
+         * @description One event.
          * @example {
          *       "at": "2026-05-04T10:00:00Z",
          *       "detail": "The type of a column changed; the table is parked.",
@@ -1966,7 +1971,7 @@ export interface components {
             subject?: string | null;
             /** Subscription */
             subscription?: string | null;
-            /** @description The table's new state, where the event is a change of state. */
+            /** @description The table's new state, if the event is a change of state. */
             table_state?: components["schemas"]["TableState"] | null;
         };
         /**
@@ -1975,14 +1980,14 @@ export interface components {
          */
         FieldChange: {
             after: components["schemas"]["JsonValue"];
-            /** @description Null where there is none. */
+            /** @description Null if there is none. */
             before: components["schemas"]["JsonValue"];
             /** Field */
             field: string;
         };
         /**
          * FieldError
-         * @description One wrong part of a request.
+         * @description One invalid part of a request.
          */
         FieldError: {
             /** Detail */
@@ -2016,7 +2021,7 @@ export interface components {
             severity: "error" | "warning" | "info";
             /**
              * Sql
-             * @description Statements that correct it, for a user who may run them there; none where you have to choose.
+             * @description Statements that correct it, for a user with the necessary rights; empty if there is a choice to make.
              */
             sql?: string[];
             /** What */
@@ -2024,12 +2029,12 @@ export interface components {
         };
         /**
          * Freshness
-         * @description Where a subscription stands, without waiting.
+         * @description The current freshness of a subscription, without waiting.
          */
         Freshness: {
             /**
              * At
-             * @description When the engine last reported.
+             * @description Time of the engine's last report.
              */
             at: string | null;
             lag: components["schemas"]["server__freshness__schemas__Lag"];
@@ -2040,7 +2045,7 @@ export interface components {
             subscription: string;
             /**
              * Waits
-             * @description How many waits are outstanding.
+             * @description Number of outstanding waits.
              */
             waits: number;
         };
@@ -2051,7 +2056,7 @@ export interface components {
         FreshnessBody: {
             /**
              * Goal Seconds
-             * @description A target whose lag is above this is called late in the console.
+             * @description The console shows a target with a larger lag as late.
              * @default 60
              */
             goal_seconds?: number;
@@ -2100,45 +2105,45 @@ export interface components {
         };
         /**
          * HealthStatus
-         * @description The worst first. Only `running` is well: all tables follow the source, and an engine is there.
+         * @description From worst to best. Only `running` is good: all tables follow the source, and an engine is connected.
          * @enum {string}
          */
         HealthStatus: "failed" | "attention" | "unknown" | "moving" | "running" | "resting";
         /**
          * HealthWord
-         * @description What a status is given for.
+         * @description The reason for a status.
          * @enum {string}
          */
         HealthWord: "failed" | "retrying" | "silent" | "parked_tables" | "different" | "late" | "at_risk" | "no_engine" | "deleting" | "waiting" | "starting" | "pausing" | "stopping" | "copying" | "catching_up" | "running" | "partly_paused" | "no_tables" | "paused" | "stopped";
         /**
          * HistoryPoint
-         * @description One step. Figures are null where nothing was reported of them.
+         * @description One step. Figures that were not reported are null.
          */
         HistoryPoint: {
             /**
              * At
              * Format: date-time
-             * @description Its beginning.
+             * @description Start of the step.
              */
             at: string;
             /**
              * Batches
-             * @description Committed on the target in the step.
+             * @description Batches committed on the target in the step.
              */
             batches: number;
             /**
              * Lag Bytes
-             * @description The worst of the step.
+             * @description Maximum in the step.
              */
             lag_bytes: number | null;
             /**
              * Lag Seconds
-             * @description The worst of the step.
+             * @description Maximum in the step.
              */
             lag_seconds: number | null;
             /**
              * Log Bytes
-             * @description Log of the batches.
+             * @description Bytes of log in the batches.
              */
             log_bytes: number;
             log_bytes_per_second: components["schemas"]["LogRates"];
@@ -2149,7 +2154,7 @@ export interface components {
             net_rows: number;
             /**
              * Retained Bytes
-             * @description Log that the slot held back on the source, at its end.
+             * @description Log that the slot retained on the source at the end of the step.
              */
             retained_bytes: number | null;
             /**
@@ -2165,12 +2170,12 @@ export interface components {
             };
             /**
              * Seconds
-             * @description Its length; of the newest, how much of it is over.
+             * @description Length of the step; of the newest step, the elapsed part.
              */
             seconds: number;
             /**
              * Stage Seconds
-             * @description What a batch spent on average in each stage: see `seconds` of a batch.
+             * @description Average seconds of a batch in each stage: see `seconds` of a batch.
              * @example {
              *       "capture_age": 0.1,
              *       "commit": 0.05,
@@ -2184,19 +2189,19 @@ export interface components {
             transactions: number;
             /**
              * Unapplied Bytes
-             * @description Log that the engine had read and the target did not have, at its end.
+             * @description Log that was read but not applied, at the end of the step.
              */
             unapplied_bytes: number | null;
             /**
              * Unread Bytes
-             * @description Log that the engine had not read yet, at its end.
+             * @description Log that was not yet read, at the end of the step.
              */
             unread_bytes: number | null;
             waits: components["schemas"]["WaitTimes"] | null;
         };
         /**
          * HistoryView
-         * @description The course of a subscription, the oldest point first. Steps of which nothing was heard are left out.
+         * @description The history of a subscription, oldest point first. Steps without a report are left out.
          */
         HistoryView: {
             /** Points */
@@ -2207,10 +2212,10 @@ export interface components {
         JsonValue: unknown;
         /**
          * LanePolicy
-         * @description What a lane does about rows that transactions of other lanes change as well.
+         * @description How lanes (concurrent connections) handle rows that transactions in several lanes change.
          *
-         *     `pessimistic`: it changes them when all earlier transactions are committed; `optimistic`: at once, and transactions that come
-         *     to wait for each other are rolled back and done again in order.
+         *     `pessimistic`: wait until all earlier transactions are committed; `optimistic`: change them at once; transactions that block each
+         *     other are rolled back and repeated in order.
          * @enum {string}
          */
         LanePolicy: "pessimistic" | "optimistic";
@@ -2230,14 +2235,14 @@ export interface components {
             detail: string;
             /**
              * Over
-             * @description Whether it is over: nothing is stopped because of it any more.
+             * @description Whether it has no effect any more.
              */
             over: boolean;
             /** Remedy */
             remedy?: string | null;
             /**
              * Table
-             * @description Id of the table that it parked; null: it is of the whole subscription.
+             * @description Id of the table that it parked; null: it affects the whole subscription.
              */
             table?: string | null;
         };
@@ -2265,7 +2270,7 @@ export interface components {
         LoadedPartitionView: {
             /**
              * Generation
-             * @description Number of its load that the target has: the new one once the reload has succeeded.
+             * @description Number of its load on the target: the new one once the reload has succeeded.
              */
             generation: number | null;
             /**
@@ -2273,33 +2278,33 @@ export interface components {
              * @description schema.name on the source.
              */
             name: string;
-            /** @description Why it is loaded. `copied`: with the whole table, when that was copied first; `asked`: a request named it, or the whole table; `changed`: its rows differed from the source's; `unknown`: whether they did could not be determined. */
+            /** @description Why it is loaded. `copied`: the first copy of the whole table; `asked`: a request named it or the whole table; `changed`: its rows differed from the source's; `unknown`: it could not be determined whether they differed. */
             reason: components["schemas"]["LoadReason"];
         };
         /**
          * LogRates
-         * @description How fast positions in the source's log moved since the point before, in bytes a second; null where it is not known.
+         * @description Rates at which positions in the source's log advanced since the previous point, in bytes per second; null if unknown.
          */
         LogRates: {
             /**
              * Applied
-             * @description Became readable on the target.
+             * @description Applied on the target.
              */
             applied: number | null;
             /**
              * Captured
-             * @description The engine read.
+             * @description Read by the engine.
              */
             captured: number | null;
             /**
              * Source
-             * @description The source wrote.
+             * @description Written by the source.
              */
             source: number | null;
         };
         /**
          * MemberView
-         * @description A table whose rows a shared table shows, or will show when its first copy is complete.
+         * @description A table whose rows a shared table shows, or will show once its first copy is complete.
          */
         MemberView: {
             /** Id */
@@ -2308,7 +2313,7 @@ export interface components {
             name: string;
             /**
              * Position
-             * @description What is visible of its source: the applied position of its subscription.
+             * @description Position up to which its rows are visible: the applied position of its subscription.
              */
             position?: string | null;
             /**
@@ -2318,35 +2323,35 @@ export interface components {
             schema: string;
             /**
              * Source Value
-             * @description What its rows have in the source column.
+             * @description Value of its rows in the source column.
              */
             source_value: string;
-            /** @description `removed`: replicated no longer, and still shown. */
+            /** @description `removed`: no longer replicated, but still shown. */
             state: components["schemas"]["TableState"];
             /** Subscription */
             subscription: string;
-            /** @description Where its rows lie. */
+            /** @description The table that stores its rows. */
             target: components["schemas"]["TableTarget"];
             target_table?: components["schemas"]["TargetTable"] | null;
         };
         /**
          * OnRemoval
-         * @description What is to become of the table on the target.
+         * @description What to do with the table on the target.
          * @enum {string}
          */
         OnRemoval: "keep" | "drop";
         /**
          * Operation
-         * @description Kinds of change that can be followed.
+         * @description Kinds of change that can be replicated.
          * @enum {string}
          */
         Operation: "insert" | "update" | "delete" | "truncate";
         /**
          * OriginFilter
-         * @description Which changes of a source are followed, by where they come from.
+         * @description Which changes of a source are replicated, by their origin.
          *
-         *     `any`: all of them; `none`: those of the source's own transactions only. What replication wrote there carries an origin in the
-         *     log, and is left out.
+         *     `any`: all; `none`: only changes made on the source itself. Changes that replication wrote there have an origin in the log and are
+         *     left out.
          * @enum {string}
          */
         OriginFilter: "any" | "none";
@@ -2513,17 +2518,17 @@ export interface components {
             bound: string;
             /**
              * Generation
-             * @description Goes up with each load of its rows.
+             * @description Increases with each load of its rows.
              */
             generation: number;
             /**
              * Has Rows
-             * @description False: it is partitioned itself, and its partitions are listed too.
+             * @description False: it is itself partitioned; its partitions are listed too.
              */
             has_rows: boolean;
             /**
              * Loaded At
-             * @description When that was, by the target's clock.
+             * @description Time of the last load, by the target's clock.
              */
             loaded_at: string | null;
             /**
@@ -2533,24 +2538,24 @@ export interface components {
             name: string;
             /**
              * Obstacle
-             * @description Why not.
+             * @description Why it cannot be reloaded separately.
              */
             obstacle: string | null;
             /**
              * Parent
-             * @description schema.name of the table that it is a part of.
+             * @description schema.name of its parent table.
              */
             parent: string;
             /**
              * Position
-             * @description End of the batch that put the last load into place.
+             * @description End of the batch that made the last load visible.
              */
             position: string | null;
-            /** @description Of the last load. `copied`: with the whole table, when that was copied first; `asked`: a request named it, or the whole table; `changed`: its rows differed from the source's; `unknown`: whether they did could not be determined. Null where loads were not counted yet. */
+            /** @description Of the last load. `copied`: the first copy of the whole table; `asked`: a request named it or the whole table; `changed`: its rows differed from the source's; `unknown`: it could not be determined whether they differed. Null where loads were not counted yet. */
             reason: components["schemas"]["LoadReason"] | null;
             /**
              * Reloadable
-             * @description Whether it can be reloaded by itself.
+             * @description Whether it can be reloaded separately.
              */
             reloadable: boolean;
         };
@@ -2561,7 +2566,7 @@ export interface components {
         PartitionsView: {
             /**
              * Partitions
-             * @description At every depth, by name; none where it is not partitioned.
+             * @description All levels, by name; empty if the table is not partitioned.
              */
             partitions: components["schemas"]["PartitionView"][];
             /** Table Id */
@@ -2569,16 +2574,16 @@ export interface components {
         };
         /**
          * PlanResult
-         * @description What becomes of the resource.
+         * @description What happens to the resource.
          * @enum {string}
          */
         PlanResult: "created" | "changed" | "unchanged";
         /**
          * PlannedTable
-         * @description A table that the PUT touches, or that its body does not name.
+         * @description A table that the PUT changes, or that its body leaves out.
          */
         PlannedTable: {
-            /** @description `removed`: it leaves the subscription, and its rows stay on the target. `kept`: the body leaves it out, and it stays since `keep_tables` was given. */
+            /** @description `removed`: it is removed from the subscription, and its rows stay on the target. `kept`: the body leaves it out, and it stays because of `keep_tables`. */
             action: components["schemas"]["TableAction"];
             /** Name */
             name: string;
@@ -2587,7 +2592,7 @@ export interface components {
         };
         /**
          * Problem
-         * @description Why a request failed, in the words that the user gets.
+         * @description Why a request failed, in the text shown to the user.
          */
         Problem: {
             /** Code */
@@ -2621,12 +2626,12 @@ export interface components {
             detail: string;
             /**
              * Errors
-             * @description The wrong parts of the request, one by one.
+             * @description The invalid parts of the request.
              */
             errors?: components["schemas"]["FieldError"][];
             /**
              * Remedy
-             * @description What you can do about it.
+             * @description How to correct it.
              */
             remedy: string;
             /** Status */
@@ -2638,7 +2643,7 @@ export interface components {
             title: string;
             /**
              * Trace Id
-             * @description Names this request in the server's log.
+             * @description Identifies this request in the server's log.
              */
             trace_id: string;
             /**
@@ -2656,7 +2661,7 @@ export interface components {
             columns: components["schemas"]["QueryColumn"][];
             /**
              * Position
-             * @description The position that the answer shows; it can be waited for, and asked for again.
+             * @description Position that the rows show; it can be used in waits and in later queries.
              */
             position: string;
             /**
@@ -2664,7 +2669,7 @@ export interface components {
              * @enum {string}
              */
             ran_on: "target" | "source";
-            /** @description What was waited for, where something was. */
+            /** @description Result of the wait, if there was one. */
             receipt?: components["schemas"]["Receipt"] | null;
             /**
              * Rows
@@ -2686,12 +2691,12 @@ export interface components {
         };
         /**
          * QueryFreshness
-         * @description How fresh the answer has to be.
+         * @description Required freshness of the rows.
          */
         QueryFreshness: {
             /**
              * Mode
-             * @description `any`: as it is. `position`: not before `position` is visible. `latest`: not before everything committed on the source until now is visible. Both hold for the tables of the statement.
+             * @description `any`: do not wait. `position`: wait until `position` is visible. `latest`: wait until everything committed on the source before the request is visible. Both apply to the tables of the statement.
              * @default any
              * @enum {string}
              */
@@ -2704,7 +2709,7 @@ export interface components {
             on_timeout?: string;
             /**
              * On Unavailable
-             * @description What to do where a table of the statement is paused, parked, or does not follow its source in another way: `error` refuses the query with `freshness_unreachable`, or waits where the table will follow by itself; `include` answers with the rows that are there, and the receipt lists the table in `left_out`. Tables whose rows a shared table shows count too.
+             * @description What happens if a table of the statement is paused, parked, or otherwise does not follow its source. `error`: the query is refused with `freshness_unreachable`, or waits if the table will follow without user action. `include`: the existing rows are returned, and the receipt lists the table in `left_out`. This includes tables whose rows a shared table shows.
              * @default error
              * @enum {string}
              */
@@ -2716,14 +2721,14 @@ export interface components {
             position?: string | null;
             /**
              * Timeout Ms
-             * @description How long to wait for it.
+             * @description Maximum wait.
              * @default 30000
              */
             timeout_ms?: number;
         };
         /**
          * QueryRequest
-         * @description One read.
+         * @description One query.
          * @example {
          *       "freshness": {
          *         "mode": "latest",
@@ -2736,7 +2741,7 @@ export interface components {
             freshness?: components["schemas"]["QueryFreshness"];
             /**
              * Max Rows
-             * @description Of JSON: 10000 where nothing is given; `truncated` says whether there are more. CSV and Arrow cannot say so: they have all rows where nothing is given. Where there are more than given, the query ends with `answer_cut`, or the body breaks off where it has begun.
+             * @description Maximum number of rows. JSON: default 10000; `truncated` says whether there are more. CSV and Arrow: by default all rows; if there are more than the limit, the query fails with `answer_cut`, or the body breaks off if it has begun.
              */
             max_rows?: number | null;
             /**
@@ -2746,16 +2751,16 @@ export interface components {
             sql: string;
             /**
              * Timeout Ms
-             * @description How long the query itself may run.
+             * @description Maximum run time of the query itself, without the wait.
              * @default 30000
              */
             timeout_ms?: number;
         };
         /**
          * QueueMode
-         * @description Where the queue's durable end is: with the target (`memory`) or in the queue's own files (`persist`).
+         * @description Which copy of the log records is durable: only the target's (`memory`), or the queue's files too (`persist`).
          *
-         *     `auto` is one or the other at any moment: `persist` while the source's log needs it.
+         *     `auto`: `persist` while the slot retains too much of the source's log, else `memory`.
          * @enum {string}
          */
         QueueMode: "memory" | "persist" | "auto";
@@ -2766,7 +2771,7 @@ export interface components {
         QueuePolicy: {
             /**
              * Budget Bytes
-             * @description Disk space of the queue's files. It is outgrown only by what transactions keep there that are open on the source.
+             * @description Disk space of the queue's files. Only transactions that are still open on the source can exceed it.
              * @default 8589934592
              */
             budget_bytes?: number;
@@ -2778,31 +2783,31 @@ export interface components {
         };
         /**
          * Receipt
-         * @description What exactly is visible.
+         * @description What is visible on the target.
          */
         Receipt: {
             /** Applied */
             applied: string;
             /**
              * Committed At
-             * @description When that batch was committed on the target.
+             * @description Time of that batch's commit on the target.
              */
             committed_at: string | null;
             /** Exceptions */
             exceptions: components["schemas"]["ReceiptException"][];
             /**
              * Left Out
-             * @description Tables that were passed over because they are paused or parked.
+             * @description Tables that were left out because they are paused or parked.
              */
             left_out: components["schemas"]["LeftOutTable"][];
             /**
              * Now Ms
-             * @description How long reading "now" on the source took.
+             * @description Duration of reading "now" on the source.
              */
             now_ms: number | null;
             /**
              * On Arrival
-             * @description Whether it was visible already when the request came.
+             * @description Whether it was already visible when the request arrived.
              */
             on_arrival: boolean;
             /** Position */
@@ -2814,12 +2819,12 @@ export interface components {
             sealed_at: string | null;
             /**
              * Structure
-             * @description Up to here the structure of the tables is known: what the source's catalog showed is in force. At or after `position` where the wait was for "now"; a wait for a given position may be after it, and what was changed in between without a row (a partition truncated or detached, a column's type) may then not be followed yet.
+             * @description Up to this position, schema changes in the source's catalog are applied. At or after `position` if the wait was for "now". A wait for a given position may end with an earlier one: a schema change in between that wrote no row (a truncated or detached partition, a column's type) may then not be applied yet.
              */
             structure?: string | null;
             /**
              * Structure At
-             * @description When the source's catalog was looked at for that.
+             * @description Time at which the source's catalog was read for that.
              */
             structure_at?: string | null;
             /** Tables */
@@ -2827,7 +2832,7 @@ export interface components {
         };
         /**
          * ReceiptException
-         * @description A declared way in which a table does not follow its source wholly.
+         * @description A declared way in which a table does not fully follow its source.
          */
         ReceiptException: {
             /**
@@ -2840,7 +2845,7 @@ export interface components {
             name: string;
             /**
              * Rows
-             * @description How many rows are in quarantine.
+             * @description Number of quarantined rows.
              */
             rows?: number | null;
             /** Schema */
@@ -2860,7 +2865,7 @@ export interface components {
         };
         /**
          * RefusedCauseView
-         * @description Why the target did not take a row.
+         * @description Why the target rejected a row.
          */
         RefusedCauseView: {
             /** Code */
@@ -2869,21 +2874,22 @@ export interface components {
             detail: string;
             /**
              * Sqlstate
-             * @description Where a PostgreSQL target refused it.
+             * @description Set if a PostgreSQL target rejected it.
              */
             sqlstate: string | null;
         };
         /**
          * RefusedPolicy
-         * @description What becomes of a row that the target does not take.
+         * @description What happens to a row that the target rejects.
          *
-         *     `park`: the table parks, and the row is kept to be looked at. `set_aside`: the row is kept beside the table, which goes on.
+         *     `park`: the table parks, and the row is kept for inspection. `set_aside`: the row is quarantined, and the table is replicated without
+         *     it.
          * @enum {string}
          */
         RefusedPolicy: "park" | "set_aside";
         /**
          * RefusedRowView
-         * @description A row that the target did not take.
+         * @description A row that the target rejected.
          * @example {
          *       "batch": 412,
          *       "cause": {
@@ -2920,17 +2926,17 @@ export interface components {
             id: string;
             /**
              * Key
-             * @description Of its key columns, in key order.
+             * @description Values of the key columns, in key order.
              */
             key: (string | null)[];
             /**
              * Operation
-             * @description `copy`, `insert` or `update`: what the change was, netted over its batch.
+             * @description `copy`, `insert` or `update`: the net change of its batch.
              */
             operation: string;
             /**
              * Position
-             * @description End of the batch in which it was refused; 0/0 of a row that a copy read.
+             * @description End of the batch in which it was refused; 0/0 for a row of a copy.
              */
             position: string;
             /**
@@ -2942,30 +2948,30 @@ export interface components {
             skipped_at: string | null;
             /** Skipped By */
             skipped_by: string | null;
-            /** @description `parked`: the table was parked over it; `set_aside`: it is in quarantine; `skipped`: the same, and a user decided that it stays out. */
+            /** @description `parked`: the table was parked because of it; `set_aside`: it is in quarantine; `skipped`: it is in quarantine, and a user decided that it stays out of the table. */
             state: components["schemas"]["RefusedState"];
             /** Values */
             values: components["schemas"]["RefusedValue"][];
         };
         /**
          * RefusedRowsOutcome
-         * @description What became of refused rows.
+         * @description The result for refused rows.
          */
         RefusedRowsOutcome: {
             /**
              * Done
-             * @description Ids of the rows that are in the table now, or are skipped now.
+             * @description Ids of the rows that are now in the table, or are now skipped.
              */
             done: string[];
             /**
              * Rows Set Aside
-             * @description How many rows of the table are in quarantine now, skipped ones included.
+             * @description Number of quarantined rows of the table after the request, including skipped ones.
              */
             rows_set_aside: number;
         };
         /**
          * RefusedState
-         * @description What a refused row is waiting for.
+         * @description The state of a refused row.
          * @enum {string}
          */
         RefusedState: "parked" | "set_aside" | "skipped";
@@ -2978,18 +2984,18 @@ export interface components {
             column: string;
             /**
              * Type
-             * @description PostgreSQL's name of the type on the source.
+             * @description The type on the source, by PostgreSQL's name.
              */
             type: string;
             /**
              * Value
-             * @description Its text as the source printed it; null is NULL.
+             * @description The value as the source prints it; null is NULL.
              */
             value: string | null;
         };
         /**
          * Registered
-         * @description The server's answer. `report_sequence`: the last bundle of this engine that was taken in.
+         * @description The server's answer. `report_sequence`: the last bundle of this engine that was processed.
          */
         Registered: {
             /** Engine Id */
@@ -3010,7 +3016,7 @@ export interface components {
         };
         /**
          * Registration
-         * @description An engine process introduces itself. `instance` is new for each process; `name` stays over its restarts.
+         * @description Registers an engine process. `instance` is new for each process; `name` persists over restarts.
          */
         Registration: {
             /** Instance */
@@ -3044,7 +3050,7 @@ export interface components {
         };
         /**
          * ReloadRequest
-         * @description What of the table is to be reloaded.
+         * @description What to reload.
          * @example {}
          * @example {
          *       "partitions": [
@@ -3058,18 +3064,18 @@ export interface components {
         ReloadRequest: {
             /**
              * Partitions
-             * @description Partitions of the table on the source, as schema.name, with all that is below them; `changed`: those whose rows differ from the source's, found by comparing each. Without it, all of the table.
+             * @description Partitions of the table on the source, as schema.name, including their own partitions; `changed`: those whose rows differ from the source's, found by comparing each. By default the whole table.
              */
             partitions?: string[] | "changed" | null;
         };
         /**
          * ReloadView
-         * @description Tables that are copied anew; their old rows stay readable until the new ones take their place.
+         * @description A reload of tables; their old rows stay readable until the new ones replace them.
          */
         ReloadView: {
             /**
              * Asked
-             * @description The partitions that were asked for; null where all of the table is reloaded.
+             * @description The requested partitions; null if the whole table is reloaded.
              */
             asked: string[] | "changed" | null;
             copied: components["schemas"]["ReloadProgress"];
@@ -3084,12 +3090,12 @@ export interface components {
             id: string;
             /**
              * Partitions
-             * @description The partitions that are loaded and why, once that is known; null where all of the table is reloaded.
+             * @description The partitions that are loaded and why, once known; null if the whole table is reloaded.
              */
             partitions: components["schemas"]["LoadedPartitionView"][] | null;
             /**
              * Position
-             * @description From where on the reloaded tables follow the source.
+             * @description Position from which the reloaded tables follow the source.
              */
             position: string | null;
             /** Problem */
@@ -3099,19 +3105,20 @@ export interface components {
             state: components["schemas"]["WorkState"];
             /**
              * Table Id
-             * @description The table; null where the whole subscription is reloaded.
+             * @description The table; null if the whole subscription is reloaded.
              */
             table_id: string | null;
         };
         /**
          * Role
-         * @description Roles of tokens. Of the first three each may do what the ones before it may; `engine` may only be an engine.
+         * @description Roles of tokens. `viewer`, `operator` and `admin` each include the rights of the previous one; `engine` may only call the engine's
+         *     endpoints.
          * @enum {string}
          */
         Role: "viewer" | "operator" | "admin" | "engine";
         /**
          * SampleSourceView
-         * @description How the sample source is, and how it is reached.
+         * @description The state of the sample source, and its connection.
          * @example {
          *       "connection": "sample",
          *       "state": "running",
@@ -3123,12 +3130,12 @@ export interface components {
         SampleSourceView: {
             /**
              * Connection
-             * @description Name of its connection, there from the start on.
+             * @description Name of its connection, which exists from the start.
              */
             connection: string;
             /**
              * Reason
-             * @description Why it failed, or cannot run here.
+             * @description Why it failed or is unavailable.
              */
             reason?: string | null;
             /** Remedy */
@@ -3137,29 +3144,29 @@ export interface components {
             state: components["schemas"]["SampleState"];
             /**
              * Target Path
-             * @description A place in the server's data folder for a DuckDB file, as a first target.
+             * @description Path of a DuckDB file in the server's data folder, for a first target.
              */
             target_path: string;
             /**
              * Transactions
-             * @description Of its load, since it was last started.
+             * @description Transactions of its load since its last start.
              */
             transactions: number;
             /**
              * Transactions Per Second
-             * @description Of its load, while it runs.
+             * @description Transactions per second of its load while it runs.
              */
             transactions_per_second: number;
         };
         /**
          * SampleState
-         * @description How a sample database is.
+         * @description The state of a sample database.
          * @enum {string}
          */
         SampleState: "unavailable" | "absent" | "starting" | "running" | "failed";
         /**
          * SchemaChangesBody
-         * @description What becomes of a table whose structure changes on the source. A change takes hold at the next start.
+         * @description What happens to a table whose schema changes on the source. Takes effect at the next start.
          */
         SchemaChangesBody: {
             /**
@@ -3170,16 +3177,16 @@ export interface components {
         };
         /**
          * SchemaPolicy
-         * @description What becomes of a table whose structure changed on the source.
+         * @description What happens to a table whose schema changed on the source.
          *
-         *     `apply`: the target follows, in place where that is exact and by a new copy elsewhere; `ask`: the table parks until somebody
-         *     approves; `ignore`: the target's structure stays, and what has no place in it is left out.
+         *     `apply`: the target follows, in place if that is exact, else by a new copy; `ask`: the table parks until a user approves the change;
+         *     `ignore`: the target's schema stays, and values without a column in it are left out.
          * @enum {string}
          */
         SchemaPolicy: "apply" | "ask" | "ignore";
         /**
          * SequenceName
-         * @description A sequence by its name in its database.
+         * @description The qualified name of a sequence.
          */
         SequenceName: {
             /** Name */
@@ -3189,18 +3196,18 @@ export interface components {
         };
         /**
          * SequenceOutcome
-         * @description What a request did about one sequence; the value is what REST and CLI show.
+         * @description Result of a request for one sequence. The values are those of REST and CLI.
          * @enum {string}
          */
         SequenceOutcome: "advanced" | "already_ahead" | "no_sequence_on_target" | "table_not_live" | "out_of_range" | "direction_differs";
         /**
          * SequenceValueView
-         * @description Where a sequence stands, as PostgreSQL says it.
+         * @description The state of a sequence, as in PostgreSQL.
          */
         SequenceValueView: {
             /**
              * Is Called
-             * @description False: `last_value` has not been handed out; it is the next value.
+             * @description False: `last_value` was not yet returned; it is the next value.
              */
             is_called: boolean;
             /** Last Value */
@@ -3208,7 +3215,7 @@ export interface components {
         };
         /**
          * SequenceView
-         * @description One sequence of the source, and what became of the one on the target.
+         * @description One sequence of the source, and the result for the one on the target.
          * @example {
          *       "column": "id",
          *       "id": "t3f2a9c81d07e",
@@ -3246,16 +3253,16 @@ export interface components {
             column: string;
             /**
              * Id
-             * @description The table's.
+             * @description The table's id.
              */
             id: string;
             /** Name */
             name: string;
-            /** @description `advanced`: it was set; `already_ahead`: it is there or beyond, and was not changed; `no_sequence_on_target`: the column has none there; `table_not_live`: the table's rows there are not complete, or about to be replaced; `out_of_range`: the value is beyond the limit of the target's sequence, which was not changed; `direction_differs`: one of the two counts up and the other down. */
+            /** @description `advanced`: it was set; `already_ahead`: it had this value or a later one, and was not changed; `no_sequence_on_target`: the column has none on the target; `table_not_live`: the table's rows on the target are incomplete or about to be replaced; `out_of_range`: the value is beyond the limit of the target's sequence, which was not changed; `direction_differs`: one of the two ascends and the other descends. */
             outcome: components["schemas"]["SequenceOutcome"];
             /**
              * Remedy
-             * @description What you can do where it is neither `advanced` nor `already_ahead`.
+             * @description What to do if it is neither `advanced` nor `already_ahead`.
              */
             remedy: string | null;
             /** Schema */
@@ -3263,14 +3270,14 @@ export interface components {
             source_sequence: components["schemas"]["SequenceName"];
             source_value: components["schemas"]["SequenceValueView"];
             target: components["schemas"]["TableTarget"];
-            /** @description Null where none was looked at. */
+            /** @description Null if none was examined. */
             target_sequence: components["schemas"]["SequenceName"] | null;
             value_after: components["schemas"]["SequenceValueView"] | null;
             value_before: components["schemas"]["SequenceValueView"] | null;
         };
         /**
          * SequencesRequest
-         * @description Which sequences, and how far.
+         * @description Which sequences to advance, and how far.
          * @example {}
          * @example {
          *       "margin": 1000,
@@ -3285,29 +3292,29 @@ export interface components {
         SequencesRequest: {
             /**
              * Margin
-             * @description How many values to leave out after the source's last one, in steps of the source's increment.
+             * @description Number of values to skip after the source's last one, in steps of the source's increment.
              * @default 0
              */
             margin?: number;
             /**
              * Tables
-             * @description Tables whose sequences are meant; without it, every table.
+             * @description Tables whose sequences to advance; by default every table.
              */
             tables?: components["schemas"]["TableRef"][] | null;
         };
         /**
          * SequencesView
-         * @description What became of every sequence.
+         * @description The result for every sequence.
          */
         SequencesView: {
             /**
              * Complete
-             * @description Whether every one of them is `advanced` or `already_ahead`. A source that continues to hand out values passes them again.
+             * @description Whether every one is `advanced` or `already_ahead`. If the source continues to issue values, it overtakes them again.
              */
             complete: boolean;
             /**
              * Sequences
-             * @description By table and column of the source.
+             * @description Ordered by table and column of the source.
              */
             sequences: components["schemas"]["SequenceView"][];
         };
@@ -3319,17 +3326,18 @@ export interface components {
         Severity: "info" | "warning" | "error";
         /**
          * SharedBody
-         * @description The shared table that shows a table's rows together with those of others, also of other subscriptions into the same target.
+         * @description The shared table that shows a table's rows together with those of other tables, which may belong to other subscriptions with the
+         *     same target.
          */
         SharedBody: {
             /**
              * Name
-             * @description By default the table's own.
+             * @description By default the source table's name.
              */
             name?: string | null;
             /**
              * Schema
-             * @description By default the source's.
+             * @description By default the source table's schema.
              */
             schema?: string | null;
             /**
@@ -3340,13 +3348,13 @@ export interface components {
             source_column?: string;
             /**
              * Source Value
-             * @description Its value in the rows of this table, which no other table there has; by default the subscription's name.
+             * @description Value of `source_column` in the rows of this table, unique within the shared table; by default the subscription's name.
              */
             source_value?: string | null;
         };
         /**
          * SharedTableView
-         * @description A relation on the target that shows the rows of several tables, told apart by its first column.
+         * @description A relation on the target that shows the rows of several tables; its first column identifies the source.
          * @example {
          *       "members": [
          *         {
@@ -3371,7 +3379,7 @@ export interface components {
         SharedTableView: {
             /**
              * Members
-             * @description By source value.
+             * @description Ordered by source value.
              */
             members: components["schemas"]["MemberView"][];
             /** Name */
@@ -3383,7 +3391,7 @@ export interface components {
         };
         /**
          * SharedView
-         * @description The shared table that shows a table's rows, and how it tells them from others.
+         * @description The shared table that shows a table's rows, and the value that identifies them in it.
          */
         SharedView: {
             /** Name */
@@ -3434,8 +3442,8 @@ export interface components {
         };
         /**
          * SubscriptionPatch
-         * @description What to change. `tables` replaces the list; policies are merged with what they hold, and so are objects within
-         *     them, such as `capture.guard`; null goes back to a default.
+         * @description Changes to a subscription. `tables` replaces the list. Policies, and objects within them such as `capture.guard`, are merged with
+         *     the current values; null restores the default.
          * @example {
          *       "desired_state": "paused"
          *     }
@@ -3502,7 +3510,7 @@ export interface components {
         SubscriptionPlan: {
             /**
              * Etag
-             * @description Of the subscription now, null where there is none. Send it as If-Match with the PUT, so that the plan still holds.
+             * @description The subscription's current ETag; null if it does not exist. Send it as If-Match with the PUT, so that the plan still applies.
              */
             etag: string | null;
             /** Fields */
@@ -3510,7 +3518,7 @@ export interface components {
             result: components["schemas"]["PlanResult"];
             /**
              * Tables
-             * @description Tables that neither change nor are left out are not listed.
+             * @description Tables that change or that the body leaves out; others are not listed.
              */
             tables: components["schemas"]["PlannedTable"][];
         };
@@ -3555,7 +3563,7 @@ export interface components {
             source: string;
             /**
              * Tables
-             * @description Tables and patterns; a pattern stands for the tables that are there and for those that appear later.
+             * @description Tables and patterns; a pattern includes existing tables and tables created later.
              */
             tables: components["schemas"]["TableBody"][];
             /**
@@ -3566,13 +3574,13 @@ export interface components {
         };
         /**
          * SubscriptionState
-         * @description What a subscription is doing; the value is what REST, CLI and the web show.
+         * @description State of a subscription. The values are those of REST, CLI and console.
          * @enum {string}
          */
         SubscriptionState: "created" | "starting" | "running" | "pausing" | "paused" | "stopping" | "stopped" | "failed";
         /**
          * SubscriptionView
-         * @description A subscription: what was declared, and how it is.
+         * @description A subscription: its declaration and its current condition.
          * @example {
          *       "created_at": "2026-05-04T10:00:00Z",
          *       "desired_state": "running",
@@ -3631,7 +3639,7 @@ export interface components {
              */
             code?: string | null;
             copies: components["schemas"]["CopiesBody"];
-            /** @description How far its copies are; null where none is under way. */
+            /** @description Progress of its copies; null if none is in progress. */
             copying?: components["schemas"]["CopyTotals"] | null;
             /**
              * Created At
@@ -3645,7 +3653,7 @@ export interface components {
             deleting?: boolean;
             desired_state: components["schemas"]["DesiredState"];
             freshness: components["schemas"]["FreshnessBody"];
-            /** @description How it is in one word, with the reason: the same for all who show it. */
+            /** @description Its condition in one word, with the reason; the console and the CLI show the same. */
             health: components["schemas"]["server__subscriptions__health__Health"];
             lag: components["schemas"]["server__subscriptions__schemas__Lag"];
             last_fault?: components["schemas"]["LastFault"] | null;
@@ -3659,13 +3667,13 @@ export interface components {
             remedy?: string | null;
             /**
              * Retained Bytes
-             * @description Log that the slot holds back on the source.
+             * @description Log that the slot retains on the source.
              */
             retained_bytes?: number | null;
             schema_changes: components["schemas"]["SchemaChangesBody"];
             /**
              * Slot
-             * @description Name of the replication slot and of the publications on the source.
+             * @description Name of the replication slot and the publications on the source.
              */
             slot: string;
             /** Source */
@@ -3675,14 +3683,14 @@ export interface components {
             state_since?: string | null;
             /**
              * Table States
-             * @description How many tables are in which state.
+             * @description Number of tables by state.
              */
             table_states: {
                 [key: string]: number;
             };
             /**
              * Tables
-             * @description As declared: tables by name, and patterns.
+             * @description Declared tables and patterns.
              */
             tables: components["schemas"]["TableBody"][];
             /** Target */
@@ -3695,14 +3703,14 @@ export interface components {
         };
         /**
          * TableAction
-         * @description What becomes of a table.
+         * @description What happens to a table.
          * @enum {string}
          */
         TableAction: "added" | "removed" | "changed" | "kept";
         /**
          * TableBody
-         * @description A table to be replicated; with a `*` in its name, every table of the schema whose name matches, also those that are yet to come:
-         *     `*` stands for any characters.
+         * @description A table to replicate. A name with `*` (any characters) is a pattern: every table of the schema whose name matches, including tables
+         *     created later.
          */
         TableBody: {
             /**
@@ -3714,75 +3722,75 @@ export interface components {
             };
             /**
              * Exact
-             * @description The table's name is meant as it is written, although there is a `*` in it.
+             * @description A `*` in the name is a literal character, not a pattern.
              * @default false
              */
             exact?: boolean;
             /**
              * Exclude
-             * @description Of a pattern: names, or patterns of names, of tables that it does not take.
+             * @description Only for a pattern: names, or patterns of names, of tables that it does not include.
              */
             exclude?: string[] | null;
             /**
              * Insert Only
-             * @description Consent to follow only inserts and truncates of a table that has no replica identity; on a pattern it counts for the tables without one.
+             * @description Replicate only inserts and truncates of a table that has no replica identity; in a pattern it applies to the tables without one.
              * @default false
              */
             insert_only?: boolean;
             /**
              * Into Existing
-             * @description Replicate into a table that exists on the target already, and stays as its owner made it; it has to be empty at first. Only for PostgreSQL targets.
+             * @description Replicate into an existing table on the target, whose definition is not changed. It must be empty at first. Only for PostgreSQL targets.
              * @default false
              */
             into_existing?: boolean;
             /**
              * Key
-             * @description Columns that identify a row, where the table has no key of its own.
+             * @description Columns that identify a row, for a table without a key.
              */
             key?: string[] | null;
             /** Name */
             name: string;
             /**
              * Operations
-             * @description Follow only these; by default all four. Anything else is refused as `not_supported_yet`.
+             * @description Operations to replicate; by default all four. Other sets are refused with `not_supported_yet`.
              */
             operations?: components["schemas"]["Operation"][] | null;
             /**
              * Priority
-             * @description Tables with a higher one are copied before those with a lower one.
+             * @description Tables with a higher priority are copied first.
              * @default 0
              */
             priority?: number;
             /**
-             * @description What happens to a row that the target does not take: `park` parks the table and keeps the row to be looked at; `set_aside` quarantines the row, and the table is replicated without it.
+             * @description What happens to a row that the target rejects: `park` parks the table and keeps the row for inspection; `set_aside` quarantines the row, and the table is replicated without it.
              * @default park
              */
             refused_rows?: components["schemas"]["RefusedPolicy"];
             /** Schema */
             schema: string;
-            /** @description A table on the target that shows these rows together with those of other sources. The rows themselves lie in a table of their own, by default named after it and the source value: `orders__eu`. */
+            /** @description A relation on the target that shows these rows together with those of other sources. The rows are stored in a separate table, by default named after the relation and the source value: `orders__eu`. */
             shared_into?: components["schemas"]["SharedBody"] | null;
             target?: components["schemas"]["TargetName"] | null;
             /**
              * Where
-             * @description Replicate only rows for which this condition of the source's SQL holds. Refused as `not_supported_yet`.
+             * @description Replicate only rows that satisfy this SQL condition of the source. Refused with `not_supported_yet`.
              */
             where?: string | null;
         };
         /**
          * TableDesiredState
-         * @description What the user wants of a table.
+         * @description The state that the user requests for a table.
          * @enum {string}
          */
         TableDesiredState: "running" | "paused";
         /**
          * TableHealth
-         * @description How a table is, by its own state and that of its subscription.
+         * @description The condition of a table, from its own state and that of its subscription.
          */
         TableHealth: {
             /**
              * Following
-             * @description It is live, and changes of it are applied now.
+             * @description It is live, and its changes are being applied.
              * @default false
              */
             following?: boolean;
@@ -3790,12 +3798,12 @@ export interface components {
             reason?: string | null;
             /** Remedy */
             remedy?: string | null;
-            /** @description `running` only where it is live and followed now. */
+            /** @description `running` only if it is live and its changes are being applied. */
             status: components["schemas"]["HealthStatus"];
         };
         /**
          * TablePatch
-         * @description What to change of a table; what is left out stays, null goes back to the default. `columns` is merged by name.
+         * @description Changes to a table. Members that are left out stay, null restores the default, `columns` is merged by name.
          * @example {
          *       "desired_state": "paused"
          *     }
@@ -3838,13 +3846,13 @@ export interface components {
         };
         /**
          * TableState
-         * @description What a table is doing; the value is what REST, CLI and the web show.
+         * @description State of a table. The values are those of REST, CLI and console.
          * @enum {string}
          */
         TableState: "registered" | "copying" | "catching_up" | "live" | "paused" | "reloading" | "parked" | "removed";
         /**
          * TableTarget
-         * @description Where the table stands on the target.
+         * @description The table's name on the target.
          */
         TableTarget: {
             /** Name */
@@ -3923,7 +3931,7 @@ export interface components {
             into_existing: boolean;
             /**
              * Key
-             * @description The declared key; empty where the source's own is used.
+             * @description The declared key; empty if the source's key is used.
              */
             key: string[];
             /** Name */
@@ -3932,14 +3940,14 @@ export interface components {
             operations: components["schemas"]["Operation"][];
             /**
              * Priority
-             * @description Tables with a higher one are copied before those with a lower one.
+             * @description Tables with a higher priority are copied first.
              * @default 0
              */
             priority?: number;
             /** Reason */
             reason?: string | null;
             /**
-             * @description What happens to a row that the target does not take.
+             * @description What happens to a row that the target rejects.
              * @default park
              */
             refused_rows?: components["schemas"]["RefusedPolicy"];
@@ -3947,7 +3955,7 @@ export interface components {
             remedy?: string | null;
             /**
              * Rows Set Aside
-             * @description Rows in quarantine, since the target did not take them; skipped ones included.
+             * @description Rows in quarantine because the target rejected them, including skipped ones.
              * @default 0
              */
             rows_set_aside?: number;
@@ -3966,7 +3974,7 @@ export interface components {
         };
         /**
          * TargetName
-         * @description Another name on the target; what is left out is as on the source.
+         * @description The table's name on the target; members that are left out are as on the source.
          */
         TargetName: {
             /** Name */
@@ -3976,13 +3984,13 @@ export interface components {
         };
         /**
          * TargetTable
-         * @description What became of the table on the target of one that was removed.
+         * @description What happened to the target's table after the removal of a table.
          * @enum {string}
          */
         TargetTable: "kept" | "to_be_dropped" | "dropped" | "not_dropped";
         /**
          * ThroughputView
-         * @description What was replicated between two tickets. The time is that from the capture of the earlier one to the commit of the later one.
+         * @description Throughput between two tickets, over the time from the capture of the earlier one to the commit of the later one.
          */
         ThroughputView: {
             /** Commands */
@@ -4005,7 +4013,7 @@ export interface components {
             since: string;
             /**
              * Transactions
-             * @description Null where the subscription was restarted in between; `commands` too.
+             * @description Null if the subscription was restarted in between; so is `commands`.
              */
             transactions: number | null;
             /** Transactions Per Second */
@@ -4013,23 +4021,23 @@ export interface components {
         };
         /**
          * TicketCounts
-         * @description What had come out of the source's log before the ticket. Differences between tickets are what counts.
+         * @description Counts of what was read from the source's log before the ticket. Only differences between tickets are meaningful.
          */
         TicketCounts: {
             /**
              * Commands
-             * @description Changes of rows, since `counted_since`; where the source sends large transactions before their end, those of transactions that rolled back too.
+             * @description Row changes since `counted_since`; if the source streams in-progress transactions, including those of transactions that rolled back.
              */
             commands: number;
             /**
              * Counted Since
              * Format: date-time
-             * @description When the run of the subscription began that counts.
+             * @description Start of the run of the subscription whose counts these are.
              */
             counted_since: string;
             /**
              * Log Bytes
-             * @description Bytes of log, all that the source ever wrote up to there.
+             * @description Bytes of log that the source had ever written up to the ticket.
              */
             log_bytes: number;
             /**
@@ -4040,8 +4048,8 @@ export interface components {
         };
         /**
          * TicketDurations
-         * @description How long each stage took; null where it has not ended. `capture_ms` and `total_ms` tell of two clocks, the source's and the
-         *     engine's, and are as right as these agree.
+         * @description Duration of each stage; null if it has not ended. `capture_ms` and `total_ms` compare the source's clock with the engine's, and are
+         *     only as accurate as these agree.
          */
         TicketDurations: {
             /** Apply Ms */
@@ -4066,7 +4074,7 @@ export interface components {
         };
         /**
          * TicketRequest
-         * @description How to call it.
+         * @description A ticket to create.
          * @example {}
          * @example {
          *       "name": "before the night batch"
@@ -4075,19 +4083,20 @@ export interface components {
         TicketRequest: {
             /**
              * Name
-             * @description Shown again; it need not be unique.
+             * @description A label; it need not be unique.
              */
             name?: string | null;
         };
         /**
          * TicketState
-         * @description Where a ticket is; the value is what REST shows.
+         * @description State of a ticket. The values are those of the REST interface.
          * @enum {string}
          */
         TicketState: "pending" | "under_way" | "applied" | "lost";
         /**
          * TicketTimes
-         * @description When the ticket reached each stage; null where it has not. `written_at` is by the source's clock, the others by the engine's.
+         * @description Time at which the ticket reached each stage; null if it has not. `written_at` is by the source's clock, the others by the
+         *     engine's.
          */
         TicketTimes: {
             /**
@@ -4097,12 +4106,12 @@ export interface components {
             applied_at: string | null;
             /**
              * Captured At
-             * @description Its marker came out of the source's log.
+             * @description Its marker was read from the source's log.
              */
             captured_at: string | null;
             /**
              * Computed At
-             * @description The net changes of its batch were known.
+             * @description The net changes of its batch were computed.
              */
             computed_at: string | null;
             /**
@@ -4118,7 +4127,7 @@ export interface components {
         };
         /**
          * TicketView
-         * @description A marker put into the source's log and timed on its way to the target.
+         * @description A marker in the source's log, timed on its way to the target.
          * @example {
          *       "counts": {
          *         "commands": 4800,
@@ -4150,7 +4159,7 @@ export interface components {
         TicketView: {
             /**
              * Code
-             * @description Why it is lost.
+             * @description Reason of `lost`.
              */
             code: string | null;
             /** @description Null until it is captured. */
@@ -4167,22 +4176,22 @@ export interface components {
             name: string | null;
             /**
              * Position
-             * @description Of its marker in the source's log.
+             * @description Position of its marker in the source's log.
              */
             position: string | null;
             /** Reason */
             reason: string | null;
             /** Remedy */
             remedy: string | null;
-            /** @description `pending`: its marker is not in the source's log yet; `under_way`; `applied`: whatever was committed on the source before it can be read on the target; `lost`: it could not be timed to the end. */
+            /** @description `pending`: its marker is not yet in the source's log; `under_way`: the marker is on its way; `applied`: everything committed on the source before it is readable on the target; `lost`: it could not be timed. */
             state: components["schemas"]["TicketState"];
-            /** @description What was replicated since the ticket asked for; null where none was, or until both are applied. */
+            /** @description Throughput since the requested earlier ticket; null if none was requested, or until both are applied. */
             throughput: components["schemas"]["ThroughputView"] | null;
             times: components["schemas"]["TicketTimes"];
         };
         /**
          * TokenCreate
-         * @description A token to be made.
+         * @description A token to create.
          * @example {
          *       "name": "grafana",
          *       "role": "viewer"
@@ -4195,7 +4204,7 @@ export interface components {
         };
         /**
          * TokenCreated
-         * @description A new token; `token` is shown this once.
+         * @description A new token; `token` is shown only once.
          */
         TokenCreated: {
             /**
@@ -4262,7 +4271,7 @@ export interface components {
         VerificationRequest: {
             /**
              * Tables
-             * @description Tables to compare; without it, every live one.
+             * @description Tables to compare; by default every live one.
              */
             tables?: components["schemas"]["TableRef"][] | null;
         };
@@ -4280,19 +4289,19 @@ export interface components {
             ended_at: string | null;
             /**
              * Equal
-             * @description Whether all tables that were compared were equal; null until it has succeeded, and where it compared none.
+             * @description Whether all compared tables were equal; null until it has succeeded, and if it compared none.
              */
             equal: boolean | null;
             /** Id */
             id: string;
             /**
              * Left Out
-             * @description Once it has ended: tables that it did not compare, since they are paused, parked, or not copied yet. `equal` says nothing of them.
+             * @description Set at its end: tables that it did not compare because they were paused, parked, or not yet copied. `equal` does not include them.
              */
             left_out: components["schemas"]["UncomparedTableView"][];
             /**
              * Position
-             * @description Where both sides were compared.
+             * @description Position at which both sides were compared.
              */
             position: string | null;
             /** Problem */
@@ -4314,7 +4323,7 @@ export interface components {
         VerifiedTableView: {
             /**
              * Differing
-             * @description At most 100 keys that differ.
+             * @description Up to 100 keys of rows that differ.
              */
             differing: components["schemas"]["DifferenceView"][];
             /** Equal */
@@ -4325,14 +4334,14 @@ export interface components {
             name: string | null;
             /**
              * Position
-             * @description Where this table was compared: after `position` of the whole where it was truncated while it was compared.
+             * @description Position at which this table was compared; after the verification's `position` if the table was truncated meanwhile.
              */
             position?: string | null;
             /** Schema */
             schema: string | null;
             /**
              * Set Aside
-             * @description Rows of it that are in quarantine on the target: known differences, for which the table is not `equal`. Those that no column of the target can hold are not among `source_rows`.
+             * @description Quarantined rows of the table: known differences, because of which the table is not `equal`. Rows that the target's column types cannot represent are not counted in `source_rows`.
              * @default 0
              */
             set_aside?: number;
@@ -4362,7 +4371,7 @@ export interface components {
         };
         /**
          * VersionView
-         * @description One change of a table's structure or state.
+         * @description One change of a table's schema or state.
          * @example {
          *       "at": "2026-05-04T10:00:00Z",
          *       "certain": true,
@@ -4401,7 +4410,7 @@ export interface components {
             at: string;
             /**
              * Certain
-             * @description False where the source's catalog was further on already when the log announced it, so that columns were matched by name and type.
+             * @description False if the source's catalog had already changed again when the log announced the change, so that columns were matched by name and type.
              */
             certain?: boolean | null;
             /**
@@ -4411,39 +4420,39 @@ export interface components {
             change: "structure" | "state";
             /**
              * Changes
-             * @description What is different from the structure before, in words; empty for a table's first one. Null for a change of state, and for a structure that an older version recorded; so are `learnt` and `certain`.
+             * @description Differences from the previous schema, in words; empty for a table's first one. `changes`, `learnt` and `certain` are null for a change of state, and for a schema recorded by an older version.
              */
             changes?: string[] | null;
             /** Code */
             code?: string | null;
             /**
              * Columns
-             * @description For a change of structure.
+             * @description Set for a schema change.
              */
             columns?: components["schemas"]["VersionColumn"][] | null;
             /** Key */
             key?: string[] | null;
             /**
              * Learnt
-             * @description How it became known. `copied`: the table's copy found it so; `log`: the source's log announced it; `ddl_trigger`: the event trigger of `ddl-capture` reported it in the transaction that changed it; `catalog`: the source's catalog shows it, and no row has come since the change with which the log would announce it; `target`: the target had it when an engine started, and the engine before had ended before it reported it.
+             * @description How it was detected. `copied`: by the table's copy; `log`: announced in the source's log; `ddl_trigger`: reported by the event trigger of `ddl-capture` in the transaction that changed it; `catalog`: read from the source's catalog, before any row after the change announced it in the log; `target`: found on the target when an engine started, because the previous engine ended before reporting it.
              */
             learnt?: ("copied" | "log" | "ddl_trigger" | "catalog" | "target") | null;
             /**
              * Position
-             * @description Of a structure, the end of the transaction or batch that announced it, where it is valid. Of a state, from where on it is valid; null where it has no position.
+             * @description Position from which it is valid: for a schema, the end of the transaction or batch that announced it; for a state, null if it has no position.
              */
             position?: string | null;
             /** Reason */
             reason?: string | null;
-            /** @description For a change of state. */
+            /** @description Set for a change of state. */
             state?: components["schemas"]["TableState"] | null;
         };
         /**
          * Visibility
          * @description How a batch of net changes becomes visible to readers of the target.
          *
-         *     `atomic`: all at once, in one target transaction; `relaxed`: written by several connections beside each other and committed
-         *     one part shortly after the other, which is faster: readers in between see some of it.
+         *     `atomic`: in one target transaction; `relaxed`: parts of it are written concurrently by several connections and committed one shortly
+         *     after the other, which is faster; readers in between see only some parts.
          * @enum {string}
          */
         Visibility: "atomic" | "relaxed";
@@ -4470,7 +4479,7 @@ export interface components {
             position: string | null;
             /**
              * Problem
-             * @description Why it did not end well: status, code, detail, remedy.
+             * @description Why it failed: status, code, detail, remedy.
              */
             problem?: {
                 [key: string]: unknown;
@@ -4506,38 +4515,38 @@ export interface components {
         WaitRequest: {
             /**
              * On Timeout
-             * @description What to do at the deadline; only `error` so far.
+             * @description What happens at the deadline; only `error` is supported.
              * @default error
              */
             on_timeout?: string;
             /**
              * On Unreachable
-             * @description What to do where no engine has been connected for 30 s, or where the subscription has been tried again for 30 s because of a fault (its source cannot be reached, for instance). `error`: the wait ends with `freshness_unavailable`. `wait`: it continues until its deadline. What was declared (paused, stopped) or has failed ends it at once in either case.
+             * @description What happens if no engine has been connected for 30 s, or the subscription has been retrying for 30 s because of a fault (for instance, its source cannot be reached). `error`: the wait ends with `freshness_unavailable`. `wait`: it continues until its deadline. A subscription that is paused, stopped or failed ends the wait at once in either case.
              * @default error
              * @enum {string}
              */
             on_unreachable?: "error" | "wait";
             /**
              * Position
-             * @description Wait until everything committed up to here is visible; without it, up to "now" on the source.
+             * @description Wait until everything committed up to this position is visible; by default up to the source's current position ("now").
              * @example 0/16B3748
              */
             position?: string | null;
             /**
              * Tables
-             * @description Tables that have to be there; without it, every table that is not paused or parked.
+             * @description Tables that must have reached the position; by default every table that is not paused or parked.
              */
             tables?: components["schemas"]["TableRef"][] | null;
             /**
              * Timeout Ms
-             * @description Deadline, at most 600000; 0 only looks.
+             * @description Deadline, at most 600000; 0 does not wait.
              * @default 30000
              */
             timeout_ms?: number;
         };
         /**
          * WaitSatisfied
-         * @description The answer to a wait that ended well.
+         * @description The answer to a satisfied wait.
          */
         WaitSatisfied: {
             /** Applied */
@@ -4557,7 +4566,7 @@ export interface components {
         };
         /**
          * WaitTimes
-         * @description Waits for freshness that were satisfied or ended at their deadline. Their times are 5 % more or less.
+         * @description Freshness waits that were satisfied or timed out. Times are accurate to 5 %.
          */
         WaitTimes: {
             /** Ended */
@@ -4570,13 +4579,13 @@ export interface components {
             p99_ms: number;
             /**
              * Timed Out
-             * @description How many of them ended at their deadline.
+             * @description Number of waits that timed out.
              */
             timed_out: number;
         };
         /**
          * WorkState
-         * @description What long work is doing; the value is what REST shows.
+         * @description State of long-running work. The values are those of the REST interface.
          * @enum {string}
          */
         WorkState: "queued" | "running" | "succeeded" | "failed" | "cancelled";
@@ -4591,14 +4600,14 @@ export interface components {
         server__freshness__schemas__Positions: {
             /**
              * Applied
-             * @description The last that is known; after a fault it can go down.
+             * @description The last known applied position; it can decrease after a fault.
              */
             applied: string | null;
             /** Captured */
             captured: string | null;
             /**
              * Confirmed
-             * @description Whether the current run has confirmed `applied`; only then do waits count it. False while no engine is connected, and from the end of a run to the first report of the next.
+             * @description Whether the current run has confirmed `applied`; waits rely on it only then. False while no engine is connected, and from the end of a run to the first report of the next.
              */
             confirmed: boolean;
             /** Source */
@@ -4606,7 +4615,7 @@ export interface components {
         };
         /**
          * Health
-         * @description All is well.
+         * @description The server can work.
          */
         server__health__endpoints__Health: {
             /**
@@ -4617,31 +4626,31 @@ export interface components {
         };
         /**
          * Health
-         * @description The worst of what is known of a subscription, and what it was judged by.
+         * @description The worst aspect of a subscription, and all aspects.
          */
         server__subscriptions__health__Health: {
             /** Aspects */
             aspects: components["schemas"]["Aspect"][];
             /**
              * Following
-             * @description Changes are applied to live tables: it runs, without a fault, and an engine is there.
+             * @description Changes are applied to live tables: it runs without a fault, and an engine is connected.
              */
             following: boolean;
             /**
              * Reason
-             * @description Why, in a sentence for people.
+             * @description The reason, as a sentence.
              */
             reason: string;
             /** Remedy */
             remedy?: string | null;
-            /** @description `running` only where all tables follow the source and an engine is there. */
+            /** @description `running` only if all tables follow the source and an engine is connected. */
             status: components["schemas"]["HealthStatus"];
-            /** @description What the status is given for. */
+            /** @description The reason for the status. */
             word: components["schemas"]["HealthWord"];
         };
         /**
          * Lag
-         * @description How far the live tables are behind; null where it is not known, and where no table is live.
+         * @description How far the live tables are behind; null if unknown, or if no table is live.
          */
         server__subscriptions__schemas__Lag: {
             /** Bytes */
@@ -4653,14 +4662,14 @@ export interface components {
             seconds?: number | null;
             /**
              * Tables
-             * @description So many tables are live: of the others it says nothing.
+             * @description The number of live tables; the lag does not include others.
              * @default 0
              */
             tables?: number;
         };
         /**
          * Positions
-         * @description Where the subscription stands in the source's log; null where it is not known yet.
+         * @description Positions in the source's log; null if not yet known.
          */
         server__subscriptions__schemas__Positions: {
             /**
@@ -4711,7 +4720,7 @@ export interface operations {
                     "application/json": components["schemas"]["CallerView"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -4720,7 +4729,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4749,7 +4758,7 @@ export interface operations {
                     "application/json": components["schemas"]["Page_ConnectionKindView_"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -4758,7 +4767,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4772,9 +4781,9 @@ export interface operations {
     connections_list: {
         parameters: {
             query?: {
-                /** @description Items per page; more than 1000 counts as 1000. */
+                /** @description Items per page; larger values than 1000 are reduced to it. */
                 page_size?: number;
-                /** @description next_page_token of the page before. */
+                /** @description `next_page_token` of the previous page. */
                 page_token?: string | null;
             };
             header?: never;
@@ -4792,7 +4801,7 @@ export interface operations {
                     "application/json": components["schemas"]["Page_ConnectionView_"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -4801,7 +4810,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4810,7 +4819,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `page_token_invalid`: Page token not valid */
+            /** @description `page_token_invalid`: Invalid page token */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -4842,7 +4851,7 @@ export interface operations {
                     "application/json": components["schemas"]["ConnectionView"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -4851,7 +4860,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4884,9 +4893,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Change only what still has this ETag; otherwise the answer is 412. */
+                /** @description Change the resource only if it still has this ETag; otherwise the answer is 412. */
                 "if-match"?: string | null;
-                /** @description `*`: create only; where there is one of this name already, the answer is 412. */
+                /** @description `*`: only create; if the name exists, the answer is 412. */
                 "if-none-match"?: "*" | null;
             };
             path: {
@@ -4919,7 +4928,7 @@ export interface operations {
                     "application/json": components["schemas"]["ConnectionView"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -4928,7 +4937,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4937,7 +4946,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `connection_kind_fixed`: The kind of a connection does not change; `secrets_unreadable`: Stored secrets cannot be opened */
+            /** @description `connection_kind_fixed`: The kind of a connection cannot be changed; `secrets_unreadable`: Stored secrets cannot be opened */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4970,7 +4979,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Change only what still has this ETag; otherwise the answer is 412. */
+                /** @description Change the resource only if it still has this ETag; otherwise the answer is 412. */
                 "if-match"?: string | null;
             };
             path: {
@@ -4988,7 +4997,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -4997,7 +5006,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5048,7 +5057,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Change only what still has this ETag; otherwise the answer is 412. */
+                /** @description Change the resource only if it still has this ETag; otherwise the answer is 412. */
                 "if-match"?: string | null;
             };
             path: {
@@ -5072,7 +5081,7 @@ export interface operations {
                     "application/json": components["schemas"]["ConnectionView"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5081,7 +5090,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5153,7 +5162,7 @@ export interface operations {
                     "application/json": components["schemas"]["ChecksView"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5162,7 +5171,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5180,7 +5189,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `connection_kind_fixed`: The kind of a connection does not change; `secrets_unreadable`: Stored secrets cannot be opened */
+            /** @description `connection_kind_fixed`: The kind of a connection cannot be changed; `secrets_unreadable`: Stored secrets cannot be opened */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5189,7 +5198,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `invalid_request`: Invalid request; `not_supported_yet`: Not supported yet; `into_existing_unsupported`: The target takes no rows into existing tables */
+            /** @description `invalid_request`: Invalid request; `not_supported_yet`: Not supported yet; `into_existing_unsupported`: The target does not support into_existing */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -5239,7 +5248,7 @@ export interface operations {
                     "application/json": components["schemas"]["DdlCaptureView"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5248,7 +5257,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5325,7 +5334,7 @@ export interface operations {
                     "application/json": components["schemas"]["DdlCaptureView"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5334,7 +5343,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5411,7 +5420,7 @@ export interface operations {
                     "application/json": components["schemas"]["DdlCaptureView"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5420,7 +5429,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5501,7 +5510,7 @@ export interface operations {
                     "application/json": components["schemas"]["ConnectionPlan"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5510,7 +5519,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5519,7 +5528,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `connection_kind_fixed`: The kind of a connection does not change; `secrets_unreadable`: Stored secrets cannot be opened */
+            /** @description `connection_kind_fixed`: The kind of a connection cannot be changed; `secrets_unreadable`: Stored secrets cannot be opened */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5542,9 +5551,9 @@ export interface operations {
     connections_shared_tables: {
         parameters: {
             query?: {
-                /** @description Items per page; more than 1000 counts as 1000. */
+                /** @description Items per page; larger values than 1000 are reduced to it. */
                 page_size?: number;
-                /** @description next_page_token of the page before. */
+                /** @description `next_page_token` of the previous page. */
                 page_token?: string | null;
             };
             header?: never;
@@ -5565,7 +5574,7 @@ export interface operations {
                     "application/json": components["schemas"]["Page_SharedTableView_"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5574,7 +5583,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5592,7 +5601,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `page_token_invalid`: Page token not valid */
+            /** @description `page_token_invalid`: Invalid page token */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -5606,9 +5615,9 @@ export interface operations {
     connections_tables: {
         parameters: {
             query?: {
-                /** @description Items per page; more than 1000 counts as 1000. */
+                /** @description Items per page; larger values than 1000 are reduced to it. */
                 page_size?: number;
-                /** @description next_page_token of the page before. */
+                /** @description `next_page_token` of the previous page. */
                 page_token?: string | null;
             };
             header?: never;
@@ -5629,7 +5638,7 @@ export interface operations {
                     "application/json": components["schemas"]["Page_SourceTableView_"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5638,7 +5647,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5712,7 +5721,7 @@ export interface operations {
                     "application/json": components["schemas"]["Engines"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5721,7 +5730,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5754,7 +5763,7 @@ export interface operations {
                     "application/json": components["schemas"]["Registered"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5763,7 +5772,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5772,7 +5781,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `engine_protocol`: Server and engine do not understand each other */
+            /** @description `engine_protocol`: Server and engine use different protocol versions */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5814,7 +5823,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5823,7 +5832,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5870,7 +5879,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5879,7 +5888,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5939,7 +5948,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5948,7 +5957,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6000,7 +6009,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6009,7 +6018,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6058,9 +6067,9 @@ export interface operations {
                 severity?: components["schemas"]["Severity"] | null;
                 /** @description Only those about this table, slot or file; a table as schema.name. */
                 subject?: string | null;
-                /** @description Items per page; more than 1000 counts as 1000. */
+                /** @description Items per page; larger values than 1000 are reduced to it. */
                 page_size?: number;
-                /** @description next_page_token of the page before. */
+                /** @description `next_page_token` of the previous page. */
                 page_token?: string | null;
             };
             header?: never;
@@ -6078,7 +6087,7 @@ export interface operations {
                     "application/json": components["schemas"]["Page_EventView_"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6087,7 +6096,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6096,7 +6105,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `page_token_invalid`: Page token not valid */
+            /** @description `page_token_invalid`: Invalid page token */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -6110,11 +6119,11 @@ export interface operations {
     events_stream: {
         parameters: {
             query?: {
-                /** @description Only what belongs to this subscription. */
+                /** @description Only events of this subscription. */
                 subscription?: string | null;
             };
             header?: {
-                /** @description Begin after this event; without it, with events from now on. */
+                /** @description Begin after this event; without it, only new events are sent. */
                 "last-event-id"?: number | null;
             };
             path?: never;
@@ -6131,7 +6140,7 @@ export interface operations {
                     "text/event-stream": unknown;
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6140,7 +6149,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6178,7 +6187,7 @@ export interface operations {
                     "application/json": components["schemas"]["SampleSourceView"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6187,7 +6196,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6216,7 +6225,7 @@ export interface operations {
                     "application/json": components["schemas"]["SampleSourceView"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6225,7 +6234,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6261,7 +6270,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6270,7 +6279,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6295,9 +6304,9 @@ export interface operations {
             query?: {
                 /** @description Only those in this state. */
                 state?: components["schemas"]["SubscriptionState"] | null;
-                /** @description Items per page; more than 1000 counts as 1000. */
+                /** @description Items per page; larger values than 1000 are reduced to it. */
                 page_size?: number;
-                /** @description next_page_token of the page before. */
+                /** @description `next_page_token` of the previous page. */
                 page_token?: string | null;
             };
             header?: never;
@@ -6315,7 +6324,7 @@ export interface operations {
                     "application/json": components["schemas"]["Page_SubscriptionView_"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6324,7 +6333,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6333,7 +6342,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `page_token_invalid`: Page token not valid */
+            /** @description `page_token_invalid`: Invalid page token */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -6365,7 +6374,7 @@ export interface operations {
                     "application/json": components["schemas"]["SubscriptionView"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6374,7 +6383,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6406,13 +6415,13 @@ export interface operations {
     subscriptions_put: {
         parameters: {
             query?: {
-                /** @description Tables and patterns that the body leaves out stay in the subscription. */
+                /** @description Keep tables and patterns that the body leaves out. */
                 keep_tables?: boolean;
             };
             header?: {
-                /** @description Change only what still has this ETag; otherwise the answer is 412. */
+                /** @description Change the resource only if it still has this ETag; otherwise the answer is 412. */
                 "if-match"?: string | null;
-                /** @description `*`: create only; where there is one of this name already, the answer is 412. */
+                /** @description `*`: only create; if the name exists, the answer is 412. */
                 "if-none-match"?: "*" | null;
             };
             path: {
@@ -6445,7 +6454,7 @@ export interface operations {
                     "application/json": components["schemas"]["SubscriptionView"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6454,7 +6463,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6463,7 +6472,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `subscription_endpoint_fixed`: Source and target do not change; `subscription_deleting`: The subscription is being deleted; `table_target_fixed`: The place on the target does not change; `transition_refused`: Not possible in this state; `secrets_unreadable`: Stored secrets cannot be opened */
+            /** @description `subscription_endpoint_fixed`: Source and target cannot be changed; `subscription_deleting`: The subscription is being deleted; `table_target_fixed`: The name on the target cannot be changed; `transition_refused`: Not allowed in this state; `secrets_unreadable`: Stored secrets cannot be opened */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -6481,7 +6490,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `pattern_matches_nothing`: A pattern matches no table; `not_supported_yet`: Not supported yet; `apply_mode_unsupported`: The target cannot apply in this mode; `capture_unsupported`: The source has no such capture; `into_existing_unsupported`: The target takes no rows into existing tables; `shared_table_conflict`: The tables do not go together in a shared table */
+            /** @description `pattern_matches_nothing`: A pattern matches no table; `not_supported_yet`: Not supported yet; `apply_mode_unsupported`: The target cannot apply in this mode; `capture_unsupported`: The source has no such capture; `into_existing_unsupported`: The target does not support into_existing; `shared_table_conflict`: The tables conflict in a shared table */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -6513,11 +6522,11 @@ export interface operations {
     subscriptions_delete: {
         parameters: {
             query?: {
-                /** @description Do not wait for the engine; an event names what may be left on the source. */
+                /** @description Do not wait for the engine; an event names what may remain on the source. */
                 force?: boolean;
             };
             header?: {
-                /** @description Change only what still has this ETag; otherwise the answer is 412. */
+                /** @description Change the resource only if it still has this ETag; otherwise the answer is 412. */
                 "if-match"?: string | null;
             };
             path: {
@@ -6528,7 +6537,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The engine stops it and drops slot and publications */
+            /** @description The engine stops it and drops its slot and publications */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -6537,14 +6546,14 @@ export interface operations {
                     "application/json": components["schemas"]["SubscriptionView"];
                 };
             };
-            /** @description It is gone */
+            /** @description Deleted */
             204: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6553,7 +6562,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6595,7 +6604,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Change only what still has this ETag; otherwise the answer is 412. */
+                /** @description Change the resource only if it still has this ETag; otherwise the answer is 412. */
                 "if-match"?: string | null;
             };
             path: {
@@ -6619,7 +6628,7 @@ export interface operations {
                     "application/json": components["schemas"]["SubscriptionView"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6628,7 +6637,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6646,7 +6655,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `subscription_endpoint_fixed`: Source and target do not change; `subscription_deleting`: The subscription is being deleted; `table_target_fixed`: The place on the target does not change; `transition_refused`: Not possible in this state; `secrets_unreadable`: Stored secrets cannot be opened */
+            /** @description `subscription_endpoint_fixed`: Source and target cannot be changed; `subscription_deleting`: The subscription is being deleted; `table_target_fixed`: The name on the target cannot be changed; `transition_refused`: Not allowed in this state; `secrets_unreadable`: Stored secrets cannot be opened */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -6664,7 +6673,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `pattern_matches_nothing`: A pattern matches no table; `not_supported_yet`: Not supported yet; `apply_mode_unsupported`: The target cannot apply in this mode; `capture_unsupported`: The source has no such capture; `into_existing_unsupported`: The target takes no rows into existing tables; `shared_table_conflict`: The tables do not go together in a shared table */
+            /** @description `pattern_matches_nothing`: A pattern matches no table; `not_supported_yet`: Not supported yet; `apply_mode_unsupported`: The target cannot apply in this mode; `capture_unsupported`: The source has no such capture; `into_existing_unsupported`: The target does not support into_existing; `shared_table_conflict`: The tables conflict in a shared table */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -6696,9 +6705,9 @@ export interface operations {
     batches_list: {
         parameters: {
             query?: {
-                /** @description Items per page; more than 1000 counts as 1000. */
+                /** @description Items per page; larger values than 1000 are reduced to it. */
                 page_size?: number;
-                /** @description next_page_token of the page before. */
+                /** @description `next_page_token` of the previous page. */
                 page_token?: string | null;
             };
             header?: never;
@@ -6718,7 +6727,7 @@ export interface operations {
                     "application/json": components["schemas"]["Page_BatchView_"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6727,7 +6736,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6745,7 +6754,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `page_token_invalid`: Page token not valid */
+            /** @description `page_token_invalid`: Invalid page token */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -6776,7 +6785,7 @@ export interface operations {
                     "application/json": components["schemas"]["Freshness"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6785,7 +6794,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6818,7 +6827,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description `respond-async` answers 202 at once. */
+                /** @description With `respond-async`, the response is 202 at once. */
                 prefer?: string | null;
             };
             path: {
@@ -6850,7 +6859,7 @@ export interface operations {
                     "application/json": components["schemas"]["WaitBody"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6859,7 +6868,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6904,7 +6913,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `freshness_timeout`: Not fresh in time; `engine_timeout`: The engine did not answer in time */
+            /** @description `freshness_timeout`: Freshness not reached in time; `engine_timeout`: The engine did not answer in time */
             504: {
                 headers: {
                     [name: string]: unknown;
@@ -6936,7 +6945,7 @@ export interface operations {
                     "application/json": components["schemas"]["WaitBody"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6945,7 +6954,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6993,7 +7002,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -7002,7 +7011,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7043,7 +7052,7 @@ export interface operations {
     history_get: {
         parameters: {
             query?: {
-                /** @description How far back. Up to 1 hour comes in steps of 10 seconds, up to 12 hours of a minute, more of 10 minutes. */
+                /** @description Length of the period up to now. Steps are 10 seconds for up to 1 hour, a minute for up to 12 hours, else 10 minutes. */
                 hours?: number;
             };
             header?: never;
@@ -7063,7 +7072,7 @@ export interface operations {
                     "application/json": components["schemas"]["HistoryView"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -7072,7 +7081,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7104,7 +7113,7 @@ export interface operations {
     subscriptions_plan: {
         parameters: {
             query?: {
-                /** @description Tables and patterns that the body leaves out stay in the subscription. */
+                /** @description Keep tables and patterns that the body leaves out. */
                 keep_tables?: boolean;
             };
             header?: never;
@@ -7129,7 +7138,7 @@ export interface operations {
                     "application/json": components["schemas"]["SubscriptionPlan"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -7138,7 +7147,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7147,7 +7156,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `subscription_endpoint_fixed`: Source and target do not change; `subscription_deleting`: The subscription is being deleted; `table_target_fixed`: The place on the target does not change; `transition_refused`: Not possible in this state; `secrets_unreadable`: Stored secrets cannot be opened */
+            /** @description `subscription_endpoint_fixed`: Source and target cannot be changed; `subscription_deleting`: The subscription is being deleted; `table_target_fixed`: The name on the target cannot be changed; `transition_refused`: Not allowed in this state; `secrets_unreadable`: Stored secrets cannot be opened */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -7165,7 +7174,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `pattern_matches_nothing`: A pattern matches no table; `not_supported_yet`: Not supported yet; `apply_mode_unsupported`: The target cannot apply in this mode; `capture_unsupported`: The source has no such capture; `into_existing_unsupported`: The target takes no rows into existing tables; `shared_table_conflict`: The tables do not go together in a shared table */
+            /** @description `pattern_matches_nothing`: A pattern matches no table; `not_supported_yet`: Not supported yet; `apply_mode_unsupported`: The target cannot apply in this mode; `capture_unsupported`: The source has no such capture; `into_existing_unsupported`: The target does not support into_existing; `shared_table_conflict`: The tables conflict in a shared table */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -7222,7 +7231,7 @@ export interface operations {
                     "text/csv": unknown;
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -7231,7 +7240,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7285,7 +7294,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `freshness_timeout`: Not fresh in time; `engine_timeout`: The engine did not answer in time */
+            /** @description `freshness_timeout`: Freshness not reached in time; `engine_timeout`: The engine did not answer in time */
             504: {
                 headers: {
                     [name: string]: unknown;
@@ -7308,9 +7317,9 @@ export interface operations {
     reloads_list: {
         parameters: {
             query?: {
-                /** @description Items per page; more than 1000 counts as 1000. */
+                /** @description Items per page; larger values than 1000 are reduced to it. */
                 page_size?: number;
-                /** @description next_page_token of the page before. */
+                /** @description `next_page_token` of the previous page. */
                 page_token?: string | null;
             };
             header?: never;
@@ -7330,7 +7339,7 @@ export interface operations {
                     "application/json": components["schemas"]["Page_ReloadView_"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -7339,7 +7348,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7357,7 +7366,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `page_token_invalid`: Page token not valid */
+            /** @description `page_token_invalid`: Invalid page token */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -7372,7 +7381,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Names this request, so that sending it again does nothing new. */
+                /** @description Identifies this request: sending it again returns the first answer and has no further effect. */
                 "idempotency-key"?: string | null;
             };
             path: {
@@ -7391,7 +7400,7 @@ export interface operations {
                     "application/json": components["schemas"]["ReloadView"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -7400,7 +7409,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7459,7 +7468,7 @@ export interface operations {
                     "application/json": components["schemas"]["ReloadView"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -7468,7 +7477,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7516,7 +7525,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -7525,7 +7534,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7588,7 +7597,7 @@ export interface operations {
                     "application/json": components["schemas"]["SequencesView"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -7597,7 +7606,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7633,7 +7642,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `engine_unavailable`: No engine is connected; `sequence_privilege`: The connection's user lacks a right on a sequence */
+            /** @description `engine_unavailable`: No engine is connected; `sequence_privilege`: The connection's user lacks a privilege on a sequence */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -7660,11 +7669,11 @@ export interface operations {
                 schema?: string | null;
                 /** @description Only those of this source name. */
                 name?: string | null;
-                /** @description Only those in this state; removed ones are listed only so. */
+                /** @description Only those in this state; removed tables are listed only on request. */
                 state?: components["schemas"]["TableState"] | null;
-                /** @description Items per page; more than 1000 counts as 1000. */
+                /** @description Items per page; larger values than 1000 are reduced to it. */
                 page_size?: number;
-                /** @description next_page_token of the page before. */
+                /** @description `next_page_token` of the previous page. */
                 page_token?: string | null;
             };
             header?: never;
@@ -7685,7 +7694,7 @@ export interface operations {
                     "application/json": components["schemas"]["Page_TableView_"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -7694,7 +7703,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7712,7 +7721,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `page_token_invalid`: Page token not valid */
+            /** @description `page_token_invalid`: Invalid page token */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -7727,7 +7736,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Names this request, so that sending it again does nothing new. */
+                /** @description Identifies this request: sending it again returns the first answer and has no further effect. */
                 "idempotency-key"?: string | null;
             };
             path: {
@@ -7751,7 +7760,7 @@ export interface operations {
                     "application/json": components["schemas"]["TableView"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -7760,7 +7769,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7778,7 +7787,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `table_exists`: The subscription has this table; `subscription_deleting`: The subscription is being deleted */
+            /** @description `table_exists`: The subscription already has this table; `subscription_deleting`: The subscription is being deleted */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -7787,7 +7796,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `idempotency_key_reused`: Idempotency-Key used for something else; `invalid_request`: Invalid request; `not_supported_yet`: Not supported yet; `into_existing_unsupported`: The target takes no rows into existing tables; `shared_table_conflict`: The tables do not go together in a shared table */
+            /** @description `idempotency_key_reused`: Idempotency-Key used for another request; `invalid_request`: Invalid request; `not_supported_yet`: Not supported yet; `into_existing_unsupported`: The target does not support into_existing; `shared_table_conflict`: The tables conflict in a shared table */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -7805,7 +7814,7 @@ export interface operations {
             path: {
                 /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
                 name: string;
-                /** @description The table's id; names may hold any character. */
+                /** @description The table's id. */
                 table_id: string;
             };
             cookie?: never;
@@ -7821,7 +7830,7 @@ export interface operations {
                     "application/json": components["schemas"]["TableView"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -7830,7 +7839,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7862,17 +7871,17 @@ export interface operations {
     tables_remove: {
         parameters: {
             query?: {
-                /** @description `drop`: the table on the target goes too, unless its owner made it or others depend on it. */
+                /** @description `drop`: the target's table is dropped too, unless it was not created by Penstock or other objects depend on it. */
                 target_table?: components["schemas"]["OnRemoval"];
             };
             header?: {
-                /** @description Change only what still has this ETag; otherwise the answer is 412. */
+                /** @description Change the resource only if it still has this ETag; otherwise the answer is 412. */
                 "if-match"?: string | null;
             };
             path: {
                 /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
                 name: string;
-                /** @description The table's id; names may hold any character. */
+                /** @description The table's id. */
                 table_id: string;
             };
             cookie?: never;
@@ -7886,7 +7895,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -7895,7 +7904,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7913,7 +7922,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `table_removed`: The table was removed; `target_table_of_owner`: The table on the target is its owner's; `subscription_deleting`: The subscription is being deleted */
+            /** @description `table_removed`: The table was removed; `target_table_of_owner`: Penstock did not create the table on the target; `subscription_deleting`: The subscription is being deleted */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -7946,13 +7955,13 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Change only what still has this ETag; otherwise the answer is 412. */
+                /** @description Change the resource only if it still has this ETag; otherwise the answer is 412. */
                 "if-match"?: string | null;
             };
             path: {
                 /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
                 name: string;
-                /** @description The table's id; names may hold any character. */
+                /** @description The table's id. */
                 table_id: string;
             };
             cookie?: never;
@@ -7972,7 +7981,7 @@ export interface operations {
                     "application/json": components["schemas"]["TableView"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -7981,7 +7990,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7999,7 +8008,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `transition_refused`: Not possible in this state; `table_removed`: The table was removed; `subscription_deleting`: The subscription is being deleted */
+            /** @description `transition_refused`: Not allowed in this state; `table_removed`: The table was removed; `subscription_deleting`: The subscription is being deleted */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -8017,7 +8026,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `invalid_request`: Invalid request; `not_supported_yet`: Not supported yet; `into_existing_unsupported`: The target takes no rows into existing tables */
+            /** @description `invalid_request`: Invalid request; `not_supported_yet`: Not supported yet; `into_existing_unsupported`: The target does not support into_existing */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -8032,13 +8041,13 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Names this request, so that sending it again does nothing new. */
+                /** @description Identifies this request: sending it again returns the first answer and has no further effect. */
                 "idempotency-key"?: string | null;
             };
             path: {
                 /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
                 name: string;
-                /** @description The table's id; names may hold any character. */
+                /** @description The table's id. */
                 table_id: string;
             };
             cookie?: never;
@@ -8058,7 +8067,7 @@ export interface operations {
                     "application/json": components["schemas"]["TableView"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -8067,7 +8076,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8085,7 +8094,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `nothing_to_approve`: The table has no change to approve; `approval_outdated`: The table waits for the approval of another change; `table_removed`: The table was removed; `subscription_deleting`: The subscription is being deleted; `subscription_not_running`: The subscription is not running */
+            /** @description `nothing_to_approve`: The table has no schema change to approve; `approval_outdated`: Another schema change waits for approval; `table_removed`: The table was removed; `subscription_deleting`: The subscription is being deleted; `subscription_not_running`: The subscription is not running */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -8094,7 +8103,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `idempotency_key_reused`: Idempotency-Key used for something else; `invalid_request`: Invalid request */
+            /** @description `idempotency_key_reused`: Idempotency-Key used for another request; `invalid_request`: Invalid request */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -8121,7 +8130,7 @@ export interface operations {
             path: {
                 /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
                 name: string;
-                /** @description The table's id; names may hold any character. */
+                /** @description The table's id. */
                 table_id: string;
             };
             cookie?: never;
@@ -8137,7 +8146,7 @@ export interface operations {
                     "application/json": components["schemas"]["PartitionsView"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -8146,7 +8155,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8196,16 +8205,16 @@ export interface operations {
     refused_rows_list: {
         parameters: {
             query?: {
-                /** @description Items per page; more than 1000 counts as 1000. */
+                /** @description Items per page; larger values than 1000 are reduced to it. */
                 page_size?: number;
-                /** @description next_page_token of the page before. */
+                /** @description `next_page_token` of the previous page. */
                 page_token?: string | null;
             };
             header?: never;
             path: {
                 /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
                 name: string;
-                /** @description The table's id; names may hold any character. */
+                /** @description The table's id. */
                 table_id: string;
             };
             cookie?: never;
@@ -8221,7 +8230,7 @@ export interface operations {
                     "application/json": components["schemas"]["Page_RefusedRowView_"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -8230,7 +8239,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8257,7 +8266,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `page_token_invalid`: Page token not valid */
+            /** @description `page_token_invalid`: Invalid page token */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -8293,7 +8302,7 @@ export interface operations {
             path: {
                 /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
                 name: string;
-                /** @description The table's id; names may hold any character. */
+                /** @description The table's id. */
                 table_id: string;
             };
             cookie?: never;
@@ -8309,7 +8318,7 @@ export interface operations {
                     "application/json": components["schemas"]["RefusedRowsOutcome"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -8318,7 +8327,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8336,7 +8345,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `table_not_live`: The table's rows are not complete; `table_removed`: The table was removed */
+            /** @description `table_not_live`: The table is incomplete; `table_removed`: The table was removed */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -8381,7 +8390,7 @@ export interface operations {
             path: {
                 /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
                 name: string;
-                /** @description The table's id; names may hold any character. */
+                /** @description The table's id. */
                 table_id: string;
             };
             cookie?: never;
@@ -8397,7 +8406,7 @@ export interface operations {
                     "application/json": components["schemas"]["RefusedRowsOutcome"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -8406,7 +8415,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8424,7 +8433,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `table_not_live`: The table's rows are not complete; `table_removed`: The table was removed */
+            /** @description `table_not_live`: The table is incomplete; `table_removed`: The table was removed */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -8469,7 +8478,7 @@ export interface operations {
             path: {
                 /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
                 name: string;
-                /** @description The table's id; names may hold any character. */
+                /** @description The table's id. */
                 table_id: string;
                 /** @description The refused row's id. */
                 row_id: string;
@@ -8487,7 +8496,7 @@ export interface operations {
                     "application/json": components["schemas"]["RefusedRowsOutcome"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -8496,7 +8505,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8514,7 +8523,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `table_not_live`: The table's rows are not complete; `table_removed`: The table was removed */
+            /** @description `table_not_live`: The table is incomplete; `table_removed`: The table was removed */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -8559,7 +8568,7 @@ export interface operations {
             path: {
                 /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
                 name: string;
-                /** @description The table's id; names may hold any character. */
+                /** @description The table's id. */
                 table_id: string;
                 /** @description The refused row's id. */
                 row_id: string;
@@ -8577,7 +8586,7 @@ export interface operations {
                     "application/json": components["schemas"]["RefusedRowsOutcome"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -8586,7 +8595,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8604,7 +8613,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `table_not_live`: The table's rows are not complete; `table_removed`: The table was removed */
+            /** @description `table_not_live`: The table is incomplete; `table_removed`: The table was removed */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -8645,9 +8654,9 @@ export interface operations {
     table_reloads_list: {
         parameters: {
             query?: {
-                /** @description Items per page; more than 1000 counts as 1000. */
+                /** @description Items per page; larger values than 1000 are reduced to it. */
                 page_size?: number;
-                /** @description next_page_token of the page before. */
+                /** @description `next_page_token` of the previous page. */
                 page_token?: string | null;
             };
             header?: never;
@@ -8668,7 +8677,7 @@ export interface operations {
                     "application/json": components["schemas"]["Page_ReloadView_"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -8677,7 +8686,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8695,7 +8704,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `page_token_invalid`: Page token not valid */
+            /** @description `page_token_invalid`: Invalid page token */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -8710,7 +8719,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Names this request, so that sending it again does nothing new. */
+                /** @description Identifies this request: sending it again returns the first answer and has no further effect. */
                 "idempotency-key"?: string | null;
             };
             path: {
@@ -8734,7 +8743,7 @@ export interface operations {
                     "application/json": components["schemas"]["ReloadView"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -8743,7 +8752,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8761,7 +8770,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `subscription_not_running`: The subscription is not running; `reload_running`: A reload is running; `table_not_reloadable`: The table cannot be reloaded now; `table_not_partitioned`: The table is not partitioned; `partition_not_comparable`: The partition cannot be reloaded by itself */
+            /** @description `subscription_not_running`: The subscription is not running; `reload_running`: A reload is running; `table_not_reloadable`: The table cannot be reloaded now; `table_not_partitioned`: The table is not partitioned; `partition_not_comparable`: The partition cannot be reloaded separately */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -8821,7 +8830,7 @@ export interface operations {
                     "application/json": components["schemas"]["ReloadView"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -8830,7 +8839,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8879,7 +8888,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -8888,7 +8897,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8933,7 +8942,7 @@ export interface operations {
             path: {
                 /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
                 name: string;
-                /** @description The table's id; names may hold any character. */
+                /** @description The table's id. */
                 table_id: string;
             };
             cookie?: never;
@@ -8949,7 +8958,7 @@ export interface operations {
                     "application/json": components["schemas"]["ReloadView"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -8958,7 +8967,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8976,7 +8985,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `nothing_to_retry`: The table is not parked; `cause_remains`: What parked the table is still there; `reload_running`: A reload is running; `table_removed`: The table was removed; `subscription_deleting`: The subscription is being deleted; `subscription_not_running`: The subscription is not running; `secrets_unreadable`: Stored secrets cannot be opened */
+            /** @description `nothing_to_retry`: The table is not parked; `cause_remains`: The cause of the parking remains; `reload_running`: A reload is running; `table_removed`: The table was removed; `subscription_deleting`: The subscription is being deleted; `subscription_not_running`: The subscription is not running; `secrets_unreadable`: Stored secrets cannot be opened */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9017,9 +9026,9 @@ export interface operations {
     schema_versions_list: {
         parameters: {
             query?: {
-                /** @description Items per page; more than 1000 counts as 1000. */
+                /** @description Items per page; larger values than 1000 are reduced to it. */
                 page_size?: number;
-                /** @description next_page_token of the page before. */
+                /** @description `next_page_token` of the previous page. */
                 page_token?: string | null;
             };
             header?: never;
@@ -9041,7 +9050,7 @@ export interface operations {
                     "application/json": components["schemas"]["Page_VersionView_"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -9050,7 +9059,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9068,7 +9077,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `page_token_invalid`: Page token not valid */
+            /** @description `page_token_invalid`: Invalid page token */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -9082,11 +9091,11 @@ export interface operations {
     tickets_list: {
         parameters: {
             query?: {
-                /** @description An earlier ticket: show what was replicated between the two. */
+                /** @description Id of an earlier ticket: show the throughput between the two. */
                 since?: string | null;
-                /** @description Items per page; more than 1000 counts as 1000. */
+                /** @description Items per page; larger values than 1000 are reduced to it. */
                 page_size?: number;
-                /** @description next_page_token of the page before. */
+                /** @description `next_page_token` of the previous page. */
                 page_token?: string | null;
             };
             header?: never;
@@ -9106,7 +9115,7 @@ export interface operations {
                     "application/json": components["schemas"]["Page_TicketView_"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -9115,7 +9124,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9133,7 +9142,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `page_token_invalid`: Page token not valid; `invalid_request`: Invalid request */
+            /** @description `page_token_invalid`: Invalid page token; `invalid_request`: Invalid request */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -9148,7 +9157,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Names this request, so that sending it again does nothing new. */
+                /** @description Identifies this request: sending it again returns the first answer and has no further effect. */
                 "idempotency-key"?: string | null;
             };
             path: {
@@ -9171,7 +9180,7 @@ export interface operations {
                     "application/json": components["schemas"]["TicketView"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -9180,7 +9189,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9198,7 +9207,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `subscription_deleting`: The subscription is being deleted; `too_many_tickets`: Too many tickets are under way */
+            /** @description `subscription_deleting`: The subscription is being deleted; `too_many_tickets`: Too many tickets are in progress */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9221,7 +9230,7 @@ export interface operations {
     tickets_get: {
         parameters: {
             query?: {
-                /** @description An earlier ticket: show what was replicated between the two. */
+                /** @description Id of an earlier ticket: show the throughput between the two. */
                 since?: string | null;
             };
             header?: never;
@@ -9242,7 +9251,7 @@ export interface operations {
                     "application/json": components["schemas"]["TicketView"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -9251,7 +9260,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9292,9 +9301,9 @@ export interface operations {
     verifications_list: {
         parameters: {
             query?: {
-                /** @description Items per page; more than 1000 counts as 1000. */
+                /** @description Items per page; larger values than 1000 are reduced to it. */
                 page_size?: number;
-                /** @description next_page_token of the page before. */
+                /** @description `next_page_token` of the previous page. */
                 page_token?: string | null;
             };
             header?: never;
@@ -9314,7 +9323,7 @@ export interface operations {
                     "application/json": components["schemas"]["Page_VerificationView_"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -9323,7 +9332,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9341,7 +9350,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `page_token_invalid`: Page token not valid */
+            /** @description `page_token_invalid`: Invalid page token */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -9356,7 +9365,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Names this request, so that sending it again does nothing new. */
+                /** @description Identifies this request: sending it again returns the first answer and has no further effect. */
                 "idempotency-key"?: string | null;
             };
             path: {
@@ -9379,7 +9388,7 @@ export interface operations {
                     "application/json": components["schemas"]["VerificationView"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -9388,7 +9397,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9447,7 +9456,7 @@ export interface operations {
                     "application/json": components["schemas"]["VerificationView"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -9456,7 +9465,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9504,7 +9513,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -9513,7 +9522,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9569,7 +9578,7 @@ export interface operations {
                     "application/json": components["schemas"]["Page_TokenView_"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -9578,7 +9587,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9611,7 +9620,7 @@ export interface operations {
                     "application/json": components["schemas"]["TokenCreated"];
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -9620,7 +9629,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9667,7 +9676,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -9676,7 +9685,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9752,7 +9761,7 @@ export interface operations {
                     "text/plain": unknown;
                 };
             };
-            /** @description `unauthenticated`: Who are you? */
+            /** @description `unauthenticated`: Authentication required */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -9761,7 +9770,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `forbidden`: Not allowed */
+            /** @description `forbidden`: Permission denied */
             403: {
                 headers: {
                     [name: string]: unknown;

@@ -14,7 +14,7 @@ const action = (changes: Partial<Action> = {}): Action => ({
   does: ["No changes are applied."],
   name: "copy",
   run: vi.fn(() => Promise.resolve()),
-  done: "copy: a pause was asked for.",
+  done: "copy: a pause was requested.",
   ...changes,
 });
 
@@ -57,7 +57,7 @@ describe("actions", () => {
     await press("Pause copy");
     await press("Pause");
     expect(given.run).toHaveBeenCalledWith(false);
-    await waitFor(() => expect(screen.getByRole("status").textContent).toContain("copy: a pause was asked for."));
+    await waitFor(() => expect(screen.getByRole("status").textContent).toContain("copy: a pause was requested."));
     expect(screen.queryByRole("dialog")).toBeNull();
     expect(queryClient.invalidateQueries).toHaveBeenCalled();
   });

@@ -30,11 +30,11 @@ describe("Announcements", () => {
   it("goes when its subject has another state, but not before it can be read", () => {
     let state = "live";
     render(<Announcements place="/" />);
-    act(() => announce("a pause was asked for", { state: () => state }));
+    act(() => announce("a pause was requested", { state: () => state }));
     state = "paused";
     act(() => void queryClient.setQueryData(["x"], 1));
     advance(4_900);
-    expect(shown()).toContain("a pause was asked for");
+    expect(shown()).toContain("a pause was requested");
     advance(100);
     expect(shown()).toBe("");
   });
@@ -42,9 +42,9 @@ describe("Announcements", () => {
   it("stays while its subject is as it was, and goes with the next read that shows another state", () => {
     let state = "live";
     render(<Announcements place="/" />);
-    act(() => announce("a pause was asked for", { state: () => state }));
+    act(() => announce("a pause was requested", { state: () => state }));
     advance(60_000);
-    expect(shown()).toContain("a pause was asked for");
+    expect(shown()).toContain("a pause was requested");
     state = "paused";
     act(() => void queryClient.setQueryData(["x"], 2));
     advance(0);

@@ -59,7 +59,7 @@ export function heldUp({ following, aspects, status }: Judged): Tone | null {
   return tone === "bad" ? "warn" : tone;
 }
 
-/** Log held back on the source as a share of what may be; null where it is not known. */
+/** Log retained on the source as a share of what may be; null where it is not known. */
 export function slotShare(subscription: Subscription): number | null {
   const { slot_budget_bytes } = subscription.capture;
   if (subscription.retained_bytes == null || !slot_budget_bytes) return null;

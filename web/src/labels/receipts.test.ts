@@ -60,9 +60,9 @@ describe("stepWords", () => {
 describe("exceptionWords", () => {
   type Exception = Receipt["exceptions"][number];
   it.each([
-    [{ kind: "insert_only" }, "updates and deletes are not followed"],
-    [{ kind: "rows_set_aside", rows: 1 }, "1 row set aside because the target refused it"],
-    [{ kind: "rows_set_aside", rows: 2 }, "2 rows set aside because the target refused them"],
+    [{ kind: "insert_only" }, "updates and deletes are not replicated"],
+    [{ kind: "rows_set_aside", rows: 1 }, "1 row quarantined because the target refused it"],
+    [{ kind: "rows_set_aside", rows: 2 }, "2 rows quarantined because the target refused them"],
     [{ kind: "sampled" }, "unknown exception (sampled)"],
   ])("writes %j as %s", (exception, words) => expect(exceptionWords(exception as Exception)).toBe(words));
 });

@@ -18,7 +18,7 @@ export function stepsOf({ receipt, askedAt, waitedMs }: Waited): Step[] {
     moment === null || askedAt === null ? null : Date.parse(moment) - Date.parse(askedAt);
   const read = receipt.now_ms;
   return [
-    { name: "Asked", means: read === null ? "for a position" : "for all that was committed until now", position: null, atMs: 0 },
+    { name: "Asked", means: read === null ? "for a position" : "for everything committed until now", position: null, atMs: 0 },
     {
       name: "Source position",
       means: read === null ? "as it was given" : "read on the source: the end of its log",
@@ -42,7 +42,7 @@ type Exception = Receipt["exceptions"][number];
 
 /** What a table that is declared not to follow wholly lacks. */
 export function exceptionWords({ kind, rows }: Exception): string {
-  if (kind === "insert_only") return "updates and deletes are not followed";
-  if (kind === "rows_set_aside") return `${some(rows ?? 0, "row")} set aside because the target refused ${rows === 1 ? "it" : "them"}`;
+  if (kind === "insert_only") return "updates and deletes are not replicated";
+  if (kind === "rows_set_aside") return `${some(rows ?? 0, "row")} quarantined because the target refused ${rows === 1 ? "it" : "them"}`;
   return `unknown exception (${kind})`;
 }

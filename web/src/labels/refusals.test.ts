@@ -21,11 +21,11 @@ describe("inPlainWords", () => {
 
   it("estimates when a wait that ran out would have ended", () => {
     const found = inPlainWords(problem("freshness_timeout", { estimate_ms: 2500 }));
-    expect(found.remedy).toMatch(/^At its present pace it is there in about 2\.50 s\. Ask again and allow more time/);
+    expect(found.remedy).toMatch(/^At the current rate it will be reached in about 2\.50 s\. Try again with more time/);
   });
 
   it("gives no estimate where the server has none", () => {
-    expect(inPlainWords(problem("freshness_timeout", { estimate_ms: null })).remedy).toMatch(/^Ask again and allow more time/);
+    expect(inPlainWords(problem("freshness_timeout", { estimate_ms: null })).remedy).toMatch(/^Try again with more time/);
   });
 
   it.each([{ beyond_source: true }, { cause: "paused" }])("keeps the server's remedy for a timeout with %j", (body) => {
@@ -37,7 +37,7 @@ describe("inPlainWords", () => {
   });
 
   it.each([502, 503, 504])("takes a %d without a remedy for an answer of a proxy", (status) => {
-    expect(inPlainWords(problem("http", {}, "", status)).remedy).toMatch(/between here and the server gave up/);
+    expect(inPlainWords(problem("http", {}, "", status)).remedy).toMatch(/between this browser and the server timed out/);
   });
 
   it.each([

@@ -2,7 +2,7 @@ import { Problem } from "../api/problem";
 import { milliseconds } from "./durations";
 
 /** A proxy answered in the server's place. */
-const GAVE_UP = "Something between here and the server gave up. Ask again, with a shorter limit where you set a long one.";
+const GAVE_UP = "A proxy between this browser and the server timed out. Try again, with a shorter time limit if you set a long one.";
 
 /** What to do in this console about a wait or query that was not answered; null where the server says it best. */
 function advice(problem: Problem): string | null {
@@ -11,15 +11,15 @@ function advice(problem: Problem): string | null {
     case "freshness_timeout": {
       if (body.beyond_source === true || body.cause !== undefined) return problem.remedy;
       const left = body.estimate_ms;
-      const hope = typeof left === "number" && left > 0 ? `At its present pace it is there in about ${milliseconds(left)}. ` : "";
-      return `${hope}Ask again and allow more time, or look at the subscription for what holds it up.`;
+      const hope = typeof left === "number" && left > 0 ? `At the current rate it will be reached in about ${milliseconds(left)}. ` : "";
+      return `${hope}Try again with more time, or see the subscription's page for what delays it.`;
     }
     case "freshness_unreachable":
       return `${problem.remedy} Waiting longer does not help.`;
     case "query_timeout":
-      return "Give the query more time, or ask for less.";
+      return "Give the query more time, or select less.";
     case "engine_timeout":
-      return "The engine may be busy. Ask again; if it stays so, look whether it runs.";
+      return "The engine may be busy. Try again; if it fails repeatedly, check whether the engine runs.";
     default:
       return problem.remedy === "" && status >= 502 && status <= 504 ? GAVE_UP : null;
   }
@@ -28,10 +28,10 @@ function advice(problem: Problem): string | null {
 /** The engine's own refusals of queries have codes, but one title for all. */
 const QUERY_TITLES: Record<string, string> = {
   query_not_a_read: "The query was refused",
-  query_invalid: "The target does not understand the query",
+  query_invalid: "The query is invalid on the target",
   query_timeout: "The query took too long",
-  query_too_large: "That is too much to answer",
-  query_unavailable: "The target cannot be asked at present",
+  query_too_large: "The answer is too large",
+  query_unavailable: "The target is unavailable for queries",
   table_not_live: "A table of the query is not live",
 };
 

@@ -45,16 +45,16 @@ describe("courseOf", () => {
 
   it("shows the log that waits at each place", () => {
     const found = course([{ unread_bytes: 512, unapplied_bytes: 2048 }], { retained_bytes: 4096 });
-    expect(stage(found, "Source's log")?.backlog).toBe("4\u00a0KiB held back");
+    expect(stage(found, "Source's log")?.backlog).toBe("4\u00a0KiB retained");
     expect(stage(found, "Capture")?.backlog).toBe("512\u00a0B not read yet");
-    expect(stage(found, "Sort and seal")?.backlog).toBe("2\u00a0KiB from here to apply");
-    expect(stage(found, "Visible")?.backlog).toBe("2\u00a0KiB not seen yet");
+    expect(stage(found, "Sort and seal")?.backlog).toBe("2\u00a0KiB read but not applied");
+    expect(stage(found, "Visible")?.backlog).toBe("2\u00a0KiB not visible yet");
   });
 
   it("has no figures without points of the last minute", () => {
     const found = course([{ at: later(-100), transactions: 9 }]);
     expect(stage(found, "Sort and seal")?.rate).toBeNull();
-    expect(found.why).toBe("Nothing was heard of it in the last minute.");
+    expect(found.why).toBe("There was no report in the last minute.");
   });
 
   it("averages the time of a stage over its batches", () => {
@@ -70,7 +70,7 @@ describe("the bottleneck", () => {
   it("is not looked for while the subscription does not run", () => {
     expect(course([{ batches: 9 }], { state: "paused" })).toMatchObject({
       bottleneck: null,
-      why: expect.stringMatching(/^It does not run/) as string,
+      why: expect.stringMatching(/^It is not running/) as string,
     });
   });
 

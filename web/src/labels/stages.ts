@@ -39,9 +39,9 @@ export function courseOf(subscription: Subscription, points: HistoryPoint[], now
   const stages: Stage[] = [
     {
       name: "Source's log",
-      means: "The source writes what it commits into its log.",
+      means: "The source writes its commits to its log.",
       rate: rate((point) => point.log_bytes_per_second.source),
-      backlog: subscription.retained_bytes == null ? null : `${bytes(subscription.retained_bytes)} held back`,
+      backlog: subscription.retained_bytes == null ? null : `${bytes(subscription.retained_bytes)} retained`,
       time: null,
       timeMeans: null,
     },
@@ -55,19 +55,19 @@ export function courseOf(subscription: Subscription, points: HistoryPoint[], now
     },
     {
       name: "Sort and seal",
-      means: "Changes are put in order and gathered, until a batch is full, old enough or asked for.",
+      means: "Changes are ordered by commit and collected until a batch is full, old enough or demanded by a wait.",
       rate: many(sums.transactions, "commit"),
-      backlog: inEngine == null ? null : `${bytes(inEngine)} from here to apply`,
+      backlog: inEngine == null ? null : `${bytes(inEngine)} read but not applied`,
       time: sums.mean("capture_age"),
       timeMeans: "from its oldest commit",
     },
     {
       name: "Net change",
-      means: "Changes of the same row are brought together.",
+      means: "Changes of the same row are merged.",
       rate: many(sums.rows, "change"),
       backlog: null,
       time: sums.mean("job"),
-      timeMeans: "waiting and working",
+      timeMeans: "including waiting",
     },
     {
       name: "Apply",
@@ -75,13 +75,13 @@ export function courseOf(subscription: Subscription, points: HistoryPoint[], now
       rate: many(sums.netRows, "row"),
       backlog: null,
       time: sums.mean("commit"),
-      timeMeans: "waiting and working",
+      timeMeans: "including waiting",
     },
     {
       name: "Visible",
-      means: "Queries on the target see it.",
+      means: "Queries on the target see the changes.",
       rate: rate((point) => point.log_bytes_per_second.applied),
-      backlog: subscription.lag.bytes == null ? null : `${bytes(subscription.lag.bytes)} not seen yet`,
+      backlog: subscription.lag.bytes == null ? null : `${bytes(subscription.lag.bytes)} not visible yet`,
       time: subscription.lag.seconds == null ? null : seconds(subscription.lag.seconds),
       timeMeans: "behind the source",
     },
@@ -119,9 +119,8 @@ function sumsOf(points: HistoryPoint[]): Sums {
 }
 
 function bottleneckOf(subscription: Subscription, sums: Sums, last: HistoryPoint | undefined): Pick<Course, "bottleneck" | "why"> {
-  if (subscription.state !== "running")
-    return { bottleneck: null, why: "It does not run; the figures are those of before, as far as they are known." };
-  if (last === undefined) return { bottleneck: null, why: "Nothing was heard of it in the last minute." };
+  if (subscription.state !== "running") return { bottleneck: null, why: "It is not running; the figures are the last known ones." };
+  if (last === undefined) return { bottleneck: null, why: "There was no report in the last minute." };
   const unread = last.unread_bytes ?? 0;
   if (unread > MUCH_UNREAD_BYTES && unread > (last.unapplied_bytes ?? 0)) {
     return {

@@ -19,7 +19,7 @@ describe("differences", () => {
   it.each([
     ["a new column", [column("a"), column("b")], ["column b is new"]],
     ["a column that is gone", [], ["column a is gone"]],
-    ["another type", [column("a", "bigint")], ["column a is bigint now, it was integer"]],
+    ["another type", [column("a", "bigint")], ["column a is now bigint, was integer"]],
     ["a new constraint", [column("a", "integer", false)], ["column a takes no nulls now"]],
     ["nothing", [column("a")], []],
   ])("finds %s", (_case, columns, found) => expect(differences(version(columns), version([column("a")]))).toEqual(found));

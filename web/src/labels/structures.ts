@@ -13,7 +13,7 @@ function compared(before: VersionColumn[], after: VersionColumn[]): string[] {
   for (const column of after) {
     const old = before.find(({ name }) => name === column.name);
     if (old === undefined) found.push(`column ${column.name} is new`);
-    else if (old.type !== column.type) found.push(`column ${column.name} is ${column.type} now, it was ${old.type}`);
+    else if (old.type !== column.type) found.push(`column ${column.name} is now ${column.type}, was ${old.type}`);
     else if (old.nullable !== column.nullable)
       found.push(`column ${column.name} ${column.nullable === false ? "takes no nulls now" : "takes nulls now"}`);
   }

@@ -24,7 +24,7 @@ describe("tableStateWords", () => {
   });
 
   it.each(["registered", "copying", "catching_up", "reloading"])("shows that %s is held up", (state) => {
-    expect(tableStateWords(state, "idle")).toMatchObject({ tone: "idle", word: `${tableStateWords(state).word}, held up` });
+    expect(tableStateWords(state, "idle")).toMatchObject({ tone: "idle", word: `${tableStateWords(state).word}, stopped` });
   });
 
   it("shows that a live table is not followed", () => {
@@ -61,7 +61,7 @@ describe("tableWords", () => {
     expect(tableWords(table({ state: "copying", health: health({ status: "moving" }) })).word).toBe("copying");
     expect(tableWords(table({ state: "copying", health: health({ status: "attention" }) }))).toMatchObject({
       tone: "warn",
-      word: "copying, held up",
+      word: "copying, stopped",
     });
   });
 
@@ -99,8 +99,8 @@ describe("the order of tables", () => {
 
 describe("requests that are not in effect", () => {
   it.each([
-    ["live", "paused", "a pause was asked for"],
-    ["paused", "running", "a resume was asked for"],
+    ["live", "paused", "a pause was requested"],
+    ["paused", "running", "a resume was requested"],
     ["paused", "paused", null],
     ["live", "running", null],
     ["removed", "paused", null],

@@ -11,11 +11,11 @@ interface StateWords {
 }
 
 const STATES: Record<string, StateWords> = {
-  registered: { tone: "busy", word: "waiting", means: "Its copy has not begun yet; nothing of it is on the target." },
-  copying: { tone: "busy", word: "copying", means: "Its rows are being copied; they become readable all at once when the copy is whole." },
-  catching_up: { tone: "busy", word: "catching up", means: "It takes in what changed on the source meanwhile." },
+  registered: { tone: "busy", word: "waiting", means: "Its copy has not begun; it has no rows on the target yet." },
+  copying: { tone: "busy", word: "copying", means: "Its rows are being copied; they become readable when the copy is complete." },
+  catching_up: { tone: "busy", word: "catching up", means: "Changes since the start of its copy are being applied." },
   live: { tone: "good", word: "live", means: "It follows the source." },
-  paused: { tone: "idle", word: "paused", means: "It is paused by request; its rows stay readable as they were." },
+  paused: { tone: "idle", word: "paused", means: "It was paused by a user; its existing rows stay readable." },
   reloading: {
     tone: "busy",
     word: "reloading",
@@ -24,7 +24,7 @@ const STATES: Record<string, StateWords> = {
   parked: {
     tone: "bad",
     word: "parked",
-    means: "A fault stopped it; its rows stay readable as they were. Other tables do not wait for it.",
+    means: "A fault stopped it; its existing rows stay readable. Other tables are not affected.",
   },
   removed: { tone: "idle", word: "removed", means: "It is no longer replicated; its history stays." },
 };
@@ -43,7 +43,7 @@ export function tableStateWords(state: string, held: Tone | null = null): StateW
     };
   }
   if (held === null || !FOLLOWED.has(state)) return words;
-  return { tone: held, word: state === "live" ? "live, not followed" : `${words.word}, held up`, means: words.means };
+  return { tone: held, word: state === "live" ? "live, not followed" : `${words.word}, stopped`, means: words.means };
 }
 
 /** A table by its own state and that of its subscription, as the server judged it. */
@@ -67,8 +67,8 @@ export const tableName = (table: Pick<Table, "schema" | "name">): string => `${t
 
 /** A request that is not in effect yet. */
 export function asked(table: Table): string | null {
-  if (table.desired_state === "paused" && table.state !== "paused" && table.state !== "removed") return "a pause was asked for";
-  if (table.desired_state === "running" && table.state === "paused") return "a resume was asked for";
+  if (table.desired_state === "paused" && table.state !== "paused" && table.state !== "removed") return "a pause was requested";
+  if (table.desired_state === "running" && table.state === "paused") return "a resume was requested";
   return null;
 }
 

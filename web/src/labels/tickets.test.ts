@@ -47,13 +47,13 @@ describe("ticketStateWords", () => {
     expect(ticketStateWords(ticket({ state: "pending", times: { ...ticket().times, ...none } }))).toEqual({
       tone: "busy",
       word: "waiting",
-      where: "its marker is not in the source's log yet",
+      where: "its marker is not yet in the source's log",
     });
   });
 
   it.each([
     [{}, "on its way to the engine"],
-    [{ captured_at: NOW }, "its batch is being gathered"],
+    [{ captured_at: NOW }, "its batch is not complete yet"],
     [{ captured_at: NOW, sealed_at: NOW }, "its net changes are being computed"],
     [{ captured_at: NOW, sealed_at: NOW, computed_at: NOW }, "its batch is being applied"],
   ])("says where a ticket with the times %j is", (times, where) => {

@@ -6,9 +6,9 @@ export type Stage = (typeof STAGES)[number];
 
 /** What a ticket waits for in each stage. */
 export const STAGE_WORDS: Record<Stage, { word: string; means: string }> = {
-  capture: { word: "Capture", means: "from the source's log to the engine; by the clocks of both, so as right as they agree" },
-  seal: { word: "Batch", means: "until the batch that it came into was complete" },
-  compute: { word: "Compute", means: "until the net changes of that batch were known" },
+  capture: { word: "Capture", means: "from the source's log to the engine; by the clocks of both, and only as accurate as they agree" },
+  seal: { word: "Batch", means: "until its batch was complete" },
+  compute: { word: "Compute", means: "until the net changes of that batch were computed" },
   apply: { word: "Apply", means: "until that batch was committed on the target" },
 };
 
@@ -36,8 +36,8 @@ export function ticketStateWords(ticket: Ticket): StateWords {
 }
 
 function whereIs({ state, times }: Ticket): string {
-  if (state === "pending") return "its marker is not in the source's log yet";
+  if (state === "pending") return "its marker is not yet in the source's log";
   if (times.captured_at === null) return "on its way to the engine";
-  if (times.sealed_at === null) return "its batch is being gathered";
+  if (times.sealed_at === null) return "its batch is not complete yet";
   return times.computed_at === null ? "its net changes are being computed" : "its batch is being applied";
 }

@@ -103,7 +103,7 @@ describe("outcomes", () => {
     [{ is: "in effect", afterMs: 1200 }, "good", "in effect after 1200 ms"],
     [{ is: "parked", afterMs: 5 }, "bad", "not in effect: the table was parked after 5 ms"],
     [{ is: "overtaken", by: "settings", afterMs: 5 }, "idle", "changed again after 5 ms"],
-    [{ is: "overtaken", by: "resume", afterMs: 5 }, "idle", "not in effect: “resume” was asked for after 5 ms"],
+    [{ is: "overtaken", by: "resume", afterMs: 5 }, "idle", "not in effect: “resume” was requested after 5 ms"],
   ];
   it.each(cases)("%j has the tone %s", (outcome, tone) => expect(toneOfOutcome(outcome)).toBe(tone));
   it.each(cases)("%j is written in words", (outcome, _tone, words) => expect(outcomeWords(outcome, (ms) => `${ms} ms`)).toBe(words));

@@ -166,6 +166,6 @@ export function outcomeWords(outcome: Outcome, duration: (ms: number) => string)
       return `not in effect: the table was parked after ${duration(outcome.afterMs)}`;
     case "overtaken":
       if (outcome.by === REQUESTS[SETTINGS]?.word) return `changed again after ${duration(outcome.afterMs)}`;
-      return `not in effect: “${outcome.by}” was asked for after ${duration(outcome.afterMs)}`;
+      return `not in effect: “${outcome.by}” was requested after ${duration(outcome.afterMs)}`;
   }
 }

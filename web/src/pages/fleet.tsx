@@ -91,7 +91,7 @@ function Fleet({ items }: { items: Subscription[] }) {
                 Behind the source
               </th>
               <th scope="col" className="number">
-                Log held back there
+                Log retained there
               </th>
               <th scope="col">Tables</th>
               <th scope="col">Last fault</th>
@@ -135,7 +135,7 @@ function Row({ item, health }: Judged) {
       <td data-column="Behind the source" className="number">
         <LagCell lag={item.lag} />
       </td>
-      <td data-column="Log held back there" className="number">
+      <td data-column="Log retained there" className="number">
         {bytes(item.retained_bytes)}
         {share !== null && (
           <small>

@@ -4,9 +4,9 @@ import { Page } from "../components/page";
 
 export function NothingHerePage() {
   return (
-    <Page title="Nothing is here">
+    <Page title="Page not found">
       <p className="prose">
-        No page has this address. <Link href={FLEET}>To the fleet</Link>
+        There is no page at this address. <Link href={FLEET}>To the fleet</Link>
       </p>
     </Page>
   );

@@ -37,7 +37,7 @@ export function Tables({ subscription }: { subscription: Subscription }) {
       <p className="below">
         {removed ? (
           <Link href={filters.address({ state: null, page: null })} replace>
-            Show those that are replicated
+            Show replicated tables
           </Link>
         ) : (
           <Link href={filters.address({ state: REMOVED, page: null })} replace>

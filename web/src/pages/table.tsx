@@ -45,13 +45,13 @@ export function TablePage({ subscription, id }: { subscription: string; id: stri
             <Section title="Declaration">
               <Declaration table={present} />
             </Section>
-            <Section title="Time line" aside="What was asked, and when it was in effect; newest first">
+            <Section title="Time line" aside="Requests, and when they took effect; newest first">
               <TimeLine subscription={subscription} table={present} />
             </Section>
           </>
         )}
       </QueryBoundary>
-      <Section title="History" aside="Structure and state, newest first">
+      <Section title="History" aside="Schema and state, newest first">
         <QueryBoundary query={versions}>{(items) => <Versions versions={items} />}</QueryBoundary>
       </Section>
       <Section title="Reloads" aside="The newest 10">
@@ -94,7 +94,7 @@ function CopyProgress({ table: { copied, health } }: { table: Table }) {
   return (
     <div className="copy">
       <progress aria-label="Copied" max={100} {...(copied.percent == null ? {} : { value: copied.percent })} />
-      <span>{copyWords(copied, health.status !== "moving") ?? "how far is not known yet"}</span>
+      <span>{copyWords(copied, health.status !== "moving") ?? "progress not known yet"}</span>
       <span className="soft">{copiedWords(copied)}</span>
     </div>
   );
@@ -104,7 +104,7 @@ function Declaration({ table }: { table: Table }) {
   const texts = Object.keys(table.columns);
   return (
     <Facts>
-      <Fact name="On the target" note={table.into_existing ? "made by its owner" : undefined}>
+      <Fact name="On the target" note={table.into_existing ? "existing table" : undefined}>
         {qualified(table.target)}
       </Fact>
       <Fact name="Key">{table.key.length > 0 ? table.key.join(", ") : "the source's own"}</Fact>
@@ -125,9 +125,9 @@ function Declaration({ table }: { table: Table }) {
       </Fact>
       <Fact
         name="Rows that the target refuses"
-        note={(table.rows_set_aside ?? 0) > 0 ? `${count(table.rows_set_aside)} set aside now` : undefined}
+        note={(table.rows_set_aside ?? 0) > 0 ? `${count(table.rows_set_aside)} quarantined now` : undefined}
       >
-        {table.refused_rows === "set_aside" ? "are set aside" : "park the table"}
+        {table.refused_rows === "set_aside" ? "are quarantined" : "park the table"}
       </Fact>
       <Fact name="Added" note={table.from_pattern === true ? "by a pattern" : undefined}>
         <Moment at={table.created_at} />
@@ -152,7 +152,7 @@ function Reloads({ reloads }: { reloads: Reload[] }) {
           <div>
             {reload.ended_at === null ? (
               <p>
-                {copyWords(reload.copied) ?? "How far is not known yet"}: {copiedWords(reload.copied)}
+                {copyWords(reload.copied) ?? "Progress not known yet"}: {copiedWords(reload.copied)}
               </p>
             ) : (
               <p>

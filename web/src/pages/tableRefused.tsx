@@ -25,7 +25,7 @@ export function RefusedRows({ subscription, table }: { subscription: string; tab
   const rows = useQuery({ ...refusedRowsQuery(subscription, table), enabled: aside > 0 || table.state === "parked" });
   if (aside === 0 && (table.state !== "parked" || (rows.data?.items.length ?? 0) === 0)) return null;
   return (
-    <Section title="Refused rows" aside="They are kept on the target, as the source sent them">
+    <Section title="Refused rows" aside="Stored on the target, as the source sent them">
       <QueryBoundary query={rows}>
         {({ items, next_page_token }) => (
           <>
@@ -60,8 +60,8 @@ function ActionsForAll({ subscription, table, rows }: Of & { rows: RefusedRow[] 
     <div className="actions">
       <ActionButtons
         actions={[
-          { ...retryOf(name, again), verb: "Try all again" },
-          { ...skipOf(name, skip), verb: "Leave all out" },
+          { ...retryOf(name, again), verb: "Retry all" },
+          { ...skipOf(name, skip), verb: "Skip all" },
         ]}
       />
     </div>
@@ -129,18 +129,21 @@ function actionsOf(subscription: string, table: Table, row: RefusedRow): Action[
 const retryOf = (name: string, run: () => Promise<unknown>): Action => ({
   verb: "Try again",
   title: `Try ${name} again?`,
-  does: ["What the target takes now is put into the table.", "What it refuses again stays set aside, with the new cause."],
+  does: [
+    "Rows that the target now accepts are written to the table.",
+    "Rows that it refuses again remain in quarantine, with the new cause.",
+  ],
   name,
   run,
-  done: `${name}: what the target took is in the table.`,
+  done: `${name}: the accepted rows are in the table.`,
 });
 
 const skipOf = (name: string, run: () => Promise<unknown>): Action => ({
   verb: "Leave out",
   title: `Leave out ${name}?`,
   does: [
-    "It is noted that this stays out of the table, and that you said so.",
-    "The values stay on record until a later change of the row, or a reload.",
+    "Records that this stays out of the table, with your name.",
+    "The values stay listed until a later change of the row, or a reload.",
   ],
   name,
   run,
@@ -155,7 +158,7 @@ async function put(call: Promise<{ data?: RefusedRowsOutcome; error?: unknown; r
     status: 0,
     code: "refused_again",
     title: "The target refused it again",
-    detail: "Nothing was put into the table; the cause on the page is the new one.",
+    detail: "No row was written to the table; the page shows the new cause.",
     remedy: "Correct the value on the source, or change the target so that it accepts the value, and try again.",
   });
 }

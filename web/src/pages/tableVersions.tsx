@@ -88,7 +88,7 @@ function Structure({ version, before }: { version: Version; before: Version | un
       <StatusBadge tone="note">structure</StatusBadge>
       <div>
         {changes === null && <p className="soft">What changed was not recorded.</p>}
-        {changes?.length === 0 && <p>{before === undefined ? "The first known structure." : "As it was before."}</p>}
+        {changes?.length === 0 && <p>{before === undefined ? "The first known schema." : "As it was before."}</p>}
         {changes !== null && changes.length > 0 && (
           <ul className="changes">
             {changes.map((change) => (

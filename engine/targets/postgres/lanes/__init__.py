@@ -1,4 +1,4 @@
-"""Source transactions written one by one, in commit order, over one or more connections of a PostgreSQL target."""
+"""Writes source transactions one by one, in commit order, over one or more connections (lanes) of a PostgreSQL target."""
 
 from engine.targets.postgres.lanes.constraints import tied_tables
 from engine.targets.postgres.lanes.stream import TableStretch, stream_of

@@ -1,4 +1,4 @@
-"""One-dimensional arrays in PostgreSQL's binary form, as parameters of a statement. Column by column, no loop over elements."""
+"""One-dimensional arrays in PostgreSQL's binary form, as parameters of a statement. Vectorized."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class TextArray:
 
 
 def int4_array(values: npt.NDArray[Any]) -> Int4Array:
-    """All values must lie within 32 bits."""
+    """All values must fit into 32 bits."""
     body = np.empty(len(values), [("size", ">i4"), ("value", ">i4")])
     body["size"], body["value"] = 4, values
     return Int4Array(_header(_INT4, len(values), has_null=False) + body.tobytes())
 
 
 def text_array(texts: Any) -> TextArray:
-    """Of a pyarrow.LargeStringArray; NULL stays NULL."""
+    """From a pyarrow.LargeStringArray; NULL stays NULL."""
     sizes = np.asarray(pc.fill_null(pc.binary_length(texts), -1)).astype(">i4")
     marks = pa.FixedSizeBinaryArray.from_buffers(pa.binary(4), len(sizes), [None, pa.py_buffer(sizes)])
     plain = pc.fill_null(texts, "").cast(pa.large_binary())
@@ -49,7 +49,7 @@ def text_array(texts: Any) -> TextArray:
 
 
 def register(connection: psycopg.Connection[Any]) -> None:
-    """Let the connection take both as parameters."""
+    """Let the connection accept both as parameters."""
     connection.adapters.register_dumper(Int4Array, _Int4ArrayDumper)
     connection.adapters.register_dumper(TextArray, _TextArrayDumper)
 

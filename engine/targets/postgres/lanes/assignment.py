@@ -1,4 +1,4 @@
-"""How a stream's changes are dealt out to lanes: units, what waits for its turn, what goes into one statement. Pure; by column."""
+"""Assigns a stream's changes to lanes: units, changes that wait for their turn, changes that share a statement. Pure; vectorized."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from engine.targets.postgres.lanes.stream import Stream
 
 CHANGES_AT_ONCE = 8_192
 BYTES_AT_ONCE = 4 * 1024 * 1024
-"""A call of the procedure takes so many changes, or values, or one unit where that has more."""
+"""Limit of changes, or values, in one call of the procedure; a larger unit is a call of its own."""
 TOGETHER_FROM = 4
-"""So many changes of one kind in a unit, each of another row, go into one statement."""
+"""At least this many changes of one kind in a unit, of different rows, share one statement."""
 
 Array = npt.NDArray[Any]
 _HEX = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 _FIRST = {DELETE: 0, UPDATE: 1, INSERT: 2}
-"""Among statements of many rows, those that make room come first."""
+"""Among statements of many rows, those that free keys come first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How transactions `[first, stop)` of a stream are written: how many make a unit, by how many lanes, and whether changes of rows
-    that units beside each other share wait for the unit's turn. `together`: rows that change once in a unit may share a statement,
-    and of a row that is only updated in it the last update is enough."""
+    """How the transactions `[first, stop)` of a stream are written: transactions per unit, number of lanes, and whether changes of
+    rows that concurrent units also change wait for their unit's turn. `together`: rows that change once in a unit may share a
+    statement, and for a row that is only updated in it the last update suffices."""
 
     first: int
     stop: int
@@ -44,8 +44,8 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Parameters 1 to 6 of the procedure, and 12. `kind`: statements and marks, a statement of many rows as its kind's number behind all
-    kinds'; `counts`: how many rows each of those has."""
+    """Parameters 1 to 6 and 12 of the procedure. `kind`: statements and marks, a statement of many rows by its kind's number plus the
+    number of kinds; `counts`: the number of rows of each of those."""
 
     kind: Array
     values: TextArray
@@ -56,14 +56,14 @@ class Call:
     lasts: TextArray
 
     def marks(self, numbers: Array) -> Int4Array:
-        """`numbers[kind]` is what the procedure calls it."""
+        """`numbers[kind]`: the procedure's number of the kind."""
         return int4_array(numbers[self.kind])
 
 
 @dataclass(frozen=True, slots=True)
 class _Dealt:
-    """A lane's changes (indices in the stream) in the order in which it does them. `run`: which statement each is in; `late`: whether
-    that comes behind the turn; `many`: whether its statement takes many rows."""
+    """A lane's changes (indices in the stream) in execution order. `run`: the statement of each; `late`: whether that follows the
+    turn; `many`: whether its statement has many rows."""
 
     change: Array
     unit: Array
@@ -73,7 +73,7 @@ class _Dealt:
 
 
 def calls(stream: Stream, cut: Cut, lane: int, after: Lsn) -> Iterator[Call]:
-    """What one lane is to do, in order. `after`: where the first transaction of the cut begins."""
+    """The calls of one lane, in order. `after`: start of the first transaction of the cut."""
     dealt = _deal(stream, cut, lane)
     if not dealt.change.size:
         return
@@ -103,7 +103,7 @@ def _deal(stream: Stream, cut: Cut, lane: int) -> _Dealt:
     mine = np.flatnonzero((unit % cut.lanes == lane) & ~superseded)
     kind = stream.kind[low:high]
     rank = np.array([_FIRST.get(found.op, 0) for found in stream.kinds], np.int64)
-    # Behind each other: what goes together, by kind, then everything else as it came.
+    # In this order: changes that share statements, by kind, then all others in log order.
     together = np.where(free[mine], rank[kind[mine] - 1] * (len(stream.kinds) + 1) + kind[mine], 2**31)
     order = np.lexsort((together, late[mine], unit[mine]))
     mine = mine[order]
@@ -113,13 +113,13 @@ def _deal(stream: Stream, cut: Cut, lane: int) -> _Dealt:
     run = np.cumsum(np.append(True, ~same)[: len(mine)]) - 1
     many = np.bincount(run, minlength=1)[run] >= TOGETHER_FROM if len(mine) else np.empty(0, np.bool_)
     many &= together < 2**31
-    # Too few to share a statement: each has one of its own.
+    # Too few to share a statement: each gets a separate one.
     starts = np.append(True, (run[1:] != run[:-1]) | ~many[1:])[: len(mine)]
     return _Dealt(mine + low, unit[mine], late[mine], np.cumsum(starts) - 1, many)
 
 
 def _alone_in_unit(stream: Stream, chosen: slice, unit: Array, cut: Cut) -> tuple[Array, Array]:
-    """Changes that may share a statement, and those that are not needed: later ones of their unit set all that they set."""
+    """The changes that may share a statement, and those that are superseded: later changes in their unit set the same columns."""
     nothing = np.zeros(len(unit), np.bool_)
     if not cut.together or not len(unit):
         return nothing, nothing
@@ -147,7 +147,7 @@ def _alone_in_unit(stream: Stream, chosen: slice, unit: Array, cut: Cut) -> tupl
 
 
 def _late(stream: Stream, chosen: slice, unit: Array, cut: Cut) -> Array:
-    """Which changes wait for their unit's turn: those of rows that a unit beside it changes, too."""
+    """The changes that wait for their unit's turn: those of rows that a concurrent unit changes too."""
     late = np.zeros(len(unit), np.bool_)
     if cut.lanes == 1 or not cut.related_last:
         return late
@@ -189,14 +189,14 @@ def _stretches(stream: Stream, changes: Array, ends: Array) -> Iterator[tuple[in
 
 
 def _spread(starts: Array, widths: Array) -> Array:
-    """The numbers of the stretches that begin at `starts`, one behind the other."""
+    """The indices of the ranges that begin at `starts`, concatenated."""
     total = int(widths.sum())
     shifted = starts - np.append(0, np.cumsum(widths)[:-1])
     return np.asarray(np.repeat(shifted, widths) + np.arange(total))
 
 
 def _values(stream: Stream, part: _Dealt) -> Array:
-    """Where in the pool the values of a call lie: statement by statement, those of many rows column by column."""
+    """Indices in the pool of a call's values: by statement, and by column for statements of many rows."""
     widths = stream.starts[part.change + 1] - stream.starts[part.change]
     run = part.run - part.run[0]
     count = np.bincount(run)
@@ -212,7 +212,7 @@ def _values(stream: Stream, part: _Dealt) -> Array:
 
 
 def _marks(stream: Stream, part: _Dealt, cut: Cut) -> tuple[Array, Array]:
-    """Statements with the marks between them, and the counts of those of many rows."""
+    """Statements with the marks between them, and the row counts of statements of many rows."""
     first = np.append(True, part.run[1:] != part.run[:-1])
     many, unit, late = part.many[first], part.unit[first], part.late[first]
     kind = stream.kind[part.change[first]].astype(np.int64) + len(stream.kinds) * many
@@ -227,7 +227,7 @@ def _marks(stream: Stream, part: _Dealt, cut: Cut) -> tuple[Array, Array]:
 
 
 def _borders(stream: Stream, cut: Cut, units: Array, after: Lsn) -> tuple[Any, Any, Any]:
-    """Positions before and behind each unit, as texts, and what of its last transaction comes behind them in LastCommit's text."""
+    """Positions before and after each unit as texts, and the rest of LastCommit's text for its last transaction."""
     lasts = np.minimum(cut.first + (units + 1) * cut.group, cut.stop) - 1
     firsts = cut.first + units * cut.group
     before = np.where(units == 0, np.uint64(after.value), stream.ends[np.maximum(firsts - 1, 0)])

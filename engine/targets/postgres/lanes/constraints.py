@@ -1,4 +1,4 @@
-"""Which tables' rows are tied together by more than the key."""
+"""Finds tables whose rows depend on each other by more than the key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WHERE EXISTS (SELECT FROM pg_index AS i
 
 
 def tied_tables(connection: PostgresConnection, tables: Sequence[str]) -> set[str]:
-    """Those of the tables (full quoted names) that have another unique key, or triggers that fire for us; foreign keys are such.
+    """Those of the tables (full quoted names) that have another unique key, or triggers that fire for us, which includes foreign keys.
 
     Two transactions that change different rows of them may still wait for each other.
     """

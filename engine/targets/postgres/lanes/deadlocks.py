@@ -1,4 +1,4 @@
-"""Sessions that wait for each other. Pure."""
+"""Finds cycles of sessions that wait for each other. Pure."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from graphlib import CycleError, TopologicalSorter
 
 
 def circle_of(blockers: Mapping[int, Sequence[int]]) -> list[int]:
-    """A circle in the graph of who waits for whom, [] where there is none.
+    """A cycle in the waits-for graph, [] if there is none.
 
-    Somebody that waits for one outside the graph is in no circle: whoever that is may end by itself.
+    A session that waits for one outside the graph is in no cycle: that one may end.
     """
     try:
         TopologicalSorter(blockers).prepare()

@@ -1,7 +1,7 @@
-"""The procedure that a lane's session keeps: it walks through a stretch of changes and commits behind each unit. Pure.
+"""The procedure of a lane's session: it executes a sequence of changes and commits after each unit. Pure.
 
-A session's own temporary schema holds it, so that nothing of it is left behind. Each change is one statement whose plan the server
-keeps; the values come as one array of texts, the changes as one array of numbers.
+It is created in the session's temporary schema, so that nothing remains. Each change is one statement whose plan the server caches; the
+values are one array of texts, the changes one array of numbers.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from engine.targets.target_metadata import OWN_SCHEMA
 
 NAME = "pg_temp.penstock_lane"
 ROW_MISSING = "PS001"
-"""SQLSTATE: a row to change is not there."""
+"""SQLSTATE: a row to change is missing."""
 OUT_OF_TURN = "PS002"
-"""SQLSTATE: the progress record is not where the unit before left it."""
+"""SQLSTATE: the progress record is not at the end of the previous unit."""
 INSERT, UPDATE, DELETE, TRUNCATE = 1, 2, 3, 4
 END, TURN = 0, -1
-"""In place of a change: the unit ends here; wait here until the unit before it is committed."""
+"""Marks in place of a change: END, the unit ends; TURN, wait until the previous unit is committed."""
 
 _MODIFIER = re.compile(r"\([^)]*\)")
 _LINE = re.compile(r"penstock_lane\([^)]*\)[^0-9\n]*([0-9]+)")
@@ -32,8 +32,8 @@ _LINE = re.compile(r"penstock_lane\([^)]*\)[^0-9\n]*([0-9]+)")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Changes that one statement does. `moved`: the key changes; `unset`: columns (by position) that stay as they are; `many`: the
-    statement takes many rows, whose values come column by column."""
+    """Changes executed by one statement. `moved`: the key changes; `unset`: columns (by position) that stay unchanged; `many`: the
+    statement has many rows, whose values are ordered by column."""
 
     place: Place
     op: int
@@ -43,7 +43,7 @@ class Kind:
 
     @property
     def reads(self) -> list[str]:
-        """Names of the columns of `TableChanges.in_order` whose values it takes, in this order."""
+        """The columns of `TableChanges.in_order` whose values it uses, in this order."""
         key = [column.name for column in self.place.row_columns]
         if self.op == INSERT:
             return [f"c{i}" for i in self.place.written]
@@ -51,14 +51,14 @@ class Kind:
 
     @property
     def shareable(self) -> bool:
-        """Whether a statement may take many: rows that the key tells apart, and that stay under it."""
+        """Whether a statement may have many rows: they have a key, which stays the same."""
         if self.op == TRUNCATE or self.moved or self._replaces:
             return False
         return self.place.schema.mode is not KeyMode.BAG
 
     @property
     def _replaces(self) -> bool:
-        """Whether the row is deleted and inserted again: columns that are always generated as identity cannot be updated."""
+        """Whether the row is deleted and inserted again: GENERATED ALWAYS AS IDENTITY columns cannot be updated."""
         return self.op == UPDATE and not self.place.always.isdisjoint(self._assigned)
 
     @property
@@ -67,7 +67,7 @@ class Kind:
         return [i for i in self.place.written if i not in key and i not in self.unset]
 
     def statement(self) -> str:
-        """PL/pgSQL on one line, with what it takes from the values."""
+        """PL/pgSQL on one line, with the number of values that it uses."""
         if not self.many:
             return f"{self._single()} __penstock_at := __penstock_at + {len(self.reads)};"
         return (
@@ -112,7 +112,7 @@ class Kind:
 
 
 _SEEMS_FEW = "r.n + 0 = r.n AND r.n - 0 = r.n"
-"""True of every row, but the planner does not see that: it expects one row, and looks each up by its key, never the other way round."""
+"""True for every row, which the planner does not know: it expects one row, and uses the key's index for each."""
 _RAISE = f"RAISE EXCEPTION USING ERRCODE = '{ROW_MISSING}'"
 _REQUIRE = f"IF NOT FOUND THEN {_RAISE}; END IF;"
 _REQUIRE_ALL = (
@@ -122,14 +122,14 @@ _REQUIRE_ALL = (
 
 @dataclass(frozen=True, slots=True)
 class Procedure:
-    """The text that makes the procedure, and which kind (from 1 on) stands in which of its lines."""
+    """The text that creates the procedure, and the kind (from 1 on) on each of its lines."""
 
     sql: str
     kinds: tuple[Kind, ...]
     lines: dict[int, int]
 
     def kind_at(self, context: str | None) -> Kind | None:
-        """The kind whose statement failed, by an error's context in whatever language."""
+        """The kind whose statement failed, from an error's context in any language."""
         found = _LINE.search(context or "")
         number = self.lines.get(int(found[1])) if found else None
         return None if number is None else self.kinds[number - 1]
@@ -138,11 +138,10 @@ class Procedure:
 def procedure(kinds: Sequence[Kind], *, marked: bool = False) -> Procedure:
     """The procedure for these kinds, numbered from 1 on.
 
-    Parameters by number, so that no column's name means one of them: 1 changes and marks, 2 values, 3 and 4 position before and
-    behind each unit, 5 the first unit's number, 6 rows of each statement that takes many, 7 to 9 subscription, epoch and batch of
-    the progress record, 10 the class of the advisory locks that put lanes in order, 11 lanes, 12 how `last_commit` ends behind each
-    unit. A lane holds the lock of its unit from before the unit begins until it is committed. `marked`: for a session with a
-    replication origin.
+    Parameters are referenced by number, so that no column name can conflict: 1 changes and marks, 2 values, 3 and 4 position before and
+    after each unit, 5 the first unit's number, 6 rows of each statement of many rows, 7 to 9 subscription, epoch and batch of the
+    progress record, 10 the class of the advisory locks that order lanes, 11 lanes, 12 the rest of `last_commit` after each unit. A lane
+    holds the lock of its unit from before the unit begins until it is committed. `marked`: for a session with a replication origin.
     """
     lines = [
         "",
@@ -182,7 +181,7 @@ def procedure(kinds: Sequence[Kind], *, marked: bool = False) -> Procedure:
 
 
 def _choose(low: int, high: int, body: Callable[[int], str], lines: list[str], places: dict[int, int]) -> None:
-    """A decision tree over the numbers `low` to `high`: the time to find a kind grows with the logarithm of their count."""
+    """A decision tree over the numbers `low` to `high`: the time to select a kind is logarithmic in their count."""
     if low > high:
         lines.append("NULL;")
         return
@@ -199,17 +198,17 @@ def _choose(low: int, high: int, body: Callable[[int], str], lines: list[str], p
 
 
 def _value(at: int, type_: str) -> str:
-    """The value at this place behind the offset, as its type without length: what does not fit into a column is refused."""
+    """The value at this offset, cast to its type without length: values that do not fit a column are rejected, not cut."""
     return f"$2[__penstock_at + {at + 1}]::{_plain(type_)}"
 
 
 def _plain(type_: str) -> str:
-    """Quotes are in names of users' types only, which come without a length."""
+    """Type text without its length. Only names of users' types contain quotes, and these have no length."""
     return type_ if '"' in type_ else _MODIFIER.sub("", type_)
 
 
 def _replacement(place: Place, found: str, values: Mapping[int, str]) -> str:
-    """One statement that deletes a row and inserts it with new values, by position; the others stay as they are."""
+    """One statement that deletes a row and inserts it with new values, by position; the other columns keep theirs."""
     old = ", ".join(f"{name} AS c{i}" for i, name in enumerate(place.quoted))
     new = ", ".join(values.get(i, f"g.c{i}") for i in place.written)
     return (
@@ -219,7 +218,7 @@ def _replacement(place: Place, found: str, values: Mapping[int, str]) -> str:
 
 
 def _rows(columns: Sequence[tuple[str, str]]) -> tuple[str, dict[str, str]]:
-    """Many rows as a FROM item, and how each column is read from it. Element by element: a slice would copy the whole array first."""
+    """Many rows as a FROM item, and the expression of each column. By element: a slice would copy the whole array first."""
     read = [
         f"$2[__penstock_at + {at} * __penstock_count + r.n]::{_plain(type_)} AS {name}"
         for at, (name, type_) in enumerate(columns)
@@ -230,7 +229,7 @@ def _rows(columns: Sequence[tuple[str, str]]) -> tuple[str, dict[str, str]]:
 
 
 def _row(place: Place) -> str:
-    """The condition that finds the row to change; of rows that are the same in all columns it is any one."""
+    """The condition that finds the row to change; any one of equal rows."""
     given = [_value(j, column.type) for j, column in enumerate(place.row_columns)]
     if place.schema.mode is not KeyMode.BAG:
         return " AND ".join(f"{place.quoted[i]} = {value}" for i, value in zip(place.key, given, strict=True))

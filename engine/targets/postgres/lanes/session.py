@@ -1,4 +1,4 @@
-"""One connection that writes for a subscription, with the procedure it keeps."""
+"""One connection of a lane, with its procedure."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from engine.targets.postgres.lanes.assignment import Call
 from engine.targets.postgres.lanes.procedure import NAME, Kind, Procedure, procedure
 
 KINDS_KEPT = 500
-"""Statements that a session keeps planned, the least recently used ones going first."""
+"""Statements that a session keeps in its procedure, least recently used ones dropped first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """On whose behalf a lane writes: parameters 7 to 10 of the procedure."""
+    """Parameters 7 to 10 of the procedure: the subscription that a lane writes for."""
 
     subscription: SubscriptionName
     epoch: Epoch
@@ -32,19 +32,19 @@ class Writing:
 
 
 class LaneSession:
-    """Used by one thread at a time; `cancel` may be called from any."""
+    """Used by one thread at a time; `cancel` is callable from any."""
 
     def __init__(self, connection: PostgresConnection, *, marked: bool) -> None:
-        """`connection`: in autocommit mode, for this use alone; `marked`: with a replication origin."""
+        """`connection`: in autocommit mode, used for nothing else; `marked`: with a replication origin."""
         self._connection = connection
         self._marked = marked
         self._kept: OrderedDict[Kind, None] = OrderedDict()
         self._procedure: Procedure | None = None
         self._numbers: np.ndarray[tuple[int], np.dtype[np.int32]] = np.empty(0, np.int32)
         register(connection)
-        # A run of transactions ends with a durable one of another session, which brings those before it to disk as well.
+        # A sequence of transactions ends with a durable commit of another session, which also flushes the earlier ones.
         connection.execute("SET synchronous_commit = off")
-        # Planned once, whatever is known of the table then.
+        # Generic plans, independent of the table's current statistics.
         connection.execute("SET plan_cache_mode = force_generic_plan")
 
     @property
@@ -56,8 +56,8 @@ class LaneSession:
         return not self._connection.closed
 
     def prepare(self, kinds: Sequence[Kind]) -> None:
-        """See that the procedure knows these kinds, and each of them for many rows; numbers in later calls are those of `kinds`, from
-        1 on, and behind them those for many rows."""
+        """Ensure that the procedure has these kinds, each also for many rows. In later calls, `kinds` are numbered from 1 on, followed
+        by those for many rows."""
         kinds = [*kinds, *(replace(kind, many=kind.shareable) for kind in kinds)]
         for kind in kinds:
             self._kept[kind] = None
@@ -69,21 +69,21 @@ class LaneSession:
             self._procedure = procedure(tuple(self._kept), marked=self._marked)
             self._connection.execute(self._procedure.sql.encode())
         numbers = {kind: number for number, kind in enumerate(self._procedure.kinds, 1)}
-        # Marks are 0 and -1: they stay what they are at both ends of the table of numbers.
+        # Marks are 0 and -1, and map to themselves at both ends of the array.
         self._numbers = np.array([0, *(numbers[kind] for kind in kinds), -1], np.int32)
 
     def take_lock(self, number: int, lock_class: int) -> None:
-        """Take a unit's lock."""
+        """Acquire a unit's lock."""
         self._connection.execute("SELECT pg_advisory_lock(%s::int4, %s::int4)", [lock_class, number])
 
     def release_locks(self) -> None:
-        """Give all locks back."""
+        """Release all locks."""
         if not self._connection.closed:
             with suppress(psycopg.OperationalError):
                 self._connection.execute("SELECT pg_advisory_unlock_all()")
 
     def run(self, calls: Iterable[Call], lanes: int, writing: Writing) -> None:
-        """One call after another. Raises psycopg.Error; all units before the one that failed are committed."""
+        """Execute the calls in order. Raises psycopg.Error; all units before the failed one are committed."""
         cursor = psycopg.RawCursor(self._connection)
         for call in _made_ahead(calls):
             cursor.execute(
@@ -106,11 +106,11 @@ class LaneSession:
             )
 
     def kind_of(self, error: psycopg.Error) -> Kind | None:
-        """Whose statement failed, where it was one's."""
+        """The kind whose statement failed; None if it was not a statement of one."""
         return None if self._procedure is None else self._procedure.kind_at(error.diag.context)
 
     def cancel(self) -> None:
-        """Let what it does fail. From any thread."""
+        """Cancel the running statement. Callable from any thread."""
         with suppress(psycopg.Error):
             self._connection.cancel_safe(timeout=5.0)
 
@@ -119,7 +119,7 @@ class LaneSession:
 
 
 def _made_ahead(calls: Iterable[Call]) -> Iterator[Call]:
-    """The same calls; while one is at work, another thread makes the next."""
+    """The same calls; while one is executed, another thread prepares the next."""
     left = iter(calls)
     with ThreadPoolExecutor(1, thread_name_prefix="lane-ahead") as maker:
         following = maker.submit(next, left, None)

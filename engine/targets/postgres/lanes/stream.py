@@ -1,4 +1,4 @@
-"""The changes of a batch in the order of the log. Pure; no loop over changes or transactions."""
+"""The changes of a batch in the order of the log. Pure; vectorized."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _MIX = 0x9E3779B97F4A7C15
 
 @dataclass(frozen=True, slots=True)
 class TableStretch:
-    """One table's changes. `apart`: its rows are tied together by more than the key (another unique key, foreign keys that are
-    checked), so that a unit that touches it waits for its turn before anything else."""
+    """One table's changes. `apart`: its rows depend on each other by more than the key (another unique key, checked foreign keys), so
+    that a unit that changes it waits for its turn at its start."""
 
     place: Place
     changes: Sequence[TableChanges]
@@ -38,12 +38,13 @@ class TableStretch:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Arrays have one entry per change, but `ends` and `times_us`, which have one per transaction: its end LSN and, as in LastCommit
-    like `origin`, when it was committed.
+    """Arrays with one entry per change, except `ends` and `times_us`, with one per transaction: its end LSN and commit time (as `origin`,
+    like LastCommit).
 
-    `kind`: its number in `kinds`, from 1 on. `of`: number of its transaction. `h`, `g`: hash of table and key after and before.
-    `key`: a number for the row, of all tables: the same exactly where table and key are; -1 where no other change is of that row.
-    `other`: the row's number after a change that moves it, else -1.
+    `kind`: its number in `kinds`, from 1 on. `of`: number of its transaction. `h`, `g`: hash of table and key after and before. `key`:
+    number of the row across all tables, equal exactly if table and key are equal; -1 if no other change is of that row. `other`: the
+    row's number after a change of its key, else -1.
+
     The values of change i are `pool[flat[starts[i] : starts[i + 1]]]`; `sizes`: bytes of each text of the pool.
     """
 
@@ -68,15 +69,15 @@ class Stream:
         return len(self.ends)
 
     def behind(self, position: Lsn) -> int:
-        """The first transaction that ends behind a position."""
+        """The first transaction that ends after a position."""
         return int(np.searchsorted(self.ends, np.uint64(position.value), side="right"))
 
     def end(self, stop: int) -> Lsn:
-        """Where the transactions before `stop` end."""
+        """End of the transactions before `stop`."""
         return Lsn(int(self.ends[stop - 1]))
 
     def stretch(self, first: int) -> tuple[int, bool]:
-        """Up to where transactions from `first` on may be written beside each other. True: it is one that clears a table, by itself."""
+        """The end of the transactions from `first` on that may be written concurrently. True: it is a single one that clears a table."""
         clears = np.array([kind.op == TRUNCATE for kind in self.kinds])
         if not clears.any():
             return self.transactions, False
@@ -90,9 +91,9 @@ class Stream:
 def stream_of(
     tables: Sequence[TableStretch], times: CommitTimes | None = None, origin: OriginFilter = OriginFilter.ANY
 ) -> Stream:
-    """Put the changes of several tables into one order. `times` are of their transactions, as far as they are known.
+    """Merge the changes of several tables into log order. `times`: of their transactions, as far as known.
 
-    Raises EngineFault(INTERNAL) where staged columns have another form.
+    Raises EngineFault(INTERNAL) if staged columns have an unexpected form.
     """
     tables = [table for table in tables if any(change.in_order is not None for change in table.changes)]
     parts = [_Part.of(table, number) for number, table in enumerate(tables)]
@@ -148,7 +149,7 @@ def _times(ends: Array, times: CommitTimes | None) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One table's rows, and per row: piece, place in it, end LSN, hashes, whether its unit waits before anything else."""
+    """One table's rows; per row: slice, index in it, end LSN, hashes, whether its unit waits at its start."""
 
     place: Place
     rows: Any
@@ -182,7 +183,7 @@ class _Part:
         )
 
     def kinds(self) -> tuple[list[Kind], Array]:
-        """The kinds that occur, and the index of each row's."""
+        """The kinds that occur, and the index of each row's kind."""
         unset = [i for i in range(len(self.place.columns)) if self.rows.schema.get_field_index(f"u{i}") >= 0]
         op, moved = self.rows["op"].to_numpy(), self.rows["moved"].to_numpy()
         masks = [pc.fill_null(self.rows[f"u{i}"], False).to_numpy() for i in unset]
@@ -201,7 +202,7 @@ class _Part:
         return kinds, of
 
     def keys(self, texts: Mapping[str, Any], first: int) -> tuple[Array, Array]:
-        """`key` and `other` of each row, numbers from `first` on, less than two for each row."""
+        """`key` and `other` of each row; numbers from `first` on, fewer than two per row."""
         moved = np.flatnonzero(self.rows["moved"].to_numpy())
         other = np.full(len(self.row), -1, np.int64)
         if self.place.schema.mode is not KeyMode.KEYED:
@@ -216,7 +217,7 @@ class _Part:
         return of[: len(self.row)] + first, other
 
     def texts(self) -> dict[str, Any]:
-        """Every column as PostgreSQL reads it."""
+        """Every column as text that PostgreSQL reads."""
         named = [*self.place.row_columns, *self.place.columns]
         return {
             column.name: pa.concat_arrays([as_text(c, column.value).cast(pa.large_string()) for c in chunks])
@@ -226,7 +227,7 @@ class _Part:
 
 
 def _numbered(columns: Sequence[Array]) -> Array:
-    """Numbers from 0 on, the same for rows that are the same in all columns: small ones first, truth values behind it."""
+    """Numbers from 0 on, equal for rows that are equal in all columns: small integers first, boolean values after them."""
     of = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         of = of * 2 + column
@@ -247,7 +248,7 @@ def _all(parts: Sequence[_Part], name: str) -> Array:
 
 
 def _places(kind: Array, row: Array, slots: Sequence[Array]) -> tuple[Array, Array]:
-    """Where in the pool the values of each change lie: borders, and the places one behind the other."""
+    """Indices in the pool of each change's values: offsets, and the concatenated indices."""
     width = np.array([len(slot) for slot in slots], np.int64)
     starts = np.zeros(len(kind) + 1, np.int64)
     if len(kind):

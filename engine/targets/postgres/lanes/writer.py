@@ -1,4 +1,4 @@
-"""Writes a stream's transactions in commit order over several sessions, and does over in order what they hindered each other at."""
+"""Writes a stream's transactions in commit order over several sessions, and repeats in order those that blocked each other."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from engine.targets.postgres.lanes.stream import Stream
 from engine.targets.postgres.origins import Origins
 
 WATCH_S = 0.02
-"""How often lanes are looked at for a circle of waits among them."""
+"""Interval of the check for a cycle of waiting lanes."""
 MOST_RETRIES = 5
-"""How often one stretch is tried by itself against deadlocks with the users of the target."""
+"""How often one sequence of transactions is retried alone after deadlocks with other users of the target."""
 OPTIMISTIC_UNITS = 300
-"""So many are dealt out at once where lanes may come to hinder each other: all that is left of them is dealt out anew then."""
+"""Units assigned at once if lanes may block each other: after a conflict, the remaining ones are assigned again."""
 _AGAIN = frozenset({"40001", "40P01", "57014"})
 
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """What ended a lane, and whose statement it was."""
+    """What ended a lane, and the kind whose statement failed."""
 
     lane: LaneSession
     error: psycopg.Error
@@ -45,7 +45,7 @@ class LaneWriter:
     def __init__(
         self, connect: Callable[[], PostgresConnection], watch: Callable[[], PostgresConnection], origins: Origins
     ) -> None:
-        """`connect` opens a session that writes, `watch` one that only looks, both in autocommit mode; they raise
+        """`connect` opens a session that writes, `watch` one that only monitors, both in autocommit mode; they raise
         EngineFault(TARGET_UNAVAILABLE)."""
         self._connect = connect
         self._watch_with = watch
@@ -53,13 +53,14 @@ class LaneWriter:
         self._lanes: list[LaneSession] = []
         self._watcher: PostgresConnection | None = None
         self.redone = 0
-        """How often lanes were stopped and their transactions done again in order."""
+        """How often lanes were stopped and their transactions repeated in order."""
 
     def write(self, batch: BatchCommit, stream: Stream, way: InOrder, after: Lsn, position: Callable[[], Lsn]) -> None:
-        """Commit every transaction behind `after`, which is on record. `position` reads what is, and raises where the claim is another's.
+        """Commit every transaction after `after`, the recorded position. `position` reads the recorded one, and raises if another engine
+        has the claim.
 
         Raises:
-            EngineFault: TARGET_UNAVAILABLE; a fault of one table names it. The transactions before the one it is about are committed.
+            EngineFault: TARGET_UNAVAILABLE; a fault of one table names it. The transactions before the failed one are committed.
         """
         tries, alone = 0, False
         while (first := stream.behind(after)) < stream.transactions:
@@ -76,7 +77,7 @@ class LaneWriter:
                 continue
             reached = position()
             tries = tries + 1 if reached == after else 1
-            # What fails among many may tell of rows that stand in each other's way: by itself and row by row it is the truth.
+            # A failure among concurrent lanes may be caused by their conflict; a single lane, row by row, shows the actual fault.
             if alone and (failure.error.sqlstate not in _AGAIN or tries > MOST_RETRIES):
                 raise _fault(failure)
             if not failure.lane.usable:
@@ -93,7 +94,7 @@ class LaneWriter:
             self._watcher.close()
 
     def _run(self, batch: BatchCommit, stream: Stream, cut: Cut, after: Lsn) -> _Failure | None:
-        """Write a cut. After a failure no lane is at work any more, and what is committed is a beginning of the cut."""
+        """Write a cut. After a failure no lane is active, and the committed transactions are a prefix of the cut."""
         writing = Writing(batch.subscription, batch.epoch, batch.batch, _lock_class(batch.subscription))
         lanes = self._sessions(cut.lanes)
         lane = lanes[0]
@@ -119,7 +120,7 @@ class LaneWriter:
                     one.release_locks()
 
     def _watch(self, work: dict[Future[None], LaneSession]) -> _Failure | None:
-        """Until all have ended. Lanes that wait for each other in a circle, and those behind one that failed, are stopped."""
+        """Wait until all lanes have ended. Stops lanes that wait for each other in a cycle, and those after a failed one."""
         left, failure = set(work), None
         defect: BaseException | None = None
         while left:
@@ -131,7 +132,7 @@ class LaneWriter:
                 else:
                     defect = defect or error
             if failure is not None or defect is not None:
-                # Again and again: one of them may just be on its way to the server.
+                # Repeatedly: a statement may just be on its way to the server.
                 self._stop(work[other] for other in left)
             elif not done and len(left) > 1:
                 self._stop(self._circle([work[one] for one in left]))
@@ -140,7 +141,7 @@ class LaneWriter:
         return failure
 
     def _circle(self, lanes: list[LaneSession]) -> list[LaneSession]:
-        """Lanes that wait for each other."""
+        """Lanes that wait for each other in a cycle."""
         by_pid = {lane.pid: lane for lane in lanes}
         if self._watcher is None or self._watcher.closed:
             self._watcher = self._watch_with()
@@ -167,12 +168,12 @@ class LaneWriter:
 
 
 def _lock_class(subscription: str) -> int:
-    """First number of a subscription's advisory locks; two that share it only wait for each other."""
+    """First key of a subscription's advisory locks; two subscriptions that share it merely wait for each other."""
     return crc32(f"penstock {subscription}".encode()) - 2**31
 
 
 def _telling(before: _Failure | None, failure: _Failure) -> _Failure:
-    """A lane that was stopped, or came out of turn, tells nothing of why."""
+    """The failure to report: not that of a lane that was stopped or out of turn, which is only a consequence."""
     silent = {"57014", OUT_OF_TURN}
     return failure if before is None or before.error.sqlstate in silent else before
 
@@ -180,7 +181,7 @@ def _telling(before: _Failure | None, failure: _Failure) -> _Failure:
 def _fault(failure: _Failure) -> EngineFault:
     error, kind = failure.error, failure.lane.kind_of(failure.error)
     if error.sqlstate == OUT_OF_TURN:
-        return EngineFault(FaultKind.EPOCH_LOST, "progress", "another engine has taken this subscription over")
+        return EngineFault(FaultKind.EPOCH_LOST, "progress", "another engine has taken over this subscription")
     if kind is None:
         return TARGET.fault(error, "lanes")
     if error.sqlstate == ROW_MISSING:

@@ -1,1 +1,1 @@
-"""Tables that exist on the target and belong to its owner: their inspection, compatibility, claim and DDL."""
+"""Existing tables on the target that belong to the user: inspection, compatibility, claim and DDL."""

@@ -1,4 +1,4 @@
-"""Under which name a table stands on the target, and whose table that is."""
+"""Determines who owns the table with a name on the target, and reserves names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def adopt(
     *,
     into_existing: bool,
 ) -> None:
-    """As Target.adopt, in the transaction of the caller. What this subscription left behind on removal may be taken up again."""
+    """Like Target.adopt, in the caller's transaction. A table that this subscription left on the target after its removal may be taken
+    over again."""
     refuse_reserved(table, target)
     records = PostgresMetadata(connection)
     records.create()
@@ -32,7 +33,7 @@ def adopt(
     present = held is not None and not held.removed
     others = [other for other in same if other.table not in mine or not other.removed]
     if not present and others and all(other.removed for other in others) and not is_taken(connection, target):
-        # What another subscription left behind is gone by now, and its name is free.
+        # The table left by another subscription was dropped, so its name is free.
         records.delete_left(target)
         mine, others = {}, []
     left = into_existing and all(other.removed and other.existing is not None for other in others)
@@ -51,11 +52,9 @@ def adopt(
 
 
 def refuse_reserved(table: TableId, target: TableName) -> None:
-    """Raises EngineFault(TABLE_NAME_COLLISION) where no replicated table may stand in this schema."""
+    """Raises EngineFault(TABLE_NAME_COLLISION) if the schema is reserved."""
     if is_reserved(target):
-        raise _collision(
-            table, f"the schema {target.schema!r} of the target is not for replicated tables; map it to another name"
-        )
+        raise _collision(table, f"the schema {target.schema!r} of the target is reserved; map it to another name")
 
 
 def _whose(target: TableName, others: Sequence[TableReservation]) -> str:
@@ -65,7 +64,7 @@ def _whose(target: TableName, others: Sequence[TableReservation]) -> str:
 
 
 def _existing(mine: Sequence[TableReservation]) -> OwnerTable:
-    """Whether rows that stand in the table are this subscription's own: of a table of its own too, which it hands over to its user."""
+    """Whether the table's rows are this subscription's own, including those of its own table that becomes the user's."""
     ours = any(
         r.existing is OwnerTable.FILLED or (r.existing is None and r.schema is not None and r.applied > ZERO)
         for r in mine
@@ -76,19 +75,17 @@ def _existing(mine: Sequence[TableReservation]) -> OwnerTable:
 def _refuse_replacing(
     connection: PostgresConnection, table: TableId, target: TableName, mine: Sequence[TableReservation]
 ) -> None:
-    """A copy takes the place of what stands there: that must be a table of our own."""
+    """A copy would replace the existing table, which must therefore be ours."""
     if not is_taken(connection, target):
         return
     if any(r.existing is not None for r in mine):
         detail = (
-            f"{target} is kept as its owner has it, and a new table would take its place: give it"
-            ' "into_existing": true again, or drop it on the target'
+            f"{target} is the user's own table, which would be replaced: set"
+            ' "into_existing": true again, or drop the table on the target'
         )
         raise _collision(table, detail)
     if not mine:
-        detail = (
-            f"a table or view {target} that Penstock did not make exists there; map it to another name, {INTO_REMEDY}"
-        )
+        detail = f"a table or view {target} that Penstock did not create exists on the target; map it to another name, {INTO_REMEDY}"
         raise _collision(table, detail)
 
 

@@ -1,7 +1,7 @@
-"""Whether a table that its owner made takes the rows of a source table, and what would have to change where it does not. Pure.
+"""Checks whether a user's table can hold the rows of a source table, and what must change if it cannot. Pure.
 
-A column fits where its type holds every value of the source's column as it is: what would be rounded, cut off or padded on the way
-in does not. Types of users and extensions are given the text that the source prints, and take it or refuse it.
+A column is compatible if its type represents every value of the source's column exactly, without rounding, truncation or padding. Users'
+and extensions' types receive the source's text, and may reject it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ _DIGITS = {"int2": 5, "int4": 10, "int8": 19}
 _AT_LEAST = frozenset({"varchar", "varbit"})
 _FRACTIONS = frozenset({"time", "timetz", "timestamp", "timestamptz"})
 _FINEST = 6
-"""Digits of a second's fraction where none are declared."""
+"""Fractional digits of a second if none are declared."""
 
 
 @dataclass(frozen=True, slots=True)
 class StandingColumn:
-    """A column as it stands. `kind` is the type in the form in which the source's are described, domains resolved; `type` its text
-    for SQL."""
+    """A column of an existing table. `kind`: its type in the form of source types, domains resolved; `type`: its text in SQL."""
 
     name: str
     kind: SourceType
@@ -34,32 +33,30 @@ class StandingColumn:
     required: bool
     """NOT NULL."""
     filled: bool
-    """A row that does not name it gets a value for it all the same."""
+    """It gets a value in rows that do not name it."""
     generated: bool
     always: bool
     """GENERATED ALWAYS AS IDENTITY."""
     usable: bool
-    """The user may name its type."""
+    """The user has USAGE on its type."""
 
 
 @dataclass(frozen=True, slots=True)
 class StandingTable:
-    """What was found of a table. `unique`: the columns of each of its unique indexes that hold for all rows."""
+    """An existing table. `unique`: the columns of each of its unique indexes over all rows."""
 
     columns: tuple[StandingColumn, ...]
     unique: tuple[frozenset[str], ...] = ()
     partition_key: str | None = None
-    """PostgreSQL's words for it."""
+    """In PostgreSQL's text form."""
 
     def column(self, name: str) -> StandingColumn | None:
         return next((column for column in self.columns if column.name == name), None)
 
 
 def misfits(target: TableName, table: StandingTable, schema: TableSchema, *, but: Collection[str] = ()) -> list[str]:
-    """What keeps rows of `schema` out of the table, each with what to do about it; empty where nothing does.
-
-    `but`: names of columns that may be missing.
-    """
+    """What makes the table incompatible with rows of `schema`, each with a remedy; empty if it is compatible. `but`: names of columns
+    that may be missing."""
     found = []
     for column in schema.columns:
         standing = table.column(column.name)
@@ -73,13 +70,13 @@ def misfits(target: TableName, table: StandingTable, schema: TableSchema, *, but
         if standing.name not in ours and standing.required and not standing.filled:
             remedy = f"{_alter(target)} ALTER COLUMN {quoted(standing.name)} DROP NOT NULL, or give it a default"
             found.append(
-                f"its column {standing.name!r}, which the source has not, is NOT NULL without a default: {remedy}"
+                f"its column {standing.name!r}, which the source lacks, is NOT NULL without a default: {remedy}"
             )
     return found
 
 
 def key_misfits(target: TableName, table: StandingTable, schema: TableSchema) -> list[str]:
-    """As `misfits`, of the unique index by which changes find their rows."""
+    """Like `misfits`, for the unique index by which changes find their rows."""
     key = frozenset(schema.key)
     if not key or key in table.unique:
         return []
@@ -95,13 +92,13 @@ def key_misfits(target: TableName, table: StandingTable, schema: TableSchema) ->
 
 
 def fits(column: Column, standing: SourceType) -> bool:
-    """Whether a column of this type holds every value of `column` exactly."""
+    """Whether a column of this type represents every value of `column` exactly."""
     source = SourceType("text") if column.map_as == "text" else column.type
     return _takes(source, standing)
 
 
 def shown(type_: str) -> str:
-    """A type's text as people write it."""
+    """The usual spelling of a type."""
     return type_.removeprefix("pg_catalog.")
 
 
@@ -110,7 +107,7 @@ def _misfit(target: TableName, column: Column, standing: StandingColumn) -> list
     if standing.generated and column.generated:
         return []
     if standing.generated:
-        remedy = "let it be an ordinary column there, or give it another name"
+        remedy = "make it an ordinary column, or rename it"
         return [f"its column {column.name!r} is generated there, and holds values of its own on the source: {remedy}"]
     if not standing.usable:
         remedy = "GRANT USAGE on the type and on its schema to the user of the connection"
@@ -144,7 +141,7 @@ def _takes(source: SourceType, standing: SourceType) -> bool:
         return True
     if not _is_text(source):
         return False
-    # What travels as text goes into text, and into types of which only their owner knows what they take.
+    # Values passed as text are accepted by text columns, and by types that only their owner knows.
     limit = source.modifier if source.name == "varchar" else -1
     return (
         standing.name == "text" or _is_foreign(standing) or (standing.name == "varchar" and _at_least(standing, limit))
@@ -163,7 +160,7 @@ def _same_holds(source: SourceType, standing: SourceType) -> bool:
 
 
 def _is_text(source: SourceType) -> bool:
-    """Whether values travel, and would be held in a table of our own, as text."""
+    """Whether values are passed as text, and would be stored as text in a table of ours."""
     if source.element is not None:
         return _is_text(source.element) and source.element.name not in _TEXTS
     return source.name in _TEXTS or postgres_type(Column("c", source, 1)) == "pg_catalog.text"

@@ -1,4 +1,4 @@
-"""Columns that change on the source, followed in a table that its owner made."""
+"""Applies column changes of the source to a user's table."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from engine.targets.postgres.structure import add_statements, rename_statements,
 def follow(
     connection: PostgresConnection, table: TableId, target: TableName, schema: TableSchema, change: Evolution
 ) -> None:
-    """Bring the table to `schema`. A dropped column stays: it is its owner's, and gets no values any more.
+    """Change the table to `schema`. A dropped column stays, since it is the user's, and gets no values any more.
 
-    A new one may stand there already. Its rows get the value that the source's rows have in it, where they hold another one.
+    A new column may already exist. Existing rows get the value of the source's rows if it differs.
 
     Raises:
-        EngineFault: TABLE_UNFIT where a column stands there that does not fit, a dropped one has to be given values, or only the
-            owner may do what it takes.
+        EngineFault: TABLE_UNFIT if an existing column is incompatible, a dropped one requires values, or only the owner may make the
+            change.
     """
     place = qualified(target)
-    _alter(connection, table, target, rename_statements(place, change), "give columns the names that the source's got")
+    _alter(connection, table, target, rename_statements(place, change), "rename columns as on the source")
     standing = standing_table(connection, target)
     narrow = [c for c in change.widened if (there := standing.column(c.name)) is not None and not fits(c, there.kind)]
-    _alter(connection, table, target, [widen_statement(place, c) for c in narrow], "widen columns as the source's")
+    _alter(connection, table, target, [widen_statement(place, c) for c in narrow], "widen columns as on the source")
     added = frozenset(column.name for column in change.added)
     before = refuse_unfit(connection, table, target, schema, but=added)
     missing = [column for column in change.added if before.column(column.name) is None]
@@ -51,23 +51,23 @@ def _alter(
     except psycopg.errors.InsufficientPrivilege:
         refuse(table, target, [f"only its owner may {what}: {'; '.join(statements)}"])
     except (psycopg.errors.DuplicateColumn, psycopg.errors.UndefinedColumn) as error:
-        named = error.diag.message_primary or "the columns there are others"
+        named = error.diag.message_primary or "the columns differ"
         refuse(table, target, [f"it does not let us {what} ({named}): {'; '.join(statements)}"])
 
 
 def add_columns(connection: PostgresConnection, table: TableId, target: TableName, columns: Sequence[Column]) -> None:
-    """Raises EngineFault(TABLE_UNFIT) where only the owner may add them."""
+    """Raises EngineFault(TABLE_UNFIT) if only the owner may add them."""
     try:
         for column in columns:
             for statement in add_statements(qualified(target), column):
                 connection.execute(statement.encode())
     except psycopg.errors.InsufficientPrivilege:
         todo = "; ".join(add_statements(qualified(target), column)[0] for column in columns)
-        refuse(table, target, [f"only its owner may add the columns that the source got: {todo}"])
+        refuse(table, target, [f"only its owner may add the source's new columns: {todo}"])
 
 
 def _set_everywhere(connection: PostgresConnection, target: TableName, column: Column, type_: str) -> None:
-    """Only rows that differ are touched: by their texts, since not every type has an equality."""
+    """Updates only rows that differ, compared by text, since not every type has an equality operator."""
     name = quoted(column.name)
     value = "NULL" if column.fill is None else f"CAST({literal(column.fill)} AS {type_})"
     connection.execute(

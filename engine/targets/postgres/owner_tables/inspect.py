@@ -1,4 +1,4 @@
-"""A table that its owner made and that takes rows of a subscription: how it stands in the database's catalog."""
+"""Inspects a user's table in the database's catalog."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ _LEAVE_OUT = 'or leave "into_existing" out'
 def place_of(
     connection: PostgresConnection, records: PostgresMetadata, table: TableId, target: TableName, schema: TableSchema
 ) -> Place:
-    """Where a table's changes go. Columns of an owner's table are of the types that they have there.
+    """The table to apply changes to. Columns of a user's table have their existing types.
 
     Raises:
-        EngineFault: TABLE_UNFIT where the owner changed it so that it does not take the rows any more.
+        EngineFault: TABLE_UNFIT if the user changed it so that it is incompatible with the rows.
     """
     if records.existing(target) is None:
         return Place(table, qualified(target), schema)
@@ -101,7 +101,7 @@ def place_of(
 
 
 def takes_rows_of(connection: PostgresConnection, target: TableName, copy: TableName, schema: TableSchema) -> bool:
-    """Whether the table has the copy's columns, in whatever order, and the key of `schema`: the copy's rows can be put into it."""
+    """Whether the table has the copy's columns, in any order, and the key of `schema`, so that it can receive the copy's rows."""
     columns = [{(c.name, c.type) for c in standing_table(connection, place).columns} for place in (target, copy)]
     keys = _unique_keys(connection, target)
     return columns[0] == columns[1] and (frozenset(schema.key) in keys if schema.key else not keys)
@@ -113,7 +113,7 @@ def _unique_keys(connection: PostgresConnection, target: TableName) -> frozenset
 
 
 def standing_table(connection: PostgresConnection, target: TableName) -> StandingTable:
-    """The table's columns as they stand; none where there is no such table."""
+    """The table's current columns; none if it does not exist."""
     return StandingTable(_columns(connection, target))
 
 
@@ -125,10 +125,10 @@ def refuse_unfit(
     *,
     but: Collection[str] = (),
 ) -> StandingTable:
-    """How the table stands, where it takes all rows of `schema`. `but`: names of columns that may be missing.
+    """The table, if it is compatible with all rows of `schema`. `but`: names of columns that may be missing.
 
     Raises:
-        EngineFault: TABLE_UNFIT where it does not, or what may be done to it is not enough.
+        EngineFault: TABLE_UNFIT if it is not, or privileges are missing.
     """
     refuse(table, target, table_misfits(connection, target))
     keys = _unique_keys(connection, target)
@@ -139,10 +139,10 @@ def refuse_unfit(
 
 
 def refuse_unadoptable(connection: PostgresConnection, table: TableId, target: TableName, state: OwnerTable) -> None:
-    """Look at the table as such, before the structure of its rows is known.
+    """Check the table before the schema of its rows is known.
 
     Raises:
-        EngineFault: TABLE_UNFIT where it is not there, cannot be written to, or holds rows that are not ours.
+        EngineFault: TABLE_UNFIT if it does not exist, is not writable, or has rows that are not ours.
     """
     found = table_misfits(connection, target)
     if not found and state is OwnerTable.EMPTY and holds_rows(connection, target):
@@ -152,8 +152,8 @@ def refuse_unadoptable(connection: PostgresConnection, table: TableId, target: T
 
 def foreign_rows(target: TableName) -> str:
     return (
-        "it holds rows that this subscription did not write: after TRUNCATE "
-        f"{qualified(target)} it can be taken; or map the table to another name, {_LEAVE_OUT}"
+        "it contains rows that this subscription did not write: run TRUNCATE "
+        f"{qualified(target)} to use it; or map the table to another name, {_LEAVE_OUT}"
     )
 
 
@@ -162,10 +162,10 @@ def holds_rows(connection: PostgresConnection, target: TableName) -> bool:
 
 
 def table_misfits(connection: PostgresConnection, target: TableName) -> list[str]:
-    """What keeps any rows from going into the table, each with what to do about it."""
+    """What prevents any rows from being written to the table, each with a remedy."""
     row = _table(connection, target)
     if row is None:
-        return [f"there is no such table on the target: create it, {_LEAVE_OUT} to have it made"]
+        return [f"there is no such table on the target: create it, {_LEAVE_OUT} to let Penstock create it"]
     kind, schema, user, may_create, missing, hidden_rows, _, inherited, apart, acting, _ = row
     if kind not in ("r", "p"):
         return [f"it is {_KINDS.get(kind, 'no table')}: map the table to another name"]
@@ -180,7 +180,7 @@ def table_misfits(connection: PostgresConnection, target: TableName) -> list[str
     if hidden_rows:
         found.append(f"row security hides rows of it from the user: ALTER ROLE {quoted(user)} BYPASSRLS")
     if inherited:
-        found.append("other tables inherit from it, which are not partitions: map the table to another name")
+        found.append("other tables that are not partitions inherit from it: map the table to another name")
     if apart:
         found.append(
             f"not all of it is logged and local ({', '.join(apart)}): rows there could be lost; ALTER TABLE … SET LOGGED"
@@ -194,18 +194,19 @@ def table_misfits(connection: PostgresConnection, target: TableName) -> list[str
 
 
 def firing_triggers(connection: PostgresConnection, target: TableName) -> list[str]:
-    """Triggers that fire for the rows that this session writes."""
+    """Triggers that fire for rows written by this session."""
     row = _table(connection, target)
     return [] if row is None else sorted(row[-1])
 
 
 def rigid_foreign_keys(connection: PostgresConnection, target: TableName) -> list[tuple[str, str]]:
-    """Foreign keys to or from a table that this session checks at every statement: the table that has it, as SQL, and its name."""
+    """Foreign keys from or to a table that this session checks at every statement: the referencing table, as SQL, and the constraint's
+    name."""
     return [(row[0], row[1]) for row in connection.execute(_RIGID, [qualified(target)]).fetchall()]
 
 
 def refuse(table: TableId, target: TableName, found: list[str]) -> None:
-    """Raises EngineFault(TABLE_UNFIT) where something was found."""
+    """Raises EngineFault(TABLE_UNFIT) if something was found."""
     if found:
         raise EngineFault(
             FaultKind.TABLE_UNFIT, table, f"{target} on the target cannot take its rows: {'; '.join(found)}"
@@ -240,7 +241,7 @@ def _column(
 
 
 def _kind(schema: str, name: str, category: str, modifier: int) -> tuple[SourceType, str]:
-    """A type as the source's are described, and its text."""
+    """A type in the form of source types, and its text."""
     if schema == "pg_catalog":
         kind = SourceType(name, modifier, category)
         return kind, own_type(kind)

@@ -1,12 +1,11 @@
-"""Prepared transactions of ours: parts of a batch that wait for the progress record to say that the batch counts.
+"""Prepared transactions of ours: parts of a batch that wait for the decision in the progress record.
 
-A part holds a share lock on its subscription's progress record from its first statement until it is committed, and has seen its
-own engine's epoch there. Whoever decides, the engine that moves the record or the one that takes it over, holds the record against
-each other, but not against the parts. So:
-
-- the record is moved only where every part is prepared, looked up while the record is held;
-- a part whose end the record has reached is committed, any other rolled back, while the record is held;
-- whoever has taken the record over waits for it without any part before it goes on: then none of an older engine is left.
+A part holds a share lock on its subscription's progress record from its first statement until it is committed, and has verified its
+engine's epoch in it. The engine that decides a batch, and one that takes the subscription over, lock the record exclusively against each
+other, but not against parts. Therefore:
+- the record is moved only if every part is prepared, verified while the record is locked;
+- a part whose end the record has reached is committed, any other rolled back, while the record is locked;
+- an engine that has taken over waits until no part holds the record; then no part of an older engine is active.
 """
 
 from __future__ import annotations
@@ -27,30 +26,30 @@ from engine.targets.target_metadata import OWN_SCHEMA
 _PREFIX = "penstock"
 _MINE = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database() AND gid LIKE 'penstock %' ORDER BY gid"
 _ALONE_S = 30.0
-"""How long parts of an older engine that are still being written are waited for."""
+"""How long to wait for parts of an older engine that are still being written."""
 _TRY_MS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class PartId:
-    """A part of a batch, as the database knows it by its global id."""
+    """A part of a batch, identified by its global transaction id."""
 
     database: int
-    """Its oid: global ids are those of a whole cluster."""
+    """OID of its database: global ids are unique per cluster."""
     subscription: SubscriptionName
     epoch: Epoch
     end: Lsn
-    """Of the batch."""
+    """End of the batch."""
     part: int
 
     @property
     def gid(self) -> str:
-        # The name comes last: it may hold anything.
+        # The name is last: it may contain any character.
         return f"{_PREFIX} {self.database} {self.epoch} {self.end} {self.part} {self.subscription}"
 
     @classmethod
     def parse(cls, gid: str) -> PartId | None:
-        """None where it is not one of ours."""
+        """None if it is not one of ours."""
         words = gid.split(" ", 5)
         if len(words) != 6 or words[0] != _PREFIX:
             return None
@@ -63,28 +62,28 @@ class PartId:
 
 
 def database_of(connection: PostgresConnection) -> int:
-    """The oid of the connection's database."""
+    """OID of the connection's database."""
     sql = "SELECT oid::pg_catalog.int8 FROM pg_database WHERE datname = current_database()"
     return int(connection.execute(sql).fetchall()[0][0])
 
 
 def hold_as_part(connection: PostgresConnection, subscription: SubscriptionName, epoch: Epoch) -> None:
-    """In a part's transaction, before anything else. Raises EngineFault(EPOCH_LOST) where the claim is another engine's."""
+    """Lock the record at the start of a part's transaction. Raises EngineFault(EPOCH_LOST) if another engine has the claim."""
     row = connection.execute(
         f"SELECT epoch FROM {OWN_SCHEMA}.progress WHERE subscription = %s FOR KEY SHARE", [subscription]
     ).fetchone()
     if row is None or row[0] != epoch:
-        raise EngineFault(FaultKind.EPOCH_LOST, subscription, "another engine has taken this subscription over")
+        raise EngineFault(FaultKind.EPOCH_LOST, subscription, "another engine has taken over this subscription")
 
 
 def all_prepared(connection: PostgresConnection, parts: Sequence[PartId]) -> bool:
-    """Whether every part waits. The caller holds the progress record, so none of them is ended meanwhile."""
+    """Whether every part is prepared. The caller holds the progress record, so none of them ends meanwhile."""
     there = {row[0] for row in connection.execute(_MINE).fetchall()}
     return there.issuperset(part.gid for part in parts)
 
 
 def finish(connection: PostgresConnection, parts: Sequence[PartId], *, commit: bool) -> None:
-    """End prepared parts; those that have been ended already are passed over. Outside a transaction."""
+    """Commit or roll back prepared parts; those that have already ended are ignored. Outside a transaction."""
     verb = "COMMIT" if commit else "ROLLBACK"
     for part in parts:
         try:
@@ -94,15 +93,15 @@ def finish(connection: PostgresConnection, parts: Sequence[PartId], *, commit: b
 
 
 def waiting_parts(connection: PostgresConnection, subscription: SubscriptionName) -> list[PartId]:
-    """The subscription's parts that are prepared, of whatever engine."""
+    """The subscription's prepared parts, of any engine."""
     found = [PartId.parse(row[0]) for row in connection.execute(_MINE).fetchall()]
     return [part for part in found if part is not None and part.subscription == subscription]
 
 
 def settle_parts(connection: PostgresConnection, subscription: SubscriptionName, reached: Lsn | None) -> None:
-    """End every part of the subscription as the progress record says.
+    """End every part of the subscription as the progress record decides.
 
-    `reached`: the position on record, None where there is none. The record is held over another connection meanwhile.
+    `reached`: the recorded position, None if there is none. Another connection holds the record meanwhile.
     """
     mine = waiting_parts(connection, subscription)
     finish(connection, [part for part in mine if reached is not None and part.end <= reached], commit=True)
@@ -110,9 +109,9 @@ def settle_parts(connection: PostgresConnection, subscription: SubscriptionName,
 
 
 def wait_alone(connection: PostgresConnection, subscription: SubscriptionName, reached: Lsn | None) -> None:
-    """Behind a claim: until no part of an older engine is at work any more. What it leaves is ended as in `settle_parts`.
+    """After a claim: wait until no part of an older engine is active. Prepared ones are ended as by `settle_parts`.
 
-    Raises EngineFault(TARGET_UNAVAILABLE) where one goes on for too long.
+    Raises EngineFault(TARGET_UNAVAILABLE) if one remains active for too long.
     """
     deadline = monotonic() + _ALONE_S
     while True:

@@ -1,4 +1,4 @@
-"""A batch in parts: several sessions write shares of its rows beside each other, each in a transaction that is then prepared."""
+"""Writes a batch in parts: several sessions concurrently write shares of its rows, each in a transaction that is then prepared."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from engine.targets.postgres.writer import roll_back
 
 @dataclass(frozen=True, slots=True)
 class Dealt:
-    """A batch as it is written in parts: `rest` without the rows of `parts`; the first of them is for who writes the rest."""
+    """A batch in parts: `rest` lacks the rows of `parts`; the first part is written by the session that writes the rest."""
 
     rest: BatchCommit
     parts: tuple[tuple[Share, ...], ...]
@@ -37,10 +37,10 @@ def deal(
     place_of: Callable[[TableCommit], Place],
     tied: Callable[[Sequence[str]], set[str]],
 ) -> Dealt | None:
-    """The batch in so many parts of about equal size, None where that would be fewer than `from_rows` rows in all.
+    """Divide the batch into this many parts of about equal size; None if it has fewer than `from_rows` rows.
 
-    `standing` tells whether a table has the structure that the batch leaves it with; `tied`, which tables, by full quoted name, have
-    rows that may wait for each other, whatever their keys.
+    `standing`: whether a table already has the schema of the batch's end; `tied`: which tables, by full quoted name, have rows that may
+    block each other even with different keys.
     """
     fitting = [commit for commit in batch.tables if _parts_fit(commit) and standing(commit)]
     if count < 2 or sum(_rows(change) for commit in fitting for change in commit.changes) < from_rows:
@@ -58,7 +58,7 @@ def deal(
 
 
 def apply_part(connection: PostgresConnection, part: Sequence[Share]) -> None:
-    """Apply a part in the transaction of the caller. A fault of a table names it."""
+    """Apply a part in the caller's transaction. A fault of a table names it."""
     for share in part:
         try:
             apply_share(connection, share)
@@ -89,14 +89,14 @@ class PartSessions:
         return PartsUnderWay(batch, parts, ids, usable[: len(parts)], self._origins)
 
     def close(self) -> None:
-        """Close them. A later batch connects again."""
+        """Close the sessions. A later batch connects again."""
         sessions, self._sessions = self._sessions, []
         for session in sessions:
             session.close()
 
 
 class PartsUnderWay:
-    """Parts that are being written, one to a session. `wait` for them, then `commit` or `roll_back`."""
+    """Parts being written, one per session. `wait` for them, then `commit` or `roll_back`."""
 
     def __init__(
         self,
@@ -117,13 +117,13 @@ class PartsUnderWay:
         ]
 
     def wait(self) -> None:
-        """Until all are prepared. Raises EngineFault: that of the first one that failed."""
+        """Wait until all are prepared. Raises the EngineFault of the first that failed."""
         wait(self._written)
         for one in self._written:
             one.result()
 
     def commit(self) -> None:
-        """Commit them, beside each other. Raises EngineFault(TARGET_UNAVAILABLE): some of them wait still."""
+        """Commit them concurrently. Raises EngineFault(TARGET_UNAVAILABLE): some of them are still prepared."""
         try:
             ended = [
                 self._pool.submit(self._finish, session, which)
@@ -136,11 +136,11 @@ class PartsUnderWay:
             self._pool.shutdown()
 
     def leave(self) -> None:
-        """Let them wait for somebody who knows what is to become of them."""
+        """Leave them prepared, to be ended once the outcome is known."""
         self._pool.shutdown()
 
     def roll_back(self) -> None:
-        """Roll back what was written, as far as the database can be reached."""
+        """Roll back what was written, as far as the database is reachable."""
         wait(self._written)
         self._pool.shutdown()
         for session, which in zip(self._sessions, self.ids, strict=True):
@@ -169,7 +169,7 @@ class PartsUnderWay:
 
 
 def _rows(change: TableChanges) -> int:
-    """Rows that a table's changes hold, wherever they lie."""
+    """Number of rows in a table's changes."""
     if change.staged:
         return sum(change.staged.values())
     return sum(rows.num_rows for rows in (change.deletes, change.inserts) if rows is not None)

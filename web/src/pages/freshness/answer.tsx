@@ -14,7 +14,7 @@ const AT_ONCE = 100;
 export const AnswerSummary = ({ answer: { rows, truncated } }: { answer: QueryAnswer }) => (
   <p className="answer-summary">
     {some(rows.length, "row")}
-    {truncated && ", and there are more: they were cut off"}
+    {truncated && "; more rows exist"}
   </p>
 );
 
@@ -45,7 +45,7 @@ export function AnswerView({ subscription, answer, tookMs }: AnswerViewProps) {
             <code>{receipt.position}</code>
           </Fact>
         )}
-        <Fact name="Took" note="as seen from here">
+        <Fact name="Took" note="measured in this browser">
           {milliseconds(tookMs)}
         </Fact>
       </Facts>

@@ -36,7 +36,7 @@ function Fresh({ subscription }: { subscription: Subscription }) {
       <Section title="Wait" aside="Until changes are visible on the target">
         <WaitSection subscription={subscription.name} onPosition={readAt} />
       </Section>
-      <Section title="Query" aside="One read on the target">
+      <Section title="Query" aside="One SELECT on the target">
         <QuerySection subscription={subscription} wish={wish} onWish={setWish} sqlBox={sql} />
       </Section>
     </>

@@ -82,7 +82,7 @@ function QueryForm({ wish, onWish, sqlBox, pending, onRun, children }: QueryForm
   return (
     <form className="ask" onSubmit={submit}>
       <div className="typed whole">
-        <label htmlFor="sql">One SELECT, in the words of the target</label>
+        <label htmlFor="sql">One SELECT in the target's SQL</label>
         <textarea
           id="sql"
           ref={sqlBox}
@@ -98,14 +98,14 @@ function QueryForm({ wish, onWish, sqlBox, pending, onRun, children }: QueryForm
           onKeyDown={runOnEnter}
           onChange={(event) => setSql(event.target.value)}
         />
-        <small id="sql-hint">Ctrl + Enter runs it. Use the names that the tables have on the target.</small>
+        <small id="sql-hint">Ctrl + Enter runs it. Use the tables' names on the target.</small>
       </div>
       <WishField wish={wish} onWish={onWish} />
       <div className="limits">
-        <SecondsField label="Wait for that at most" value={freshLimit} least={0} disabled={wish.mode === "any"} onChange={setFreshLimit} />
-        <SecondsField label="Let the query run at most" value={limit} least={0.001} onChange={setLimit} />
+        <SecondsField label="Maximum wait" value={freshLimit} least={0} disabled={wish.mode === "any"} onChange={setFreshLimit} />
+        <SecondsField label="Maximum run time" value={limit} least={0.001} onChange={setLimit} />
         <div className="typed">
-          <label htmlFor="rows">Show at most</label>
+          <label htmlFor="rows">Maximum rows</label>
           <span className="with-unit">
             <input
               id="rows"
@@ -141,14 +141,14 @@ function runOnEnter(event: KeyboardEvent<HTMLTextAreaElement>): void {
 }
 
 const MODES: [Mode, string][] = [
-  ["latest", "everything that was committed on the source until now"],
+  ["latest", "everything committed on the source until now"],
   ["position", "everything up to a position"],
-  ["any", "what is there, without waiting"],
+  ["any", "the current rows, without waiting"],
 ];
 
 function WishField({ wish, onWish }: WishProps) {
   return (
-    <Field legend="It has to show">
+    <Field legend="Required freshness">
       {MODES.map(([mode, label]) => (
         <label key={mode} className="check">
           <input type="radio" name="mode" checked={wish.mode === mode} onChange={() => onWish({ ...wish, mode })} />

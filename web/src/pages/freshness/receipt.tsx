@@ -13,8 +13,8 @@ export function ReceiptSummary({ waited: { receipt, waitedMs } }: { waited: Wait
     <StatusBanner
       tone="good"
       word="visible"
-      since={receipt.on_arrival ? "already when it was asked" : `after ${milliseconds(waitedMs)}`}
-      why={`What was committed on the source up to ${receipt.position} can be read on the target, in ${some(receipt.tables.length, "table")}.`}
+      since={receipt.on_arrival ? "already at the request" : `after ${milliseconds(waitedMs)}`}
+      why={`Everything committed on the source up to ${receipt.position} is visible on the target, in ${some(receipt.tables.length, "table")}.`}
     />
   );
 }
@@ -89,7 +89,7 @@ const Span = ({ from, to }: { from: number; to: number }) => (
   </svg>
 );
 
-/** Which tables it holds for, and in which way not. */
+/** Which tables covered, and in which way not. */
 function Covered({ receipt }: { receipt: Receipt }) {
   return (
     <div className="covered">
@@ -117,7 +117,7 @@ function Covered({ receipt }: { receipt: Receipt }) {
         </ul>
       )}
       <details>
-        <summary>{some(receipt.tables.length, "table")} it holds for</summary>
+        <summary>{some(receipt.tables.length, "table")} covered</summary>
         <ul className="names">
           {receipt.tables.map((table) => (
             <li key={qualified(table)}>{qualified(table)}</li>

@@ -73,7 +73,7 @@ function WaitForm({ subscription, pending, onWait, children }: WaitFormProps) {
       <Field legend="In which tables">
         <label className="check">
           <input type="radio" name="which" checked={which === "all"} onChange={() => setWhich("all")} />
-          all but those that are paused or parked
+          all except paused and parked ones
         </label>
         <label className="check">
           <input type="radio" name="which" checked={which === "some"} onChange={() => setWhich("some")} />
@@ -81,7 +81,7 @@ function WaitForm({ subscription, pending, onWait, children }: WaitFormProps) {
         </label>
         {which === "some" && <TablePicker subscription={subscription} picked={picked} onPick={setPicked} />}
       </Field>
-      <SecondsField label="Wait at most" hint="0 only looks" value={limit} least={0} onChange={setLimit} />
+      <SecondsField label="Wait at most" hint="0 does not wait" value={limit} least={0} onChange={setLimit} />
       <div className="ask-foot">
         <button type="submit" className="primary" disabled={which === "some" && picked.size === 0} aria-disabled={pending}>
           Wait

@@ -20,8 +20,8 @@ export function BatchesPage({ name }: { name: string }) {
       {() => (
         <>
           <p className="prose soft">
-            Source transactions that were taken in together. A batch gathers until it is full, old enough or asked for; then its net changes
-            are worked out, and it is committed on the target.
+            Source transactions that were applied together. A batch collects changes until it is full, old enough or demanded by a wait;
+            then its net changes are computed and committed on the target.
           </p>
           <QueryBoundary query={batches}>
             {({ items, next_page_token }) => (
@@ -109,7 +109,7 @@ function Row({ batch }: { batch: Batch }) {
       <Time column="Apply" value={batch.seconds.commit} />
       <td data-column="How">
         {MODES[batch.mode] ?? batch.mode}, {PATHS[batch.path] ?? batch.path}
-        {batch.demanded && <small>closed early for a waiting query</small>}
+        {batch.demanded && <small>sealed early for a waiting query</small>}
       </td>
     </tr>
   );

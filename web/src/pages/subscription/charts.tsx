@@ -83,13 +83,13 @@ function All({ subscription, history, toMs, hours }: AllProps) {
     <div className="charts">
       {chart(
         "Behind the source, in seconds",
-        `The worst of each step. The goal is ${seconds(goalOf(subscription))}.`,
+        `The maximum of each step. The goal is ${seconds(goalOf(subscription))}.`,
         [line("behind", "first", (p) => p.lag_seconds)],
         seconds,
       )}
       {chart(
         "Behind the source, in log",
-        "Log that the target does not have: all of it, the worst of each step; and what of it was not even read, and was read but not applied, at its end.",
+        "Log that is not applied on the target: in total (the maximum of each step), and at the end of each step the parts not yet read, and read but not applied.",
         [
           line("not on the target", "first", (p) => p.lag_bytes),
           line("not read", "second", (p) => p.unread_bytes),
@@ -99,7 +99,7 @@ function All({ subscription, history, toMs, hours }: AllProps) {
         LEAST_BYTES,
       )}
       {chart(
-        "Log held back on the source",
+        "Log retained on the source",
         <Budget subscription={subscription} points={history.points} toMs={toMs} />,
         retainedLines(subscription, line, history.points),
         bytes,
@@ -107,7 +107,7 @@ function All({ subscription, history, toMs, hours }: AllProps) {
       )}
       {chart(
         "Changes applied, by operation",
-        operations.length === 0 ? "No changes were applied in this time." : "Changes of rows a second, as the source made them.",
+        operations.length === 0 ? "No changes were applied in this time." : "Row changes per second on the source.",
         (operations.length === 0 ? ["insert"] : operations).map((operation, number) =>
           line(operation, LINE_KINDS[number % LINE_KINDS.length] ?? "first", (p) => rateOf(p, operation)),
         ),
@@ -115,9 +115,7 @@ function All({ subscription, history, toMs, hours }: AllProps) {
       )}
       {chart(
         "Waits for freshness",
-        waits
-          ? "How long they took, ended in time or not: half of them, 95 % and 99 % took no longer."
-          : "There were no waits in this time.",
+        waits ? "Duration of all waits, satisfied or not: median, 95th and 99th percentile." : "There were no waits in this time.",
         [
           line("p50", "third", (p) => wait(p.waits?.p50_ms)),
           line("p95", "second", (p) => wait(p.waits?.p95_ms)),
@@ -183,12 +181,13 @@ function Budget({ subscription, points, toMs }: { subscription: Subscription; po
 }
 
 function Reached({ found, toMs }: { found: ReturnType<typeof forecast>; toMs: number }) {
-  if (found === null) return <>Too little is known yet for a forecast.</>;
+  if (found === null) return <>There is not enough data for a forecast yet.</>;
   if (found === "reached") return <strong>The budget is used up.</strong>;
-  if (found === "not growing") return <>By the last quarter of an hour, it will not be used up within a month.</>;
+  if (found === "not growing") return <>At the rate of the last 15 minutes, it will not be used up within a month.</>;
   return (
     <strong>
-      By the last quarter of an hour, it is used up in {seconds(found.reachedInS)}, at <Moment at={toMs + found.reachedInS * 1000} />.
+      At the rate of the last 15 minutes, it will be used up in {seconds(found.reachedInS)}, at{" "}
+      <Moment at={toMs + found.reachedInS * 1000} />.
     </strong>
   );
 }

@@ -116,7 +116,7 @@ function Progress({ subscription }: { subscription: Subscription }) {
     <Facts>
       {copying != null && (
         <Fact name="Copies" note={`${count(copying.tables_copied)} of ${some(copying.tables, "table")} done`}>
-          {copyWords(copying) ?? "how far is not known yet"}
+          {copyWords(copying) ?? "progress not known yet"}
           <small>{copiedWords(copying)}</small>
         </Fact>
       )}
@@ -127,7 +127,7 @@ function Progress({ subscription }: { subscription: Subscription }) {
         <LagCell lag={lag} />
       </Fact>
       <Fact
-        name="Log held back there"
+        name="Log retained there"
         note={
           share === null ? undefined : (
             <>

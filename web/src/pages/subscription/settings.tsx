@@ -40,7 +40,7 @@ export function SettingsPage({ name }: { name: string }) {
             <Facts>
               <Fact name="Source">{subscription.source}</Fact>
               <Fact name="Target">{subscription.target}</Fact>
-              <Fact name="Asked to be">{subscription.desired_state}</Fact>
+              <Fact name="Requested state">{subscription.desired_state}</Fact>
               <Fact name="Tables and patterns" note={<Link href={subscriptionAddress(name)}>which state they are in</Link>}>
                 {count(subscription.tables.length)}
               </Fact>
@@ -104,7 +104,7 @@ function Group({ group, subscription }: { group: SettingGroup; subscription: Sub
       <div className="save">
         <p ref={place} tabIndex={-1} className="soft" role="status">
           {!mayChange
-            ? "To be changed with a token of an operator; yours is read-only."
+            ? "Changes require an operator's token; yours is read-only."
             : wrong
               ? "A number is needed."
               : changes.length === 0
@@ -152,9 +152,7 @@ function saving(name: string, group: SettingGroup, changes: Change[], leave: () 
         ({ setting, before, value }) =>
           `${setting.label}: ${valueWords(setting, before)} → ${valueWords(setting, value)}, ${EFFECTS[setting.effect]}.`,
       ),
-      ...(waiting
-        ? ["For the next start, pause the subscription, and resume it once it is paused; until then what was set before holds."]
-        : []),
+      ...(waiting ? ["To apply it, pause the subscription and resume it once it is paused; until then the previous settings apply."] : []),
     ],
     name,
     run: async () => {
@@ -166,7 +164,7 @@ function saving(name: string, group: SettingGroup, changes: Change[], leave: () 
       }
       leave();
     },
-    done: `${name}: ${group.title.toLowerCase()} changed${waiting ? "; pause and resume it to have that take effect." : "."}`,
+    done: `${name}: ${group.title.toLowerCase()} changed${waiting ? "; pause and resume it to apply the change." : "."}`,
   };
 }
 
@@ -178,7 +176,7 @@ async function save(name: string, changes: Change[]): Promise<void> {
   for (const { setting, before } of changes) {
     const now = settingValue(present, setting.path);
     if ((now ?? null) !== (before ?? null))
-      throw changedMeanwhile(`${setting.label} is ${valueWords(setting, now)} by now, set by another user.`);
+      throw changedMeanwhile(`${setting.label} is ${valueWords(setting, now)} now, set by another user.`);
   }
   const etag = (await read).response.headers.get("ETag");
   const header = etag === null ? {} : { "if-match": etag };
@@ -196,7 +194,7 @@ const changedMeanwhile = (detail: string): Problem =>
     code: "precondition_failed",
     title: "It was not saved",
     detail,
-    remedy: "Look at what it is now, and save again if you still want to.",
+    remedy: "Check the current value, and save again if you still want to.",
   });
 
 interface EntryProps<Kind extends Setting> {

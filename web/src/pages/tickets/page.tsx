@@ -86,12 +86,12 @@ function PlaceForm({ subscription }: { subscription: string }) {
   return (
     <>
       <p className="prose">
-        A ticket is a marker in the source&apos;s log. It changes no table, passes through the same stages as every change, and shows how
-        long each stage lasts.
+        A ticket is a marker in the source&apos;s log. It changes no table, passes through the same stages as every change, and shows the
+        duration of each stage.
       </p>
       <form className="place" onSubmit={submit}>
         <div className="typed">
-          <label htmlFor={id}>Name, if you like</label>
+          <label htmlFor={id}>Name (optional)</label>
           <input id={id} value={called} maxLength={100} autoComplete="off" onChange={(event) => setCalled(event.target.value)} />
         </div>
         <button type="submit" className="primary" aria-disabled={work.isPending}>

@@ -84,7 +84,7 @@ function ThroughputFacts({ figures }: { figures: Figures }) {
         <Fact name="Log" note={`${bytes(log_bytes)} in all`}>
           {rate(figures.log_gib_per_hour)} GiB/h
         </Fact>
-        <Fact name="Changes of rows" note={`${count(commands)} in all`}>
+        <Fact name="Row changes" note={`${count(commands)} in all`}>
           {rate(figures.commands_per_second)} /s
         </Fact>
         <Fact name="Transactions" note={`${count(transactions)} in all`}>

@@ -95,7 +95,7 @@ function Form({ kinds: all, present, role, suggestion = {}, taken, onSaved }: Co
         <TextField
           label="Name of the connection"
           hint={NAME_HINT}
-          wrong={given ? "There is a connection of this name already." : null}
+          wrong={given ? "A connection with this name already exists." : null}
           value={name}
           pattern={NAME_PATTERN}
           required
@@ -189,7 +189,9 @@ function SecretField({ label, isSet, secret, onChange }: SecretFieldProps) {
         label={label}
         type="password"
         autoComplete="new-password"
-        hint={isSet ? "One is set, and never shown. Left empty it stays." : "It is stored sealed, and never shown again."}
+        hint={
+          isSet ? "A password is set, which is never shown. Leave this empty to keep it." : "It is stored encrypted, and never shown again."
+        }
         value={secret.typed}
         disabled={secret.none}
         onChange={(typed) => onChange({ ...secret, typed })}
@@ -231,7 +233,7 @@ async function store(name: string, body: ConnectionPut, header: { "if-match"?: s
     await answer(client.PUT("/api/v1/connections/{name}", { params: { path: { name }, header }, body }));
   } catch (error) {
     throw "if-none-match" in header
-      ? collided(error, `There is a connection named ${name} already.`, "Take another name.")
-      : collided(error, "The connection was changed since you opened it.", "Open it again, and change what it is now.");
+      ? collided(error, `A connection named ${name} already exists.`, "Choose another name.")
+      : collided(error, "The connection was changed since you opened it.", "Open it again, and repeat your change.");
   }
 }

@@ -90,7 +90,7 @@ function DdlCapture({ connection: { name } }: { connection: Connection }) {
     actions.push({
       verb: "Remove",
       title: `Remove the triggers from the source of ${name}?`,
-      does: ["Changes of structure are learnt from the log and the catalog then.", "Subscriptions go on."],
+      does: ["Schema changes are learnt from the log and the catalog then.", "Subscriptions go on."],
       name,
       role: "admin",
       run: () => answer(client.DELETE("/api/v1/connections/{name}/ddl-capture", { params })),

@@ -69,7 +69,7 @@ export function EndsStep({ draft, onChange, onNext, connections, subscriptions, 
         <TextField
           label="Name of the subscription"
           hint={NAME_HINT}
-          wrong={given ? "There is a subscription of this name already." : null}
+          wrong={given ? "A subscription with this name already exists." : null}
           value={name}
           pattern={NAME_PATTERN}
           required
@@ -90,11 +90,7 @@ export function EndsStep({ draft, onChange, onNext, connections, subscriptions, 
 }
 
 const missing = (source: string, target: string): string =>
-  source === ""
-    ? "Choose where the rows come from, or connect it."
-    : target === ""
-      ? "Choose where they go to, or connect it."
-      : "It needs a name.";
+  source === "" ? "Choose or add a source." : target === "" ? "Choose or add a target." : "It needs a name.";
 
 interface EndProps {
   role: Role;

@@ -13,7 +13,7 @@ import { SummaryStep } from "./summaryStep";
 import { TablesStep } from "./tablesStep";
 
 const STEPS = [
-  { name: "ends", title: "From and to" },
+  { name: "ends", title: "Source and target" },
   { name: "tables", title: "Tables" },
   { name: "options", title: "Options" },
   { name: "summary", title: "Check and create" },

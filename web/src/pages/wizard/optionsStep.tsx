@@ -31,29 +31,33 @@ export function OptionsStep({ draft, onChange, onNext, source }: StepProps & { s
         onChange={(value) => set({ start: value === "now" })}
       />
       <Radios
-        legend="When the structure of a table changes on the source"
+        legend="When the schema of a table changes on the source"
         value={options.policy}
         choices={[
           {
             value: "apply",
             label: "Follow",
-            hint: "The target changes with it; where rows may have changed unseen, the table is copied again, its old rows readable until then.",
+            hint: "The target follows; if rows may have changed in ways that the log does not show, the table is copied again, with its old rows readable until then.",
           },
           { value: "ask", label: "Ask first", hint: "The table waits, with the exact statements, until they are approved." },
           {
             value: "ignore",
             label: "Leave the target as it is",
-            hint: "New columns are left out; what cannot be left out parks the table.",
+            hint: "New columns are left out; a change that cannot be left out parks the table.",
           },
         ]}
         onChange={(policy) => set({ policy })}
       />
       <Radios
-        legend="When the target does not take a row"
+        legend="When the target refuses a row"
         value={options.refusedRows}
         choices={[
           { value: "park", label: "Park the table", hint: "The table stops at the row; the other tables are not affected." },
-          { value: "set_aside", label: "Set the row aside", hint: "It is kept beside the table, which goes on without it." },
+          {
+            value: "set_aside",
+            label: "Quarantine the row",
+            hint: "The row is stored separately, and the table is replicated without it.",
+          },
         ]}
         onChange={(refusedRows) => set({ refusedRows })}
       />
@@ -66,8 +70,8 @@ export function OptionsStep({ draft, onChange, onNext, source }: StepProps & { s
           onChange={(targetSchema) => set({ targetSchema })}
         />
         <TextField
-          label="Rows a second while copying"
-          hint="Empty: no limit. Copies give way by themselves where commits take longer to arrive because of them."
+          label="Maximum rows per second of copies"
+          hint="Empty: no limit. Copies are throttled automatically while they delay other commits."
           wrong={wrong.rows}
           inputMode="numeric"
           value={options.rowsPerSecond}
@@ -100,14 +104,14 @@ export function OptionsStep({ draft, onChange, onNext, source }: StepProps & { s
       <details className="more" hidden={!hasSetting(capture, "origin")}>
         <summary>Where databases replicate to each other</summary>
         <Radios
-          legend="Changes that came to the source by replication"
+          legend="Changes that replication wrote to the source"
           value={options.origin}
           choices={[
             { value: "any", label: "Follow them, too" },
             {
               value: "none",
-              label: "Leave them out",
-              hint: "So that they do not go round in a circle. Needs PostgreSQL 16 or newer as the source.",
+              label: "Exclude them",
+              hint: "Prevents replication loops. Requires PostgreSQL 16 or newer as the source.",
             },
           ]}
           onChange={(origin) => set({ origin })}

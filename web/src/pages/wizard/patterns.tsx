@@ -9,10 +9,10 @@ import { type Draft, keyOf, lacksIdentity, type Pattern, type StepProps, takes }
 export function Patterns({ draft, onChange, tables }: Pick<StepProps, "draft" | "onChange"> & { tables: SourceTable[] }) {
   const set = (patterns: Pattern[]): void => onChange({ patterns });
   return (
-    <Section title="Tables that appear later" aside="By a pattern of their names">
+    <Section title="Tables created later" aside="By a pattern of their names">
       <p className="prose soft">
-        A pattern takes all tables of a schema that fit it, those that are there now and those that are made later: they are copied as soon
-        as they appear in the source&apos;s log.
+        A pattern includes all matching tables of a schema, existing ones and those created later: they are copied as soon as they appear in
+        the source&apos;s log.
       </p>
       {draft.patterns.length > 0 && (
         <ul className="patterns">
@@ -62,7 +62,7 @@ function Entry({ pattern, tables, onChange, onRemove }: EntryProps) {
         <span className="soft">
           {some(tables.length, "table")} now
           {keyless > 0 &&
-            `, ${keyless} of them without a key${pattern.insertOnly ? ": their updates and deletes are not followed" : ": they prevent the subscription without the consent below"}`}
+            `, ${keyless} of them without a key${pattern.insertOnly ? ": their updates and deletes are not replicated" : ": they prevent the subscription unless you choose the option below"}`}
         </span>
       </p>
       <label className="check">
@@ -71,7 +71,7 @@ function Entry({ pattern, tables, onChange, onRemove }: EntryProps) {
           checked={pattern.insertOnly}
           onChange={(event) => onChange({ ...pattern, insertOnly: event.target.checked })}
         />
-        Of tables without a key, follow only inserts
+        Replicate only inserts of tables without a key
       </label>
       <button type="button" className="quiet" aria-label={`Remove the pattern ${name}`} onClick={onRemove}>
         Remove
@@ -90,9 +90,9 @@ function Add({ draft, tables, onAdd }: { draft: Draft; tables: SourceTable[]; on
     name === ""
       ? null
       : !name.includes("*")
-        ? "A pattern has a * in it, for any characters."
+        ? "A pattern contains *, which matches any characters."
         : there
-          ? "This pattern is there already."
+          ? "This pattern already exists."
           : null;
   const submit = (event: FormEvent): void => {
     event.preventDefault();
@@ -114,7 +114,7 @@ function Add({ draft, tables, onAdd }: { draft: Draft; tables: SourceTable[]; on
         )}
       </Field>
       <TextField label="Names like" value={name} wrong={wrong} hint="* matches any characters." required onChange={setName} />
-      <TextField label="But not" value={exclude} hint="Names or patterns, divided by commas." onChange={setExclude} />
+      <TextField label="But not" value={exclude} hint="Names or patterns, separated by commas." onChange={setExclude} />
       <button type="submit" disabled={wrong !== null || name === ""}>
         Add the pattern
       </button>

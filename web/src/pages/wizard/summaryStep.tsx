@@ -98,8 +98,8 @@ function AtSource({ draft, source, found }: { draft: Draft; source: Connection; 
       </li>
       {draft.patterns.length > 0 && (
         <li>
-          Tables that appear later and fit <code>{draft.patterns.map(({ schema, name }) => `${schema}.${name}`).join(", ")}</code> are
-          taken, too.
+          Tables created later and fit <code>{draft.patterns.map(({ schema, name }) => `${schema}.${name}`).join(", ")}</code> are taken,
+          too.
         </li>
       )}
     </ul>
@@ -117,7 +117,7 @@ function AtTarget({ draft, target, found }: { draft: Draft; target: Connection; 
       <li>
         {isEmbedded(kinds, target) ? (
           <>
-            The file <code>{placeOf(target)}</code> is made where it is missing. While the engine has it open, other programs ask it through
+            The file <code>{placeOf(target)}</code> is created if missing. While the engine has it open, other programs query it through
             Penstock.
           </>
         ) : (
@@ -130,7 +130,7 @@ function AtTarget({ draft, target, found }: { draft: Draft; target: Connection; 
         <Many number={names.length} names={names} />
       </li>
       <li>
-        A schema <code>penstock</code> holds how far they are.
+        A schema <code>penstock</code> contains their progress.
       </li>
     </ul>
   );
@@ -180,6 +180,6 @@ async function store(name: string, body: SubscriptionPut): Promise<void> {
   try {
     await answer(client.PUT("/api/v1/subscriptions/{name}", { params: { path: { name }, header: { "if-none-match": "*" } }, body }));
   } catch (error) {
-    throw collided(error, `There is a subscription named ${name} already.`, "Go back to the first step, and take another name.");
+    throw collided(error, `A subscription named ${name} already exists.`, "Go back to the first step, and choose another name.");
   }
 }

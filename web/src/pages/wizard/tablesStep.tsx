@@ -24,7 +24,7 @@ export function TablesStep(props: StepProps & { all: boolean }) {
         <div className="form-foot">
           <Next {...props} found={tables.data ?? []} />
           <button type="button" disabled={tables.isFetching} onClick={() => void tables.refetch()}>
-            {tables.isFetching ? "Looking …" : "Look at the source again"}
+            {tables.isFetching ? "Looking …" : "Read the source again"}
           </button>
         </div>
       )}
@@ -153,7 +153,7 @@ function Row({ table, draft, onChange }: Pick<StepProps, "draft" | "onChange"> &
       </td>
       <td data-column="To be known" className="telling">
         {problems.length > 0 ? <Findings findings={problems} /> : !lacksIdentity(table) && <span className="soft">nothing</span>}
-        {consented && lacksIdentity(table) && <StatusBadge tone="warn">Its updates and deletes are not followed.</StatusBadge>}
+        {consented && lacksIdentity(table) && <StatusBadge tone="warn">Its updates and deletes are not replicated.</StatusBadge>}
         {lacksIdentity(table) && pattern === undefined && (
           <label className="check">
             <input
