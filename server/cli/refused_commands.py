@@ -51,9 +51,9 @@ def retry(
 def skip(
     api: Api, table: TableName, row: Row = None, subscription: Subscription = None, as_json: AsJson = False
 ) -> None:
-    """Mark quarantined rows to stay out of their table. They stay on record, with the user who decided."""
+    """Mark quarantined rows as skipped: they stay out of their table. They remain listed, with the user."""
     answer = api.post(f"{_path(api, subscription, table, row)}/skips", timeout_s=_ASKED_S)
-    _show(answer, "are to stay out of the table", as_json=as_json)
+    _show(answer, "are skipped", as_json=as_json)
 
 
 def _path(api: Api, subscription: str | None, table: str, row: str | None) -> str:
