@@ -20,7 +20,7 @@ from engine.model.schema import TableSchema
 from engine.model.source import LogStream, RecordChunk, Scanner, Source
 from engine.model.subscription import TableSpec
 from engine.net import decode_copy_text, run_task
-from engine.sort.closed import Closed, PlainRun, join_ranges
+from engine.sort.closed import Closed, PlainRun, StreamedTransaction, join_ranges
 from engine.sort.sorter import TransactionSorter
 
 DEADLINE_S = 30.0
@@ -196,7 +196,7 @@ class Tail:
     @property
     def streamed(self) -> int:
         """Committed transactions that came while they were open."""
-        return self._sorter.statistics.streamed
+        return sum(isinstance(closed, StreamedTransaction) for closed in self.closed)
 
     def past(self, position: Lsn) -> Self:
         """Read until everything committed up to `position` has come."""
