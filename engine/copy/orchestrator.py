@@ -15,19 +15,21 @@ from typing import TypeVar
 
 import structlog
 
+from engine.copy.catch_up import CopyCatchUp
 from engine.copy.chunk_task import staging_fault
 from engine.copy.chunks import ChunkPlanner
 from engine.copy.coordinator import CopyCoordinator
 from engine.copy.fault_handling import Consequence, consequence
+from engine.copy.host import CopyHost
 from engine.copy.job import CopyJob, CopyListener, CopySettings, CopyTable, CopyTools
 from engine.copy.partition_reload import PartitionReloader
 from engine.copy.rate_limit import write_pace
-from engine.copy.reload_requests import CANCELLED, PartitionChoice
+from engine.copy.reload_requests import CANCELLED, PartitionChoice, ReloadRequests
 from engine.copy.throttle import AdaptiveThrottle
 from engine.model.batch import TableFault
-from engine.model.copies import CopyProgress, StandingCopy
+from engine.model.copies import CopyProgress
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import BatchId, TableId, TableName
+from engine.model.identity import TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode, TableSchema
 from engine.model.source import Earlier, ExportedSnapshot
@@ -64,9 +66,6 @@ _WAITED_FOR = frozenset({FaultKind.SOURCE_TIMEOUT, FaultKind.SOURCE_SNAPSHOT_TOO
 _NO_ROOM = frozenset({FaultKind.SOURCE_NO_SLOTS, FaultKind.SOURCE_NO_SENDERS})
 """The source has no slot or sender left for the copy. Tables that are live already go on, and the copy waits; else all of it does."""
 
-Defer = Callable[[Callable[[BatchId], CopyStarted | CopyLost | Reload], list[TableId]], None]
-"""Move tables by this event, with the batch from which on their changes are kept. Returns when it holds."""
-
 T = TypeVar("T")
 
 
@@ -76,27 +75,16 @@ class CopyOrchestrator:
     def __init__(
         self,
         parts: RunContext,
-        defer: Defer,
-        flush: Callable[[Lsn], None],
+        host: CopyHost,
         staging: Path,
-        end: Callable[[EngineFault], None],
-        removals_written: Callable[[], bool],
-        look: Callable[[], object],
-        give_up: Callable[[TableId], None],
-        mark: Callable[[Mapping[TableId, str]], None],
-        standing: Callable[[TableId], StandingCopy | None] | None,
-        partitions: PartitionReloader,
+        reloads: ReloadRequests,
+        catch_up: CopyCatchUp | None,
     ) -> None:
-        """`mark` gets what is below tables that are about to be copied. `give_up`: what the target keeps for a table that has left is to
-        go. `standing`: how far copies are that are made chunk by chunk; None where none is to be."""
-        self.partitions = partitions
-        self._give_up = give_up
-        self._mark = mark
-        self._look = look
-        self._chunks = ChunkPlanner(parts, standing)
+        """`catch_up`: the state of unfinished copies on the target; None: each table is copied as one chunk."""
+        self.partitions = PartitionReloader(parts, reloads, host)
+        self._chunks = ChunkPlanner(parts, None if catch_up is None else catch_up.standing)
         self._parts = parts
-        self._defer = defer
-        self._flush = flush
+        self._host = host
         self._staging = staging / "copy"
         self._coordinator: CopyCoordinator | None = None
         self._pace = staging / "copies.pace"
@@ -105,13 +93,11 @@ class CopyOrchestrator:
         self._declared = parts.spec.copies
         self._way = AdaptiveThrottle()
         self.throttle(parts.spec.copies)
-        self._end = end
         self._wake = threading.Event()
         self._stopped = threading.Event()
         self._held = threading.Event()
         """Set while the source's log has no room for copies."""
-        self._removals_written = removals_written
-        self.reloads = partitions.reloads
+        self.reloads = reloads
         self._thread = threading.Thread(target=self._work, name=f"{parts.spec.name}-copy", daemon=True)
 
     def begin_missing(self) -> None:
@@ -123,7 +109,7 @@ class CopyOrchestrator:
     def reload(self, request: str, tables: list[TableId]) -> None:
         """Copy these tables anew while the others go on; old rows stay readable until the swap."""
         self.reloads.begin(request, tables)
-        self._defer(Reload, tables)
+        self._host.defer(Reload, tables)
         if self.reloads.is_cancelled(request):  # Before the tables were moved, so that none of them was seen to wait.
             self.park_cancelled(tables)
         for table in tables:
@@ -267,11 +253,11 @@ class CopyOrchestrator:
                         break
             except EngineFault as fault:
                 if not self._stopped.is_set():
-                    self._end(fault)
+                    self._host.end(fault)
                 return
             except Exception as error:  # a defect of ours must end the run visibly, not the copies alone
                 log.exception("copy_failed", error=type(error).__name__)
-                self._end(EngineFault(FaultKind.INTERNAL, "copy", type(error).__name__))
+                self._host.end(EngineFault(FaultKind.INTERNAL, "copy", type(error).__name__))
                 return
 
     def _ended(self) -> bool:
@@ -283,7 +269,7 @@ class CopyOrchestrator:
         found = [now for entry in entries if (now := self._parts.book.get(entry.table)) is not None]
         waiting = [e.table for e in found if isinstance(e.state, Copying | Reloading) and not _goes_on(e)]
         if waiting and not self._stopped.is_set():
-            self._defer(CopyLost, waiting)
+            self._host.defer(CopyLost, waiting)
 
     def _void_unread(self, tables: Iterable[TableId]) -> None:
         """Chunks that were being read when that ended do not count."""
@@ -305,14 +291,14 @@ class CopyOrchestrator:
         return [entry for entry in free if entry.spec.priority == first]
 
     def _copy(self, missing: list[TableEntry]) -> None:
-        while not self._removals_written():
+        while not self._host.removals_written():
             # A table that left may have had the name that one of these gets.
             if self._stopped.wait(0.05):
                 return
         adopted = [entry for entry in missing if _goes_on(entry) or self._adopt(entry)]
         if not adopted:
             return
-        self._defer(CopyStarted, [entry.table for entry in adopted])
+        self._host.defer(CopyStarted, [entry.table for entry in adopted])
         self._parts.book.snapshot_follows(entry.table for entry in adopted)
         if not self._parts.runner.wait_ready(SPARK_START_S):
             raise EngineFault(FaultKind.SPARK_FAILED, "spark", "Spark did not start in time")
@@ -321,7 +307,7 @@ class CopyOrchestrator:
             # Before the snapshot: what happens below them from here on is in the copy, or found at the next look or start.
             marks = self._parts.source.partitioned.fingerprints([entry.spec for entry in adopted])
             self._parts.source.safety.remember(marks)
-            self._mark({e.table: marks[e.spec.source] for e in adopted if e.spec.source in marks})
+            self._host.note_copied({e.table: marks[e.spec.source] for e in adopted if e.spec.source in marks})
             with self._parts.source.copies.snapshot(self._parts.settings.snapshot_timeout_s) as snapshot:
                 if not self._ended():
                     self._copy_under(snapshot, adopted)
@@ -365,7 +351,7 @@ class CopyOrchestrator:
 
     def _publish(self) -> None:
         """A table may have come, or got its identity, since the publications were made: its changes must be in the log from here on."""
-        self._unhurried(self._look)
+        self._unhurried(self._host.check_source)
         entries = [e for e in self._parts.book.all() if e.kind is not TableStateKind.REMOVED]
         specs = [entry.spec for entry in entries]
         reader = self._parts.spec.reader
@@ -415,7 +401,7 @@ class CopyOrchestrator:
             return False
         if self._parts.book.get(entry.table) is None:
             # It was removed meanwhile, maybe before its name was taken here.
-            self._give_up(entry.table)
+            self._host.give_up(entry.table)
             return False
         return True
 
@@ -507,7 +493,7 @@ class CopyOrchestrator:
         if chunk.upto is None:
             detail = f"{self._chunks.rows(table, rows)} rows as of {position}"
             self._parts.reporter.event("info", "table_copied", str(table), detail)
-        self._flush(position)
+        self._host.flush(position)
 
     def on_table_failed(self, table: TableId, fault: TableFault) -> None:
         if self._chunks.under_way(table) is not None:  # Else what was being read does not count any more.

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 
+from engine.copy.host import CopyHost
 from engine.copy.job import CopyTable
 from engine.copy.key_range_filter import KeyUnordered, RowUnknown, restrict_to_range
 from engine.copy.partition_filter import PartitionFilter, partition_rows
@@ -42,10 +42,6 @@ from engine.verify.verdict import VerdictStatus
 
 TRIES = 5
 """Reads one after another that came to nothing: then the reload has failed."""
-
-Begin = Callable[[TableId, str], bool]
-"""Keep a live table's changes from the next batch on for a request; False where the table is not live. Returns when that holds."""
-Cut = Callable[[], AbstractContextManager[tuple[ExportedSnapshot, TargetReader]]]
 
 
 def swap_of(
@@ -80,13 +76,9 @@ class PartitionReloader:
     It hears of its copies as a CopyListener.
     """
 
-    def __init__(
-        self, parts: RunContext, reloads: ReloadRequests, begin: Begin, flush: Callable[[Lsn], None], cut: Cut
-    ) -> None:
+    def __init__(self, parts: RunContext, reloads: ReloadRequests, host: CopyHost) -> None:
         self._parts = parts
-        self._begin = begin
-        self._flush = flush
-        self._cut = cut
+        self._host = host
         self._lock = threading.Lock()
         self.reloads = reloads
         self._wanted = reloads.wanted
@@ -191,7 +183,7 @@ class PartitionReloader:
         try:
             if wanted.choice.names is None and not wanted.reasons and not self._find_changed(wanted, whole):
                 return True
-            if not self._begin(table, wanted.request):
+            if not self._host.begin_load(table, wanted.request):
                 return True  # It is not live any more, which is looked at again.
             with self._parts.source.copies.snapshot(self._parts.settings.snapshot_timeout_s) as snapshot:
                 copied = self._copy_under(wanted, snapshot)
@@ -261,7 +253,7 @@ class PartitionReloader:
     def _find_changed(self, wanted: WantedPartitions, whole: Callable[[str, TableId], None]) -> bool:
         """Compare each partition at one position. False where nothing remains to be loaded by partition."""
         table = wanted.table
-        with self._cut() as (snapshot, reader):
+        with self._host.cut() as (snapshot, reader):
             progress = self._parts.target.progress(self._parts.spec.name)
             record = progress.tables.get(table) if progress is not None else None
             entry = self._parts.book.get(table)
@@ -331,7 +323,7 @@ class PartitionReloader:
         if chunk is not None:
             self._count(table)
             self._parts.book.apply(table, ChunkRead(chunk.number, rows, 0))
-            self._flush(position)
+            self._host.flush(position)
 
     def on_table_failed(self, table: TableId, fault: TableFault) -> None:
         self.give_up(table, FaultKind(fault.code), fault.detail)

@@ -8,19 +8,17 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from engine.model.subscription import CopyPolicy
 
 T = TypeVar("T")
 
-_NEVER = threading.Event()
 LOOK_S = 0.25
 """How often a task that waits looks whether it still has to."""
 PIECE_ROWS = 122_880
@@ -65,20 +63,35 @@ def _lower_priority() -> None:
             os.setpriority(os.PRIO_PROCESS, 0, min(os.getpriority(os.PRIO_PROCESS, 0) + LOWER_BY, 19))
 
 
-class RateLimiter:
-    """Paces what one of `readers` tasks reads that read beside each other."""
+class Pauses(Protocol):
+    """Measures time and waits, both in seconds."""
 
-    def __init__(
-        self,
-        pace: Callable[[], CopyPolicy],
-        readers: int = 1,
-        monotonic: Callable[[], float] = time.monotonic,
-        pause: Callable[[float], object] = _NEVER.wait,
-    ) -> None:
+    def monotonic(self) -> float: ...
+
+    def pause(self, seconds: float) -> object: ...
+
+
+class RealTime:
+    """The process's clock."""
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def pause(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+REAL_TIME = RealTime()
+
+
+class RateLimiter:
+    """Limits the rate of one of `readers` tasks that read concurrently."""
+
+    def __init__(self, pace: Callable[[], CopyPolicy], readers: int = 1, clock: Pauses = REAL_TIME) -> None:
         self._pace = pace
         self._readers = max(1, readers)
-        self._monotonic = monotonic
-        self._pause = pause
+        self._monotonic = clock.monotonic
+        self._pause = clock.pause
 
     def paced(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
         """The same pieces, each of whole lines; the next one is asked for when it is time."""
@@ -104,26 +117,25 @@ def in_pieces(
     files: Iterable[Any],
     pace: Callable[[], CopyPolicy],
     over: Callable[[], bool] = lambda: False,
-    monotonic: Callable[[], float] = time.monotonic,
-    pause: Callable[[float], object] = _NEVER.wait,
+    clock: Pauses = REAL_TIME,
 ) -> Iterator[Any]:
     """The rows of some pyarrow.Tables as the target gets them: each all at once; where copies are slowed down, in pieces with rests in
     which others write, the first behind what made the target and the reader of the next rows ready. When the next piece is asked for, the
     one before is written. `over` ends a rest."""
 
     def rest(began: float, took: float) -> None:
-        while not over() and (left := began + took / pace().max_time_share - monotonic()) > 0:
-            pause(min(left, LOOK_S))
+        while not over() and (left := began + took / pace().max_time_share - clock.monotonic()) > 0:
+            clock.pause(min(left, LOOK_S))
 
     if pace().limited:
-        pause(LOOK_S)
+        clock.pause(LOOK_S)
     began: float | None = None
     for rows in files:
         offset = 0
         while offset < rows.num_rows:
             if began is not None:
-                rest(began, monotonic() - began)
-            began = monotonic()
+                rest(began, clock.monotonic() - began)
+            began = clock.monotonic()
             size = PIECE_ROWS if pace().limited else rows.num_rows - offset
             yield rows.slice(offset, size)
             offset += size

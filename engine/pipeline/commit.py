@@ -16,19 +16,18 @@ from engine.model.last_commit import CommitTimes, LastCommit
 from engine.model.position import Lsn
 from engine.model.quarantine import SET_ASIDE_LIMIT, RefusedPolicy, SetAside
 from engine.model.schema import TableSchema
-from engine.model.subscription import SubscriptionSpec
-from engine.model.target import BatchCommit, PartitionSwap, TableCommit, Target, TargetProgress
+from engine.model.target import BatchCommit, PartitionSwap, TableCommit, TargetProgress
 from engine.pipeline.apply_mode import AS_BATCH, ApplyPlan
 from engine.pipeline.compute import Computed
 from engine.pipeline.generated_columns import Ask, with_computed
 from engine.pipeline.speculative_insert import rest_of
-from engine.platform.clock import Clock
 from engine.platform.failpoints import Failpoint, hit
 from engine.platform.fault_policy import Action, policy
 from engine.safety.partition_fingerprints import PartitionFingerprints
+from engine.tables.context import RunContext
 from engine.tables.planner import PlannedBatch
-from engine.tables.registry import TableEntry, TableRegistry
-from engine.tables.reporter import BatchTimes, Evidence, Reporter
+from engine.tables.registry import TableEntry
+from engine.tables.reporter import BatchTimes, Evidence
 from engine.tables.schema_change import differences
 from engine.tables.state import (
     AwaitApproval,
@@ -73,31 +72,26 @@ class CommitStage:
 
     def __init__(
         self,
-        spec: SubscriptionSpec,
-        target: Target,
-        book: TableRegistry,
-        reporter: Reporter,
-        clock: Clock,
+        context: RunContext,
         start: Lsn,
-        position_write_ms: float,
         ask: Ask,
         marks: PartitionFingerprints,
     ) -> None:
         """`ask` has the source compute columns that its log does not carry."""
         self._ask = ask
-        self._spec = spec
-        self._target = target
-        self._book = book
-        self._reporter = reporter
-        self._clock = clock
-        self._position_write_ms = position_write_ms
-        self._written_ms = clock.monotonic_ms()
-        self._place_ms = clock.monotonic_ms()
+        self._spec = context.spec
+        self._target = context.target
+        self._book = context.book
+        self._reporter = context.reporter
+        self._clock = context.clock
+        self._position_write_ms = context.settings.position_write_s * 1000
+        self._written_ms = self._clock.monotonic_ms()
+        self._place_ms = self._clock.monotonic_ms()
         """When the target was last looked at as a place."""
         self._removed: list[TableId] = []
         self._last: LastCommit | None = None
         """The last transaction of the log up to what is visible."""
-        self._dropping = set(spec.dropped)
+        self._dropping = set(self._spec.dropped)
         """Tables that left, or will, and whose tables on the target go with them."""
         self._staying: dict[TableId, str] = {}
         """Those of them that the target does not let go, with the reason."""
@@ -107,7 +101,7 @@ class CommitStage:
         self._known_parked: set[TableId] = set()
         self.marks = marks
         self.applied = Applied(start, start)
-        self.copies = CopyCatchUp(book, self._copy_begins_anew)
+        self.copies = CopyCatchUp(self._book, self._copy_begins_anew)
         self._aside: dict[TableId, int] = {}
         """How many rows of a table stand aside, where some do."""
         self._tried: dict[TableId, TableCommit] = {}

@@ -17,7 +17,6 @@ from typing import assert_never
 import structlog
 
 from engine.copy.orchestrator import CopyOrchestrator
-from engine.copy.partition_reload import PartitionReloader
 from engine.copy.reload_requests import PartitionChoice
 from engine.model.ddl import DdlMessage
 from engine.model.fault import EngineFault, FaultKind
@@ -68,7 +67,7 @@ from engine.safety.source_monitor import SourceMonitor
 from engine.tables import state as states
 from engine.tables.context import RunContext
 from engine.tables.known_catalog import Settled
-from engine.tables.planner import PlannedBatch, Planner
+from engine.tables.planner import PlannedBatch, Planner, SchemaReading
 from engine.tables.registry import TableEntry
 from engine.tables.reporter import BatchTimes
 
@@ -160,13 +159,8 @@ class ReplicationRun:
         self._planner = self._make_planner(parse_ddl)
         self._jobs = JobStage(parts, self._planner, self._catalog, self._staging, self.ahead, self._chooser)
         self._commits = CommitStage(
-            parts.spec,
-            parts.target,
-            parts.book,
-            parts.reporter,
-            parts.clock,
+            parts,
             end,
-            parts.settings.position_write_s * 1000,
             parts.source.computed.compute,
             PartitionFingerprints(
                 parts.source.partitioned.with_observed,
@@ -179,22 +173,17 @@ class ReplicationRun:
         self.nows = NowReader(parts, self)
         self._monitor = SourceMonitor(parts, self._evidence, lambda: self._intake.captured)
         self.cuts = CutCoordinator(parts, self._intake, self._staging)
+        self.end, self.cut, self.note_copied = self._stages.end, self.cuts.cut, self._commits.marks.note_copied
         self.copies = self._make_copies()
         parts.book.watch(self._table_ended, self.copies.chunk_void)
 
     def _make_copies(self) -> CopyOrchestrator:
         return CopyOrchestrator(
             self._parts,
-            self.defer,
-            self.flush,
+            self,
             self._staging,
-            self._stages.end,
-            self._removals_written,
-            self.check_source,
-            self._give_up,
-            self._commits.marks.note_copied,
-            None if self._chooser.keeps_transactions else self._commits.copies.standing,
-            PartitionReloader(self._parts, self._kept.reloads, self._begin_load, self.flush, self.cuts.cut),
+            self._kept.reloads,
+            None if self._chooser.keeps_transactions else self._commits.copies,
         )
 
     def _make_planner(self, parse_ddl: Callable[[bytes], DdlMessage]) -> Planner:
@@ -203,16 +192,14 @@ class ReplicationRun:
         def explain(entry: TableEntry, old: TableSchema, new: TableSchema) -> str:
             return "; ".join(parts.target.evolution(entry.table, entry.spec.target, old, new))
 
-        return Planner(
-            parts.book,
+        reading = SchemaReading(
             parts.source.log.resolver,
             parts.source.log.relation_name,
-            BatchId(parts.start.progress.batch + 1),
-            parts.spec.schema_changes,
             explain,
             parse_ddl,
             lambda detail: parts.reporter.event("warning", "ddl_message_unreadable", parts.spec.reader, detail),
         )
+        return Planner(parts.book, reading, BatchId(parts.start.progress.batch + 1), parts.spec.schema_changes)
 
     def _sets_aside(self, table: TableId) -> bool:
         return self._commits.sets_aside(table)
@@ -354,7 +341,7 @@ class ReplicationRun:
             if self._stop.is_set():
                 raise EngineFault(FaultKind.COPY_FAILED, str(self._spec.name), "the run ended")
 
-    def _begin_load(self, table: TableId, request: str) -> bool:
+    def begin_load(self, table: TableId, request: str) -> bool:
         """Keep a live table's changes from the next batch on, beside applying them. Returns when that holds."""
         begun: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._between.put(lambda number, _after: begun.put(self._book.begin_reload(table, request, number)))
@@ -368,9 +355,9 @@ class ReplicationRun:
         self.copies.cancel(table)
         self._book.apply(table, states.Remove())
         self._book.forget(table)
-        self._give_up(table, drop=drop)
+        self.give_up(table, drop=drop)
 
-    def _give_up(self, table: TableId, *, drop: bool = False) -> None:
+    def give_up(self, table: TableId, *, drop: bool = False) -> None:
         self._commits.remove(table, drop=drop)
         self.flush(self._intake.captured)
 
@@ -467,7 +454,7 @@ class ReplicationRun:
                 detail = "the table got another name while it was looked for"
                 self._book.park(entry.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
 
-    def _removals_written(self) -> bool:
+    def removals_written(self) -> bool:
         return not self._commits.removals_pending
 
     def reader_pid(self) -> int | None:

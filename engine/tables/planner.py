@@ -164,27 +164,34 @@ class CatalogSchema:
     captured_since: Lsn | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SchemaReading:
+    """How the planner reads what the log says of schemas. `unreadable` is called with the detail of a message that cannot be read."""
+
+    resolver: Resolver
+    name_of: NameOf
+    explain: Explain = _unexplained
+    read_message: Read = _none_read
+    unreadable: Warn = _not_warned
+
+
 class Planner:
     """Plans batches one after another. Used by one thread."""
 
     def __init__(
         self,
         book: TableRegistry,
-        resolver: Resolver,
-        name_of: NameOf,
+        reading: SchemaReading,
         first: BatchId,
         schema_policy: SchemaPolicy = SchemaPolicy.APPLY,
-        explain: Explain = _unexplained,
-        read_message: Read = _none_read,
-        unreadable: Warn = _not_warned,
     ) -> None:
-        self._told = DdlMessageTracker(read_message, unreadable)
-        self._explain = explain
+        self._told = DdlMessageTracker(reading.read_message, reading.unreadable)
+        self._explain = reading.explain
         self._policy = schema_policy
         self._learnt: list[CatalogSchema] = []
         self._book = book
-        self._resolver = resolver
-        self._name_of = name_of
+        self._resolver = reading.resolver
+        self._name_of = reading.name_of
         self._next = first
         self._after = ZERO
         """Where the batch that is being planned begins."""

@@ -24,12 +24,12 @@ from engine.model.quarantine import SetAside
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.subscription import ConnectionSpec, SchemaPolicy, SubscriptionSpec, TableSpec
 from engine.model.table_state import Refused, TableStateKind
-from engine.model.target import BatchCommit, TableRecord, Target, TargetProgress
+from engine.model.target import BatchCommit, TableRecord, TargetProgress
 from engine.pipeline.commit import CommitStage
 from engine.pipeline.compute import Computed
 from engine.platform.clock import SystemClock
 from engine.safety.partition_fingerprints import PartitionFingerprints
-from engine.tables.planner import PlannedBatch, Planner
+from engine.tables.planner import PlannedBatch, Planner, SchemaReading
 from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.reporter import Reporter
 from engine.tables.start_point import StartPoint, entry_at_start
@@ -44,6 +44,7 @@ from engine.tables.state import (
     awaits_approval,
     awaits_recopy,
 )
+from tests.fixtures.run_context import run_context
 from tests.fixtures.table_copies import finish_copy
 
 TABLES = (TableId("ta"), TableId("tb"))
@@ -146,8 +147,10 @@ class TableLife(RuleBasedStateMachine):
         self.sealed = self.target.end.value
         self.planner = Planner(
             self.book,
-            lambda _payloads: lambda payload, *_: self._schema(TableId(payload[4:].decode()), int(payload[:4])),
-            lambda payload: _name(TableId(payload[4:].decode())),
+            SchemaReading(
+                lambda _payloads: lambda payload, *_: self._schema(TableId(payload[4:].decode()), int(payload[:4])),
+                lambda payload: _name(TableId(payload[4:].decode())),
+            ),
             BatchId(progress.batch + 1),
             self.policy,
         )
@@ -157,13 +160,8 @@ class TableLife(RuleBasedStateMachine):
         )
         clock, told = SystemClock(), list[Report]()
         self.stage = CommitStage(
-            spec,
-            cast("Target", self.target),
-            self.book,
-            Reporter(spec, told.append, clock),
-            clock,
+            run_context(spec, self.target, self.book, Reporter(spec, told.append, clock), position_write_s=1e-9),
             progress.end,
-            0.0,
             NOTHING_TO_COMPUTE,
             PartitionFingerprints(lambda mark, _: mark, lambda _: {}),
         )

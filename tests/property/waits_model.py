@@ -23,7 +23,7 @@ from engine.model.subscription import ConnectionSpec, SubscriptionSpec, TableSpe
 from engine.model.subscription_state import DesiredState, Reason, SubscriptionEvent, SubscriptionState, next_state
 from engine.model.table_state import Refused, TableEventKind, TableStateKind
 from engine.model.table_state import next_state as next_table
-from engine.model.target import BatchCommit, TableRecord, Target, TargetProgress
+from engine.model.target import BatchCommit, TableRecord, TargetProgress
 from engine.pipeline.commit import CommitStage
 from engine.pipeline.compute import Computed
 from engine.platform.clock import SystemClock
@@ -40,6 +40,7 @@ from server.db.session import WriteSession
 from server.gateway.hub import CommandStream
 from server.subscriptions.desire import declare_desired
 from server.tables.service import TransitionRefused
+from tests.fixtures.run_context import run_context
 from tests.fixtures.table_copies import finish_copy
 
 NAME = "s"
@@ -143,13 +144,8 @@ class Run:
         spec, progress = engine.spec, target.progress()
         point = StartPoint(cast("Any", None), progress, fresh=False)
         self.stage = CommitStage(
-            spec,
-            cast("Target", target),
-            self.book,
-            reporter,
-            SystemClock(),
+            run_context(spec, target, self.book, reporter, position_write_s=10),
             progress.end,
-            10_000.0,
             cast("Any", None),
             PartitionFingerprints(lambda mark, _: mark, lambda _: {}),
         )

@@ -43,7 +43,7 @@ class Clock:
 
 
 def read(clock: Clock, policy: CopyPolicy, readers: int = 1) -> float:
-    pacer = RateLimiter(lambda: policy, readers, clock.monotonic, clock.pause)
+    pacer = RateLimiter(lambda: policy, readers, clock)
     assert len(list(pacer.paced(clock.pieces(10, 100, 0.01)))) == 10
     return clock.now
 
@@ -68,25 +68,22 @@ def test_the_source_is_left_alone_for_the_rest_of_the_time() -> None:
         for _ in pieces:
             clock.now += 0.05
 
-    work(
-        RateLimiter(lambda: CopyPolicy(max_time_share=0.2), 1, clock.monotonic, clock.pause).paced(
-            clock.pieces(10, 1, 0.0)
-        )
-    )
+    work(RateLimiter(lambda: CopyPolicy(max_time_share=0.2), 1, clock).paced(clock.pieces(10, 1, 0.0)))
     assert clock.now == pytest.approx(10 * 0.05 / 0.2, abs=0.1)
 
 
 def test_a_change_ends_a_wait_under_way(tmp_path: Path) -> None:
     file = tmp_path / "below" / "pace"
     write_pace(file, CopyPolicy(max_rows_per_second=1000))
-    clock = Clock()
 
-    def pause(seconds: float) -> None:
-        clock.pause(seconds)
-        if clock.pauses == 3:
-            write_pace(file, UNLIMITED)
+    class Until(Clock):
+        def pause(self, seconds: float) -> None:
+            super().pause(seconds)
+            if self.pauses == 3:
+                write_pace(file, UNLIMITED)
 
-    pacer = RateLimiter(lambda: read_pace(file), 1, clock.monotonic, pause)
+    clock = Until()
+    pacer = RateLimiter(lambda: read_pace(file), 1, clock)
     assert len(list(pacer.paced(clock.pieces(3, 1_000_000, 0.0)))) == 3
     assert clock.pauses == 3
 
@@ -107,12 +104,15 @@ class Writing:
         self.taken: list[pa.Table] = []
 
     def write(self, files: list[pa.Table], share: float, over: Callable[[], bool] = lambda: False) -> None:
-        for piece in in_pieces(files, lambda: CopyPolicy(max_time_share=share), over, lambda: self.now, self._pause):
+        for piece in in_pieces(files, lambda: CopyPolicy(max_time_share=share), over, self):
             self.taken.append(piece)
             self.began.append(round(self.now, 3))
             self.now += 0.1
 
-    def _pause(self, seconds: float) -> None:
+    def monotonic(self) -> float:
+        return self.now
+
+    def pause(self, seconds: float) -> None:
         assert 0 < seconds <= LOOK_S
         self.now += seconds
 

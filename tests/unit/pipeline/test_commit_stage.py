@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -18,7 +18,7 @@ from engine.model.quarantine import SetAside
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.subscription import ConnectionSpec, SubscriptionSpec, TableSpec
 from engine.model.table_state import Refused, TableStateKind
-from engine.model.target import BatchCommit, TableRecord, Target, TargetProgress
+from engine.model.target import BatchCommit, TableRecord, TargetProgress
 from engine.pipeline.commit import CommitStage
 from engine.pipeline.compute import Computed
 from engine.platform.clock import SystemClock
@@ -27,6 +27,7 @@ from engine.tables.planner import CatchUpRanges, PlannedBatch
 from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.reporter import Reporter
 from engine.tables.state import CatchingUp, Chunk, ChunkPlanned, Copy, Live, ReadProgress, Reload
+from tests.fixtures.run_context import run_context
 from tests.fixtures.table_copies import finish_copy
 
 KEYED, OTHER = TableId("tkeyed"), TableId("tother")
@@ -118,17 +119,10 @@ class Bench:
             self.book.add(TableEntry(one, copied(KEYED) if one.table == KEYED else Live(), SCHEMAS[one.table]))
         connection = ConnectionSpec("c", "none", {})
         spec = SubscriptionSpec(SubscriptionName("s"), Epoch(1), connection, connection, specs, "slot", dropped=dropped)
-        clock = SystemClock()
-        reporter = Reporter(spec, self.reports.append, clock)
-        target = cast("Target", self.target)
+        reporter = Reporter(spec, self.reports.append, SystemClock())
         self.stage = CommitStage(
-            spec,
-            target,
-            self.book,
-            reporter,
-            clock,
+            run_context(spec, self.target, self.book, reporter, position_write_s=10),
             ZERO,
-            10_000.0,
             _nothing_to_ask,
             PartitionFingerprints(_with_names, lambda _: self.named),
         )

@@ -16,7 +16,7 @@ from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, Ta
 from engine.model.source import Resolve
 from engine.model.subscription import TableSpec
 from engine.tables.ddl_messages import CertifiedSchema
-from engine.tables.planner import CatalogSchema, PlannedBatch, Planner
+from engine.tables.planner import CatalogSchema, PlannedBatch, Planner, SchemaReading
 from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.state import Live
 
@@ -73,11 +73,8 @@ class Bench:
         self.unreadable: list[str] = []
         self.planner = Planner(
             self.book,
-            self._resolver,
-            lambda _: NAME,
+            SchemaReading(self._resolver, lambda _: NAME, read_message=self._read, unreadable=self.unreadable.append),
             BatchId(1),
-            read_message=self._read,
-            unreadable=self.unreadable.append,
         )
         self._end = 100
 

@@ -14,7 +14,7 @@ from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.source import Resolve
 from engine.model.subscription import SchemaPolicy, TableSpec
-from engine.tables.planner import CatalogSchema, PlannedBatch, Planner
+from engine.tables.planner import CatalogSchema, PlannedBatch, Planner, SchemaReading
 from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.state import (
     AskResume,
@@ -65,7 +65,9 @@ class Bench:
         self.book = TableRegistry(lambda entry, _: self.moves.append((entry.table, entry.shown.value)), policy)
         for entry in entries:
             self.book.add(entry)
-        self.planner = Planner(self.book, self._resolver, lambda payload: PAYLOADS[payload].name, BatchId(1), policy)
+        self.planner = Planner(
+            self.book, SchemaReading(self._resolver, lambda payload: PAYLOADS[payload].name), BatchId(1), policy
+        )
         self.announce = dict(PAYLOADS)
         self.meanwhile: Callable[[], None] = lambda: None
         """What others do while the source is looked at."""

@@ -9,7 +9,7 @@ from engine.model.identity import BatchId, Ordinal, TableId
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
 from engine.model.table_state import Refused
-from engine.tables.planner import Planner
+from engine.tables.planner import Planner, SchemaReading
 from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.state import CopyStarted, Pause, Registered, Reload, holds_up_to
 from tests.fixtures.table_copies import finish_copy
@@ -70,7 +70,7 @@ def test_a_removed_table_does_not_end_the_planner() -> None:
         book.forget(TableId("ta"))
         return A
 
-    planner = Planner(book, lambda _: resolve, lambda _: A.name, BatchId(1))
+    planner = Planner(book, SchemaReading(lambda _: resolve, lambda _: A.name), BatchId(1))
     seen = (RelationSeen(Ordinal(0), A.relation, b"A"),)
     batch = SealedBatch(Lsn(1), Lsn(2), 1, (LogRange(Ordinal(0), Ordinal(3), Lsn(2)),), seen, 0, 0)
     planner.plan(batch)
