@@ -47,8 +47,7 @@ class Channel(EngineChannel):
 
     def __init__(self, rows: ControlRows, hub: Hub, freshness: FreshnessTracker) -> None:
         nothing = cast("Any", None)
-        recorder = cast("Any", _Silent())
-        super().__init__(nothing, nothing, nothing, hub, freshness, recorder, recorder)
+        super().__init__(nothing, nothing, nothing, hub, freshness, ())
         self._rows = rows
 
     async def _write(self, engine_id: str, sequence: int, bundle: Sequence[Report]) -> list[Report]:
@@ -98,11 +97,6 @@ class Freshness(FreshnessTracker):
 class _Inline:
     async def run(self, work: Any) -> Any:
         return work()
-
-
-class _Silent:
-    def __getattr__(self, _: str) -> Any:
-        return lambda *_: None
 
 
 ALL = 1_000_000
