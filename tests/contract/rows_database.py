@@ -186,13 +186,13 @@ class RowsDatabase:
                 return "table"
             return table.structure, [row for number, row in sorted(table.rows.items()) if low <= number < high]
 
-    def create_reader(self, name: str) -> bool:
-        """False where there is one."""
+    def create_reader(self, name: str, confirmed: int) -> bool:
+        """A reader of what follows this transaction. False if there is one of this name."""
         with self.lock:
             self._reached()
             if name in self._readers:
                 return False
-            self._readers[name] = Reader(len(self.transactions))
+            self._readers[name] = Reader(confirmed)
             return True
 
     def reader(self, name: str) -> Reader | None:

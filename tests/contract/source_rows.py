@@ -347,7 +347,7 @@ class RowsReader:
     @contextmanager
     def create(self, slot: str) -> Iterator[ExportedSnapshot]:
         name, number = self._calls.take_snapshot()
-        if not self._calls.create_reader(slot):
+        if not self._calls.create_reader(slot, number):
             raise EngineFault(FaultKind.SLOT_IN_USE, slot, "a reader of this name exists")
         try:
             yield ExportedSnapshot(name, Lsn(number))
