@@ -42,7 +42,7 @@ class RefusedRowView(BaseModel):
                     ],
                     "cause": {
                         "code": "value_out_of_domain",
-                        "detail": "column price: a value lies outside what a decimal column can hold exactly",
+                        "detail": "column price: a value cannot be represented exactly by a decimal column",
                         "sqlstate": None,
                     },
                     "position": "0/16B3748",

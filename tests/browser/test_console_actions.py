@@ -100,7 +100,7 @@ def test_a_parked_table_is_not_tried_again_before_it_is_mended(visit: Visit, sho
 def test_a_parked_table_goes_on_by_its_button_once_it_is_mended(visit: Visit, shop: Shop, refused: str) -> None:
     page = visit(f"{_SUBSCRIPTION}/tables/{shop.table(refused)['id']}")
     lead = page.get_by_role("main")
-    expect(lead).to_contain_text("a value lies outside what a timestamptz column can hold exactly")
+    expect(lead).to_contain_text("a value cannot be represented exactly by a timestamptz column")
     shop.execute(f"UPDATE {refused} SET changed = now() WHERE id = 1")
     do(page, "Try again", f"public.{refused}")
     expect(lead).to_contain_text("It follows the source.")
@@ -163,7 +163,7 @@ def test_who_may_only_look_is_offered_nothing_else(visit: Visit, shop: Shop) -> 
         expect(page.get_by_role("main").get_by_role("button")).to_have_count(0)
     page.goto(shop.address("settings"))
     expect(page.get_by_label(_GOAL)).to_be_disabled()
-    expect(page.get_by_text("To be changed with a token of an operator")).not_to_have_count(0)
+    expect(page.get_by_text("Changes require an operator's token")).not_to_have_count(0)
 
 
 def expect_followed(shop: Shop, name: str) -> None:

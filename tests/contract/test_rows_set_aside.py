@@ -37,7 +37,7 @@ from tests.fixtures.postgres import Database
 T = TableId("t1")
 prices = structure(TableName("public", "prices"), {"id": "int4", "price": "numeric(6,2)", "note": "text"}, ["id"])
 MOST = 3
-CAUSE = "column price: a value lies outside what a decimal column can hold exactly"
+CAUSE = "column price: a value cannot be represented exactly by a decimal column"
 
 
 class Aside(Pipeline):

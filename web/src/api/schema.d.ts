@@ -2894,7 +2894,7 @@ export interface components {
          *       "batch": 412,
          *       "cause": {
          *         "code": "value_out_of_domain",
-         *         "detail": "column price: a value lies outside what a decimal column can hold exactly"
+         *         "detail": "column price: a value cannot be represented exactly by a decimal column"
          *       },
          *       "id": "5f0c6d6ad8f14c4b9c9f7d8e1a2b3c4d",
          *       "key": [
