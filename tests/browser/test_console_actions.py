@@ -144,7 +144,7 @@ def test_a_setting_that_somebody_else_changed_is_not_written_over(visit: Visit, 
     dialog = ask_for(page, "Save", "copy")
     shop.api.patch(shop.rig.path, {"freshness": {"goal_seconds": 45}})
     dialog.get_by_role("button", name="Save").click()
-    expect(dialog.get_by_role("alert")).to_contain_text(f"{_GOAL} is 45 s by now")
+    expect(dialog.get_by_role("alert")).to_contain_text(f"{_GOAL} is 45 s now")
     dialog.get_by_role("button", name="Cancel").click()
     assert shop.subscription["freshness"]["goal_seconds"] == 45
     do(page, "Save", "copy")

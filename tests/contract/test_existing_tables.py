@@ -296,8 +296,8 @@ def test_rows_that_came_while_the_copy_was_made_are_not_cleared(pipeline: Pipeli
     mart.execute("INSERT INTO orders (id, region) VALUES (77, 'eu')")
     fault = fault_of(lambda: pipeline.commit(TableCommit(ORDERS, orders, orders.name, handover=True)))
     assert (fault.kind, fault.subject) == (FaultKind.TABLE_UNFIT, ORDERS)
-    assert "holds rows" in fault.detail
-    assert "holds rows" in fault_of(adoption(pipeline)).detail
+    assert "contains rows" in fault.detail
+    assert "contains rows" in fault_of(adoption(pipeline)).detail
     assert mart.execute("SELECT id FROM orders") == [(77,)]
 
 
@@ -440,7 +440,7 @@ def test_a_name_that_another_table_has(pipeline: Pipeline, mart: Database) -> No
     assert (fault.kind, fault.subject) == (FaultKind.TABLE_NAME_COLLISION, BAG)
     assert in_the_way(pipeline.target, {orders.name}) == []
     pipeline.target.forget(SUBSCRIPTION)
-    assert "holds rows" in fault_of(lambda: pipeline.target.adopt(other, BAG, orders.name, into_existing=True)).detail
+    assert "contains rows" in fault_of(lambda: pipeline.target.adopt(other, BAG, orders.name, into_existing=True)).detail
     mart.execute("TRUNCATE orders")
     pipeline.target.adopt(other, BAG, orders.name, into_existing=True)
     assert mart.execute("SELECT subscription, existing FROM penstock.tables") == [("other", "empty")]

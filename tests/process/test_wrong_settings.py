@@ -26,7 +26,7 @@ def _refused(ended: subprocess.CompletedProcess[str], said: str) -> None:
     """The heading, one line with `said`, and nothing that only a program reads."""
     assert ended.returncode == ExitCode.USAGE, ended.stderr
     heading, line = ended.stderr.splitlines()
-    assert heading == "Wrong input"
+    assert heading == "Invalid input"
     assert said in line
     assert ended.stdout == ""
 
