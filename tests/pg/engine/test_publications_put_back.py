@@ -122,7 +122,7 @@ def test_a_copy_never_hides_that_a_live_table_was_unpublished(
     replica = replicate(shop, [orders, lines], guard_interval_s=3600.0)
     run = replica.pipeline.run
     assert run is not None
-    monkeypatch.setattr(run.copies, "_look", lambda: None)
+    monkeypatch.setattr(run, "check_source", lambda: None)
     shop.execute(f'ALTER PUBLICATION "{replica.spec.reader}" DROP TABLE orders')
     shop.execute(_ROWS)
     replica.pipeline.reload("r1", [lines.table])

@@ -142,10 +142,8 @@ def test_a_reload_that_the_end_of_a_run_overtakes_is_made_in_the_next(
 
     with monkeypatch.context() as patch:
         patch.setattr(ReplicationRun, "defer", too_late)
-        # The desk of a run holds the method itself.
         run = replica.pipeline.run
         assert run is not None
-        patch.setattr(run.copies, "_defer", too_late)
         replica.pipeline.reload("r1", [orders.table])
         assert ended.wait(20)
         assert told(replica, "r1") == ["running"]
@@ -198,14 +196,14 @@ def test_a_cancelled_reload_replaces_no_rows(
     assert run is not None
     hold(copies)
     if when == "before its tables moved":
-        real = run.copies._defer
+        real = run.defer
 
         def cancelled_first(event: Any, tables: list[TableId]) -> None:
             if event is Reload:
                 replica.pipeline.cancel_reload("r1")
             real(event, tables)
 
-        monkeypatch.setattr(run.copies, "_defer", cancelled_first)
+        monkeypatch.setattr(run, "defer", cancelled_first)
         replica.pipeline.reload("r1", [orders.table])
     else:
         replica.pipeline.reload("r1", [orders.table])
@@ -288,7 +286,7 @@ def test_a_reload_is_cancelled_whose_copy_is_just_done(
         return real(*what, **more)
 
     monkeypatch.setattr(book, "park", done_first)
-    monkeypatch.setattr(run.copies, "_flush", lambda _: None)
+    monkeypatch.setattr(run, "flush", lambda _: None)
     replica.pipeline.cancel_reload("r1")
     refused_and_reloaded(shop, replica)
 
