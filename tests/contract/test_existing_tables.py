@@ -440,7 +440,9 @@ def test_a_name_that_another_table_has(pipeline: Pipeline, mart: Database) -> No
     assert (fault.kind, fault.subject) == (FaultKind.TABLE_NAME_COLLISION, BAG)
     assert in_the_way(pipeline.target, {orders.name}) == []
     pipeline.target.forget(SUBSCRIPTION)
-    assert "contains rows" in fault_of(lambda: pipeline.target.adopt(other, BAG, orders.name, into_existing=True)).detail
+    assert (
+        "contains rows" in fault_of(lambda: pipeline.target.adopt(other, BAG, orders.name, into_existing=True)).detail
+    )
     mart.execute("TRUNCATE orders")
     pipeline.target.adopt(other, BAG, orders.name, into_existing=True)
     assert mart.execute("SELECT subscription, existing FROM penstock.tables") == [("other", "empty")]
