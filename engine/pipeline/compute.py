@@ -80,11 +80,12 @@ class JobStage:
         self._commit_ms = 0.0
 
     def committed(self, computed: Computed, took_ms: float) -> None:
-        """A batch's commit took so long: as long may a job take. From any thread."""
+        """A batch's commit took `took_ms`, which included what its whole copies missed: a job may take as long. From any thread."""
         self._commit_ms += (took_ms - self._commit_ms) / 4
-        changes = sum(sum(change.counts.values()) for change in computed.changes)
-        net = None if computed.applying.way is not None else sum(change.net_rows for change in computed.changes)
-        written = Written(changes, len({change.table for change in computed.changes}), net, took_ms)
+        applied = computed.applied_changes
+        changes = sum(sum(change.counts.values()) for change in applied)
+        net = None if computed.applying.way is not None else sum(change.net_rows for change in applied)
+        written = Written(changes, len({change.table for change in applied}), net, took_ms)
         self._chooser.learn(computed.applying, computed.planned.batch.transactions, written)
 
     def compute(self, sealed: Sealed) -> Computed:
