@@ -19,7 +19,16 @@ ENVIRONMENT = "PENSTOCK_FAILPOINTS_FOLDER"
 READER = "penstock-reader"
 SEEDS_TOGETHER = 3
 """So many seeds in a row begin with different failpoints, all of them together."""
-_IN_COPIES = frozenset({Failpoint.COPY_RUNNING, Failpoint.HANDOVER_BEFORE, Failpoint.HANDOVER_AFTER})
+_IN_COPIES = frozenset(
+    {
+        Failpoint.COPY_RUNNING,
+        Failpoint.CHUNK_READ,
+        Failpoint.CHUNK_TAKEN,
+        Failpoint.HANDOVER_BEFORE,
+        Failpoint.HANDOVER_AFTER,
+    }
+)
+"""A copy passes them once for each of its chunks. No table is large enough for more than one chunk here."""
 NEVER_PASSED = frozenset(
     {
         Failpoint.READER_BEFORE_MARK,
@@ -29,12 +38,9 @@ NEVER_PASSED = frozenset(
         Failpoint.QUEUE_SWITCHED,
         Failpoint.SLOT_DROP_NOTED,
         Failpoint.SLOT_DROPPED,
-        Failpoint.CHUNK_TAKEN,
-        Failpoint.CHUNK_READ,
     }
 )
-"""The queue's mode is not switched here, the slot's budget is not exhausted, and no table is large enough to be copied in chunks: each
-chunk would wait some ten seconds for the transactions that are open all the time."""
+"""The queue's mode is not switched here, and the slot's budget is not exhausted."""
 IN_POSTGRES_ONLY = frozenset({Failpoint.PARTS_PREPARED, Failpoint.PARTS_DECIDED})
 """A batch in parts."""
 IN_DUCKDB_ONLY = frozenset({Failpoint.EARLY_INSERTED, Failpoint.EARLY_COMMIT})
@@ -45,6 +51,8 @@ _MOST_PASSINGS = {
     **dict.fromkeys(_IN_READER_STARTS, 1),
     Failpoint.SLOT_CREATED: 1,
     Failpoint.COPY_RUNNING: 2,
+    Failpoint.CHUNK_READ: 1,
+    Failpoint.CHUNK_TAKEN: 1,
     Failpoint.HANDOVER_BEFORE: 1,
     Failpoint.HANDOVER_AFTER: 1,
     Failpoint.PARTITIONS_READ: 1,
