@@ -1,7 +1,7 @@
-"""Copies made chunk by chunk: which table's next rows are read under a snapshot, and how far each copy is.
+"""Copies made chunk by chunk: which rows of a table are read next under a snapshot, and how far each copy is.
 
-What is in is followed by every batch from then on (`following.py`), so that neither a snapshot nor kept changes outlive a chunk, and
-a new engine goes on behind the last one.
+Every later batch also applies to the rows of chunks that are in (`catch_up.py`). So neither a snapshot nor kept changes are needed
+after a chunk, and an engine that restarts continues after the last one. A whole copy is a single chunk without an upper bound.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Copies of one run: which tables need one, under which snapshots they are made, and what becomes of them.
+"""Copies of one run: which tables need one, the snapshots they are made under, and how each one ends.
 
-A copy under one snapshot that does not reach its hand-over starts again from nothing, whatever ended it. Large tables are copied
-chunk by chunk, each under a snapshot of its own (`chunks.py`); what is in stays in.
+A copy is made chunk by chunk, each under a snapshot of its own (`chunks.py`). A chunk that no batch has taken in is read again, under
+another snapshot; those that are in stay. A small table is one chunk, so its copy starts again from nothing.
 """
 
 from __future__ import annotations
