@@ -75,7 +75,8 @@ class CopyCatchUp:
 
     def concerns(self, planned: PlannedBatch, table: TableId) -> bool:
         """Whether the batch's changes of this table are for a copy of it, and not for the table that readers see."""
-        if table in planned.followed or (table in planned.chunks and table not in planned.reloads):
+        chunk = planned.chunks.get(table)
+        if table in planned.followed or (chunk is not None and chunk.partitions is None):
             return True
         entry = self._book.get(table)
         # Planned as if its last chunk were in. A copy that was given up stays out of the way of the one that came after it.
@@ -159,7 +160,7 @@ class CopyCatchUp:
         chunk: Chunk | None,
     ) -> TableCommit:
         table = entry.table
-        commit = TableCommit(table, schema, entry.spec.target, tuple(one for one in changes if _does_something(one)))
+        commit = TableCommit(table, schema, entry.spec.target, tuple(one for one in changes if not one.is_empty))
         if chunk is not None:
             self._now.taken[table] = chunk
         if chunk is not None and chunk.is_last:
@@ -217,8 +218,3 @@ def _behind(first: Sequence[TableChanges], then: Sequence[TableChanges]) -> list
     """The latter as pieces behind those of the former."""
     after = 1 + max((one.piece for one in first), default=0)
     return [replace(one, piece=one.piece + after) for one in then]
-
-
-def _does_something(changes: TableChanges) -> bool:
-    parts = (changes.deletes, changes.inserts, changes.partials, changes.refused)
-    return changes.truncated or any(rows is not None for rows in parts)

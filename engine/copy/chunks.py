@@ -100,16 +100,19 @@ class ChunkPlanner:
         Returns None if that cannot be now: the table waits for no chunk any more, or the log has not yet announced what the catalog
         shows.
         """
-        known, copied = entry.schema, entry.copy.schema if entry.copy is not None and entry.copy.followed else None
+        copied = entry.copy.schema if entry.copy is not None and entry.copy.followed else None
         standing = self._standing(entry.table) if self._standing is not None and copied is not None else None
-        walk = self._walk(entry, schema, standing)
         if copied is not None:
-            lost = standing is None or known is None or walk is None or isinstance(judge(known, schema), RecopyRequired)
-            if lost or known is None:
+            verdict = None if standing is None or entry.schema is None else judge(entry.schema, schema)
+            if verdict is None or isinstance(verdict, RecopyRequired):
                 self._parts.book.restart_copy(entry.table)
                 return None
-            if not (isinstance(judge(known, schema), Unchanged) and isinstance(judge(copied, schema), Unchanged)):
+            if not (isinstance(verdict, Unchanged) and isinstance(judge(copied, schema), Unchanged)):
                 return None
+        walk = self._walk(entry, schema, standing)
+        if copied is not None and walk is None:
+            self._parts.book.restart_copy(entry.table)
+            return None
         chunk = self._parts.book.begin_chunk(entry.table, schema, position, walk.chunks[-1].upto if walk else None)
         if chunk is None:
             return None

@@ -211,6 +211,12 @@ class TableChanges:
     staged: Mapping[str, int] = field(default_factory=dict)
     """Number of rows in `deletes` ("delete"), `inserts` ("insert") and `partials` ("complete"); no entry for None."""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it changes nothing of the table."""
+        parts = (self.deletes, self.inserts, self.partials, self.in_order, self.refused)
+        return not self.truncated and all(part is None for part in parts)
+
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:

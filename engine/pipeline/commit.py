@@ -223,7 +223,7 @@ class CommitStage:
         for table, (part, entry) in taking.items():
             if table in faults or _failed(by_table.get(table, [])):
                 continue
-            changes = [c for c in by_table.get(table, []) if _has_rows(c)]
+            changes = [c for c in by_table.get(table, []) if not c.is_empty]
             try:
                 swap = self._swap(computed, table, part.versions[-1])
             except EngineFault as fault:
@@ -557,8 +557,3 @@ def _is_held_after(state: Parked, number: BatchId) -> bool:
 
 def _failed(changes: Iterable[TableChanges]) -> bool:
     return any(change.fault is not None for change in changes)
-
-
-def _has_rows(changes: TableChanges) -> bool:
-    parts = (changes.deletes, changes.inserts, changes.partials, changes.in_order, changes.refused)
-    return changes.truncated or any(part is not None for part in parts)

@@ -173,7 +173,10 @@ class ReplicationRun:
         self.nows = NowReader(parts, self)
         self._monitor = SourceMonitor(parts, self._evidence, lambda: self._intake.captured)
         self.cuts = CutCoordinator(parts, self._intake, self._staging)
-        self.end, self.cut, self.note_copied = self._stages.end, self.cuts.cut, self._commits.marks.note_copied
+        # As CopyHost.
+        self.end = self._stages.end
+        self.cut = self.cuts.cut
+        self.note_copied = self._commits.marks.note_copied
         self.copies = self._make_copies()
         parts.book.watch(self._table_ended, self.copies.chunk_void)
 

@@ -107,7 +107,6 @@ class PlannedBatch:
     ranges: tuple[LogRange, ...]
     parts: tuple[TablePart, ...]
     restructured: frozenset[TableId]
-    handover: frozenset[TableId]
     resumed: frozenset[TableId] = frozenset()
     parked: dict[TableId, tuple[str, str]] = field(default_factory=dict)
     """Tables that this batch parks: fault code and detail."""
@@ -130,6 +129,11 @@ class PlannedBatch:
     def reloads(self) -> Mapping[TableId, Chunk]:
         """Chunks that replace rows of live tables' partitions."""
         return {table: chunk for table, chunk in self.chunks.items() if chunk.partitions is not None}
+
+    @property
+    def handover(self) -> frozenset[TableId]:
+        """Tables whose copies are complete with it."""
+        return frozenset(table for table, chunk in self.chunks.items() if chunk.is_last)
 
     @property
     def whole(self) -> frozenset[TableId]:
@@ -255,8 +259,6 @@ class Planner:
         parts += [self._part(e, span, state.applied, (self._book.get(e.table) or e).schema) for e, state in resuming]
         resumed = frozenset(e.table for e, _ in resuming)
         chunks, missed = self._take_chunks(current, {e.table for e in rest}, parked)
-        handover = frozenset(table for table, chunk in chunks.items() if chunk.is_last)
-        self._joined |= handover | resumed
         self._next = BatchId(number + 1)
         if any(e.keeps_from is not None for e in self._book.all()) and (batch.ranges or batch.relations):
             last = self._history[-1] if self._history else None
@@ -264,14 +266,13 @@ class Planner:
                 current = replace(current, schemas=last.schemas)
             self._history.append(current)
             self.oldest_kept = _lowest([current], self.oldest_kept)
-        return PlannedBatch(
+        planned = PlannedBatch(
             number=number,
             batch=batch,
             ranges=tuple(r for kept in span for r in kept.batch.ranges),
             relations=tuple(seen for kept in span for seen in kept.batch.relations),
             parts=tuple(part for part in parts if part is not None),
             restructured=frozenset(restructured),
-            handover=handover,
             resumed=resumed,
             parked=parked,
             announced=_announced(schemas, chains, learnt, parked),
@@ -281,6 +282,8 @@ class Planner:
             missed=missed,
             generations=generations,
         )
+        self._joined |= planned.handover | planned.resumed
+        return planned
 
     def _take_chunks(
         self,

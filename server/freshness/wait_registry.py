@@ -11,7 +11,7 @@ from enum import StrEnum
 from itertools import count
 
 from engine.model.position import Lsn
-from engine.model.positions import Mark, Marks, first_uncovered
+from engine.model.positions import Mark, Marks, Reached, first_uncovered
 from engine.model.subscription_state import SubscriptionState
 from engine.model.table_state import TableStateKind
 from server.freshness.subscription_status import HALTED_STATES, SubscriptionStatus, TableView
@@ -101,7 +101,7 @@ class WaitRegistry:
         number = next(self._order)
         self._waits[number] = wait
         self._numbers[wait] = number
-        wait.due = not self._await_next_mark(number, wait)
+        wait.due = not self._await_next_mark(number, wait, self.status.confirmed_marks)
         for mark in wait.marks:
             if self._is_near(mark):
                 self._wanted.add(mark)
@@ -127,12 +127,12 @@ class WaitRegistry:
 
     def end_reached_waits(self) -> int:
         """The applied position moved: end the waits that it satisfies, lowest position first. Returns their number."""
-        ended = 0
-        for log, reached in self.status.confirmed_marks.items():
+        ended, reached = 0, self.status.confirmed_marks
+        for log, at in reached.items():
             heap = self._by_position[log]
-            while heap and heap[0][0] <= reached.value:
+            while heap and heap[0][0] <= at.value:
                 _, number, wait = heapq.heappop(heap)
-                if wait.open and not self._await_next_mark(number, wait):
+                if wait.open and not self._await_next_mark(number, wait, reached):
                     wait.due = True
                     ended += self._end_if_decided(wait)
         self._bring_near()
@@ -141,9 +141,10 @@ class WaitRegistry:
     def reopen_reached_waits(self) -> None:
         """The applied position went back: waits whose position it had reached are no longer reached."""
         self._demanded.clear()
+        reached = self.status.confirmed_marks
         for number, wait in self._waits.items():
             if wait.due:
-                wait.due = not self._await_next_mark(number, wait)
+                wait.due = not self._await_next_mark(number, wait, reached)
 
     def end_decided_waits(self, tables: Collection[str] | None = None) -> int:
         """End the waits that are satisfied or unreachable after a change of states; lowest position first. Returns their number.
@@ -223,9 +224,9 @@ class WaitRegistry:
             return table_left_out(view)
         return None if wait.tables or wait.named else nothing_to_wait_for(self.status)
 
-    def _await_next_mark(self, number: int, wait: Wait) -> bool:
+    def _await_next_mark(self, number: int, wait: Wait, reached: Reached) -> bool:
         """Put the wait to its first mark that is not reached. Returns False if there is none: then it is in no heap."""
-        mark = first_uncovered(self.status.confirmed_marks, wait.marks)
+        mark = first_uncovered(reached, wait.marks)
         if mark is not None:
             heapq.heappush(self._by_position[mark.log], (mark.position.value, number, wait))
         return mark is not None

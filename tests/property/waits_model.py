@@ -177,7 +177,9 @@ class Run:
         batch = SealedBatch(Lsn(after), Lsn(self.end), 0, (), (), 0, 0)
         entries = {entry.table: entry for entry in self.book.all()}
         chunks = {
-            t: entry.copy.chunk for t, entry in entries.items() if isinstance(entry.state, CatchingUp) and entry.copy
+            table: entry.chunk
+            for table, entry in entries.items()
+            if isinstance(entry.state, CatchingUp) and entry.chunk is not None
         }
         handover = chunks.keys()
         resumed = {t for t, entry in entries.items() if isinstance(entry.state, Paused) and entry.state.resuming}
@@ -190,17 +192,15 @@ class Run:
         parts = tuple(part for part in every if part.table not in handover)
         missed = CatchUpRanges((), (), tuple(part for part in every if part.table in handover))
         for table, chunk in chunks.items():
-            if chunk is not None:
-                self.book.apply(table, ChunkPlanned(chunk.number))
+            self.book.apply(table, ChunkPlanned(chunk.number))
         planned = PlannedBatch(
             number,
             batch,
             (),
             parts,
             frozenset(),
-            frozenset(handover),
             frozenset(resumed),
-            chunks={t: chunk for t, chunk in chunks.items() if chunk is not None},
+            chunks=chunks,
             missed=missed,
             generations={entry.table: entry.generation for entry in entries.values()},
         )

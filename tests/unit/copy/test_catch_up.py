@@ -27,7 +27,7 @@ STANDING = StandingCopy(ORDERS, SCHEMA, KeyBound(("10",)), 10, 100, 1)
 COPY = Copy(SCHEMA, followed=True)
 ENTRY = TableEntry(TableSpec(ORDERS, NAME, NAME), Copying(COPY), SCHEMA)
 BATCH = SealedBatch(Lsn(100), Lsn(200), 0, (), (), 0, 0)
-PLANNED = PlannedBatch(BatchId(1), BATCH, (), (TablePart(ORDERS, (SCHEMA,), Lsn(100)),), frozenset(), frozenset())
+PLANNED = PlannedBatch(BatchId(1), BATCH, (), (TablePart(ORDERS, (SCHEMA,), Lsn(100)),), frozenset())
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from engine.model.batch import LogRange, SealedBatch, TablePart
 from engine.model.identity import BatchId, Ordinal, TableId, TableName
-from engine.model.position import Lsn
+from engine.model.position import ZERO, Lsn
 from engine.model.schema import KeyMode
 from engine.model.subscription import ApplyMode, ApplyPolicy, LanePolicy
 from engine.model.target import BatchCommit, CommitRates, InOrder
@@ -21,9 +21,11 @@ from engine.pipeline.cost_model import (
     Written,
 )
 from engine.tables.planner import PlannedBatch
+from engine.tables.state import Chunk
 from tests.contract.target_material import structure
 
 RATES = CommitRates(low=100.0, high=1100.0)
+WHOLE = Chunk(1, structure(TableName("public", "t"), {"id": "int4"}, ["id"], KeyMode.KEYED), ZERO, None, first=True)
 
 
 class Target:
@@ -46,7 +48,7 @@ def planned(
     schema = structure(TableName("public", "t"), {"id": "int4"}, ["id"] if mode is KeyMode.KEYED else [], mode)
     ranges = (LogRange(Ordinal(1), Ordinal(1 + records), Lsn(200)),)
     batch = SealedBatch(Lsn(100), Lsn(200), transactions, ranges, (), 0, 0)
-    given: dict[str, object] = {"restructured": frozenset(), "handover": frozenset(), **more}
+    given: dict[str, object] = {"restructured": frozenset(), **more}
     return PlannedBatch(BatchId(1), batch, ranges, (TablePart(TableId("t"), (schema,), Lsn(0)),), **given)  # type: ignore[arg-type]
 
 
@@ -73,7 +75,7 @@ def test_a_target_that_makes_batches_of_everything_gets_batches() -> None:
 @pytest.mark.parametrize(
     ("batch", "why"),
     [
-        (planned(handover=frozenset({TableId("t")})), "joins"),
+        (planned(chunks={TableId("t"): WHOLE}), "joins"),
         (planned(resumed=frozenset({TableId("t")})), "joins"),
         (planned(restructured=frozenset({TableId("t")})), "structure"),
     ],

@@ -153,7 +153,6 @@ class Bench:
             (),
             parts,
             frozenset(),
-            handover,
             chunks=chunks,
             missed=CatchUpRanges((), (), missed),
             generations=generations,

@@ -56,9 +56,7 @@ def test_a_commit_is_measured_with_all_that_its_whole_copies_missed() -> None:
     whole = Chunk(1, SCHEMA, ZERO, None, first=True)
     last = Chunk(2, SCHEMA, ZERO, None, first=False)
     batch = SealedBatch(ZERO, Lsn(100), 0, (), (), 0, 0)
-    planned = PlannedBatch(
-        BatchId(1), batch, (), (), frozenset(), frozenset({COPIED, PARTLY}), chunks={COPIED: whole, PARTLY: last}
-    )
+    planned = PlannedBatch(BatchId(1), batch, (), (), frozenset(), chunks={COPIED: whole, PARTLY: last})
     missed = (changes(COPIED, 1000), changes(PARTLY, 500))
     stage.committed(Computed(planned, (changes(LIVE, 10),), 0, "driver", 0.0, 0, 0.0, missed=missed), 40.0)
     # Of a chunk, only a part of what it missed is written: how much is not known here.
