@@ -46,3 +46,11 @@ def mart(request: pytest.FixtureRequest, tmp_path: Path) -> ConnectionSpec:
         return ConnectionSpec("mart", "duckdb", {"path": str(tmp_path / "mart.duckdb")})
     database_on: Callable[..., Database] = request.getfixturevalue("database_on")
     return ConnectionSpec("mart", "postgres", database_on(request.getfixturevalue("pg16")).settings)
+
+
+@pytest.fixture
+def armed(tmp_path: Path) -> Path:
+    """The folder of the failpoints at which engines are to die."""
+    folder = tmp_path / "armed"
+    folder.mkdir()
+    return folder

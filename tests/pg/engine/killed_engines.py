@@ -6,17 +6,19 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from engine.model.identity import Epoch
-from engine.model.subscription import QueueMode
+from engine.model.identity import Epoch, SubscriptionName
+from engine.model.subscription import ConnectionSpec, QueueMode, SubscriptionSpec
 from engine.platform.failpoints import Failpoint
 from tests.fixtures.load import Load
-from tests.fixtures.postgres import Session
-from tests.pg.bad_days.conftest import BadDay
+from tests.fixtures.postgres import Database, Session
+from tests.fixtures.replication import table
+from tests.pg.bad_days.conftest import BadDay, Circumstances
 
 
 class OrderLoad(Load):
@@ -31,6 +33,23 @@ class OrderLoad(Load):
             )
             connection.execute("DELETE FROM lines WHERE order_id = %s", [first])
             connection.execute("INSERT INTO lines VALUES (%s, 1, 'again')", [first])
+
+
+@contextmanager
+def subscribed(database: Database, target: ConnectionSpec, tables: Sequence[str], home: Path) -> Iterator[BadDay]:
+    """A subscription of these tables, run by an engine of this process."""
+    name = f"s{uuid.uuid4().hex[:8]}"
+    spec = SubscriptionSpec(
+        name=SubscriptionName(name),
+        epoch=Epoch(1),
+        source=ConnectionSpec("shop", "postgres", database.settings),
+        target=target,
+        tables=tuple(map(table, tables)),
+        reader=f"penstock_{name}",
+    )
+    made = BadDay(database, home, [], Circumstances(spec=spec))
+    yield made
+    made.release()
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,15 +11,14 @@ import pytest
 
 from engine.connectors import open_target
 from engine.model.copies import StandingCopy
-from engine.model.identity import Epoch, SubscriptionName
-from engine.model.subscription import ConnectionSpec, QueueMode, SubscriptionSpec
+from engine.model.subscription import ConnectionSpec, QueueMode
 from engine.platform.failpoints import Failpoint
 from engine.platform.settings import EngineSettings
 from tests.fixtures.load import Load
 from tests.fixtures.postgres import Database, Session
 from tests.fixtures.replication import table
-from tests.pg.bad_days.conftest import BadDay, Circumstances
-from tests.pg.engine.killed_engines import arm, engine
+from tests.pg.bad_days.conftest import BadDay
+from tests.pg.engine.killed_engines import arm, engine, subscribed
 
 pytestmark = pytest.mark.pg
 
@@ -61,27 +59,10 @@ def replica(
     monkeypatch.setenv("PENSTOCK_COPY_STRETCH_BYTES", str(STRETCH))
     database.execute("CREATE TABLE small (id int PRIMARY KEY)")
     database.execute(SHOP)
-    name = f"s{uuid.uuid4().hex[:8]}"
-    spec = SubscriptionSpec(
-        name=SubscriptionName(name),
-        epoch=Epoch(1),
-        source=ConnectionSpec("shop", "postgres", database.settings),
-        target=mart,
-        tables=(table("small"),),
-        reader=f"penstock_{name}",
-    )
-    made = BadDay(database, tmp_path, [], Circumstances(spec=spec))
-    made.wait_live()
-    made.close()
-    yield made
-    made.release()
-
-
-@pytest.fixture
-def armed(tmp_path: Path) -> Path:
-    folder = tmp_path / "armed"
-    folder.mkdir()
-    return folder
+    with subscribed(database, mart, ["small"], tmp_path) as made:
+        made.wait_live()
+        made.close()
+        yield made
 
 
 def recorded(replica: BadDay) -> StandingCopy | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,16 +10,14 @@ from pathlib import Path
 import pytest
 
 from engine.connectors import open_target
-from engine.model.identity import Epoch, SubscriptionName
 from engine.model.partitions import generation_of
-from engine.model.subscription import ConnectionSpec, QueueMode, SubscriptionSpec
+from engine.model.subscription import ConnectionSpec, QueueMode
 from engine.platform.failpoints import Failpoint
 from engine.platform.settings import EngineSettings
 from tests.fixtures.load import Load
 from tests.fixtures.postgres import Database, Session
-from tests.fixtures.replication import table
-from tests.pg.bad_days.conftest import BadDay, Circumstances
-from tests.pg.engine.killed_engines import arm, engine, wait_for
+from tests.pg.bad_days.conftest import BadDay
+from tests.pg.engine.killed_engines import arm, engine, subscribed, wait_for
 
 pytestmark = pytest.mark.pg
 
@@ -50,20 +47,10 @@ class Changes(Load):
 @pytest.fixture
 def replica(database: Database, mart: ConnectionSpec, tmp_path: Path) -> Iterator[BadDay]:
     database.execute(SALES)
-    name = f"s{uuid.uuid4().hex[:8]}"
-    spec = SubscriptionSpec(
-        name=SubscriptionName(name),
-        epoch=Epoch(1),
-        source=ConnectionSpec("shop", "postgres", database.settings),
-        target=mart,
-        tables=(table("sales"),),
-        reader=f"penstock_{name}",
-    )
-    made = BadDay(database, tmp_path, [], Circumstances(spec=spec))
-    made.wait_live()
-    made.close()
-    yield made
-    made.release()
+    with subscribed(database, mart, ["sales"], tmp_path) as made:
+        made.wait_live()
+        made.close()
+        yield made
 
 
 def generation(replica: BadDay) -> int:
@@ -89,10 +76,8 @@ def ask(process: subprocess.Popen[str], replica: BadDay, armed: Callable[[], Non
     "deaths", [pytest.param(FEW, id="few"), pytest.param(MANY, marks=pytest.mark.chaos, id="many")]
 )
 def test_a_partition_is_loaded_in_spite_of_deaths(
-    replica: BadDay, tmp_path: Path, deaths: Sequence[tuple[Failpoint, int]]
+    replica: BadDay, armed: Path, deaths: Sequence[tuple[Failpoint, int]]
 ) -> None:
-    armed = tmp_path / "armed"
-    armed.mkdir()
     with Changes(replica.database.connect, 11, rest_s=0.01):
         for point, passing in deaths:
             with engine(replica, QueueMode.MEMORY, armed) as process:

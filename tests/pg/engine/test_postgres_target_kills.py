@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import cycle
@@ -11,22 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from engine.model.identity import Epoch, SubscriptionName
 from engine.model.subscription import (
     ApplyMode,
     ApplyPolicy,
     ConnectionSpec,
     LanePolicy,
     QueueMode,
-    SubscriptionSpec,
     Visibility,
 )
 from engine.platform.failpoints import Failpoint
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
-from tests.fixtures.replication import table
-from tests.pg.bad_days.conftest import SHOP, BadDay, Circumstances
-from tests.pg.engine.killed_engines import OrderLoad, arm, engine, wait_for
+from tests.pg.bad_days.conftest import SHOP, BadDay
+from tests.pg.engine.killed_engines import OrderLoad, arm, engine, subscribed, wait_for
 
 pytestmark = pytest.mark.pg
 
@@ -59,25 +55,8 @@ def mart(private_cluster: Callable[..., EmbeddedPostgres], database_on: Callable
 @pytest.fixture
 def replica(database: Database, mart: Database, tmp_path: Path) -> Iterator[BadDay]:
     database.execute(SHOP)
-    name = f"s{uuid.uuid4().hex[:8]}"
-    spec = SubscriptionSpec(
-        name=SubscriptionName(name),
-        epoch=Epoch(1),
-        source=ConnectionSpec("shop", "postgres", database.settings),
-        target=ConnectionSpec("mart", "postgres", mart.settings),
-        tables=(table("orders"), table("lines")),
-        reader=f"penstock_{name}",
-    )
-    made = BadDay(database, tmp_path, [], Circumstances(spec=spec))
-    yield made
-    made.release()
-
-
-@pytest.fixture
-def armed(tmp_path: Path) -> Path:
-    folder = tmp_path / "armed"
-    folder.mkdir()
-    return folder
+    with subscribed(database, ConnectionSpec("mart", "postgres", mart.settings), ["orders", "lines"], tmp_path) as made:
+        yield made
 
 
 def left_behind(mart: Database) -> list[tuple[str]]:
