@@ -1,21 +1,22 @@
-"""Unfinished copies that batches apply to: what of each batch concerns the rows that they hold, and what each batch adds to them.
+"""What a batch does to copies: the changes of rows that an unfinished copy holds, and the chunks that the batch takes.
 
-At every batch boundary the hidden table of such a copy holds the source's rows up to some key as of that position, and the target's
-record says which key. So a copy goes on there after any crash.
+At every batch boundary the hidden table of an unfinished copy holds the source's rows up to some key as of that position, and the
+target's record has the key. So a copy continues from there after any crash.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from engine.copy.key_range_filter import KeyRange, KeyUnordered, RowUnknown, restrict_to_range
-from engine.model.batch import TableChanges
-from engine.model.copies import StandingCopy
+from engine.copy.key_range_filter import KeyRange, KeyUnordered, RowsHeld, RowUnknown, restrict_to_range
+from engine.copy.partition_filter import PartitionFilter, partition_rows
+from engine.model.batch import TableChanges, TablePart
+from engine.model.copies import KeyBound, StandingCopy
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
 from engine.model.schema import TableSchema
-from engine.model.target import TableCommit, TargetProgress
+from engine.model.target import PartitionSwap, TableCommit, TargetProgress
 from engine.net import decode_copy_text
 from engine.tables.planner import PlannedBatch
 from engine.tables.registry import TableEntry, TableRegistry
@@ -29,28 +30,28 @@ class _Deciding:
     """What the batch at hand does to copies."""
 
     going: set[TableId] = field(default_factory=set)
-    """Copies that hold all up to its end behind it."""
+    """Copies that are complete up to their key as of the batch's end, once it is written."""
     generations: dict[TableId, int] = field(default_factory=dict)
     taken: dict[TableId, Chunk] = field(default_factory=dict)
     changed: set[TableId] = field(default_factory=set)
-    """Truncated, or of another structure behind it: rows that are being added may be gone, or not fit."""
+    """The batch truncates them or changes their structure: a chunk that is being read may hold deleted rows, or not fit."""
 
 
 class CopyCatchUp:
-    """Used by the commit thread; `standing` may be asked from any. For each batch: `begin`, `commit_of` each table, `written`."""
+    """Used by the commit thread; `standing` may be called from any. For each batch: `begin`, `commit_of` each table, `written`."""
 
     def __init__(self, book: TableRegistry, incomplete: Tell) -> None:
-        """`incomplete` is told of copies that begin again since the log left out what a row holds that came into them."""
+        """`incomplete` is called with the table and the reason when a copy begins again because the log lacks a value that it needs."""
         self._book = book
         self._incomplete = incomplete
         self._copies: dict[TableId, tuple[int, StandingCopy]] = {}
         """With the table's generation: under another one it is another copy, or none."""
         self._left: set[TableId] = set()
-        """Recorded on the target as going on, though they do not."""
+        """Recorded on the target as unfinished copies, though they are not continued."""
         self._now = _Deciding()
 
     def take_up(self, progress: TargetProgress) -> None:
-        """What the target's record says when a run begins. Copies that the book does not follow do not go on."""
+        """Read the target's record when a run begins. Copies that the registry does not follow are not continued."""
         for table, standing in progress.copies.items():
             entry = self._book.get(table)
             if entry is not None and entry.copy is not None and entry.copy.followed:
@@ -60,17 +61,17 @@ class CopyCatchUp:
         self._now.going = set(self._copies)
 
     def standing(self, table: TableId) -> StandingCopy | None:
-        """How far a copy is, as the target has it."""
+        """The record of a copy on the target, None where it has none."""
         known = self._copies.get(table)
         return None if known is None else known[1]
 
     @property
     def left(self) -> tuple[TableId, ...]:
-        """Copies that do not go on behind the batch at hand."""
+        """Copies that end with the current batch: the target deletes their records."""
         return tuple((self._copies.keys() | self._left) - self._now.going)
 
     def begin(self) -> None:
-        """Another batch is to be decided on."""
+        """Forget what was decided for the batch before."""
         self._now = _Deciding()
 
     def concerns(self, planned: PlannedBatch, table: TableId) -> bool:
@@ -79,11 +80,11 @@ class CopyCatchUp:
         if table in planned.followed or (chunk is not None and chunk.partitions is None):
             return True
         entry = self._book.get(table)
-        # Planned as if its last chunk were in. A copy that was given up stays out of the way of the one that came after it.
+        # The planner assumes that its last chunk is taken. A copy that was given up does not count for its successor.
         return entry is not None and self._known(entry) is not None
 
     def _known(self, entry: TableEntry) -> StandingCopy | None:
-        """The table's copy on the target, where it was not given up since."""
+        """The table's copy on the target, None where there is none or it was given up since."""
         generation, known = self._copies.get(entry.table, (None, None))
         return known if generation == entry.generation else None
 
@@ -93,9 +94,8 @@ class CopyCatchUp:
         table: TableId,
         changes: Sequence[TableChanges],
         missed: Sequence[TableChanges],
-        restructured: Container[TableId],
     ) -> TableCommit | None:
-        """What the batch does to the copy, None where that is nothing. Raises EngineFault where the table cannot go on."""
+        """What the batch writes to the copy, None where that is nothing. Raises EngineFault where the table cannot continue."""
         entry = self._book.get(table)
         if entry is None:
             return None
@@ -117,38 +117,65 @@ class CopyCatchUp:
                 self._now.changed.add(table)
                 self._book.apply(table, ChunkVoided())
                 chunk = None
-        added = self._added(table, schema, known, chunk, missed) if chunk is not None else None
+        lower = known.upto if known is not None else None
+        added = self._missed_by(chunk, table, schema, lower, missed) if chunk is not None else None
         if added is None:
             chunk = None
             if known is None:
                 return None
         self._now.going.add(table)
-        commit = self._commit(entry, schema, [*held, *_behind(held, added or [])], known, chunk)
-        needed = chunk is not None or commit.changes or table in restructured
+        commit = self._commit(entry, schema, [*held, *_after(held, added or ())], known, chunk)
+        needed = chunk is not None or commit.changes or table in planned.restructured
         return commit if needed else None
 
-    def _added(
+    def swap_of(
+        self, planned: PlannedBatch, part: TablePart, missed: Sequence[TableChanges], *, aside: bool
+    ) -> PartitionSwap | None:
+        """What the batch exchanges of a live table's partitions; None where that is nothing, or void.
+
+        `aside`: rows of the table are in quarantine. They may be rows of the partitions, so the chunk is void then. Raises EngineFault
+        where what the chunk missed cannot be applied.
+        """
+        entry, table = self._book.get(part.table), part.table
+        chunk = _still(planned.reloads.get(table), entry) if entry is not None else None
+        if chunk is None or chunk.partitions is None:
+            return None
+        if aside:
+            self._book.apply(table, ChunkVoided(chunk.number))
+            return None
+        schema, partitions = part.versions[-1], chunk.partitions
+        changes = self._missed_by(chunk, table, schema, None, missed)
+        if changes is None:
+            return None
+        rows = partition_rows(partitions.regions, schema, decode_copy_text)
+        return PartitionSwap(rows, changes, partitions.reasons, partitions.request, chunk.hidden_name)
+
+    def _missed_by(
         self,
+        chunk: Chunk,
         table: TableId,
         schema: TableSchema,
-        known: StandingCopy | None,
-        chunk: Chunk,
+        lower: KeyBound | None,
         missed: Sequence[TableChanges],
-    ) -> list[TableChanges] | None:
-        """What the chunk has missed; None where it is void."""
+    ) -> tuple[TableChanges, ...] | None:
+        """Of the changes since the chunk's snapshot, those of its rows; None where the chunk is void. `lower`: where its rows begin.
+
+        A void chunk is read again. Raises EngineFault where the table cannot continue.
+        """
         if chunk.is_whole:
-            return list(missed)
+            return tuple(missed)
         for one in missed:
             if one.fault is not None and one.fault.code != FaultKind.TABLE_STRUCTURE_CHANGED:
                 raise EngineFault(FaultKind(one.fault.code), table, one.fault.detail)
         try:
             if not any(one.fault for one in missed):
-                lower = known.upto if known is not None else None
-                keys = KeyRange(schema, lower, chunk.upto, decode_copy_text)
-                return [restrict_to_range(one, keys) for one in missed]
+                rows: RowsHeld = KeyRange(schema, lower, chunk.upto, decode_copy_text)
+                if chunk.partitions is not None:
+                    rows = PartitionFilter(chunk.partitions.regions, schema, decode_copy_text)
+                return tuple(restrict_to_range(one, rows) for one in missed)
         except (RowUnknown, KeyUnordered):
             pass
-        self._book.apply(table, ChunkVoided())
+        self._book.apply(table, ChunkVoided(chunk.number))
         return None
 
     def _commit(
@@ -180,12 +207,12 @@ class CopyCatchUp:
             self._incomplete(table, "a key has a value without a place in the order of the others")
 
     def refused(self, table: TableId) -> None:
-        """The target did not take it: the table parks."""
+        """The target refused the table's part of the batch: the table parks."""
         self._now.going.discard(table)
         self._now.taken.pop(table, None)
 
     def written(self, commits: Mapping[TableId, TableCommit]) -> None:
-        """The batch is on the target, with these commits."""
+        """The target has committed the batch with these parts."""
         gone = self.left
         for table, commit in commits.items():
             if commit.copy is not None and table in self._now.generations:
@@ -206,15 +233,15 @@ class CopyCatchUp:
 
 
 def _still(chunk: Chunk | None, entry: TableEntry) -> Chunk | None:
-    """The chunk where it is the one that the table waits for.
+    """The chunk where the table still has it, else None.
 
-    By its number, not by the generation: a copy goes on without a chunk that is void, and so does what batches do to it.
+    Decided by its number, not by the table's generation: a copy continues without a chunk that is void, and batches apply to it.
     """
     now = entry.chunk
     return chunk if chunk is not None and now is not None and now.number == chunk.number else None
 
 
-def _behind(first: Sequence[TableChanges], then: Sequence[TableChanges]) -> list[TableChanges]:
-    """The latter as pieces behind those of the former."""
+def _after(first: Sequence[TableChanges], then: Sequence[TableChanges]) -> list[TableChanges]:
+    """`then` with piece numbers that follow those of `first`."""
     after = 1 + max((one.piece for one in first), default=0)
     return [replace(one, piece=one.piece + after) for one in then]

@@ -1,7 +1,7 @@
 """Copies of one run: which tables need one, the snapshots they are made under, and how each one ends.
 
-A copy is made chunk by chunk, each under a snapshot of its own (`chunks.py`). A chunk that no batch has taken in is read again, under
-another snapshot; those that are in stay. A small table is one chunk, so its copy starts again from nothing.
+A copy is made chunk by chunk, each under a snapshot of its own (`chunks.py`). A chunk that no batch has taken is read again under
+another snapshot; chunks that were taken stay. A small table is one chunk, so its copy starts from the beginning.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ from engine.tables.state import (
 SPARK_START_S = 120.0
 RETRY_S = 2.0
 LOOK_AGAIN_S = 0.2
-"""Until what the catalog shows is in the log as well."""
+"""Between two reads of the catalog while the log has not reached the structure that the catalog shows."""
 _BEING_COPIED = frozenset(
     {TableStateKind.REGISTERED, TableStateKind.COPYING, TableStateKind.RELOADING, TableStateKind.CATCHING_UP}
 )
 log = structlog.get_logger(__name__)
 _WAITED_FOR = frozenset({FaultKind.SOURCE_TIMEOUT, FaultKind.SOURCE_SNAPSHOT_TOO_LARGE, FaultKind.COPY_LOST})
 _NO_ROOM = frozenset({FaultKind.SOURCE_NO_SLOTS, FaultKind.SOURCE_NO_SENDERS})
-"""The source has no slot or sender left for the copy. Tables that are live already go on, and the copy waits; else all of it does."""
+"""The source has no slot or sender left for the copy. Where other tables are live the copy alone waits, else the subscription does."""
 
 T = TypeVar("T")
 
@@ -107,10 +107,12 @@ class CopyOrchestrator:
         self._wake.set()
 
     def reload(self, request: str, tables: list[TableId]) -> None:
-        """Copy these tables anew while the others go on; old rows stay readable until the swap."""
+        """Copy these tables again while the others are replicated; their old rows stay readable until the handover."""
         self.reloads.begin(request, tables)
         self._host.defer(Reload, tables)
-        if self.reloads.is_cancelled(request):  # Before the tables were moved, so that none of them was seen to wait.
+        if self.reloads.is_cancelled(
+            request
+        ):  # Cancelled before the tables were moved: the cancellation saw none of them wait.
             self.park_cancelled(tables)
         for table in tables:
             if self._parts.book.get(table) is None:
@@ -119,12 +121,12 @@ class CopyOrchestrator:
         self.begin_missing()
 
     def reload_partitions(self, request: str, table: TableId, choice: PartitionChoice) -> None:
-        """Load some partitions of a live table anew."""
+        """Reload some partitions of a live table."""
         self.partitions.ask(request, table, choice)
         self.begin_missing()
 
     def cancel_reload(self, request: str, table: TableId | None = None) -> None:
-        """End a reload. One of partitions leaves the table as it is. Whole tables park: what came to them since it began is not kept."""
+        """End a reload. One of partitions leaves the table unchanged. Whole tables park: their changes since it began are not kept."""
         of_partitions = self.partitions.cancel(request)
         if of_partitions is not None:
             self.cancel(of_partitions)
@@ -132,14 +134,14 @@ class CopyOrchestrator:
             self.park_cancelled(self.reloads.cancelled(request, table))
 
     def park_cancelled(self, tables: Iterable[TableId]) -> None:
-        """Those of the tables that are being copied, or wait for it, are not copied."""
+        """Park those of the tables that are being copied, or wait for their copy."""
         book, code = self._parts.book, FaultKind.TABLE_COPY_CANCELLED.value
         for table in tables:
             while (entry := book.get(table)) is not None and (
                 entry.kind in _BEING_COPIED or awaits_recopy(entry.state)
             ):
                 if book.park(table, code, CANCELLED, known=entry):
-                    break  # Else its copy has come further since.
+                    break  # Else its state changed since it was read.
 
     def cancel(self, table: TableId) -> None:
         """Stop copying one table."""
@@ -153,21 +155,21 @@ class CopyOrchestrator:
 
     @property
     def wanted(self) -> bool:
-        """Whether tables are being copied, or wait for it."""
+        """Whether tables are being copied, or wait for their copy."""
         return self.partitions.wanted or bool(self._waiting())
 
     def throttle(self, policy: CopyPolicy) -> None:
-        """Read so fast from now on, also what is being read."""
+        """Set the limits of reading, also for the copy under way."""
         self._declared = policy
         self.give_way()
         self._chunks.throttle(policy)
 
     def took(self, lag_ms: float) -> None:
-        """A batch was committed; its oldest commit had waited so long to become readable."""
+        """A batch was committed. `lag_ms`: how long its oldest source commit waited to become readable."""
         self._way.note(self._parts.clock.monotonic_ms(), lag_ms, copying=self._coordinator is not None)
 
     def give_way(self) -> None:
-        """Read for as much of the time as others' changes leave. Called again and again; safe from any thread."""
+        """Adapt the share of time for reading to the lag of replication. Called periodically; safe from any thread."""
         policy = self._declared
         if policy.give_way:
             share = self._way.share(self._parts.clock.monotonic_ms(), copying=self._coordinator is not None)
@@ -196,17 +198,17 @@ class CopyOrchestrator:
             coordinator.cancel()
 
     def release(self) -> None:
-        """There is room again: what was ended, and what waited, is copied from the beginning. Safe to repeat."""
+        """The log has room again: copies that were ended or waited begin. Safe to repeat."""
         if self._held.is_set():
             self._held.clear()
             self._wake.set()
 
     def look_again(self) -> None:
-        """In the commit thread: a chunk is in, or void, and the next one may begin."""
+        """In the commit thread: a chunk was taken, or is void, and the next one may begin."""
         self._wake.set()
 
     def chunk_void(self, table: TableId) -> None:
-        """What is being read of a table does not count any more."""
+        """The chunk that is being read of a table is void."""
         self.cancel(table)
         self._wake.set()
 
@@ -227,7 +229,7 @@ class CopyOrchestrator:
             self._thread.join(30.0)
 
     def table_ended(self, entry: TableEntry) -> None:
-        """A table parked or left: its copy is of no use any more, and a reload of it has failed."""
+        """A table parked or was removed: its copy ends, and a reload of it fails."""
         self.cancel(entry.table)
         if awaits_recopy(entry.state):
             return
@@ -264,7 +266,7 @@ class CopyOrchestrator:
         return self._stopped.is_set() or self._held.is_set()
 
     def _put_back(self, entries: list[TableEntry]) -> None:
-        """What the guard ended waits again, and what was kept for it up to now is of no use to a copy that begins later."""
+        """Tables whose copy `hold` ended wait again. Their kept changes are released: a later copy has a later snapshot."""
         self._void_unread(entry.table for entry in entries)
         found = [now for entry in entries if (now := self._parts.book.get(entry.table)) is not None]
         waiting = [e.table for e in found if isinstance(e.state, Copying | Reloading) and not _goes_on(e)]
@@ -272,7 +274,7 @@ class CopyOrchestrator:
             self._host.defer(CopyLost, waiting)
 
     def _void_unread(self, tables: Iterable[TableId]) -> None:
-        """Chunks that were being read when that ended do not count."""
+        """Void the chunks of which the reading ended early."""
         for table in tables:
             chunk = self._chunks.under_way(table)
             if chunk is not None and chunk.progress is ReadProgress.READING:
@@ -284,7 +286,7 @@ class CopyOrchestrator:
         return [entry for entry in entries if not entry.spec.paused]
 
     def _missing(self) -> list[TableEntry]:
-        """Tables whose rows are to be read next. One whose chunk waits for its batch holds up those of a lower priority too."""
+        """Tables whose rows are to be read next. A table whose chunk waits for its batch also holds back those of lower priority."""
         waiting = self._waiting()
         first = max((entry.spec.priority for entry in waiting), default=0)
         free = [entry for entry in waiting if entry.copy is None or entry.copy.chunk is None]
@@ -292,7 +294,7 @@ class CopyOrchestrator:
 
     def _copy(self, missing: list[TableEntry]) -> None:
         while not self._host.removals_written():
-            # A table that left may have had the name that one of these gets.
+            # A removed table may have had the target name that one of these gets.
             if self._stopped.wait(0.05):
                 return
         adopted = [entry for entry in missing if _goes_on(entry) or self._adopt(entry)]
@@ -304,7 +306,7 @@ class CopyOrchestrator:
             raise EngineFault(FaultKind.SPARK_FAILED, "spark", "Spark did not start in time")
         try:
             self._publish()
-            # Before the snapshot: what happens below them from here on is in the copy, or found at the next look or start.
+            # Before the snapshot: a later change of the partitions is in the copy, or found by the next check or start.
             marks = self._parts.source.partitioned.fingerprints([entry.spec for entry in adopted])
             self._parts.source.safety.remember(marks)
             self._host.note_copied({e.table: marks[e.spec.source] for e in adopted if e.spec.source in marks})
@@ -342,7 +344,7 @@ class CopyOrchestrator:
             self._stopped.wait(RETRY_S)
 
     def _unhurried(self, look: Callable[[], T]) -> T:
-        """What a look at the source tells. Before a copy there are many: one at a time, with rests, they hardly hold up anybody."""
+        """Query the source, then rest. A copy begins with many catalog queries; the rests keep their load on the source low."""
         began = self._parts.clock.monotonic_ms()
         found = look()
         if self._declared.give_way:
@@ -350,7 +352,7 @@ class CopyOrchestrator:
         return found
 
     def _publish(self) -> None:
-        """A table may have come, or got its identity, since the publications were made: its changes must be in the log from here on."""
+        """Have the log carry every table: one may have been added, or got its replica identity, since the run began."""
         self._unhurried(self._host.check_source)
         entries = [e for e in self._parts.book.all() if e.kind is not TableStateKind.REMOVED]
         specs = [entry.spec for entry in entries]
@@ -365,7 +367,7 @@ class CopyOrchestrator:
         for entry in complete:
             now = described.get(entry.spec.source)
             if entry.schema is None or names.get(entry.schema.relation, entry.spec.source) != entry.spec.source:
-                continue  # It was renamed, which the guard tells.
+                continue  # It was renamed, which the source monitor finds.
             if now is None:
                 self._park_undescribed(entry)
             elif now.relation != entry.schema.relation:
@@ -376,7 +378,7 @@ class CopyOrchestrator:
                 self._parts.book.park(entry.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
 
     def _park_undescribed(self, looked_for: TableEntry) -> None:
-        """A table that the source's description leaves out parks, unless it got another name since it was looked for."""
+        """Park a table that the source's description lacks, unless its declared name changed since."""
         fault = why_not_described(self._parts.source, looked_for.spec)
         now = self._parts.book.get(looked_for.table)
         if now is not None and now.spec.source == looked_for.spec.source:
@@ -400,7 +402,7 @@ class CopyOrchestrator:
             self._parts.book.park(entry.table, fault.kind.value, fault.detail)
             return False
         if self._parts.book.get(entry.table) is None:
-            # It was removed meanwhile, maybe before its name was taken here.
+            # It was removed meanwhile, possibly before `adopt` reserved its name.
             self._host.give_up(entry.table)
             return False
         return True
@@ -440,7 +442,7 @@ class CopyOrchestrator:
             self._coordinator = None
 
     def _refuse_unsent(self, specs: Sequence[TableSpec], described: Mapping[TableName, TableSchema]) -> None:
-        """Raise SOURCE_TIMEOUT where a table got another's name since the publications were made: its changes are not in the log."""
+        """Raise SOURCE_TIMEOUT where a table got another's name since `_publish`: its changes are not in the log."""
         followed = [s for s in specs if s.source in described and (s.insert_only or _identified(described[s.source]))]
         relations = {spec.source: described[spec.source].relation for spec in followed}
         if self._parts.source.sent_tables.unpublished(followed, self._parts.spec.reader, relations):
@@ -479,7 +481,7 @@ class CopyOrchestrator:
             monotonic=lambda: self._parts.clock.monotonic_ms() / 1000,
         )
 
-    # What the coordinator tells, from the copy thread.
+    # CopyListener, called by the copy thread.
 
     def on_table_copied(self, table: TableId, position: Lsn, rows: int) -> None:
         """The next batch that reaches `position` adds the chunk to the copy; the last one hands the table over."""
@@ -496,7 +498,7 @@ class CopyOrchestrator:
         self._host.flush(position)
 
     def on_table_failed(self, table: TableId, fault: TableFault) -> None:
-        if self._chunks.under_way(table) is not None:  # Else what was being read does not count any more.
+        if self._chunks.under_way(table) is not None:  # Else the chunk is void already.
             self._parts.book.park(table, fault.code, fault.detail)
 
     def on_table_lost(self, table: TableId, detail: str) -> None:
@@ -512,7 +514,7 @@ class CopyOrchestrator:
 
 
 def _goes_on(entry: TableEntry) -> bool:
-    """Whether a part of its copy is in, and stays."""
+    """Whether batches have taken chunks of its copy, which stay."""
     return entry.copy is not None and entry.copy.followed
 
 

@@ -1,10 +1,10 @@
-"""Reloads of some partitions of a live table: which are asked for, how their rows are read, and how a batch puts them into place.
+"""Reloads of some partitions of a live table: which are requested, which differ, and how their rows are read.
 
-The table stays live. A hidden table gets the rows of those partitions as one snapshot sees them; from that position on the table's
-changes are kept beside being applied. The first batch at or behind the position brings both together in one target transaction: the
-table gets the batch, the hidden table what concerns its rows since the snapshot, and then its rows take the place of those that the
-table has within the partitions' bounds. So no reader sees rows of two loads at once, and whatever ends a reload leaves the table as
-it was.
+The table stays live. The rows of those partitions are a chunk: one snapshot of them is copied into a hidden table, and from the
+snapshot's position on the table's changes are both applied and kept. The first batch that reaches the position takes the chunk in one
+target transaction: it applies the batch to the table and the kept changes of the chunk's rows to the hidden table, then it exchanges
+the rows within the partitions' bounds. So no reader sees rows of two loads at once, and a reload that ends early leaves the table
+unchanged.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from dataclasses import replace
 
 from engine.copy.host import CopyHost
 from engine.copy.job import CopyTable
-from engine.copy.key_range_filter import KeyUnordered, RowUnknown, restrict_to_range
-from engine.copy.partition_filter import PartitionFilter, partition_rows
+from engine.copy.partition_filter import partition_rows
 from engine.copy.reload_requests import PartitionChoice, ReloadRequests, WantedPartitions
-from engine.model.batch import TableChanges, TableFault
+from engine.model.batch import TableFault
 from engine.model.copies import CopyProgress
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableId
@@ -27,13 +26,12 @@ from engine.model.position import Lsn
 from engine.model.quarantine import RefusedPolicy
 from engine.model.schema import TableSchema
 from engine.model.source import CopyChunk, ExportedSnapshot
-from engine.model.target import PartitionSwap, TableRecord, TargetReader
+from engine.model.target import TableRecord, TargetReader
 from engine.net import decode_copy_text
 from engine.platform.failpoints import Failpoint, hit
 from engine.platform.fault_policy import Action, policy
 from engine.tables.context import RunContext
-from engine.tables.planner import PlannedBatch
-from engine.tables.registry import TableEntry, TableRegistry
+from engine.tables.registry import TableEntry
 from engine.tables.reporter import LoadedPartition
 from engine.tables.schema_change import Unchanged, judge
 from engine.tables.state import Chunk, ChunkRead, ChunkTaken, ChunkVoided, Live, Partitions, ReadProgress
@@ -41,39 +39,13 @@ from engine.verify.compare import VerifyTable, verify_tables
 from engine.verify.verdict import VerdictStatus
 
 TRIES = 5
-"""Reads one after another that came to nothing: then the reload has failed."""
-
-
-def swap_of(
-    planned: PlannedBatch, table: TableId, schema: TableSchema, missed: Sequence[TableChanges], book: TableRegistry
-) -> PartitionSwap | None:
-    """What the batch puts into place of a table's partitions; None where that is nothing, or void by now.
-
-    Raises EngineFault where what came since the snapshot cannot be applied: the table cannot go on.
-    """
-    chunk, entry = planned.reloads.get(table), book.get(table)
-    now = entry.chunk if entry is not None else None
-    # By its number, not by the generation: batches still apply to a table of which a chunk of partitions is void.
-    if chunk is None or chunk.partitions is None or now is None or now.number != chunk.number:
-        return None
-    regions = chunk.partitions.regions
-    for one in missed:
-        if one.fault is not None:
-            raise EngineFault(FaultKind(one.fault.code), table, one.fault.detail)
-    try:
-        wanted = PartitionFilter(regions, schema, decode_copy_text)
-        changes = tuple(restrict_to_range(one, wanted) for one in missed)
-    except (RowUnknown, KeyUnordered):
-        book.apply(table, ChunkVoided(chunk.number))
-        return None
-    rows = partition_rows(regions, schema, decode_copy_text)
-    return PartitionSwap(rows, changes, chunk.partitions.reasons, chunk.partitions.request, _name(chunk))
+"""After this many reads whose chunks no batch could take, the reload fails. A void chunk is rare; five in a row have a lasting cause."""
 
 
 class PartitionReloader:
-    """Asked from any thread; `make` belongs to the copy thread, `in_place` to the commit thread.
+    """Requests come from any thread; `next` and `make` belong to the copy thread, `in_place` to the commit thread.
 
-    It hears of its copies as a CopyListener.
+    A CopyListener of its own copies.
     """
 
     def __init__(self, parts: RunContext, reloads: ReloadRequests, host: CopyHost) -> None:
@@ -82,12 +54,12 @@ class PartitionReloader:
         self._lock = threading.Lock()
         self.reloads = reloads
         self._wanted = reloads.wanted
-        """Outlives the run."""
+        """Belongs to the reload requests, which outlive the run."""
         self._left: set[TableId] = set()
-        """Tables whose hidden tables nobody wants any more."""
+        """Tables whose hidden tables are to be dropped."""
 
     def ask(self, request: str, table: TableId, choice: PartitionChoice) -> None:
-        """Load some partitions anew. Asking again changes nothing."""
+        """Reload some partitions. Has no effect where a reload of the table is open already."""
         with self._lock:
             if table in self._wanted:
                 return
@@ -95,19 +67,19 @@ class PartitionReloader:
         self.reloads.begin(request, [table])
 
     def cancel(self, request: str) -> TableId | None:
-        """Nobody wants this reload any more; the table whose copy is to end."""
+        """Cancel a reload. Returns the table whose copy is to end, None where the request is not open here."""
         with self._lock:
             found = next((w for w in self._wanted.values() if w.request == request), None)
             if found is None:
                 return None
-            # With the lock, so that it is seen as one of partitions as long as it is open.
+            # Under the lock: until it is cancelled, other threads must see it as a reload of partitions.
             self.reloads.cancelled(request)
         self._end(found.table)
         return found.table
 
     @property
     def wanted(self) -> bool:
-        """Whether partitions are being read, or wait for it."""
+        """Whether a reload of partitions is open."""
         with self._lock:
             return bool(self._wanted)
 
@@ -130,21 +102,21 @@ class PartitionReloader:
         return None
 
     def give_up(self, table: TableId, kind: FaultKind, detail: str) -> None:
-        """The reload has failed; the table goes on as it is."""
+        """End the reload as failed. The table stays live and unchanged."""
         with self._lock:
             self._wanted.pop(table, None)
         self._end(table)
         self.reloads.failed(table, TableFault(kind.value, detail))
 
     def _end(self, table: TableId) -> None:
-        """What was read is of no use any more. A batch that is planned with it may still be looking at the hidden table."""
+        """Void what was read. Its hidden table is dropped later, by `next`: a batch that was planned with it may still read it."""
         ended = self._parts.book.end_reload(table)
         if ended is not None and ended.chunk is not None and ended.chunk.progress is ReadProgress.READ:
             with self._lock:
                 self._left.add(table)
 
     def in_place(self, table: TableId, chunk: Chunk, position: Lsn) -> None:
-        """A batch that ends at `position` has put its rows into place."""
+        """A batch that ends at `position` has taken the chunk."""
         partitions = chunk.partitions
         with self._lock:
             wanted = self._wanted.get(table)
@@ -153,12 +125,12 @@ class PartitionReloader:
                 del self._wanted[table]
         self._parts.book.apply(table, ChunkTaken(chunk.number))
         if asked and partitions is not None:
-            # Else it was cancelled while the batch was written, and maybe another one requested.
+            # Else it was cancelled while the batch was written, and another one may have been requested.
             self._tell(table, partitions.reasons)
             self.reloads.finished(table, position)
 
     def whole_in_place(self, table: TableId) -> None:
-        """A batch has put a copy of the whole table into place; maybe one in the place of some partitions."""
+        """A batch has handed over a copy of the whole table, which also ends a reload of its partitions."""
         with self._lock:
             self._wanted.pop(table, None)
         reasons = {part.name: part.reason for part in self.reloads.loaded(table)}
@@ -168,10 +140,10 @@ class PartitionReloader:
     def make(
         self, table: TableId, run: Callable[[ExportedSnapshot, CopyTable], None], whole: Callable[[str, TableId], None]
     ) -> bool:
-        """Read a table's partitions. `run` copies under a snapshot; `whole` has all of the table copied anew for the request.
+        """Read a table's partitions. `run` copies under a snapshot; `whole` requests a copy of the whole table for the request.
 
-        False where the log has not told of something yet that the source's catalog shows. Raises EngineFault where that concerns more
-        than the reload.
+        False: the source's catalog shows a structure that the log has not reached; try again later. Raises EngineFault where the fault
+        concerns more than the reload.
         """
         with self._lock:
             wanted = self._wanted.get(table)
@@ -184,7 +156,7 @@ class PartitionReloader:
             if wanted.choice.names is None and not wanted.reasons and not self._find_changed(wanted, whole):
                 return True
             if not self._host.begin_load(table, wanted.request):
-                return True  # It is not live any more, which is looked at again.
+                return True  # It is no longer live: `next` gives the reload up.
             with self._parts.source.copies.snapshot(self._parts.settings.snapshot_timeout_s) as snapshot:
                 copied = self._copy_under(wanted, snapshot)
                 if copied is not None:
@@ -202,7 +174,7 @@ class PartitionReloader:
                 self._parts.book.apply(table, ChunkVoided())
 
     def _is_done(self, wanted: WantedPartitions) -> bool:
-        """Whether a run that is over had put them into place, and could not say so any more."""
+        """Whether an earlier run has loaded them and ended before it could report that."""
         known = self._loads(wanted.table)
         done = {name: load for name, load in known.items() if load.request == wanted.request}
         if not done:
@@ -214,7 +186,7 @@ class PartitionReloader:
         return True
 
     def _copy_under(self, wanted: WantedPartitions, snapshot: ExportedSnapshot) -> CopyTable | None:
-        """What to read; None where the source shows another structure than the log has told of yet."""
+        """What to read; None where the source's catalog shows a structure that the log has not reached."""
         entry = self._parts.book.get(wanted.table)
         if entry is None or entry.reload is None:
             return None
@@ -240,18 +212,18 @@ class PartitionReloader:
         if chunk is None:
             return None
         self._tell(wanted.table, reasons)
-        return CopyTable(entry.spec, schema, pieces, load=_name(chunk))
+        return CopyTable(entry.spec, schema, pieces, load=chunk.hidden_name)
 
     def _pieces(
         self, entry: TableEntry, schema: TableSchema, leaves: frozenset[RelationId]
     ) -> tuple[CopyChunk, ...] | None:
-        """What to read of these leaves; None where one of them is not there any more."""
+        """What to read of these leaves; None where one of them no longer exists."""
         every = self._parts.source.copies.copy_chunks(schema, entry.spec, self._parts.settings.copy_chunk_bytes)
         chunks = tuple(chunk for chunk in every if chunk.storage in leaves)
         return chunks if {chunk.storage for chunk in chunks} == leaves else None
 
     def _find_changed(self, wanted: WantedPartitions, whole: Callable[[str, TableId], None]) -> bool:
-        """Compare each partition at one position. False where nothing remains to be loaded by partition."""
+        """Compare each partition at one position. False where no partition is to be loaded."""
         table = wanted.table
         with self._host.cut() as (snapshot, reader):
             progress = self._parts.target.progress(self._parts.spec.name)
@@ -290,7 +262,7 @@ class PartitionReloader:
         snapshot: ExportedSnapshot,
         reader: TargetReader,
     ) -> dict[str, LoadReason]:
-        """The partitions whose rows are not the same, and those of which that cannot be told."""
+        """The partitions whose rows differ, and those that cannot be compared, each with the reason to load it."""
         found: dict[str, LoadReason] = {}
         for part in tree:
             rows = partition_rows([part.region or ()], record.schema, decode_copy_text)
@@ -313,10 +285,10 @@ class PartitionReloader:
         progress = self._parts.target.progress(self._parts.spec.name)
         return progress.loads.get(table, {}) if progress is not None else {}
 
-    # What the coordinator tells, from the copy thread.
+    # CopyListener, called by the copy thread.
 
     def on_table_copied(self, table: TableId, position: Lsn, rows: int) -> None:
-        """The next batch at or behind `position` puts its rows into place."""
+        """The next batch that reaches `position` takes the chunk."""
         hit(Failpoint.PARTITIONS_READ)
         entry = self._parts.book.get(table)
         chunk = entry.chunk if entry is not None and entry.reload is not None else None
@@ -344,13 +316,8 @@ class PartitionReloader:
         self.reloads.progressed(progress)
 
 
-def _name(chunk: Chunk) -> str:
-    """Identifies its hidden table among those of other reloads and copies of the run."""
-    return f"{chunk.partitions.request if chunk.partitions is not None else ''}-{chunk.number}"
-
-
 def hindrance(entry: TableEntry) -> str | None:
-    """Why nothing of the table can be loaded by partition."""
+    """Why the table cannot be reloaded by partition; None where it can."""
     if entry.spec.key:
         return "its key is a declared one"
     if entry.spec.refused_rows is RefusedPolicy.SET_ASIDE:
@@ -377,7 +344,7 @@ def _chosen(tree: Sequence[Partition], names: Mapping[str, LoadReason], schema: 
 def _with_those_below(
     tree: Sequence[Partition], chosen: Sequence[Partition], reasons: Mapping[str, LoadReason]
 ) -> dict[Partition, LoadReason]:
-    """These partitions and all that are parts of them, which are loaded for the same reason where they are not named themselves."""
+    """These partitions and all partitions of them. One that is not named itself has the reason of the one above it."""
     found = {part.relation: reasons[str(part.name)] for part in chosen}
     waiting = [part.relation for part in chosen]
     while waiting:

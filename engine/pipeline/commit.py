@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
 from engine.copy.catch_up import CopyCatchUp
-from engine.copy.partition_reload import swap_of
 from engine.model.batch import TableChanges, TablePart
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, TableId
 from engine.model.last_commit import CommitTimes, LastCommit
 from engine.model.position import Lsn
 from engine.model.quarantine import SET_ASIDE_LIMIT, RefusedPolicy, SetAside
-from engine.model.schema import TableSchema
-from engine.model.target import BatchCommit, PartitionSwap, TableCommit, TargetProgress
+from engine.model.target import BatchCommit, TableCommit, TargetProgress
 from engine.pipeline.apply_mode import AS_BATCH, ApplyPlan
 from engine.pipeline.compute import Computed
 from engine.pipeline.generated_columns import Ask, with_computed
@@ -33,7 +31,6 @@ from engine.tables.state import (
     AwaitApproval,
     CaughtUp,
     Chunk,
-    ChunkVoided,
     Live,
     Parked,
     Paused,
@@ -41,10 +38,10 @@ from engine.tables.state import (
 )
 
 CHECK_PLACE_MS = 500.0
-"""How often, while nothing is committed, it is looked whether the target is still in its place."""
+"""How often the place of the target is checked while no batch is committed. A query of a moved file may answer for this long."""
 
 _OF_ROWS = frozenset({FaultKind.VALUE_OUT_OF_DOMAIN, FaultKind.ROW_REFUSED, FaultKind.TOO_MANY_SET_ASIDE})
-"""Faults of single rows, which are kept."""
+"""Faults of single rows: the rows are kept in the quarantine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +84,14 @@ class CommitStage:
         self._position_write_ms = context.settings.position_write_s * 1000
         self._written_ms = self._clock.monotonic_ms()
         self._place_ms = self._clock.monotonic_ms()
-        """When the target was last looked at as a place."""
+        """When the place of the target was last checked."""
         self._removed: list[TableId] = []
         self._last: LastCommit | None = None
         """The last transaction of the log up to what is visible."""
         self._dropping = set(self._spec.dropped)
-        """Tables that left, or will, and whose tables on the target go with them."""
+        """Tables that were or will be removed and whose tables on the target are to be dropped."""
         self._staying: dict[TableId, str] = {}
-        """Those of them that the target does not let go, with the reason."""
+        """Those of them that the target does not drop, with the reason."""
         self._stale: set[TableId] = set()
         self._number: BatchId | None = None
         self._complete: set[TableId] = set()
@@ -103,16 +100,16 @@ class CommitStage:
         self.applied = Applied(start, start)
         self.copies = CopyCatchUp(self._book, self._copy_begins_anew)
         self._aside: dict[TableId, int] = {}
-        """How many rows of a table stand aside, where some do."""
+        """The number of rows in quarantine of each table that has some."""
         self._tried: dict[TableId, TableCommit] = {}
-        """What tables park over, for the rows that were refused of it."""
+        """The changes that tables park for, of which the refused rows are recorded."""
         self.handed_over: frozenset[TableId] = frozenset()
-        """Tables that the last batch put into place."""
+        """Tables whose copies the last batch handed over."""
         self.loaded: Mapping[TableId, Chunk] = {}
-        """Partitions of tables that it did."""
+        """The chunks of partitions that it took."""
 
     def begin(self, progress: TargetProgress) -> None:
-        """What the target's record says of each table when the run begins."""
+        """Read the target's record of each table when the run begins."""
         members = {table.table for table in self._spec.tables}
         self._number = progress.batch
         self._last = progress.last
@@ -128,14 +125,14 @@ class CommitStage:
         self.marks.begin(progress)
 
     def settle(self) -> None:
-        """Write what is visible but not yet in the progress record. Call when no batch is being committed any more."""
+        """Write what is visible but not yet in the progress record. Call when no batch is being committed."""
         parked = self._newly_parked()
         if self._number is not None and (self.applied.visible > self.applied.written or parked or self.marks.pending):
             self._put(_Goal(self._number, self.applied.visible, self._last), parked)
             self.applied = Applied(self.applied.visible, self.applied.visible)
 
     def at_rest(self) -> None:
-        """No batch is there to be committed. What is told as applied has to stand on the target all the same."""
+        """While there is no batch: check that the target which holds what was reported as applied is still in place."""
         if self._clock.monotonic_ms() - self._place_ms >= CHECK_PLACE_MS:
             self._check_place()
 
@@ -176,7 +173,7 @@ class CommitStage:
         self.loaded = {t: reload for t, reload in computed.planned.reloads.items() if t in loaded}
         times = self._times(computed, parts)
         self._announce(computed, faults, end)
-        # Behind that: whoever reads the position reports it, and must not do so before the tables that the batch parked.
+        # Last: another thread reports this position, and the tables that the batch parked must be known before.
         self.applied = Applied(end, end if written else self.applied.written)
         self._number, self._last = computed.planned.number, computed.planned.batch.last
         if computed.planned.batch.transactions:
@@ -186,7 +183,7 @@ class CommitStage:
         return times
 
     def _taking_part(self, planned: PlannedBatch) -> dict[TableId, tuple[TablePart, TableEntry]]:
-        """Tables of which readers see what the batch does to them."""
+        """Tables whose readers see the batch's changes."""
         found = {}
         for part in planned.parts:
             entry = self._book.get(part.table)
@@ -196,9 +193,9 @@ class CommitStage:
         return found
 
     def _left_out(self, taking: Container[TableId]) -> set[TableId]:
-        """Complete tables whose changes the batch keeps for later or drops: from here on they lack some, and a restart has to know.
+        """Complete tables whose changes the batch keeps for later or drops. They lack changes from here on, which a restart must know.
 
-        By what the target has, which no generation tells: a paused table has no part in the batch, and goes on from what it has.
+        Decided by what the target has, not by generations: a paused table has no part in the batch, and continues from its rows.
         """
         left = (table for table in self._complete - self._known_parked if table not in taking)
         return {table for table in left if self._book.get(table) is not None}
@@ -220,30 +217,19 @@ class CommitStage:
                 faults.setdefault(change.table, (change.fault.code, change.fault.detail))
             by_table.setdefault(change.table, []).append(change)
         commits: dict[TableId, TableCommit] = {}
-        for table, (part, entry) in taking.items():
-            if table in faults or _failed(by_table.get(table, [])):
+        for table in dict.fromkeys([*(part.table for part in planned.parts), *planned.chunks]):
+            changes = by_table.get(table, [])
+            if table in faults or _failed(changes):
                 continue
-            changes = [c for c in by_table.get(table, []) if not c.is_empty]
             try:
-                swap = self._swap(computed, table, part.versions[-1])
+                commit = self._commit_of(computed, table, changes, taking.get(table))
             except EngineFault as fault:
                 if policy(fault.kind).action is not Action.PARK_TABLE:
                     raise
                 faults[table] = (fault.kind.value, fault.detail)
                 continue
-            if not (changes or table in planned.resumed or table in planned.restructured or swap is not None):
-                continue
-            commits[table] = TableCommit(
-                table=table,
-                schema=part.versions[-1],
-                target=entry.spec.target,
-                changes=tuple(changes),
-                resumed=table in planned.resumed,
-                set_aside=SET_ASIDE_LIMIT if self._sets_aside(table) else 0,
-                aside=table in self._aside,
-                swap=swap,
-            )
-        commits |= self._copies(computed, by_table, faults)
+            if commit is not None:
+                commits[table] = commit
         self._tried = self._refused_of(planned, by_table, faults)
         for table, (code, _) in faults.items():
             parked = self._parked(table, code)
@@ -263,51 +249,44 @@ class CommitStage:
                 tried[table] = TableCommit(table, part.versions[-1], entry.spec.target, tuple(refused))
         return tried
 
-    def _swap(self, computed: Computed, table: TableId, schema: TableSchema) -> PartitionSwap | None:
-        """What the batch puts into place of the table's partitions. Nothing of a table of which rows stand aside: they might be those."""
-        reload = computed.planned.reloads.get(table)
-        if reload is not None and table in self._aside:
-            self._book.apply(table, ChunkVoided(reload.number))
-            return None
-        missed = [change for change in computed.missed if change.table == table]
-        return swap_of(computed.planned, table, schema, missed, self._book)
+    def _commit_of(
+        self,
+        computed: Computed,
+        table: TableId,
+        changes: Sequence[TableChanges],
+        taking: tuple[TablePart, TableEntry] | None,
+    ) -> TableCommit | None:
+        """What the batch writes of one table, None where that is nothing. `taking`: for a table that readers see, else for its copy.
 
-    def _copies(
-        self, computed: Computed, by_table: Mapping[TableId, list[TableChanges]], faults: dict[TableId, tuple[str, str]]
-    ) -> dict[TableId, TableCommit]:
-        """What the batch does to copies that are not complete."""
+        Raises EngineFault where the table cannot continue.
+        """
         planned = computed.planned
-        commits: dict[TableId, TableCommit] = {}
-        for table in dict.fromkeys([*(part.table for part in planned.parts), *planned.chunks]):
-            if not self.copies.concerns(planned, table) or table in faults or _failed(by_table.get(table, [])):
-                continue
-            changes = by_table.get(table, [])
-            missed = [change for change in computed.missed if change.table == table]
+        missed = [change for change in computed.missed if change.table == table]
+        if self.copies.concerns(planned, table):
             if table in planned.whole:
-                changes, missed = [], changes
-            try:
-                commit = self.copies.commit_of(planned, table, changes, missed, planned.restructured)
-            except EngineFault as fault:
-                if policy(fault.kind).action is not Action.PARK_TABLE:
-                    raise
-                faults[table] = (fault.kind.value, fault.detail)
-                continue
+                changes, missed = [], list(changes)
+            commit = self.copies.commit_of(planned, table, changes, missed)
             entry = self._book.get(table)
-            if commit is not None and commit.handover and entry is not None:
-                commit = replace(
-                    commit,
-                    check_key=bool(entry.spec.key),
-                    set_aside=SET_ASIDE_LIMIT if self._sets_aside(table) else 0,
-                    aside=table in self._aside,
-                )
-            if commit is not None:
-                commits[table] = commit
-        return commits
+            if commit is None or entry is None or not commit.handover:
+                return commit
+            commit = replace(commit, check_key=bool(entry.spec.key))
+        elif taking is not None:
+            part, entry = taking
+            kept = tuple(change for change in changes if not change.is_empty)
+            resumed = table in planned.resumed
+            swap = self.copies.swap_of(planned, part, missed, aside=table in self._aside)
+            if not (kept or resumed or table in planned.restructured or swap is not None):
+                return None
+            commit = TableCommit(table, part.versions[-1], entry.spec.target, kept, resumed=resumed, swap=swap)
+        else:
+            return None
+        limit = SET_ASIDE_LIMIT if self._sets_aside(table) else 0
+        return replace(commit, set_aside=limit, aside=table in self._aside)
 
     def _is_put_right(self, planned: PlannedBatch, table: TableId) -> bool:
-        """Whether another copy of the table, called for after the planning, puts right whatever is wrong with what the batch has of it.
+        """Whether another copy of the table, requested after the planning, replaces what the batch has of it.
 
-        One that is parked for good takes the later fault as well: that may be one that calls for a copy.
+        False of a table that is parked without a way on: a later fault may be one that requests a copy.
         """
         entry = self._book.get(table)
         if entry is None or (isinstance(entry.state, Parked) and entry.state.then is None):
@@ -315,7 +294,7 @@ class CommitStage:
         return planned.is_outdated(entry)
 
     def _left_to_its_copy(self, planned: PlannedBatch, table: TableId) -> bool:
-        """Leave out what failed of a table that waits for a new copy, as the target's record tells from this batch on. False of others."""
+        """Leave out what failed of a table that waits for a new copy, and record it as stale with this batch. False of others."""
         if not self._is_put_right(planned, table):
             return False
         if table in self._complete:
@@ -333,7 +312,7 @@ class CommitStage:
         return TableCommit(table=table, schema=entry.schema.whole, target=entry.spec.target, parked=code, tried=tried)
 
     def sets_aside(self, table: TableId) -> bool:
-        """Whether refused rows of the table are set aside, or some stand aside. From any thread."""
+        """Whether refused rows of the table go to the quarantine, or some are there. From any thread."""
         return self._sets_aside(table) or table in self._aside
 
     def _sets_aside(self, table: TableId) -> bool:
@@ -342,7 +321,7 @@ class CommitStage:
 
     @property
     def removals_pending(self) -> bool:
-        """True while a table that left is still recorded on the target."""
+        """True while a removed table is still recorded on the target."""
         return bool(self._removed)
 
     def _write(
@@ -379,9 +358,9 @@ class CommitStage:
             return refused, parts
 
     def _commit_early(self, computed: Computed, commits: Mapping[TableId, TableCommit]) -> bool:
-        """Commit what is in the target already with the rest of the batch. False where that cannot be, and nothing of it stays.
+        """Commit the rows inserted ahead with the rest of the batch. False where that is impossible: they are rolled back.
 
-        Marks that were noted wait for the next target transaction, as they do behind a batch that changes nothing.
+        Noted marks wait for the next target transaction, as they do with a batch that changes nothing.
         """
         early = computed.early
         if early is None:
@@ -410,7 +389,7 @@ class CommitStage:
     ) -> int:
         """One target transaction, or as `applying` says. Returns in how many parts it was written.
 
-        A table that is to be dropped and that the target does not let go stays there, and is only forgotten.
+        A table that is to be dropped and that the target cannot drop stays there; only its record is deleted.
         """
         while True:
             try:
@@ -469,7 +448,7 @@ class CommitStage:
         return parts
 
     def _take_aside(self, found: Mapping[TableId, SetAside]) -> None:
-        """Tell what became of rows that the target refused."""
+        """Report the rows that the target refused."""
         for table, now in found.items():
             if now.fresh and now.cause is not None:
                 detail = f"{now.fresh} rows were quarantined, {now.count} are in quarantine now; {now.cause.detail}"
@@ -479,13 +458,13 @@ class CommitStage:
             else:
                 self._aside.pop(table, None)
         if found:
-            # Also where nothing changed: somebody may have dealt with some rows meanwhile.
+            # Also where nothing changed: users may have retried or skipped some rows meanwhile.
             self._reporter.set_aside({table: now.count for table, now in found.items()})
 
     def _newly_parked(self, number: BatchId | None = None) -> dict[TableId, TableCommit]:
-        """Complete tables that something other than a batch parked: were it not written, the next start would take them for whole.
+        """Complete tables that were parked by something other than a batch. Unless that is written, the next start takes them as live.
 
-        `number`: the batch that is being committed; those that wait for somebody from a later one on are not parked yet.
+        `number`: the batch that is being committed. Tables that wait for an approval from a later batch on are not parked yet.
         """
         found = {}
         for entry in self._book.all():
@@ -509,8 +488,8 @@ class CommitStage:
             entry, part = self._book.get(table), planned.part(table)
             paused = entry.state if entry is not None and isinstance(entry.state, Paused) else None
             if paused is None or not paused.resuming or part is None or paused.applied != part.after:
-                # Paused again meanwhile, maybe also resumed again: what came since is kept. Its generation does not tell, since that
-                # does not outdate what was planned before.
+                # Paused again meanwhile, possibly also resumed: its changes since are kept. The generation does not show it, since a pause
+                # does not make an earlier plan stale.
                 continue
             self._book.apply(table, Resume())
             self._book.apply(table, CaughtUp(), end)
@@ -526,7 +505,7 @@ class CommitStage:
             if entry is None or table in parked or table in planned.handover:
                 continue
             if not isinstance(entry.state, Live | Paused):
-                continue  # A copy takes the structure that is there.
+                continue  # A copy has the structure of its snapshot.
             for before, schema in pairwise(schemas):
                 changes = differences(before, schema)
                 if changes:
@@ -550,7 +529,7 @@ class CommitStage:
 
 
 def _is_held_after(state: Parked, number: BatchId) -> bool:
-    """Whether the table waits for approval with what comes after this batch, and takes part in this one."""
+    """Whether the table waits for approval from a later batch on, and is part of this one."""
     held = state.then
     return isinstance(held, AwaitApproval) and held.kept_from is not None and number < held.kept_from
 

@@ -37,10 +37,10 @@ class Computed:
     tuning: Mapping[str, float] = field(default_factory=dict)
     """What was chosen for it, and the measurements that decided: see `BatchReport.tuning`."""
     early: SpeculativeRows | None = None
-    """What of it is in the target already."""
+    """The rows of it that were inserted ahead."""
     applying: ApplyPlan = AS_BATCH
     missed: tuple[TableChanges, ...] = ()
-    """What came since their snapshots to the chunks that the batch takes in."""
+    """The changes since their snapshots of the chunks that the batch takes."""
 
     @property
     def applied_changes(self) -> tuple[TableChanges, ...]:
@@ -50,9 +50,9 @@ class Computed:
 
 
 NETTED_ATTEMPT = 50
-"""Attempts at a batch whose changes turned out not to be writable in order count from here."""
+"""First attempt number of a batch whose changes could not be written in order."""
 MISSED_ATTEMPT = 100
-"""Attempts at what chunks have missed count from here: their files lie beside those of the batch's own parts."""
+"""First attempt number of what chunks have missed: their files share a folder with those of the batch's own parts."""
 
 
 class JobStage:
@@ -129,7 +129,7 @@ class JobStage:
         )
 
     def _run_missed(self, planned: PlannedBatch) -> tuple[TableChanges, ...]:
-        """What the batch's chunks have missed. Beside the batch's own parts, since it begins at other positions."""
+        """The net changes that the batch's chunks have missed. Computed apart from the batch's own parts: they begin at other positions."""
         missed = planned.missed
         if missed is None or not missed.parts or not missed.ranges:
             return ()

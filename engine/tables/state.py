@@ -70,6 +70,11 @@ class Chunk:
         """Whether it has all rows of the table, which were read under one snapshot: then it follows changes of the schema since."""
         return self.first and self.is_last
 
+    @property
+    def hidden_name(self) -> str:
+        """Identifies the hidden table of a chunk of partitions among those of other reloads and copies of the run."""
+        return f"{self.partitions.request if self.partitions is not None else ''}-{self.number}"
+
 
 @dataclass(frozen=True, slots=True)
 class Copy:
