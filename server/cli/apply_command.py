@@ -17,7 +17,7 @@ from rich.markup import escape
 from server.cli.client import Api, Document, segment
 from server.cli.manifest import DECLARED, ManifestError, Resource, parse
 from server.cli.options import AsJson, server_command
-from server.cli.output import out, print_json
+from server.cli.output import Answer, out, print_json
 
 _COLOURS = {
     "created": "green",
@@ -86,16 +86,14 @@ def apply(
 
 
 @server_command
-def export(api: Api, as_json: AsJson = False) -> None:
+def export(api: Api) -> Answer:
     """The command; its help is `EXPORT_HELP`."""
     document = {
         collection: {item["name"]: _body(collection, item) for item in api.items(f"/{collection}")}
         for collection in DECLARED
     }
-    if as_json:
-        print_json(document)
-        return
-    typer.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120), nl=False)
+    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120)
+    return Answer(document, lambda: typer.echo(text, nl=False))
 
 
 def plans_of(api: Api, resources: Sequence[Resource], *, prune: bool) -> list[Document]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import typer
 from rich.markup import escape
 
-from server.cli.options import AsJson, Token, Url, open_api
-from server.cli.output import print_json, reported, table
+from server.cli.client import Api
+from server.cli.options import server_command
+from server.cli.output import Answer, table
 
 connections = typer.Typer(name="connections", help="What can be connected.", no_args_is_help=True)
 
@@ -17,26 +18,20 @@ def _group() -> None:
 
 
 @connections.command("kinds")
-@reported
-def kinds(url: Url = None, token: Token = None, as_json: AsJson = False) -> None:
+@server_command
+def kinds(api: Api) -> Answer:
     """Kinds of connections, their settings, and how changes are read from those that can be a source. With --json: the JSON schemas."""
-    with open_api(url, token) as api:
-        found = list(api.items("/connection-kinds"))
-    if as_json:
-        print_json(found)
-        return
-    table(
-        ["kind", "as", "captures", "settings"],
+    found = list(api.items("/connection-kinds"))
+    rows = [
         [
-            [
-                item["kind"],
-                " or ".join(role for role in ("source", "target") if item[role]),
-                ", ".join(capture["kind"] for capture in item["captures"]) or None,
-                ", ".join(_marked(item["settings"])),
-            ]
-            for item in found
-        ],
-    )
+            item["kind"],
+            " or ".join(role for role in ("source", "target") if item[role]),
+            ", ".join(capture["kind"] for capture in item["captures"]) or None,
+            ", ".join(_marked(item["settings"])),
+        ]
+        for item in found
+    ]
+    return Answer(found, lambda: table(["kind", "as", "captures", "settings"], rows))
 
 
 def _marked(schema: dict[str, dict[str, object]]) -> list[str]:

@@ -24,7 +24,7 @@ from server.cli.options import (
     server_command,
     tables,
 )
-from server.cli.output import err, health, left_out, out, print_json
+from server.cli.output import Answer, err, health, left_out, out, print_json
 from server.cli.output import table as print_table
 from server.freshness.schemas import DEFAULT_TIMEOUT_MS
 from server.wording import format_seconds, format_size
@@ -58,12 +58,13 @@ class Format(StrEnum):
 
 
 @server_command
-def status(api: Api, as_json: AsJson = False) -> None:
+def status(api: Api) -> Answer:
     """Subscriptions with their health, positions and lag."""
     subscriptions = list(api.items("/subscriptions"))
-    if as_json:
-        print_json({"url": api.url, "subscriptions": subscriptions})
-        return
+    return Answer({"url": api.url, "subscriptions": subscriptions}, lambda: _show_subscriptions(subscriptions))
+
+
+def _show_subscriptions(subscriptions: list[Document]) -> None:
     if not subscriptions:
         out.print("No subscriptions yet. Create some with [bold]penstock apply FILE[/].")
         return
@@ -104,8 +105,7 @@ def wait(
             help="Continue to wait until the deadline if no engine is connected or the source is unavailable.",
         ),
     ] = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Wait until a position is visible on the target. Exit code 0: it is; 4: not in time; 5: it cannot become visible, or with
     --all-tables a table was left out; 7: engine or source are unavailable."""
     timeout_ms = duration(timeout)
@@ -120,20 +120,16 @@ def wait(
     path = f"/subscriptions/{segment(name)}/freshness-waits"
     answer = api.post(path, body, timeout_s=timeout_ms / 1000 + _GRACE_S)
     receipt = answer.get("receipt") or {}
-    if as_json:
-        print_json(answer)
-    else:
-        waited = format_seconds((answer.get("waited_ms") or 0) / 1000)
-        out.print(f"[green]visible[/] {answer.get('position')} (applied {answer.get('applied')}) after {waited}")
+    waited = format_seconds((answer.get("waited_ms") or 0) / 1000)
+    line = f"[green]visible[/] {answer.get('position')} (applied {answer.get('applied')}) after {waited}"
+    code = ExitCode.UNREACHABLE if all_tables and receipt.get("left_out") else ExitCode.DONE
+    return Answer(answer, lambda: out.print(line), lambda: _explain_receipt(receipt), code)
+
+
+def _explain_receipt(receipt: Document) -> None:
+    """The tables that were left out, and the ways in which others do not fully follow their source, as declared."""
     left_out(receipt.get("left_out"), "not waited for")
-    _exceptions(receipt.get("exceptions"))
-    if all_tables and receipt.get("left_out"):
-        raise typer.Exit(ExitCode.UNREACHABLE)
-
-
-def _exceptions(found: list[Document] | None) -> None:
-    """The declared exceptions of a receipt's tables: ways in which they do not fully follow their source."""
-    for item in found or []:
+    for item in receipt.get("exceptions") or []:
         how = "without its updates and deletes (insert_only)"
         if item.get("kind") == "rows_set_aside":
             how = f"without {item.get('rows')} quarantined rows"
@@ -238,20 +234,15 @@ def sequences(
     subscription: Subscription = None,
     table: TableNames = None,
     margin: Annotated[int, typer.Option("--margin", min=0, help="Values to leave out after the source's last.")] = 0,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Before a cut-over: set the target's sequences to the source's values. Exit code 1: at least one could not be set."""
     body: Document = {"margin": margin}
     if table:
         body["tables"] = tables(table)
     path = f"/subscriptions/{segment(chosen_subscription(api, subscription))}/sequences"
     answer = api.post(path, body, timeout_s=_GRACE_S * 3)
-    if as_json:
-        print_json(answer)
-    else:
-        _show_sequences(answer["sequences"])
-    if not answer["complete"]:
-        raise typer.Exit(ExitCode.DIFFERENT)
+    code = ExitCode.DONE if answer["complete"] else ExitCode.DIFFERENT
+    return Answer(answer, lambda: _show_sequences(answer["sequences"]), exit_code=code)
 
 
 def _show_sequences(found: list[Document]) -> None:

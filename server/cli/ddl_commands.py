@@ -8,8 +8,8 @@ import typer
 from rich.markup import escape
 
 from server.cli.client import Api, Document, segment
-from server.cli.options import AsJson, server_command
-from server.cli.output import out, print_json
+from server.cli.options import server_command
+from server.cli.output import Answer, out
 
 ddl_capture = typer.Typer(
     name="ddl-capture",
@@ -22,12 +22,33 @@ Connection = Annotated[str, typer.Argument(help="Name of the source's connection
 
 @ddl_capture.command("show")
 @server_command
-def show(api: Api, connection: Connection, as_json: AsJson = False) -> None:
+def show(api: Api, connection: Connection) -> Answer:
     """What is installed, and the statements that `install` or `remove` would run."""
     found = api.get(_path(connection))
-    if as_json:
-        print_json(found)
-        return
+    return Answer(found, lambda: _print_statements(connection, found))
+
+
+@ddl_capture.command("install")
+@server_command
+def install(api: Api, connection: Connection) -> Answer:
+    """Install the event triggers, or bring them up to date; as an admin, with a superuser of the source."""
+    found = api.put(_path(connection), {})
+    return Answer(found, lambda: _print_capture(connection, found))
+
+
+@ddl_capture.command("remove")
+@server_command
+def remove(api: Api, connection: Connection) -> Answer:
+    """Remove the event triggers and all that came with them; as an admin."""
+    found = api.delete(_path(connection))
+    return Answer(found, lambda: _print_capture(connection, found))
+
+
+def _path(connection: str) -> str:
+    return f"/connections/{segment(connection)}/ddl-capture"
+
+
+def _print_statements(connection: str, found: Document) -> None:
     _print_capture(connection, found)
     parts = (
         ("install", found["install_sql"], not found["current"]),
@@ -37,33 +58,6 @@ def show(api: Api, connection: Connection, as_json: AsJson = False) -> None:
         if wanted:
             out.print(f"\n[bold]{name}[/] would run, in one transaction:")
             out.print(escape(";\n".join(["BEGIN", *statements, "COMMIT"]) + ";"), soft_wrap=True, highlight=False)
-
-
-@ddl_capture.command("install")
-@server_command
-def install(api: Api, connection: Connection, as_json: AsJson = False) -> None:
-    """Install the event triggers, or bring them up to date; as an admin, with a superuser of the source."""
-    found = api.put(_path(connection), {})
-    _done(connection, found, as_json=as_json)
-
-
-@ddl_capture.command("remove")
-@server_command
-def remove(api: Api, connection: Connection, as_json: AsJson = False) -> None:
-    """Remove the event triggers and all that came with them; as an admin."""
-    found = api.delete(_path(connection))
-    _done(connection, found, as_json=as_json)
-
-
-def _path(connection: str) -> str:
-    return f"/connections/{segment(connection)}/ddl-capture"
-
-
-def _done(connection: str, found: Document, *, as_json: bool) -> None:
-    if as_json:
-        print_json(found)
-        return
-    _print_capture(connection, found)
 
 
 def _print_capture(connection: str, found: Document) -> None:

@@ -14,7 +14,7 @@ from server.cli.arguments import duration_ms, table_name
 from server.cli.client import Api
 from server.cli.home import access_token, server_url
 from server.cli.manifest import ManifestError
-from server.cli.output import reported
+from server.cli.output import Answer, reported
 
 Url = Annotated[
     str | None, typer.Option("--url", help="Address of the server; default: PENSTOCK_URL, or http://127.0.0.1:8470.")
@@ -54,23 +54,29 @@ def open_api(url: str | None, token: str | None, *, timeout_s: float = 30.0) -> 
     return Api(server_url(url), access_token(token), timeout_s=timeout_s)
 
 
-def server_command(command: Callable[Concatenate[Api, P], None]) -> Callable[..., None]:
+def server_command(command: Callable[Concatenate[Api, P], Answer | None]) -> Callable[..., None]:
     """Decorator of commands that talk to the server: as `reported`, and opens the client that is their first argument.
 
-    The command gets the options `--url` and `--token`, listed before its `--json`.
+    The command gets the options `--url`, `--token` and `--json`, and its answer is delivered in the wanted form. One that prints by
+    itself has the parameter `as_json`, and returns None.
     """
     signature = inspect.signature(command, eval_str=True)
-    own = list(signature.parameters.values())[1:]
-    where = [inspect.Parameter(name, _KEYWORD, default=None, annotation=kind) for name, kind in _WHERE.items()]
+    own = [parameter for parameter in signature.parameters.values() if parameter.name != "as_json"][1:]
+    shared = [inspect.Parameter(name, _KEYWORD, default=None, annotation=kind) for name, kind in _WHERE.items()]
+    shared.append(inspect.Parameter("as_json", _KEYWORD, default=False, annotation=AsJson))
+    prints_itself = "as_json" in signature.parameters
 
     @functools.wraps(command)
     def opened(*arguments: P.args, **options: P.kwargs) -> None:
         url, token = (cast("str | None", options.pop(name)) for name in _WHERE)
+        as_json = bool(options["as_json"] if prints_itself else options.pop("as_json"))
         with open_api(url, token) as api:
-            command(api, *arguments, **options)
+            answer = command(api, *arguments, **options)
+        if answer is not None:
+            answer.deliver(as_json=as_json)
 
     # The command line is made from this signature.
-    opened.__signature__ = signature.replace(parameters=[*own[:-1], *where, own[-1]])  # type: ignore[attr-defined]
+    opened.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
     return reported(opened)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, ParamSpec
 
 import typer
@@ -44,6 +45,29 @@ _HEALTH_COLOURS = {
     "moving": "cyan",
     "running": "green",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The result of a command: one JSON document, and the same for people."""
+
+    document: Any
+    show: Callable[[], None]
+    """Prints it for people; not called with --json."""
+    notes: Callable[[], None] | None = None
+    """Prints on stderr, after either form."""
+    exit_code: ExitCode = ExitCode.DONE
+
+    def deliver(self, *, as_json: bool) -> None:
+        """Print it in the wanted form. Raises typer.Exit if the exit code is not 0."""
+        if as_json:
+            print_json(self.document)
+        else:
+            self.show()
+        if self.notes is not None:
+            self.notes()
+        if self.exit_code is not ExitCode.DONE:
+            raise typer.Exit(self.exit_code)
 
 
 def print_json(document: Any) -> None:

@@ -9,8 +9,8 @@ from rich.markup import escape
 
 from server.cli.client import Api, Document
 from server.cli.exit_codes import ExitCode
-from server.cli.options import AsJson, server_command
-from server.cli.output import err, out, print_json, state
+from server.cli.options import server_command
+from server.cli.output import Answer, err, out, state
 
 sample = typer.Typer(
     name="sample",
@@ -24,29 +24,25 @@ _START_TIMEOUT_S = 120.0
 
 @sample.command("start")
 @server_command
-def start(api: Api, as_json: AsJson = False) -> None:
+def start(api: Api) -> Answer:
     """Start it and wait until it runs. Exit code 7: it failed."""
     found = _started(api, api.put(_PATH, {}))
-    _show(found, as_json=as_json)
-    if found["state"] != "running":
-        raise typer.Exit(ExitCode.PIPELINE)
+    return _answer(found, ExitCode.DONE if found["state"] == "running" else ExitCode.PIPELINE)
 
 
 @sample.command("show")
 @server_command
-def show(api: Api, as_json: AsJson = False) -> None:
+def show(api: Api) -> Answer:
     """How it is."""
-    found = api.get(_PATH)
-    _show(found, as_json=as_json)
+    return _answer(api.get(_PATH))
 
 
 @sample.command("remove")
 @server_command
-def remove(api: Api, as_json: AsJson = False) -> None:
+def remove(api: Api) -> Answer:
     """Stop it, and delete its database and its connection. Its subscriptions have to be deleted before."""
     api.delete(_PATH)
-    found = api.get(_PATH)
-    _show(found, as_json=as_json)
+    return _answer(api.get(_PATH))
 
 
 def _started(api: Api, found: Document) -> Document:
@@ -57,10 +53,11 @@ def _started(api: Api, found: Document) -> Document:
     return found
 
 
-def _show(found: Document, *, as_json: bool) -> None:
-    if as_json:
-        print_json(found)
-        return
+def _answer(found: Document, exit_code: ExitCode = ExitCode.DONE) -> Answer:
+    return Answer(found, lambda: _show(found), exit_code=exit_code)
+
+
+def _show(found: Document) -> None:
     out.print(f"sample source: {state(found['state'])}")
     if found["state"] == "running":
         rate = f"{found['transactions_per_second']:g} transactions a second, {found['transactions']:,} so far"

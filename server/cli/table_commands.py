@@ -11,8 +11,8 @@ from server.cli import options
 from server.cli.client import Api, Document, segment
 from server.cli.data_commands import explain, qualified_name
 from server.cli.manifest import ManifestError
-from server.cli.options import AsJson, Subscription, chosen_subscription, server_command
-from server.cli.output import out, print_json, state
+from server.cli.options import Subscription, chosen_subscription, server_command
+from server.cli.output import Answer, out, state
 from server.cli.output import table as print_table
 from server.wording import format_seconds, format_share, format_size
 
@@ -25,21 +25,19 @@ TableName = Annotated[str, typer.Argument(metavar="TABLE", help="schema.name on 
 
 @tables.callback()
 @server_command
-def list_tables(api: Api, context: typer.Context, subscription: Subscription = None, as_json: AsJson = False) -> None:
+def list_tables(api: Api, context: typer.Context, subscription: Subscription = None) -> Answer | None:
     """Tables of a subscription with their states and copy progress."""
     if context.invoked_subcommand is not None:
-        return
+        return None
     name = chosen_subscription(api, subscription)
     found = list(api.items(f"/subscriptions/{segment(name)}/tables"))
-    if as_json:
-        print_json({"subscription": name, "tables": found})
-        return
-    rows = []
-    for item in found:
-        copied = item.get("copied") or {}
-        rows.append([qualified_name(item), _how(item), *_copy(copied), escape(item["id"])])
-    print_table(["table", "state", "rows copied", "of size", "copy", "rows/s", "left", "id"], rows)
-    explain(found)
+
+    def show() -> None:
+        rows = [[qualified_name(i), _how(i), *_copy(i.get("copied") or {}), escape(i["id"])] for i in found]
+        print_table(["table", "state", "rows copied", "of size", "copy", "rows/s", "left", "id"], rows)
+        explain(found)
+
+    return Answer({"subscription": name, "tables": found}, show)
 
 
 def _copy(copied: Document) -> list[str | None]:
@@ -78,21 +76,17 @@ def remove(
         bool, typer.Option("--drop-target", help="Drop its table on the target too; by default it stays.")
     ] = False,
     subscription: Subscription = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Replicate a table no longer."""
     path = table_path(api, subscription, table)
     api.delete(path, target_table="drop" if drop_target else "keep")
     answer = api.get(path)
-    if as_json:
-        print_json(answer)
-        return
     fate = "is dropped as soon as the subscription runs" if drop_target else "stays"
     target = escape(f"{answer['target']['schema']}.{answer['target']['name']}")
     shown = answer.get("shared_into")
     if shown is not None and not drop_target:
         fate += f", and {qualified_name(shown)} still shows its rows"
-    out.print(f"Removed {qualified_name(answer)}; {target} on the target {fate}.")
+    return Answer(answer, lambda: out.print(f"Removed {qualified_name(answer)}; {target} on the target {fate}."))
 
 
 @tables.command("shared")
@@ -100,13 +94,9 @@ def remove(
 def shared(
     api: Api,
     connection: Annotated[str, typer.Argument(metavar="TARGET", help="Name of the connection that is the target.")],
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Shared tables of a target, with the tables whose rows each shows."""
     found = list(api.items(f"/connections/{segment(connection)}/shared-tables"))
-    if as_json:
-        print_json({"target": connection, "shared_tables": found})
-        return
     rows = [
         [
             qualified_name(item),
@@ -119,7 +109,8 @@ def shared(
         for item in found
         for member in item["members"]
     ]
-    print_table(["shared table", "rows where", "subscription", "stored in", "state", "position"], rows)
+    columns = ["shared table", "rows where", "subscription", "stored in", "state", "position"]
+    return Answer({"target": connection, "shared_tables": found}, lambda: print_table(columns, rows))
 
 
 @tables.command("reload")
@@ -137,45 +128,40 @@ def reload(
         bool, typer.Option("--changed", help="Reload only the partitions whose rows differ from the source's.")
     ] = False,
     subscription: Subscription = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Copy a table, or some of its partitions, again; old rows stay readable until the new ones replace them."""
     if partition and changed:
         raise ManifestError("use either --partition or --changed, not both")
     body: Document = {"partitions": "changed"} if changed else {"partitions": partition} if partition else {}
-    answer = api.post(f"{table_path(api, subscription, table)}/reloads", body, timeout_s=_ASKED_S)
-    if as_json:
-        print_json(answer)
-        return
     what = f"{', '.join(partition)} of {table}" if partition else table
     what = f"Every differing partition of {table}" if changed else what
-    out.print(f"{escape(what)} is copied again (reload {answer['id']}); its old rows stay readable until then.")
+    return _copied_again(api, f"{table_path(api, subscription, table)}/reloads", body, what)
 
 
 @tables.command("partitions")
 @server_command
-def partitions(api: Api, table: TableName, subscription: Subscription = None, as_json: AsJson = False) -> None:
+def partitions(api: Api, table: TableName, subscription: Subscription = None) -> Answer:
     """A table's partitions on the source with their bounds, and when each was loaded."""
     answer = api.get(f"{table_path(api, subscription, table)}/partitions")
-    if as_json:
-        print_json(answer)
-        return
     rows = [
         [escape(p["name"]), escape(p["bound"]), p["generation"], p["reason"], p["loaded_at"], p["obstacle"]]
         for p in answer["partitions"]
     ]
-    print_table(["partition", "bound", "generation", "reason", "loaded at", "not separately, because"], rows)
+    columns = ["partition", "bound", "generation", "reason", "loaded at", "not separately, because"]
+    return Answer(answer, lambda: print_table(columns, rows))
 
 
 @tables.command("retry")
 @server_command
-def retry(api: Api, table: TableName, subscription: Subscription = None, as_json: AsJson = False) -> None:
+def retry(api: Api, table: TableName, subscription: Subscription = None) -> Answer:
     """Retry a parked table after its cause was corrected. If the cause remains, it is shown and nothing is changed."""
-    answer = api.post(f"{table_path(api, subscription, table)}/retries", timeout_s=_ASKED_S)
-    if as_json:
-        print_json(answer)
-        return
-    out.print(f"{escape(table)} is copied again (reload {answer['id']}); its old rows stay readable until then.")
+    return _copied_again(api, f"{table_path(api, subscription, table)}/retries", None, table)
+
+
+def _copied_again(api: Api, path: str, body: Document | None, what: str) -> Answer:
+    answer = api.post(path, body, timeout_s=_ASKED_S)
+    line = f"{escape(what)} is copied again (reload {answer['id']}); its old rows stay readable until then."
+    return Answer(answer, lambda: out.print(line))
 
 
 def table_path(api: Api, subscription: str | None, table: str) -> str:

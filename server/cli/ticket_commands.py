@@ -12,8 +12,8 @@ from server.cli.client import Api, Document, segment
 from server.cli.data_commands import explain
 from server.cli.exit_codes import ExitCode
 from server.cli.manifest import ManifestError
-from server.cli.options import AsJson, Subscription, chosen_subscription, duration, server_command
-from server.cli.output import out, print_json, state
+from server.cli.options import Subscription, chosen_subscription, duration, server_command
+from server.cli.output import Answer, out, state
 from server.cli.output import table as print_table
 from server.wording import format_seconds
 
@@ -40,20 +40,20 @@ def create(
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it is applied on the target.")] = False,
     since: Since = None,
     timeout: Annotated[str, typer.Option("--timeout", metavar="DURATION", help="How long to wait at most.")] = "60s",
-    as_json: AsJson = False,
-) -> None:
+) -> Answer | None:
     """Write a marker to the source's log. Exit codes with --wait: 4: not applied in time; 7: lost."""
     if context.invoked_subcommand is not None:
-        return
+        return None
     if since is not None and not wait:
         raise ManifestError("--since needs --wait")
     timeout_s = duration(timeout) / 1000
     path = f"/subscriptions/{segment(chosen_subscription(api, subscription))}/tickets"
     made = api.post(path, {} if name is None else {"name": name})
     found = _await(api, path, made, since, timeout_s) if wait else made
-    _show(found, as_json=as_json)
+    exit_code = ExitCode.DONE
     if wait and found["state"] != "applied":
-        raise typer.Exit(ExitCode.PIPELINE if found["state"] == "lost" else ExitCode.TIMEOUT)
+        exit_code = ExitCode.PIPELINE if found["state"] == "lost" else ExitCode.TIMEOUT
+    return Answer(found, lambda: _show(found), exit_code=exit_code)
 
 
 @ticket.command("show")
@@ -63,12 +63,11 @@ def show(
     ticket_id: Annotated[str, typer.Argument(metavar="TICKET", help="Its id.")],
     since: Since = None,
     subscription: Subscription = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """One ticket, and what was replicated since an earlier one."""
     path = f"/subscriptions/{segment(chosen_subscription(api, subscription))}/tickets"
     found = _get(api, path, ticket_id, since)
-    _show(found, as_json=as_json)
+    return Answer(found, lambda: _show(found))
 
 
 @ticket.command("list")
@@ -77,17 +76,17 @@ def list_tickets(
     api: Api,
     limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="Most tickets to show.")] = _SHOWN,
     subscription: Subscription = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """The last tickets of a subscription, the newest first."""
     name = chosen_subscription(api, subscription)
     found = api.get(f"/subscriptions/{segment(name)}/tickets", page_size=limit)["items"]
-    if as_json:
-        print_json({"subscription": name, "tickets": found})
-        return
-    rows = [[escape(item["id"]), _text(item["name"]), state(item["state"]), *_durations(item)] for item in found]
-    print_table(["ticket", "name", "state", *_STAGES], rows)
-    explain(found)
+
+    def show() -> None:
+        rows = [[escape(item["id"]), _text(item["name"]), state(item["state"]), *_durations(item)] for item in found]
+        print_table(["ticket", "name", "state", *_STAGES], rows)
+        explain(found)
+
+    return Answer({"subscription": name, "tickets": found}, show)
 
 
 def _await(api: Api, path: str, made: Document, since: str | None, timeout_s: float) -> Document:
@@ -104,10 +103,7 @@ def _get(api: Api, path: str, ticket_id: str, since: str | None) -> Document:
     return api.get(f"{path}/{segment(ticket_id)}", **query)
 
 
-def _show(found: Document, *, as_json: bool) -> None:
-    if as_json:
-        print_json(found)
-        return
+def _show(found: Document) -> None:
     out.print(f"{escape(found['id'])} {state(found['state'])} {found['position'] or ''}".rstrip())
     if found["times"]["captured_at"] is not None:
         print_table(list(_STAGES), [_durations(found)])

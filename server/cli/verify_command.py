@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from time import monotonic, sleep
 
-import typer
 from rich.markup import escape
 
 from server.cli.client import Api, Document, segment
@@ -12,7 +11,6 @@ from server.cli.data_commands import qualified_name
 from server.cli.exit_codes import ExitCode, for_problem
 from server.cli.options import (
     AllTables,
-    AsJson,
     Subscription,
     TableNames,
     Timeout,
@@ -21,7 +19,7 @@ from server.cli.options import (
     server_command,
     tables,
 )
-from server.cli.output import err, left_out, out, print_json, show_problem, state
+from server.cli.output import Answer, err, left_out, out, show_problem, state
 from server.cli.output import table as print_table
 
 _ENDED = frozenset({"succeeded", "failed", "cancelled"})
@@ -34,22 +32,14 @@ def verify(
     table: TableNames = None,
     timeout: Timeout = "1h",
     all_tables: AllTables = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Compare every row of source and target at one position, under load. Exit code 1: they differ; 4: not ended in time; 5: nothing
     could be compared, or with --all-tables a table was left out; 7: failed, with the printed reason."""
     name = chosen_subscription(api, subscription)
     body: Document = {"tables": tables(table)} if table else {}
     answer = run_verification(api, name, body, duration(timeout) / 1000)
-    if as_json:
-        print_json(answer)
-    else:
-        _show(answer)
-    left_out(answer.get("left_out"), "not compared")
     code = _exit_code(answer, all_tables=all_tables)
-    _explain(answer, code)
-    if code is not ExitCode.DONE:
-        raise typer.Exit(code)
+    return Answer(answer, lambda: _show(answer), lambda: _explain(answer, code), code)
 
 
 def run_verification(api: Api, subscription: str, body: Document, timeout_s: float) -> Document:
@@ -98,6 +88,7 @@ def _show(answer: Document) -> None:
 
 def _explain(answer: Document, code: ExitCode) -> None:
     """Explain why no table, or not all, could be compared."""
+    left_out(answer.get("left_out"), "not compared")
     if answer.get("problem"):
         show_problem({"title": "The verification failed", **answer["problem"]})
     elif code is ExitCode.TIMEOUT:
