@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, SecretStr, StringC
 from engine.model.subscription import OriginFilter
 from server.declarations.connection_kinds import KINDS
 from server.declarations.table_body import TableBody
+from server.naming import QualifiedName
 from server.plans import FieldChange, PlanResult
 
 Secret = Annotated[SecretStr, Field(min_length=1, max_length=4096)]
@@ -190,11 +191,9 @@ class SourceColumnView(BaseModel):
     type: str
 
 
-class SourceTableView(BaseModel):
+class SourceTableView(QualifiedName):
     """A table that could be replicated."""
 
-    schema_name: str = Field(validation_alias="schema", serialization_alias="schema")
-    name: str
     key: list[str]
     identity: str = Field(description="The table's replica identity: default, index, full or nothing.")
     partitioned: bool
@@ -202,5 +201,3 @@ class SourceTableView(BaseModel):
     bytes: int
     columns: list[SourceColumnView]
     problems: list[FindingView]
-
-    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)

@@ -26,6 +26,7 @@ from engine.model.identity import TableId, TableName
 from engine.model.shared import SharedInto
 from engine.model.subscription import TableSpec
 from engine.model.table_options import OPTION, OptionDocs, TableOptions
+from server.naming import Aliased
 
 Identifier = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
 
@@ -47,16 +48,10 @@ class Operation(StrEnum):
     TRUNCATE = "truncate"
 
 
-class DeclaredBody(BaseModel):
+class DeclaredBody(Aliased):
     """Base of what users declare."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        validate_by_name=True,
-        validate_by_alias=True,
-        serialize_by_alias=True,
-        hide_input_in_errors=True,
-    )
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
 
 class ColumnOptions(DeclaredBody):

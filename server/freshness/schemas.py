@@ -7,14 +7,16 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from server.naming import Aliased, QualifiedName
+
 DEFAULT_TIMEOUT_MS = 30_000
 MOST_TIMEOUT_MS = 600_000
 
 
-class TableRef(BaseModel):
+class TableRef(Aliased):
     """A table by its name on the source."""
 
-    model_config = ConfigDict(extra="forbid", validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
+    model_config = ConfigDict(extra="forbid")
 
     schema_name: str = Field(alias="schema", examples=["public"])
     name: str = Field(examples=["orders"])
@@ -62,13 +64,9 @@ class WaitRequest(BaseModel):
     )
 
 
-class ReceiptTable(BaseModel):
+class ReceiptTable(QualifiedName):
     """A table that the wait covered, or left out."""
 
-    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
-
-    schema_name: str = Field(alias="schema")
-    name: str
     state: str
 
 
@@ -76,13 +74,9 @@ class LeftOutTable(ReceiptTable):
     reason: str | None = None
 
 
-class ReceiptException(BaseModel):
+class ReceiptException(QualifiedName):
     """A declared way in which a table does not fully follow its source."""
 
-    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
-
-    schema_name: str = Field(alias="schema")
-    name: str
     kind: str = Field(examples=["insert_only"], description="`insert_only`, or `rows_set_aside`.")
     rows: int | None = Field(default=None, description="Number of quarantined rows.")
 

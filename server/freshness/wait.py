@@ -295,13 +295,14 @@ def _receipt(
     return Receipt(
         tables=[_receipt_table(v.schema, v.name, v.state.value) for v in covered],
         left_out=[
-            LeftOutTable(schema=v.schema, name=v.name, state=v.state.value, reason=why_left_out(v)) for v in passed_over
+            LeftOutTable(schema_name=v.schema, name=v.name, state=v.state.value, reason=why_left_out(v))
+            for v in passed_over
         ],
         exceptions=[
-            ReceiptException(schema=v.schema, name=v.name, kind="insert_only") for v in covered if v.insert_only
+            ReceiptException(schema_name=v.schema, name=v.name, kind="insert_only") for v in covered if v.insert_only
         ]
         + [
-            ReceiptException(schema=v.schema, name=v.name, kind="rows_set_aside", rows=v.set_aside)
+            ReceiptException(schema_name=v.schema, name=v.name, kind="rows_set_aside", rows=v.set_aside)
             for v in covered
             if v.set_aside
         ],
@@ -323,7 +324,7 @@ def receipt_for_tables(
     spec = WaitSpec(status.name, None, frozenset(tables) - frozenset(left), named=True, timeout_s=0)
     made = _receipt(status, spec, receipt.position, receipt.now_ms, on_arrival=receipt.on_arrival)
     standing = [status.tables[table] for table in left if table in status.tables]
-    left_out = [LeftOutTable(schema=v.schema, name=v.name, state=v.state.value, reason=v.reason) for v in standing]
+    left_out = [LeftOutTable(schema_name=v.schema, name=v.name, state=v.state.value, reason=v.reason) for v in standing]
     update = {"tables": made.tables, "exceptions": made.exceptions, "left_out": left_out}
     return receipt.model_copy(update=update)
 
@@ -331,7 +332,7 @@ def receipt_for_tables(
 @lru_cache(maxsize=100_000)
 def _receipt_table(schema: str, name: str, state: str) -> ReceiptTable:
     """A table of a receipt. Cached, since thousands of kept receipts contain the same tables."""
-    return ReceiptTable(schema=schema, name=name, state=state)
+    return ReceiptTable(schema_name=schema, name=name, state=state)
 
 
 def problem_fields(problem: Problem) -> dict[str, Any]:

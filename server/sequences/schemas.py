@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from engine.model.sequences import SequenceOutcome
 from server.freshness.schemas import TableRef
+from server.naming import Aliased, QualifiedName
 from server.tables.schemas import TableTarget
 
 MOST_MARGIN = 1_000_000_000_000
@@ -30,13 +31,8 @@ class SequencesRequest(BaseModel):
     )
 
 
-class SequenceName(BaseModel):
+class SequenceName(QualifiedName):
     """The qualified name of a sequence."""
-
-    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
-
-    schema_name: str = Field(validation_alias="schema", serialization_alias="schema")
-    name: str
 
 
 class SequenceValueView(BaseModel):
@@ -46,13 +42,10 @@ class SequenceValueView(BaseModel):
     is_called: bool = Field(description="False: `last_value` was not yet returned; it is the next value.")
 
 
-class SequenceView(BaseModel):
+class SequenceView(Aliased):
     """One sequence of the source, and the result for the one on the target."""
 
     model_config = ConfigDict(
-        validate_by_name=True,
-        validate_by_alias=True,
-        serialize_by_alias=True,
         json_schema_extra={
             "examples": [
                 {

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from engine.model.table_state import TableStateKind
+from server.naming import Aliased, QualifiedName
 from server.tables.schemas import TableTarget, TargetTable
 
 
-class _View(BaseModel):
-    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
-
-
-class MemberView(_View):
+class MemberView(Aliased):
     """A table whose rows a shared table shows, or will show once its first copy is complete."""
 
     subscription: str
@@ -28,7 +25,7 @@ class MemberView(_View):
     )
 
 
-class SharedTableView(_View):
+class SharedTableView(QualifiedName):
     """A relation on the target that shows the rows of several tables; its first column identifies the source."""
 
     model_config = ConfigDict(
@@ -56,7 +53,5 @@ class SharedTableView(_View):
         }
     )
 
-    schema_name: str = Field(validation_alias="schema", serialization_alias="schema")
-    name: str
     source_column: str
     members: list[MemberView] = Field(description="Ordered by source value.")

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from server.db.session import WriteSession
 from server.etags import etag_of
 from server.lookup.subscriptions import lock_subscription, require_subscription
+from server.naming import QualifiedName
 from server.plans import FieldChange, PlanResult, field_changes, result_of
 from server.subscriptions import service
 from server.subscriptions.schemas import SubscriptionPut
@@ -29,17 +30,13 @@ class TableAction(StrEnum):
     KEPT = "kept"
 
 
-class PlannedTable(BaseModel):
+class PlannedTable(QualifiedName):
     """A table that the PUT changes, or that its body leaves out."""
 
-    schema_name: str = Field(validation_alias="schema", serialization_alias="schema")
-    name: str
     action: TableAction = Field(
         description="`removed`: it is removed from the subscription, and its rows stay on the target. `kept`: the body leaves it out,"
         " and it stays because of `keep_tables`."
     )
-
-    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
 
 
 class SubscriptionPlan(BaseModel):

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from engine.model.table_state import TableStateKind
 from server.assessment.schemas import Copied, TableHealth
 from server.declarations.table_options import ColumnOptions, Identifier, Operation, patches_options, shows_options
+from server.naming import Aliased, QualifiedName
 
 
 class TableDesiredState(StrEnum):
@@ -52,34 +53,22 @@ class TablePatch(BaseModel):
     columns: dict[Identifier, ColumnOptions | None] | None = None
 
 
-class TableTarget(BaseModel):
+class TableTarget(QualifiedName):
     """The table's name on the target."""
 
-    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
 
-    schema_name: str = Field(validation_alias="schema", serialization_alias="schema")
-    name: str
-
-
-class SharedView(BaseModel):
+class SharedView(QualifiedName):
     """The shared table that shows a table's rows, and the value that identifies them in it."""
 
-    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
-
-    schema_name: str = Field(validation_alias="schema", serialization_alias="schema")
-    name: str
     source_column: str
     source_value: str
 
 
 @shows_options
-class TableView(BaseModel):
+class TableView(Aliased):
     """A table of a subscription."""
 
     model_config = ConfigDict(
-        validate_by_name=True,
-        validate_by_alias=True,
-        serialize_by_alias=True,
         json_schema_extra={
             "examples": [
                 {

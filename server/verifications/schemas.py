@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from server.freshness.schemas import TableRef
 from server.gateway.long_running import WorkState
+from server.naming import Aliased
 
 
 class VerificationRequest(BaseModel):
@@ -28,14 +29,15 @@ class DifferenceView(BaseModel):
     kind: str = Field(description="`missing` on the target, `extra` on the target, or `different`.")
 
 
-class VerifiedTableView(BaseModel):
-    """The result for one table."""
-
-    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
-
+class _OfTable(Aliased):
     id: str
     schema_name: str | None = Field(alias="schema")
     name: str | None
+
+
+class VerifiedTableView(_OfTable):
+    """The result for one table."""
+
     equal: bool
     position: str | None = Field(
         default=None,
@@ -52,14 +54,9 @@ class VerifiedTableView(BaseModel):
     differing: list[DifferenceView] = Field(description="Up to 100 keys of rows that differ.")
 
 
-class UncomparedTableView(BaseModel):
+class UncomparedTableView(_OfTable):
     """A table that was not compared."""
 
-    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
-
-    id: str
-    schema_name: str | None = Field(alias="schema")
-    name: str | None
     state: str = Field(description="Its state when the verification ended; only live tables can be compared.")
     reason: str | None
 
