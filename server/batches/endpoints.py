@@ -22,24 +22,4 @@ def list_batches(session: Reading, name: str, paging: Paging) -> Page[BatchView]
     """Batches that were committed on the target, the newest first."""
     subscription = require_subscription(session, name)
     query = select(BatchRow).where(BatchRow.subscription_id == subscription.id)
-    return paging.read(session, query, _view, col(BatchRow.id), newest_first=True)
-
-
-def _view(row: BatchRow) -> BatchView:
-    return BatchView(
-        batch=row.number,
-        epoch=row.epoch,
-        after=str(row.after),
-        end=str(row.end),
-        transactions=row.transactions,
-        rows=row.rows,
-        net_rows=row.net_rows,
-        bytes=row.bytes,
-        path=row.path,
-        mode=row.mode,
-        demanded=row.demanded,
-        seconds=row.seconds,
-        tables=row.tables,
-        tuning=row.tuning,
-        committed_at=row.committed_at,
-    )
+    return paging.read(session, query, BatchView.model_validate, col(BatchRow.id), newest_first=True)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+Position = Annotated[str, BeforeValidator(str)]
 
 
 class BatchView(BaseModel):
     """Source transactions that were applied together. `mode` says in how many target transactions."""
 
-    batch: int
+    model_config = ConfigDict(from_attributes=True)
+
+    batch: int = Field(validation_alias="number")
     epoch: int = Field(description="Increases each time another engine process takes over the subscription.")
-    after: str
-    end: str
+    after: Position
+    end: Position
     transactions: int
     rows: dict[str, int] = Field(description="Row changes by operation.", examples=[{"insert": 120, "update": 40}])
     net_rows: int = Field(description="Rows written, after changes of the same row were merged.")
