@@ -58,9 +58,7 @@ async def create_approval(
     def work() -> TableView:
         row = service.approve_change(session, name, table_id, body.reason if body else None)
         if not connected:
-            raise EngineUnavailable(
-                f"No engine is connected to apply the approved change of '{row.schema_name}.{row.name}'."
-            )
+            raise EngineUnavailable(f"No engine is connected to apply the approved change of '{row.full_name}'.")
         headers = {"Location": f"/api/v1/subscriptions/{name}/tables/{row.id}", "ETag": etag_of(row)}
         return idempotency.answer(status.HTTP_202_ACCEPTED, shown_table(request, session, name, row), headers)
 

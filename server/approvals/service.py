@@ -41,22 +41,22 @@ def approve_change(session: WriteSession, name: str, table_id: str, reason: str 
     """
     subscription = lock_changeable_subscription(session, name)
     row = lock_present_table(session, subscription, table_id)
-    subject = f"{row.schema_name}.{row.name}"
     if not awaits_approval(row):
         parked = row.state == TableStateKind.PARKED
-        detail = f"'{subject}' is {row.state}" + (f" with the code '{row.code}': {row.reason}" if parked else ".")
+        detail = f"'{row.full_name}' is {row.state}" + (f" with the code '{row.code}': {row.reason}" if parked else ".")
         raise NothingToApprove(detail, row.remedy if parked else None)
     if reason is not None and reason != row.reason:
         raise ApprovalOutdated(
-            f"'{subject}' waits for the approval of another change now: {row.reason}", extra={"reason": row.reason}
+            f"'{row.full_name}' waits for the approval of another change now: {row.reason}",
+            extra={"reason": row.reason},
         )
     require_running(subscription)
     record_event(
         session,
         kind="schema_change_approved",
         subscription=name,
-        subject=subject,
-        detail=f"The change of the table '{subject}' that waited was approved: {row.reason}",
+        subject=row.full_name,
+        detail=f"The change of the table '{row.full_name}' that waited was approved: {row.reason}",
     )
     enqueue(session, name, "approve", {"table": row.id, "reason": row.reason})
     return row

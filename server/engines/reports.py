@@ -216,7 +216,7 @@ def _write_event(session: WriteSession, subscription: SubscriptionRow, report: E
         kind=report.code,
         severity=report.severity,
         subscription=report.subscription,
-        subject=report.subject if table is None else f"{table.schema_name}.{table.name}",
+        subject=report.subject if table is None else table.full_name,
         detail=report.detail,
         remedy=report.remedy,
     )

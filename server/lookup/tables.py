@@ -42,9 +42,7 @@ def lock_present_table(session: WriteSession, subscription: SubscriptionRow, tab
 def refuse_removed_table(subscription: SubscriptionRow, row: TableRow) -> None:
     """Raises TableRemoved if the table is no longer part of the subscription."""
     if row.state == TableStateKind.REMOVED:
-        raise TableRemoved(
-            f"'{row.schema_name}.{row.name}' with the id {row.id} was removed from '{subscription.name}'."
-        )
+        raise TableRemoved(f"'{row.full_name}' with the id {row.id} was removed from '{subscription.name}'.")
 
 
 def _find_table(

@@ -44,7 +44,7 @@ def refused_rows_payload(
     row = require_table(session, name, table_id)
     refuse_removed_table(subscription, row)
     if action != "list" and row.state not in (TableStateKind.LIVE, TableStateKind.PAUSED):
-        raise TableNotComplete(f"'{row.schema_name}.{row.name}' is {row.state}.")
+        raise TableNotComplete(f"'{row.full_name}' is {row.state}.")
     return {"subscription": name, "table": table_id, "action": action, "rows": rows, "by": by}
 
 
@@ -67,15 +67,14 @@ def record_outcome(
     """Record an event for the action and its user, without values."""
     row = require_table(session, name, table_id)
     tables_reports.set_rows_aside(session, require_subscription(session, name), {table_id: answer.rows_set_aside})
-    subject = f"{row.schema_name}.{row.name}"
     what = "went into the table" if action == "retry" else "are to stay out of the table"
     count = len(answer.done)
     record_event(
         session,
         kind="refused_rows_retried" if action == "retry" else "refused_rows_skipped",
         subscription=name,
-        subject=subject,
-        detail=f"{count} refused rows of '{subject}' {what}, as '{by}' asked; {answer.rows_set_aside} are in quarantine.",
+        subject=row.full_name,
+        detail=f"{count} refused rows of '{row.full_name}' {what}, as '{by}' asked; {answer.rows_set_aside} are in quarantine.",
     )
 
 

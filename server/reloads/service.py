@@ -90,11 +90,9 @@ def begin_reload(
         table = require_table(session, name, table_id)
         after = next_state(TableStateKind(table.state), TableEventKind.RELOAD)
         if isinstance(after, Refused):
-            raise TableNotReloadable(f"Table {table.schema_name}.{table.name}: {after.reason}.")
+            raise TableNotReloadable(f"Table {table.full_name}: {after.reason}.")
         if partitions is not None and table.state != TableStateKind.LIVE:
-            detail = (
-                f"Table {table.schema_name}.{table.name} is {table.state}: only a live one is reloaded by partition."
-            )
+            detail = f"Table {table.full_name} is {table.state}: only a live one is reloaded by partition."
             raise TableNotReloadable(detail, "Reload the whole table: leave 'partitions' out.")
     row = ReloadRow(
         id=f"l{uuid.uuid4().hex}",

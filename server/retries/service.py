@@ -17,7 +17,6 @@ from server.connections import repository as connections
 from server.connections.schemas import FindingView
 from server.connections.service import connection_with_secrets
 from server.db.models.reload import ReloadRow
-from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession, WriteSession
 from server.errors import Conflict
@@ -90,30 +89,24 @@ def begin_retry(session: WriteSession, name: str, table_id: str, findings: Seque
     still = [f for f in findings if f.severity == "error" and f.code in IN_THE_WAY | {row.code}]
     if still:
         raise CauseRemains(
-            f"'{row.schema_name}.{row.name}' would be parked again: {'; '.join(finding.what for finding in still)}.",
+            f"'{row.full_name}' would be parked again: {'; '.join(finding.what for finding in still)}.",
             " ".join(dict.fromkeys(finding.remedy for finding in still)),
             extra={"findings": [finding.model_dump() for finding in still]},
         )
     reload = reloads.begin_reload(session, name, table_id)
-    _record_retry(session, subscription, row)
+    record_event(
+        session,
+        kind="table_retried",
+        subscription=name,
+        subject=row.full_name,
+        detail=f"The table '{row.full_name}' is tried again; it was parked with '{row.code}': {row.reason}",
+    )
     return reload
 
 
 def _require_parked(row: TableRow, subscription: str) -> None:
-    subject = f"'{row.schema_name}.{row.name}'"
     if awaits_approval(row):
-        detail = f"{subject} waits for the approval of a change: {row.reason}"
+        detail = f"'{row.full_name}' waits for the approval of a change: {row.reason}"
         raise NothingToRetry(detail, row.remedy or f"POST /subscriptions/{subscription}/tables/{row.id}/approvals.")
     if row.state != TableStateKind.PARKED:
-        raise NothingToRetry(f"{subject} is {row.state}.")
-
-
-def _record_retry(session: WriteSession, subscription: SubscriptionRow, row: TableRow) -> None:
-    subject = f"{row.schema_name}.{row.name}"
-    record_event(
-        session,
-        kind="table_retried",
-        subscription=subscription.name,
-        subject=subject,
-        detail=f"The table '{subject}' is tried again; it was parked with '{row.code}': {row.reason}",
-    )
+        raise NothingToRetry(f"'{row.full_name}' is {row.state}.")

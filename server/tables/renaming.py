@@ -65,7 +65,7 @@ def _source(row: TableRow) -> SourceName:
 
 
 def _record_rename(session: WriteSession, subscription: SubscriptionRow, row: TableRow, before: SourceName) -> None:
-    old, new, place = ".".join(before), f"{row.schema_name}.{row.name}", f"{row.target_schema}.{row.target_name}"
+    old, new, place = ".".join(before), row.full_name, f"{row.target_schema}.{row.target_name}"
     redeclare = (
         f"If a file or a program declares the subscription, replace '{old}' by '{new}' with the target '{place}': a PUT with the old"
         " name removes the table."
@@ -83,7 +83,7 @@ def _record_rename(session: WriteSession, subscription: SubscriptionRow, row: Ta
 def _record_conflict(
     session: WriteSession, subscription: SubscriptionRow, row: TableRow, holder: TableRow, name: SourceName
 ) -> None:
-    old, new = f"{row.schema_name}.{row.name}", ".".join(name)
+    old, new = row.full_name, ".".join(name)
     record_event(
         session,
         kind="table_rename_not_shown",

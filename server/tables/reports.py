@@ -124,7 +124,7 @@ def set_dropped(session: WriteSession, table_id: str, left: str | None, remedy: 
         kind="table_dropped" if left is None else "table_not_dropped",
         severity="info" if left is None else "warning",
         subscription=_touch_subscription(session, row),
-        subject=f"{row.schema_name}.{row.name}",
+        subject=row.full_name,
         detail=f"'{place}' was dropped on the target." if left is None else f"'{place}' stays on the target: {left}.",
         remedy=remedy,
     )
@@ -139,11 +139,10 @@ def _touch_subscription(session: WriteSession, row: TableRow) -> str | None:
 
 
 def _record_state_event(session: WriteSession, row: TableRow, state: TableStateKind) -> None:
-    subject = f"{row.schema_name}.{row.name}"
     parked = state is TableStateKind.PARKED
     subscription = session.get(SubscriptionRow, row.subscription_id)
     if parked and subscription is not None:
-        detail = f"{subject} is parked: {row.reason or row.code}"
+        detail = f"{row.full_name} is parked: {row.reason or row.code}"
         code = row.code or "table_parked"
         record_fault(session, subscription, code=code, detail=detail, remedy=row.remedy, table=row.id)
     # A reload that a user requested has no code; any other one has the reason.
@@ -153,10 +152,10 @@ def _record_state_event(session: WriteSession, row: TableRow, state: TableStateK
         kind=(row.code or "table_parked") if parked else f"table_{state.value}",
         severity="error" if parked else "warning" if unasked else "info",
         subscription=_touch_subscription(session, row),
-        subject=subject,
-        detail=f"The table '{subject}' is {state.value}: {row.reason or row.code}"
+        subject=row.full_name,
+        detail=f"The table '{row.full_name}' is {state.value}: {row.reason or row.code}"
         if parked or unasked
-        else f"The table '{subject}' is {state.value}.",
+        else f"The table '{row.full_name}' is {state.value}.",
         remedy=row.remedy,
         table_state=state,
     )

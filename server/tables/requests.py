@@ -28,13 +28,12 @@ def record_table_event(
     table_state: TableStateKind | None = None,
 ) -> None:
     """Record an event about the table of `row`; `what` continues the sentence "The table 'public.orders'"."""
-    subject = f"{row.schema_name}.{row.name}"
     record_event(
         session,
         kind=kind,
         subscription=subscription,
-        subject=subject,
-        detail=f"The table '{subject}' {what}.",
+        subject=row.full_name,
+        detail=f"The table '{row.full_name}' {what}.",
         remedy=remedy,
         table_state=table_state,
     )

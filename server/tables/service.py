@@ -105,7 +105,7 @@ def add_table(session: WriteSession, name: str, table: Declaration, target: Kind
     present = repository.list_present(session, subscription.id or 0)
     for row in present:
         if (row.schema_name, row.name) == table.source:
-            raise TableExists(f"'{row.schema_name}.{row.name}' is already in '{name}', with the id {row.id}.")
+            raise TableExists(f"'{row.full_name}' is already in '{name}', with the id {row.id}.")
     check_targets([table], target, _occupied_places(session, subscription, present, target))
     row = _insert(session, subscription, table)
     enqueue(session, name, "table", {"table": row.id, "removed": False})
@@ -146,10 +146,10 @@ def _occupied_places(
 ) -> OccupiedPlaces:
     """The names on the target used by these tables, and by tables of other subscriptions with the same target."""
     rows = [
-        (row, f"{row.schema_name}.{row.name} of the subscription {name}")
+        (row, f"{row.full_name} of the subscription {name}")
         for row, name in repository.list_others_on_target(session, subscription)
     ]
-    rows += [(row, f"{row.schema_name}.{row.name}") for row in present]
+    rows += [(row, row.full_name) for row in present]
     shared = [(who, shared_from(row.shared_into)) for row, who in rows]
     return OccupiedPlaces(
         {_target_place(row, target): who for row, who in rows},
@@ -320,15 +320,13 @@ def _redeclare(session: WriteSession, subscription: str, row: TableRow, table: D
     # Keep its name on the target too if it was renamed on the source since.
     name = row.target_name if keep else table.target_name
     if (row.target_schema, row.target_name) != (table.target_schema, name):
-        raise TableTargetFixed(
-            f"'{row.schema_name}.{row.name}' is '{row.target_schema}.{row.target_name}' on the target."
-        )
+        raise TableTargetFixed(f"'{row.full_name}' is '{row.target_schema}.{row.target_name}' on the target.")
     shown = table.shared
     standing = shared_from(row.shared_into)
     if keep and shown is not None and standing is not None:
         shown = replace(shown, relation=TableName(shown.relation.schema, standing.relation.name))
     if shown != standing:
-        raise TableTargetFixed(f"The shared table of '{row.schema_name}.{row.name}' cannot be changed.")
+        raise TableTargetFixed(f"The shared table of '{row.full_name}' cannot be changed.")
     options = replace(table.options, insert_only=row.insert_only) if keep else table.options
     changed = _apply_options(session, subscription, row, options)
     if row.from_pattern != table.from_pattern:
@@ -371,8 +369,8 @@ def _check_transition(row: TableRow, desired: TableDesiredState) -> None:
     if desired is TableDesiredState.PAUSED and state is not TableStateKind.PAUSED:
         outcome = next_state(state, TableEventKind.PAUSE)
         if isinstance(outcome, Refused):
-            raise TransitionRefused(f"'{row.schema_name}.{row.name}' cannot be paused now: {outcome.reason}.")
+            raise TransitionRefused(f"'{row.full_name}' cannot be paused now: {outcome.reason}.")
     if desired is TableDesiredState.RUNNING and state is TableStateKind.PARKED:
         raise TransitionRefused(
-            f"'{row.schema_name}.{row.name}' is parked: {row.reason or 'see its events'}", row.remedy or "Reload it."
+            f"'{row.full_name}' is parked: {row.reason or 'see its events'}", row.remedy or "Reload it."
         )

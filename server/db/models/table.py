@@ -78,3 +78,8 @@ class TableRow(SQLModel, table=True):
     stamp: str = Field(max_length=16)
     revision: int = 1
     created_at: datetime = moment()
+
+    @property
+    def full_name(self) -> str:
+        """schema.name on the source, as texts for users and the subjects of events have it."""
+        return f"{self.schema_name}.{self.name}"
