@@ -36,30 +36,41 @@ class Capture(Policy):
 
 
 class GuardBody(Policy):
-    """From which share of its budget on the slot's log calls for what; in this order."""
+    """Shares of the budget from which the retained log has a consequence, in ascending order."""
 
-    warn_share: float = Field(default=_GUARD.warn_share, gt=0, le=1, description="An event warns.")
+    warn_share: float = Field(
+        default=_GUARD.warn_share,
+        gt=0,
+        le=1,
+        description="A warning event is recorded, and health shows the subscription as at risk.",
+    )
     persist_share: float = Field(
-        default=_GUARD.persist_share, gt=0, le=1, description="A queue of mode `auto` is made durable."
+        default=_GUARD.persist_share,
+        gt=0,
+        le=1,
+        description="Only for a queue in mode auto: it is made durable, so that the source can release its log earlier.",
     )
     stop_copies_share: float = Field(
-        default=_GUARD.stop_copies_share, gt=0, le=1, description="Copies and reloads are stopped until there is room."
+        default=_GUARD.stop_copies_share,
+        gt=0,
+        le=1,
+        description="Copies and reloads are suspended until less log is retained; they retain log too.",
     )
     name_transaction_share: float = Field(
         default=_GUARD.name_transaction_share,
         gt=0,
         le=1,
-        description="An event names the open transaction on the source that holds the log.",
+        description="An event names the open transaction on the source that retains the log.",
     )
     drop_slot_share: float = Field(
         default=_GUARD.drop_slot_share,
         gt=0,
         le=1,
-        description="The slot is dropped where nothing else helped; all tables have to be reloaded.",
+        description="The slot is dropped, as the last resort to keep the source's disk from filling; all tables must then be copied again.",
     )
     drop_slot: bool = Field(
         default=_GUARD.drop_slot,
-        description="False: the slot is never dropped, and `max_slot_wal_keep_size` of the source is the last line.",
+        description="If false, the slot is never dropped, and only the source's max_slot_wal_keep_size limits the log.",
     )
 
     @model_validator(mode="after")
@@ -81,20 +92,24 @@ class GuardBody(Policy):
 class PostgresLogCapture(Capture):
     """How changes are read from the source."""
 
-    title: ClassVar[str] = "Log"
-    words: ClassVar[str] = "The source's log, by logical decoding."
+    title: ClassVar[str] = "Source's log"
+    words: ClassVar[str] = (
+        "The source's log is read by logical decoding. A replication slot and publications are created on the source, named penstock_, the"
+        " subscription's name and eight hexadecimal digits."
+    )
 
     kind: Literal["postgres_log"] = Field(default="postgres_log", description=words)
     slot_budget_bytes: int = Field(
         default=SPEC["retained_log_budget_bytes"],
         ge=1024**2,
-        description="Log that may be held back on the source; the shares of `guard` are of this.",
+        description="Log that the source may retain for this subscription. The shares of the guard refer to it, or to the source's own"
+        " limit if that is lower.",
     )
     origin: OriginFilter = Field(
         default=SPEC["origin"],
-        description="Which changes are followed. `any`: all; `none`: the source's own only, and none that came to it by replication,"
-        " from Penstock or another, so that they do not go round in a circle. A table's copy takes all rows. `none` needs PostgreSQL"
-        " 16 or newer as the source. A change takes hold at the next start; rows already replicated stay.",
+        description="Which changes are followed. any: all; none: only those made on the source itself, not those that replication wrote"
+        " there, which prevents replication loops; requires PostgreSQL 16 or newer as the source. A copy contains all rows. A change"
+        " takes effect at the next start; rows already replicated stay.",
     )
     guard: GuardBody = Field(default_factory=GuardBody)
 

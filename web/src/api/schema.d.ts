@@ -1411,19 +1411,19 @@ export interface components {
             guard?: components["schemas"]["GuardBody"];
             /**
              * Kind
-             * @description The source's log, by logical decoding.
+             * @description The source's log is read by logical decoding. A replication slot and publications are created on the source, named penstock_, the subscription's name and eight hexadecimal digits.
              * @default postgres_log
              * @constant
              */
             kind?: "postgres_log";
             /**
-             * @description Which changes are followed. `any`: all; `none`: the source's own only, and none that came to it by replication, from Penstock or another, so that they do not go round in a circle. A table's copy takes all rows. `none` needs PostgreSQL 16 or newer as the source. A change takes hold at the next start; rows already replicated stay.
+             * @description Which changes are followed. any: all; none: only those made on the source itself, not those that replication wrote there, which prevents replication loops; requires PostgreSQL 16 or newer as the source. A copy contains all rows. A change takes effect at the next start; rows already replicated stay.
              * @default any
              */
             origin?: components["schemas"]["OriginFilter"];
             /**
              * Slot Budget Bytes
-             * @description Log that may be held back on the source; the shares of `guard` are of this.
+             * @description Log that the source may retain for this subscription. The shares of the guard refer to it, or to the source's own limit if that is lower.
              * @default 17179869184
              */
             slot_budget_bytes?: number;
@@ -2063,42 +2063,42 @@ export interface components {
         };
         /**
          * GuardBody
-         * @description From which share of its budget on the slot's log calls for what; in this order.
+         * @description Shares of the budget from which the retained log has a consequence, in ascending order.
          */
         GuardBody: {
             /**
              * Drop Slot
-             * @description False: the slot is never dropped, and `max_slot_wal_keep_size` of the source is the last line.
+             * @description If false, the slot is never dropped, and only the source's max_slot_wal_keep_size limits the log.
              * @default true
              */
             drop_slot?: boolean;
             /**
              * Drop Slot Share
-             * @description The slot is dropped where nothing else helped; all tables have to be reloaded.
+             * @description The slot is dropped, as the last resort to keep the source's disk from filling; all tables must then be copied again.
              * @default 0.95
              */
             drop_slot_share?: number;
             /**
              * Name Transaction Share
-             * @description An event names the open transaction on the source that holds the log.
+             * @description An event names the open transaction on the source that retains the log.
              * @default 0.8
              */
             name_transaction_share?: number;
             /**
              * Persist Share
-             * @description A queue of mode `auto` is made durable.
+             * @description Only for a queue in mode auto: it is made durable, so that the source can release its log earlier.
              * @default 0.6
              */
             persist_share?: number;
             /**
              * Stop Copies Share
-             * @description Copies and reloads are stopped until there is room.
+             * @description Copies and reloads are suspended until less log is retained; they retain log too.
              * @default 0.7
              */
             stop_copies_share?: number;
             /**
              * Warn Share
-             * @description An event warns.
+             * @description A warning event is recorded, and health shows the subscription as at risk.
              * @default 0.5
              */
             warn_share?: number;

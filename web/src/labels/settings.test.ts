@@ -1,7 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { type NumberSetting, patchOf, SETTINGS, type Setting, settingValue, shown, valueWords } from "./settings";
+import { KINDS } from "../testing/samples";
+import { captureGroup, type NumberSetting, patchOf, SETTINGS, type Setting, settingValue, shown, valueWords } from "./settings";
 
-const all = SETTINGS.flatMap(({ settings }) => settings);
+const log = captureGroup(KINDS[0]?.captures[0] ?? { title: "", settings: {} });
+const all = [log, ...SETTINGS].flatMap(({ settings }) => settings);
 const find = (path: string): Setting => {
   const found = all.find((setting) => setting.path.join(".") === path);
   if (found === undefined) throw new Error(`There is no setting ${path}.`);
@@ -20,6 +22,57 @@ describe("SETTINGS", () => {
       if (setting.kind === "choice") expect(new Set(setting.choices.map(({ value }) => value)).size).toBe(setting.choices.length);
     }
   });
+});
+
+describe("captureGroup", () => {
+  it("has what the schema of the capture names, with its descriptions", () => {
+    expect(log.title).toBe("Source's log");
+    expect(log.settings.map(({ path, label, means, kind }) => [path.join("."), label, means, kind])).toEqual([
+      ["capture.slot_budget_bytes", "Budget", "Log that may be retained.", "number"],
+      ["capture.origin", "Changes followed", "Which changes are followed.", "choice"],
+      ["capture.guard.warn_share", "Warn from", "An event warns.", "number"],
+      ["capture.guard.drop_slot", "The slot may be dropped", "If false, it stays.", "switch"],
+    ]);
+  });
+
+  it("enters settings of another capture as their types say, and leaves text out", () => {
+    const properties = {
+      kind: { const: "ledger", type: "string" },
+      pages: { anyOf: [{ type: "integer" }, { type: "null" }], title: "Pages", description: "Read at once." },
+      strict: { type: "boolean", title: "Strict" },
+      order: { enum: ["up", "down"], type: "string", title: "Order" },
+      path: { type: "string", title: "Path" },
+    };
+    expect(captureGroup({ title: "Ledger", settings: { properties } })).toEqual({
+      title: "Ledger",
+      settings: [
+        {
+          kind: "number",
+          path: ["capture", "pages"],
+          label: "Pages",
+          means: "Read at once.",
+          effect: "next start",
+          unit: "",
+          per: 1,
+          empty: "the default",
+        },
+        { kind: "switch", path: ["capture", "strict"], label: "Strict", means: "", effect: "next start" },
+        {
+          kind: "choice",
+          path: ["capture", "order"],
+          label: "Order",
+          means: "",
+          effect: "next start",
+          choices: [
+            { value: "up", means: "" },
+            { value: "down", means: "" },
+          ],
+        },
+      ],
+    });
+  });
+
+  it("is empty without a schema", () => expect(captureGroup({ title: "None", settings: {} }).settings).toEqual([]));
 });
 
 describe("settingValue", () => {

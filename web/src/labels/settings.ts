@@ -1,3 +1,5 @@
+import type { ConnectionKind } from "../api/client";
+
 /** The settings of a subscription: what each means, how it is entered, and when a change takes effect. */
 
 export type Effect = "at once" | "next start";
@@ -58,7 +60,7 @@ const number = (
   means,
   empty,
 });
-const share = (path: string, label: string, means: string): NumberSetting => number(path, label, "%", 0.01, "at once", means);
+const share = (path: string, label: string): NumberSetting => number(path, label, "%", 0.01, "at once", "");
 const choice = (path: string, label: string, effect: Effect, means: string, choices: [string, string][]): ChoiceSetting => ({
   kind: "choice",
   path: path.split("."),
@@ -68,6 +70,22 @@ const choice = (path: string, label: string, effect: Effect, means: string, choi
   choices: choices.map(([value, one]) => ({ value, means: one })),
 });
 
+/** Settings of captures that are entered in another way than their schema tells; what they mean is in the schema. */
+const OF_CAPTURES: Setting[] = [
+  number("capture.slot_budget_bytes", "Budget", "MiB", MIB, "at once", ""),
+  share("capture.guard.warn_share", "Warn from"),
+  share("capture.guard.persist_share", "Make the queue durable from"),
+  share("capture.guard.stop_copies_share", "Stop copies from"),
+  share("capture.guard.name_transaction_share", "Name the holder from"),
+  share("capture.guard.drop_slot_share", "Drop the slot from"),
+  { kind: "switch", path: ["capture", "guard", "drop_slot"], label: "The slot may be dropped", effect: "at once", means: "" },
+  choice("capture.origin", "Changes followed", "next start", "", [
+    ["any", "all changes"],
+    ["none", "only those made on the source itself"],
+  ]),
+];
+
+/** The settings of every subscription; those of its capture are `captureGroup`. */
 export const SETTINGS: SettingGroup[] = [
   {
     title: "Freshness",
@@ -80,54 +98,6 @@ export const SETTINGS: SettingGroup[] = [
         "at once",
         "With a larger lag, this console shows the subscription as late. It has no other effect.",
       ),
-    ],
-  },
-  {
-    title: "Source's log",
-    settings: [
-      number(
-        "capture.slot_budget_bytes",
-        "Budget",
-        "MiB",
-        MIB,
-        "at once",
-        "Log that the source may retain for this subscription. The shares below refer to it, or to the source's own limit if that is lower.",
-      ),
-      share("capture.guard.warn_share", "Warn from", "A warning event is recorded, and this console shows the subscription as at risk."),
-      share(
-        "capture.guard.persist_share",
-        "Make the queue durable from",
-        "Only for a queue in mode auto: the source can then release its log earlier.",
-      ),
-      share(
-        "capture.guard.stop_copies_share",
-        "Stop copies from",
-        "Copies and reloads are suspended until less log is retained; they retain log too.",
-      ),
-      share(
-        "capture.guard.name_transaction_share",
-        "Name the holder from",
-        "An event names the open transaction on the source that retains the log.",
-      ),
-      share(
-        "capture.guard.drop_slot_share",
-        "Drop the slot from",
-        "The last resort to keep the source's disk from filling: all tables must then be copied again.",
-      ),
-      {
-        kind: "switch",
-        path: ["capture", "guard", "drop_slot"],
-        label: "The slot may be dropped",
-        effect: "at once",
-        means: "If not, only the source's max_slot_wal_keep_size limits the log.",
-      },
-      choice("capture.origin", "Changes followed", "next start", "Rows already replicated stay.", [
-        ["any", "all changes"],
-        [
-          "none",
-          "only those made on the source itself, not those that replication wrote there, which prevents loops; requires PostgreSQL 16",
-        ],
-      ]),
     ],
   },
   {
@@ -247,6 +217,41 @@ export const SETTINGS: SettingGroup[] = [
     ],
   },
 ];
+
+interface Property {
+  title?: string;
+  description?: string;
+  type?: string;
+  enum?: string[];
+  properties?: Record<string, Property>;
+  anyOf?: Property[];
+  $ref?: string;
+}
+
+/** The settings of a capture as its JSON schema describes them, those of nested objects included. Lines of text cannot be changed here. */
+export function captureGroup({ title, settings }: Pick<ConnectionKind["captures"][number], "title" | "settings">): SettingGroup {
+  const { $defs = {}, ...schema } = settings as Property & { $defs?: Record<string, Property> };
+  const whole = (property: Property): Property => {
+    const { $ref, ...own } = property.anyOf?.find((each) => each.type !== "null") ?? property;
+    return { ...$defs[$ref?.split("/").at(-1) ?? ""], ...own, description: property.description, title: property.title };
+  };
+  const within = (above: Property, path: string[]): Setting[] =>
+    Object.entries(above.properties ?? {}).flatMap(([name, given]) => {
+      const property = whole(given);
+      const place = [...path, name];
+      return property.properties === undefined ? settingOf(property, place) : within(property, place);
+    });
+  return { title, settings: within(schema, ["capture"]) };
+}
+
+function settingOf({ title, description = "", type, enum: choices }: Property, path: string[]): Setting[] {
+  const known = OF_CAPTURES.find((each) => each.path.join(".") === path.join("."));
+  if (known !== undefined) return [{ ...known, means: description }];
+  const shared = { path, label: title ?? path.at(-1) ?? "", means: description, effect: "next start" } as const;
+  if (choices !== undefined) return [{ ...shared, kind: "choice", choices: choices.map((value) => ({ value, means: "" })) }];
+  if (type === "boolean") return [{ ...shared, kind: "switch" }];
+  return type === "integer" || type === "number" ? [{ ...shared, kind: "number", unit: "", per: 1, empty: DEFAULT }] : [];
+}
 
 /** The value at a setting's place; undefined where there is none. */
 export function settingValue(whole: unknown, path: readonly string[]): Value | undefined {

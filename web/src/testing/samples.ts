@@ -91,7 +91,30 @@ export const KINDS: ConnectionKind[] = [
     embedded: false,
     settings: {},
     secrets: {},
-    captures: [{ kind: "postgres_log", title: "Log", description: "Its log.", settings: { properties: { slot_budget_bytes: {} } } }],
+    captures: [
+      {
+        kind: "postgres_log",
+        title: "Source's log",
+        description: "Its log is read.",
+        settings: {
+          $defs: {
+            Guard: {
+              properties: {
+                warn_share: { type: "number", title: "Warn Share", description: "An event warns." },
+                drop_slot: { type: "boolean", title: "Drop Slot", description: "If false, it stays." },
+              },
+            },
+            Origin: { enum: ["any", "none"], type: "string", title: "Origin", description: "The type's." },
+          },
+          properties: {
+            kind: { const: "postgres_log", type: "string" },
+            slot_budget_bytes: { type: "integer", title: "Slot Budget Bytes", description: "Log that may be retained." },
+            origin: { $ref: "#/$defs/Origin", description: "Which changes are followed." },
+            guard: { $ref: "#/$defs/Guard" },
+          },
+        },
+      },
+    ],
   },
   {
     kind: "duckdb",

@@ -13,6 +13,7 @@ import { Moment } from "../../components/time";
 import { count } from "../../labels/numbers";
 import {
   type ChoiceSetting,
+  captureGroup,
   type Effect,
   type NumberSetting,
   patchOf,
@@ -25,6 +26,7 @@ import {
   valueWords,
 } from "../../labels/settings";
 import { queryClient } from "../../stream/queryClient";
+import { useKinds } from "../../useKinds";
 import { usePermission } from "../../usePermission";
 import { SubscriptionFrame } from "./frame";
 
@@ -32,6 +34,7 @@ const EFFECTS: Record<Effect, string> = { "at once": "at once", "next start": "a
 
 /** What was declared of a subscription, what it means, and changing it. */
 export function SettingsPage({ name }: { name: string }) {
+  const captures = useKinds().flatMap((kind) => kind.captures);
   return (
     <SubscriptionFrame name={name} part="settings">
       {(subscription) => (
@@ -44,7 +47,7 @@ export function SettingsPage({ name }: { name: string }) {
               <Fact name="Tables and patterns" note={<Link href={subscriptionAddress(name)}>which state they are in</Link>}>
                 {count(subscription.tables.length)}
               </Fact>
-              <Fact name="Slot and publications">
+              <Fact name="Name on the source">
                 <code>{subscription.slot}</code>
               </Fact>
               <Fact name="Created">
@@ -55,7 +58,13 @@ export function SettingsPage({ name }: { name: string }) {
               </Fact>
             </Facts>
           </Section>
-          {SETTINGS.map((group) => (
+          {[
+            ...captures
+              .filter(({ kind }) => kind === subscription.capture.kind)
+              .slice(0, 1)
+              .map(captureGroup),
+            ...SETTINGS,
+          ].map((group) => (
             <Group key={group.title} group={group} subscription={subscription} />
           ))}
         </>

@@ -75,31 +75,34 @@ function Summary({ draft, source, target, found }: SummaryStepProps & { found: S
         >
           {checking ? "Checking …" : "Check again"}
         </button>
-        {!good && !checking && <span className="soft">What has errors will not start, or park, until it is mended.</span>}
+        {!good && !checking && (
+          <span className="soft">Until errors are corrected, the subscription does not start, or its tables park.</span>
+        )}
       </div>
     </>
   );
 }
 
-function AtSource({ draft, source, found }: { draft: Draft; source: Connection; found: SourceTable[] }) {
+/** What is done on the source: how its changes are read, as the chosen capture describes it, and which tables. */
+export function AtSource({ draft, source, found }: { draft: Draft; source: Connection; found: SourceTable[] }) {
   const kinds = useKinds();
+  const capture = captureOf(capturesOf(kinds, source), draft.options);
   const chosen = chosenOf(draft, found);
   const rows = chosen.reduce((sum, { rows_estimate }) => sum + rows_estimate, 0);
   const size = chosen.reduce((sum, table) => sum + table.bytes, 0);
   return (
     <ul className="does">
       <li>
-        A replication slot and publications are made, named <code>penstock_</code>, the subscription's name and eight hexadecimal digits.
-        Tables and rows of {kindLabel(kinds, source.kind)} at <code>{placeOf(source)}</code> stay as they are.
+        {capture?.description} Tables and rows of {kindLabel(kinds, source.kind)} at <code>{placeOf(source)}</code> are not changed.
       </li>
       <li>
         {some(chosen.length, "table")} {chosen.length === 1 ? "is" : "are"} read once, about {some(rows, "row")} and {bytes(size)}; from
-        then on its log.
+        then on only changes are read.
       </li>
       {draft.patterns.length > 0 && (
         <li>
-          Tables created later and fit <code>{draft.patterns.map(({ schema, name }) => `${schema}.${name}`).join(", ")}</code> are taken,
-          too.
+          Tables that are created later and match <code>{draft.patterns.map(({ schema, name }) => `${schema}.${name}`).join(", ")}</code>{" "}
+          are included.
         </li>
       )}
     </ul>
