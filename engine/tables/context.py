@@ -18,12 +18,12 @@ from engine.tables.start_point import StartPoint
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """What a run works with; it owns none of it."""
+    """Everything that a run uses. The run owns and closes none of it."""
 
     spec: SubscriptionSpec
     source: Source
     open_source: Callable[[ConnectionSpec], Source]
-    """Importable by name: log reader and tasks get it."""
+    """Opens a source. Must be importable by name, because it is sent to the log reader process and to tasks."""
     target: Target
     start: StartPoint
     runner: TaskRunner
@@ -32,6 +32,6 @@ class RunContext:
     reporter: Reporter
     book: TableRegistry
     number: int
-    """Of this run (`Reporter.run`)."""
+    """The run's number (`Reporter.run`)."""
     suspect_queue: bool = False
-    """A damaged place was met in the queue: what lies in it is read through before it counts."""
+    """A damaged block was found in the queue: the queue is verified completely before its records are used."""

@@ -1,4 +1,4 @@
-"""What the source's DDL capture told so far: the last word on each table, and where its word does not hold."""
+"""Tracks the source's DDL messages: the last one about each table, and the positions up to which some may be missing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Warn = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class CertifiedSchema:
-    """Behind `as_of` the source's catalog showed just this structure of a table, while the DDL capture of this mark was in force."""
+    """When the source's catalog was read after `as_of`, it showed exactly this schema, and the DDL capture with this mark was in force."""
 
     schema: TableSchema
     mark: str
@@ -26,9 +26,9 @@ class CertifiedSchema:
 
 
 class DdlMessageTracker:
-    """Takes messages in the order in which they were committed. Used by one thread.
+    """Tracks DDL messages, which it takes in commit order. Used by one thread.
 
-    `unreadable` is called with what is wrong, once.
+    `unreadable` is called once, with the detail of the first message that cannot be read.
     """
 
     def __init__(self, read: Read, unreadable: Warn) -> None:
@@ -37,20 +37,21 @@ class DdlMessageTracker:
         self._warned = False
         self._tables: dict[RelationId, DdlTable] = {}
         self._rewritten: dict[RelationId, bool] = {}
-        """Tables whose rewrite was told and not yet what came of it; whether values changed."""
+        """Tables whose rewrite was announced, until the message with their new schema arrives; True if column values may have changed."""
         self._anchors: dict[RelationId, CertifiedSchema] = {}
         self._doubted: dict[RelationId, Lsn] = {}
         self._all_doubted = ZERO
 
     def anchor(self, anchors: Iterable[CertifiedSchema]) -> None:
-        """These structures are known to be those of their tables."""
+        """Record schemas that the catalog confirms. Tables with missing messages since then are left out."""
         for anchor in anchors:
             relation = anchor.schema.relation
             if not self.doubted_since(relation, anchor.as_of):
                 self._anchors[relation] = anchor
 
     def vouches(self, seen: RelationSeen, known: TableSchema | None) -> Capture | None:
-        """What the capture vouches for of the record's table, of which `known` is known here; that very one, not an equal one."""
+        """What the DDL capture certifies about the record's table; None if nothing. `known`: our schema of the table. It counts as
+        certified only if it is the same object as the anchor's schema; an equal one may be older."""
         anchor, told = self._anchors.get(seen.relation), self._tables.get(seen.relation)
         if anchor is not None and anchor.schema is known:
             last = told if told is not None and told.mark == anchor.mark else None
@@ -58,11 +59,12 @@ class DdlMessageTracker:
         return None if told is None else Capture(told.mark, void=seen.void, told=told)
 
     def doubted_since(self, relation: RelationId, position: Lsn) -> bool:
-        """Whether behind this position something may have happened to the table that no message tells."""
+        """Whether the table may have changed after this position without a DDL message."""
         return max(self._doubted.get(relation, ZERO), self._all_doubted) > position
 
     def take(self, placed: PlacedMessage) -> tuple[DdlMessage, bool] | None:
-        """What a message says, and whether its table's rows were given other values before; None where that is void or no sense."""
+        """Read a message. Returns it, and whether its table was rewritten with other values before; None if it was rolled back or is
+        unreadable."""
         end = placed.end
         try:
             told = self._read(placed.message.payload)
@@ -99,7 +101,7 @@ class DdlMessageTracker:
 
 
 def relabelled(schema: TableSchema, told: DdlMessage) -> TableSchema:
-    """The structure with the labels that an enum type has now; itself where it has no column of it."""
+    """The schema with the current labels of an enum type; `schema` itself if no column has the type or the labels did not change."""
     if not any(_is_of(column.type, told) for column in schema.columns):
         return schema
     columns = tuple(_with_labels(column, told) for column in schema.columns)

@@ -1,7 +1,7 @@
-"""Up to where the source's catalog is known, and all that it showed is in force: what the log does not tell, a look has to find.
+"""The position up to which the source's catalog is known and in force. Only checks of the catalog find what the log does not announce.
 
-A look finds nothing more to do (`Settled`): then what the catalog said when it began is in force as soon as all batches that were
-planned by its end are committed and told. A position taken later, where the catalog says the same still, needs no other look.
+If a check finds nothing more to do (`Settled`), the catalog as of its beginning is in force once all batches that were planned before its
+end are committed and reported. At a later position with the same fingerprint no other check is needed.
 """
 
 from __future__ import annotations
@@ -15,24 +15,25 @@ from engine.model.position import Lsn
 from engine.model.source import CatalogAt
 
 _NOTICE_S = 0.1
-"""How often whoever waits looks whether the run has ended."""
+"""Seconds between two checks whether the run of a waiting caller has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A look that found nothing more to do. `at`: the catalog when it began. `tables`: those whose structure it compared, all live."""
+    """A check that found nothing more to do. `at`: the catalog when the check began. `tables`: the live tables whose schemas it compared.
+    `seen_us`: wall time of its beginning, in microseconds since 1970."""
 
     at: CatalogAt
     tables: frozenset[TableId]
     seen_us: int
 
     def vouches(self, now: CatalogAt, live: Collection[TableId]) -> bool:
-        """Whether the catalog still says the same, and no other tables are live by now: what was done to those meanwhile is not known."""
+        """Whether the fingerprint is unchanged and the check compared every live table: changes of the others since then are unknown."""
         return self.at.mark == now.mark and self.tables.issuperset(live)
 
 
 class KnownCatalog:
-    """Takes what looks found and what was committed. Any thread may use it."""
+    """Combines the results of checks with the batches that are committed. Safe to use from any thread."""
 
     def __init__(self, committed: BatchId, end: Lsn) -> None:
         self._changed = threading.Condition()
@@ -43,17 +44,18 @@ class KnownCatalog:
 
     @property
     def last(self) -> Settled | None:
-        """The last look of which all is in force."""
+        """The last check whose catalog is in force; None before the first."""
         return self._known
 
     def planned(self, settled: Settled, following: BatchId) -> None:
-        """All batches before `following` are planned, which no planning is under way for: behind them the look's catalog is in force."""
+        """Add a check: its catalog is in force once all batches before `following` are committed. They are planned, and no planning is
+        running."""
         with self._changed:
             self._waiting.append((following, settled))
             self._take_over()
 
     def committed(self, number: BatchId, end: Lsn) -> None:
-        """This batch, and all before it, are committed and told."""
+        """This batch and all batches before it are committed and reported; `end` is the batch's end."""
         with self._changed:
             self._committed, self._end = number, end
             self._take_over()
@@ -64,17 +66,17 @@ class KnownCatalog:
         self._changed.notify_all()
 
     def same(self, known: Settled, at: CatalogAt, seen_us: int) -> None:
-        """The catalog says the same at a later position."""
+        """Advance a check to a later position at which the fingerprint is the same. Ignored if `known` is not the last check any more."""
         with self._changed:
             if self._known is known and at.position > known.at.position:
                 self._known = replace(known, at=at, seen_us=seen_us)
 
     def in_force(self, settled: Settled, over: Callable[[], bool]) -> bool:
-        """Wait until the catalog of this look, or of a later one, is in force; False where `over` comes first."""
+        """Wait until the catalog of this check, or of a later one, is in force; False if `over` returns True first."""
         return self._wait(lambda: self._known is not None and self._known.at.position >= settled.at.position, over)
 
     def reaches(self, position: Lsn, over: Callable[[], bool]) -> bool:
-        """Wait for the end of a batch at or behind this position; False where `over` comes first."""
+        """Wait until a batch that ends at or after this position is committed; False if `over` returns True first."""
         return self._wait(lambda: self._end >= position, over)
 
     def _wait(self, done: Callable[[], bool], over: Callable[[], bool]) -> bool:

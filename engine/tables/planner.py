@@ -1,4 +1,4 @@
-"""From a sealed batch and the tables' states to what the tasks have to do: which tables, which structures, which ranges."""
+"""Plans batches: from a sealed batch and the states of the tables to the tables, schemas and ranges that the tasks work on."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ from engine.tables.state import (
 
 _OF_A_TABLE = frozenset({FaultKind.TABLE_STRUCTURE_CHANGED, FaultKind.TABLE_NO_IDENTITY})
 Explain = Callable[[TableEntry, TableSchema, TableSchema], str]
-"""What the target would do to get from one structure to another, as statements."""
+"""Returns the statements with which the target would change from one schema to another, as text."""
 Resolver = Callable[[Collection[bytes]], Resolve]
-"""Makes a `Resolve` for these relation records, which looks at the source once for all of them."""
+"""Returns a `Resolve` for these relation records that reads the source's catalog once for all of them."""
 NameOf = Callable[[bytes], TableName]
 
 
@@ -77,21 +77,22 @@ def _unexplained(entry: TableEntry, old: TableSchema, new: TableSchema) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RetainedBatch:
-    """A planned batch whose ranges are kept for tables that are not ready yet."""
+    """A planned batch whose ranges are retained for tables that cannot apply them yet."""
 
     number: BatchId
     batch: SealedBatch
     schemas: dict[TableId, TableSchema]
-    """Structures in force where the batch begins."""
+    """Schemas in force at the beginning of the batch."""
     resolved: dict[TableId, list[TableSchema]]
-    """Structures announced in it, one per relation record of the table, in scan order."""
+    """Schemas announced in the batch, one per relation record of the table, in scan order."""
     records: Mapping[RelationId, int]
-    """How many relation records of each table it holds, known to us then or not."""
+    """Number of its relation records per relation, including relations that were unknown when it was planned."""
 
 
 @dataclass(frozen=True, slots=True)
 class CatchUpRanges:
-    """What came since their snapshots to chunks and partitions that a batch takes in: kept ranges, and one part for each table."""
+    """Changes that the chunks of a batch missed since their snapshots: ranges of retained batches and of the batch, and a part per
+    table."""
 
     ranges: tuple[LogRange, ...]
     relations: tuple[RelationSeen, ...]
@@ -100,7 +101,7 @@ class CatchUpRanges:
 
 @dataclass(frozen=True, slots=True)
 class PlannedBatch:
-    """A batch ready to run."""
+    """A planned batch, ready to be executed."""
 
     number: BatchId
     batch: SealedBatch
@@ -111,37 +112,37 @@ class PlannedBatch:
     parked: dict[TableId, tuple[str, str]] = field(default_factory=dict)
     """Tables that this batch parks: fault code and detail."""
     announced: Mapping[TableId, tuple[TableSchema, ...]] = field(default_factory=dict)
-    """Structures of tables that this batch tells of, by records or messages, one after another; first the one before it."""
+    """Schemas that this batch announces, by relation records or DDL messages, in order. The first one is the schema before the batch."""
     learnt: frozenset[TableId] = frozenset()
-    """Tables whose last structure comes from the source's catalog, since the log has not told of it."""
+    """Tables whose last schema was read from the source's catalog, because the log has not announced it."""
     relations: tuple[RelationSeen, ...] = ()
     """All relation records in `ranges`, in scan order."""
     followed: frozenset[TableId] = frozenset()
-    """Tables of whose parts only that counts which concerns rows that their unfinished copies hold."""
+    """Tables with an unfinished copy that batches apply to. Of their parts, only changes of rows that the copy contains are applied."""
     chunks: Mapping[TableId, Chunk] = field(default_factory=dict)
-    """What this batch adds to unfinished copies, or puts into the place of live tables' partitions."""
+    """Chunks that this batch includes: it adds them to unfinished copies, or replaces partitions of live tables by them."""
     missed: CatchUpRanges | None = None
-    """With `chunks`."""
+    """What `chunks` missed; None if there are none."""
     generations: Mapping[TableId, int] = field(default_factory=dict)
-    """Of all tables when it was planned. What it has of a table whose generation has moved on does not count."""
+    """Generation of every table at planning. The part of a table whose generation has changed since is ignored."""
 
     @property
     def reloads(self) -> Mapping[TableId, Chunk]:
-        """Chunks that replace rows of live tables' partitions."""
+        """Chunks that replace partitions of live tables."""
         return {table: chunk for table, chunk in self.chunks.items() if chunk.partitions is not None}
 
     @property
     def handover(self) -> frozenset[TableId]:
-        """Tables whose copies are complete with it."""
+        """Tables whose copies this batch completes and hands over."""
         return frozenset(table for table, chunk in self.chunks.items() if chunk.is_last)
 
     @property
     def whole(self) -> frozenset[TableId]:
-        """Tables whose whole copies it hands over."""
+        """Tables of `handover` whose copy is a single chunk."""
         return frozenset(table for table, chunk in self.chunks.items() if chunk.is_whole)
 
     def is_outdated(self, entry: TableEntry) -> bool:
-        """Whether what the batch has of the table does not count any more: it parked, or its copy was given up, after the planning."""
+        """Whether the batch's part of the table must be ignored: after the planning, the table was parked or its copy was discarded."""
         return self.generations.get(entry.table, entry.generation) != entry.generation
 
     def part(self, table: TableId) -> TablePart | None:
@@ -155,10 +156,11 @@ class PlannedBatch:
 
 @dataclass(frozen=True, slots=True)
 class CatalogSchema:
-    """A structure that the source's catalog shows. `before`: the one that was known then, itself, not an equal one.
+    """A schema that the source's catalog shows. `before`: the schema known at that time; compared by identity, not by equality.
 
-    `seen_by`: read behind the catalog, so that what it shows was committed before this position. `captured_since`: from there on the
-    DDL capture was in force, and the catalog showed `before` there, so that what no message tells was done to storage only.
+    `seen_by`: a position read after the catalog, so everything that the catalog showed was committed before it. `captured_since`: since
+    this position the DDL capture has been in force, and the catalog showed `before` at it; so a change without a DDL message concerns
+    storage only.
     """
 
     table: TableId
@@ -170,7 +172,7 @@ class CatalogSchema:
 
 @dataclass(frozen=True, slots=True)
 class SchemaReading:
-    """How the planner reads what the log says of schemas. `unreadable` is called with the detail of a message that cannot be read."""
+    """How the planner reads schemas from the log. `unreadable` is called with the detail of a DDL message that cannot be read."""
 
     resolver: Resolver
     name_of: NameOf
@@ -180,7 +182,7 @@ class SchemaReading:
 
 
 class Planner:
-    """Plans batches one after another. Used by one thread."""
+    """Plans batches in log order. Used by one thread; "between two plannings" means that `plan` must not be running."""
 
     def __init__(
         self,
@@ -198,38 +200,40 @@ class Planner:
         self._name_of = reading.name_of
         self._next = first
         self._after = ZERO
-        """Where the batch that is being planned begins."""
+        """End of the batch before the one that is being planned."""
         self._history: deque[RetainedBatch] = deque()
         self._joined: set[TableId] = set()
-        """Tables that a planned batch takes in which is not committed yet: in later batches they count as live."""
+        """Tables that a planned batch hands over or resumes and that is not committed yet; in later batches they count as live."""
         self.oldest_kept: int | None = None
-        """Lowest ordinal that a deferred table still needs, None where nothing is kept. May be read from any thread."""
+        """Lowest ordinal of the queue that is retained for a table; None if nothing is. May be read from any thread."""
 
     @property
     def next_number(self) -> BatchId:
-        """Number that the next planned batch gets; changes of a table deferred now are kept from that batch on."""
+        """Number of the next batch. If a table is deferred now, its changes are retained from that batch on."""
         return self._next
 
     def takes_in(self, table: TableId) -> bool:
-        """Whether a planned batch applies what was kept for the table. Between two plannings only."""
+        """Whether a planned batch applies the changes that were retained for the table. Between two plannings only."""
         return table in self._joined
 
     def leave(self, table: TableId) -> bool:
-        """From the next batch on the table's changes are kept instead of applied. True where a batch that takes it in is planned."""
+        """From the next batch on retain the table's changes instead of applying them. Returns whether a planned batch hands it over or
+        resumes it."""
         joined = table in self._joined
         self._joined.discard(table)
         return joined
 
     def anchor(self, anchors: Iterable[CertifiedSchema]) -> None:
-        """The source's catalog shows these structures while its DDL capture is in force. Between two plannings only."""
+        """Record schemas that the source's catalog confirms while its DDL capture is in force. Between two plannings only."""
         self._told.anchor(anchors)
 
     def learn(self, learnt: CatalogSchema) -> None:
-        """The source's catalog showed another structure than the log had told of by then. Between two plannings only."""
+        """Record a schema of the source's catalog that the log has not announced. Between two plannings only."""
         self._learnt.append(learnt)
 
     def plan(self, batch: SealedBatch) -> PlannedBatch:
-        """Plan the next batch. Relation records of our tables become structure versions; what cannot be followed parks."""
+        """Plan the next batch. Relation records of replicated tables become schema versions; tables that cannot follow a change are
+        parked."""
         number = self._next
         entries = self._book.all()
         schemas = {e.table: e.schema for e in entries if e.schema is not None}
@@ -239,7 +243,7 @@ class Planner:
         resolved, chains = self._resolve_all(batch, parked)
         told = {t: chain[-1] for t, chain in chains.items() if chain[-1].told_at is not None and t not in parked}
         learnt = self._take_learnt(batch.end, chains, parked)
-        # A table that somebody parked in the meantime was not looked at to the end, and has no part.
+        # # A table that another thread parked during the planning is not resolved completely, and gets no part.
         entries = self._book.all()
         self._prune(entries)
         self._joined &= {e.table for e in entries if isinstance(e.state, CatchingUp | Paused)}
@@ -291,10 +295,10 @@ class Planner:
         tables: Collection[TableId],
         parked: dict[TableId, tuple[str, str]],
     ) -> tuple[dict[TableId, Chunk], CatchUpRanges | None]:
-        """Chunks that were read and that this batch reaches, and what they have missed.
+        """Select the chunks that were read and whose position this batch reaches, and the changes that they missed.
 
-        A whole copy follows changes of the schema since its snapshot, or its table parks. Any other chunk whose table has another
-        schema by now is void.
+        A whole copy follows schema changes since its snapshot, or its table is parked. Any other chunk is discarded if the table's schema
+        has changed since.
         """
         taken: dict[TableId, Chunk] = {}
         arriving = [
@@ -331,10 +335,11 @@ class Planner:
     def _resolve_all(
         self, batch: SealedBatch, parked: dict[TableId, tuple[str, str]]
     ) -> tuple[dict[TableId, list[TableSchema]], dict[TableId, list[TableSchema]]]:
-        """The structure that each relation record of our tables announces; and these with those that messages tell, in order.
+        """Returns by table: the schema of each relation record in scan order; and the schemas of records and DDL messages together, in log
+        order.
 
-        Every streamed transaction announces all that it touches anew, so a batch may hold the same record thousands of times: one
-        that meets its table as the one before left it means the same again.
+        Every streamed transaction repeats the relation records of the tables that it changes, so a batch may contain the same record
+        thousands of times. A record is not resolved again if its table's entry has not changed since.
         """
         resolved: dict[TableId, list[TableSchema]] = {}
         chains: dict[TableId, list[TableSchema]] = {}
@@ -360,17 +365,17 @@ class Planner:
         return resolved, chains
 
     def _is_structured(self, entry: TableEntry) -> bool:
-        """Whether the target has rows of it, or will have when this batch is written, and their structure is known."""
+        """Whether the target has rows of the table, or will have them after this batch, and their schema is known."""
         match entry.state:
             case Live() | Parked():
                 return True
             case Paused(kept_from=number) if number is not None:
-                return True  # Else it was paused before its first copy.
+                return True  # # Otherwise it was paused before its first copy.
             case _:
                 return (entry.copy is not None and entry.copy.followed) or entry.table in self._joined
 
     def _is_followed_on(self, entry: TableEntry) -> bool:
-        """Whether its structure moves on with the log."""
+        """Whether schema changes in the log change the table's schema."""
         return self._is_structured(entry) and not _is_given_up(entry.state)
 
     def _take_message(
@@ -379,7 +384,7 @@ class Planner:
         chains: dict[TableId, list[TableSchema]],
         parked: dict[TableId, tuple[str, str]],
     ) -> None:
-        """What the source itself tells of its DDL holds from that place on, for tables whose structure is known."""
+        """Apply a DDL message: its schema is in force from its place in the log on. Only for tables whose schema is known."""
         taken = self._told.take(placed)
         if taken is None:
             return
@@ -410,7 +415,8 @@ class Planner:
         end: Lsn,
         parked: dict[TableId, tuple[str, str]],
     ) -> TableSchema | None:
-        """The structure to count for one record; where nobody will use it, any: a scan over the batch meets the record all the same."""
+        """The schema for one relation record. A scan counts every record, so a table that ignores its rows also gets a schema, whichever it
+        is."""
         if _is_given_up(entry.state):
             return entry.schema
         if seen.void:
@@ -432,11 +438,12 @@ class Planner:
         return self._judged(entry, schema, parked) if judged else self._amended(entry, schema)
 
     def _void(self, seen: RelationSeen, entry: TableEntry, look: Callable[[], Resolve]) -> TableSchema | None:
-        """The structure to count for a record whose subtransaction was rolled back: never another one than before.
+        """The schema for a record whose subtransaction was rolled back. It never changes the table's schema.
 
-        Rows that count may follow the record where it announces the structure that is known: the source sends it once. Where it announces
-        another one, a change of structure was rolled back with it, and rows that count have a record of their own, or it was announced
-        for the rest of its transaction as well; then no row is read by a structure that may be wrong, and the table is copied.
+        If the record announces the known schema, rows that are applied may follow it, because the source sends each record once. If it
+        announces another schema, that schema change was rolled back too. Rows that are applied then have a record of their own, or the
+        schema was announced for the rest of the transaction; the placeholder (`void`) prevents that such a row is read by a wrong schema,
+        and the table is copied.
         """
         known = entry.schema
         try:
@@ -456,15 +463,16 @@ class Planner:
         parked: dict[TableId, tuple[str, str]],
         verdict: Verdict | None = None,
     ) -> TableSchema | None:
-        """The structure that counts from here on, where the table may follow to `schema`. `verdict`: where more is known than both."""
+        """The schema in force from here on: `schema` if the table can follow; else the old one, and the table is parked. `verdict`:
+        replaces the comparison of both schemas if more is known about the change."""
         verdict = verdict or _verdict(entry.schema, schema)
         if isinstance(verdict, RecopyRequired):
             parked.setdefault(entry.table, (FaultKind.TABLE_STRUCTURE_CHANGED.value, verdict.reason))
             return entry.schema
         if entry.copy is not None and entry.copy.followed and entry.table not in self._joined:
-            return self._amended(entry, schema)  # No query can read its copy yet.
+            return self._amended(entry, schema)  # # Its copy is not readable yet.
         base = entry.kept or entry.schema
-        # Nobody is asked for what comes before the copy's rows can be read.
+        # # Schema changes before the copy becomes readable need no approval.
         seen = not isinstance(entry.state, CatchingUp)
         if base is not None and self._policy is SchemaPolicy.ASK and isinstance(verdict, InPlace) and seen:
             self._hold(entry, base, schema, parked)
@@ -475,7 +483,7 @@ class Planner:
     def _hold(
         self, entry: TableEntry, base: TableSchema, schema: TableSchema, parked: dict[TableId, tuple[str, str]]
     ) -> None:
-        """Keep the table's changes from this batch on, until somebody has seen what the target is to do."""
+        """Retain the table's changes from this batch on, until the user has approved the change on the target."""
         detail = (
             f"{'; '.join(differences(base, schema))}. On the target: {self._explain(entry, base.whole, schema.whole)}"
         )
@@ -494,7 +502,8 @@ class Planner:
     def _take_learnt(
         self, end: Lsn, announced: Container[TableId], parked: dict[TableId, tuple[str, str]]
     ) -> dict[TableId, TableSchema]:
-        """What the catalog told holds at the end of the first batch behind that look. The log's own word, later or not, is better."""
+        """Apply schemas from the catalog, at the end of the first batch after their check. A schema that the log announces takes
+        precedence, even if it is older. Returns those applied, by table."""
         taken: dict[TableId, TableSchema] = {}
         due = [learnt for learnt in self._learnt if learnt.seen_by <= end]
         self._learnt = [learnt for learnt in self._learnt if learnt.seen_by > end]
@@ -512,7 +521,8 @@ class Planner:
         return taken
 
     def _seen_in_catalog(self, learnt: CatalogSchema) -> Verdict:
-        """Where the DDL capture was in force all the time, no column was touched without a word of it."""
+        """Judge a schema from the catalog. If the DDL capture was in force since `before` was confirmed, no column changed without a
+        message."""
         since, relation = learnt.captured_since, learnt.before.relation
         if since is not None and not self._told.doubted_since(relation, since):
             return written_anew(learnt.before, learnt.schema, values=False)
@@ -525,7 +535,7 @@ class Planner:
         return entry
 
     def _span(self, applied: list[Lsn]) -> list[RetainedBatch]:
-        """The kept batches that hold changes of waiting tables, which hold those up to these positions."""
+        """The retained batches with changes for waiting tables whose rows are as of these positions."""
         if not applied:
             return []
         oldest = min(applied)
@@ -534,7 +544,8 @@ class Planner:
     def _part(
         self, entry: TableEntry, span: list[RetainedBatch], after: Lsn, learnt: TableSchema | None = None
     ) -> TablePart | None:
-        """One table's part of a task over the batches of `span`. `learnt`: its structure behind them, of which no record may tell."""
+        """One table's part of a task over the batches of `span`; None if no schema is known. `learnt`: its schema after them, which
+        possibly no relation record announces."""
         table = entry.table
         now = self._book.get(table) or entry
         late = [kept for kept in span if kept.batch.end > after]
@@ -561,19 +572,19 @@ class Planner:
 
 
 def _is_given_up(state: TableState) -> bool:
-    """Whether it is parked, and nothing that comes for it is kept."""
+    """Whether it is parked and its changes are not retained."""
     return isinstance(state, Parked) and not awaits_approval(state)
 
 
 def _is_dropped(state: TableState, end: Lsn) -> bool:
-    """Whether what comes of the table up to there is dropped: a copy is to be made, or was read after it."""
+    """Whether the table's changes up to `end` are dropped, because a copy is to be made or was read at a later position."""
     if not isinstance(state, Registered | Copying | Reloading):
         return False
     return state.copy is None or end <= state.copy.position
 
 
 def _lifted(entry: TableEntry, versions: tuple[TableSchema, ...], after: Lsn) -> TablePart:
-    """The part of a table whose rows become those of the last version, with columns that no log carries."""
+    """The table's part of a task; rows are converted to the last version and its columns that the log does not contain."""
     whole = versions[-1].whole
     computed = whole is not versions[-1]
     return TablePart(
@@ -582,20 +593,21 @@ def _lifted(entry: TableEntry, versions: tuple[TableSchema, ...], after: Lsn) ->
 
 
 def _chain(table: TableId, span: Sequence[RetainedBatch], after: Lsn, start: TableSchema) -> list[TableSchema]:
-    """The structures of the records that a scan over `span` meets of the table, in order. No row up to `after` counts: for those it is
-    `start`, whatever the table was before, and records of another one that had its place are not met at all."""
+    """The schemas of the relation records of the table that a scan over `span` meets, in order. Rows up to `after` are ignored, so records
+    up to there count as `start`, whatever they announced. A scan does not meet records of another relation that had the table's name."""
     found: list[TableSchema] = []
     for kept in span:
         if kept.batch.end > after:
             found += (schema for schema in kept.resolved.get(table, ()) if schema.relation == start.relation)
         else:
-            # Not all of them were resolved: the table may not have been ours then, or nothing may have been known of it.
+            # # Not all of these were resolved: the table may not have been replicated then, or its schema may have been unknown.
             found += [start] * kept.records.get(start.relation, 0)
     return found
 
 
 def _in_force(versions: Sequence[TableSchema]) -> list[TableSchema]:
-    """The same, each that stands for a rolled-back one in the form of the one before it; the last is the one that holds behind them."""
+    """The same versions, with the form of the version before for each placeholder of a rolled-back record. The last one is in force at the
+    end."""
     found: list[TableSchema] = []
     real: TableSchema | None = None
     for version in versions:
@@ -608,7 +620,7 @@ def _in_force(versions: Sequence[TableSchema]) -> list[TableSchema]:
 
 
 def _changed_part(table: TableId, copied: Chunk, span: Sequence[RetainedBatch]) -> TablePart | RecopyRequired:
-    """What came to a table since its whole copy, changes of the schema included.
+    """The changes that a whole copy missed since its snapshot, schema changes included.
 
     Schemas announced before the copy's position count as the copy's own: none of their changes is applied.
     """
@@ -626,7 +638,7 @@ def _changed_part(table: TableId, copied: Chunk, span: Sequence[RetainedBatch]) 
 
 
 def _missed_part(table: TableId, schema: TableSchema, after: Lsn, span: Sequence[RetainedBatch]) -> TablePart | None:
-    """What came to a table of this structure behind `after`; None where it has another one by now."""
+    """The changes that a chunk with this schema missed since `after`; None if the table's schema has changed."""
     versions = _in_force([schema, *_chain(table, span, after, schema)])
     if not all(isinstance(judge(schema, version), Unchanged) for version in versions):
         return None

@@ -1,6 +1,7 @@
-"""The tables of one running subscription: their states, and the structures that the log has announced of them.
+"""The tables of one running subscription: their states, and their schemas as announced by the log.
 
-Every change of a state goes through `apply`; listeners see it in order. Guarded by one lock, held for moments only.
+Every change of a state goes through `apply`, and listeners are called in that order. One lock guards everything; it is held briefly, but
+also while listeners are called, so they must not block.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ from engine.tables.state import (
 
 @dataclass(frozen=True, slots=True)
 class TableEntry:
-    """One table. `schema`: its structure after the last planned batch. `kept`: the one that the target keeps, where changes of the
-    source's are not followed. `generation`: what was planned of the table under another one does not count any more."""
+    """One table. `schema`: its schema after the last planned batch. `kept`: the target's schema, if the target does not follow changes of
+    the source's. `generation`: plans of the table with another generation are invalid."""
 
     spec: TableSpec
     state: TableState
@@ -72,12 +73,12 @@ class TableEntry:
 
     @property
     def shown(self) -> TableStateKind:
-        """The kind of its state for everyone outside the run."""
+        """The kind of state that is shown to users."""
         return TableStateKind.RELOADING if awaits_recopy(self.state) else self.kind
 
     @property
     def reason(self) -> Reason | None:
-        """Why it is parked, or copied again without being asked for."""
+        """Why it is parked, or is copied again automatically; None if neither."""
         return self.state.reason if isinstance(self.state, Parked | Reloading) else None
 
     @property
@@ -90,19 +91,19 @@ class TableEntry:
 
     @property
     def chunk(self) -> Chunk | None:
-        """What is being added to its copy, or replaces some of its partitions."""
+        """The chunk that is being added to its copy, or that replaces some of its partitions; None if there is none."""
         holder = self.copy or self.reload
         return holder.chunk if holder is not None else None
 
     @property
     def keeps_from(self) -> BatchId | None:
-        """First batch whose changes have to be kept for it, or for a part of it."""
+        """First batch whose changes are retained for the table or for some of its partitions; None if nothing is retained."""
         reload = self.reload
         return kept_from(self.state) if reload is None else reload.kept_from
 
     @property
     def followed(self) -> bool:
-        """Whether its structure is the one that the source has: it does not wait for a new copy, or one is being made."""
+        """Whether its schema is the source's: it does not wait for a new copy, or the new copy has begun."""
         match self.state:
             case Parked(then=then):
                 return isinstance(then, AwaitApproval)
@@ -113,9 +114,10 @@ class TableEntry:
 
 
 TableListener = Callable[[TableEntry, Lsn | None], None]
+"""Called with a table and the position of its change, in order and within the registry's lock. Must not block."""
 
 RENEWALS = 5
-"""New copies of a table one after another that did not get it live: then it parks."""
+"""Most consecutive automatic copies of a table that did not make it live. After that the table parks."""
 _RENEWAL = "None needed: the table is copied again, and its old rows stay readable until then."
 
 
@@ -126,11 +128,11 @@ class TableRegistry:
         self._policy = policy_
         self._renewed: Counter[TableId] = Counter()
         self._numbers = 0
-        """Of generations and chunks: each is used once in a run."""
+        """The last number used for a generation or a chunk. Each number is used once in a run."""
         self._whole: set[TableId] = set()
         self._handing_over: frozenset[TableId] = frozenset()
         self._kept_from: dict[TableId, BatchId | None] = {}
-        """By when the last snapshot for copies was taken."""
+        """First retained batch by table when the last snapshot for copies was taken."""
         self._entries: dict[TableId, TableEntry] = {}
         self._lock = threading.RLock()
         self._listener = listener
@@ -138,24 +140,25 @@ class TableRegistry:
         self._void: Callable[[TableId], None] | None = None
 
     def watch(self, ended: Callable[[TableEntry], None], void: Callable[[TableId], None] | None = None) -> None:
-        """Also call `ended` with every table that parks or leaves, and `void` with those whose chunk, or reload of partitions, ended."""
+        """Also call `ended` with every table that is parked or removed, and `void` with every table whose chunk or partition reload
+        ended."""
         self._watch = ended
         self._void = void
 
     def retire(self) -> None:
-        """The run of this registry is over: what its threads still move is not reported."""
+        """The run of this registry has ended: changes that its threads still make are not reported."""
         with self._lock:
             self._listener = lambda _entry, _position: None
             self._watch = None
 
     def add(self, entry: TableEntry) -> None:
-        """Add a table, or replace what is known of it, and call the listener."""
+        """Add or replace a table, and call the listener."""
         with self._lock:
             self._entries[entry.table] = replace(entry, generation=self._number())
             self._listener(self._entries[entry.table], None)
 
     def report(self) -> None:
-        """Call the listener with every table, in order with what moves meanwhile."""
+        """Call the listener with every table, in order with concurrent changes."""
         with self._lock:
             for entry in self._entries.values():
                 self._listener(entry, None)
@@ -176,7 +179,8 @@ class TableRegistry:
         return [entry for entry in self.all() if entry.kind in kinds]
 
     def by_relation(self, relation: RelationId) -> TableEntry | None:
-        """The table that the source has under this number. One that is followed comes first: another may have had it before."""
+        """The source's table with this number; None if there is none. Another table may have had the number before, so one whose schema is
+        current comes first."""
         found = [e for e in self.all() if e.schema is not None and e.schema.relation == relation]
         return _first([*(e for e in found if e.followed), *found])
 
@@ -184,7 +188,7 @@ class TableRegistry:
         return _first(e for e in self.all() if e.spec.source == name and e.kind is not TableStateKind.REMOVED)
 
     def apply(self, table: TableId, event: TableEvent, position: Lsn | None = None) -> TableEntry | Refused:
-        """Move a table by `event`, as of `position`; a refusal leaves everything as it was."""
+        """Change a table's state by `event`, as of `position`. Returns the new entry, or the refusal, which changes nothing."""
         with self._lock:
             entry = self._entries.get(table)
             if entry is None:
@@ -200,7 +204,7 @@ class TableRegistry:
             return moved
 
     def _tell(self, before: TableEntry, event: TableEvent, after: TableEntry, position: Lsn | None) -> None:
-        """Call whoever has to know. What only adds to a copy, or to a reload of partitions, is reported by whoever makes it."""
+        """Call the listeners. Progress of a copy or of a partition reload is not reported here: the copy's own thread reports it."""
         table = after.table
         if isinstance(after.state, Live) and not isinstance(before.state, Live):
             del self._renewed[table]
@@ -217,14 +221,14 @@ class TableRegistry:
             self._watch(after)
 
     def amend(self, table: TableId, *, spec: TableSpec | None = None, schema: TableSchema | None = None) -> None:
-        """Change what is known of a table without a change of state; what is None stays. A table that is gone stays gone."""
+        """Change the spec or the schema of a table, not its state. None: unchanged. Ignored for a table that was removed."""
         with self._lock:
             entry = self._entries.get(table)
             if entry is not None:
                 self._entries[table] = replace(entry, spec=spec or entry.spec, schema=schema or entry.schema)
 
     def keep_structure(self, table: TableId, kept: TableSchema) -> None:
-        """The target keeps this structure, whatever the source does."""
+        """Record that the target keeps this schema, and does not follow schema changes of the source."""
         with self._lock:
             entry = self._entries.get(table)
             if entry is not None:
@@ -232,9 +236,9 @@ class TableRegistry:
 
     @contextmanager
     def handing_over(self, tables: frozenset[TableId]) -> Iterator[None]:
-        """A batch may be putting the copies of these tables into place: meanwhile no other begins where they stand. One at a time.
+        """While a batch may be replacing these tables by their copies, no other copy of them begins. One batch at a time.
 
-        A generation does not do that: it says what was planned too early, while this keeps a copy from beginning too early.
+        A generation is not sufficient: it invalidates what was planned too early, while this prevents that a copy begins too early.
         """
         with self._lock:
             self._handing_over = tables
@@ -245,24 +249,25 @@ class TableRegistry:
                 self._handing_over = frozenset()
 
     def snapshot_follows(self, tables: Iterable[TableId]) -> None:
-        """Copies of these tables are to begin under a snapshot that is taken now: what is kept for them must not begin after it."""
+        """A snapshot for copies of these tables is taken next. What is retained for them must begin before it; `begin_chunk` checks
+        that."""
         with self._lock:
             self._kept_from = {t: kept_from(entry.state) for t in tables if (entry := self._entries.get(t)) is not None}
 
     def _may_begin(self, table: TableId) -> TableEntry | None:
-        """The entry of a table that waits for a copy which may begin now, under the last snapshot."""
+        """The entry of a table whose copy may begin a chunk now, under the last snapshot; None otherwise."""
         entry = self._entries.get(table)
         if entry is None or not isinstance(entry.state, Copying | Reloading) or table in self._handing_over:
             return None
-        # The first batch that is kept, not the generation: a copy that goes on keeps that, and yet may have begun to wait again since
-        # the snapshot, so that it lacks what came between the two.
+        # # Compared by the first retained batch, not by generation: a copy that continues keeps its generation, but may have released its
+        # changes and begun to retain them again since the snapshot. The changes between the two would be missing.
         kept = kept_from(entry.state)
         return entry if kept == self._kept_from.get(table, kept) else None
 
     def begin_chunk(self, table: TableId, schema: TableSchema, position: Lsn, upto: KeyBound | None) -> Chunk | None:
-        """The next rows of a copy, up to and with the key `upto` (None: all of them), are being read under a snapshot of `position`.
+        """Begin to read the next rows of a copy, up to and including the key `upto` (None: all), under the snapshot at `position`.
 
-        Returns None if the table does not wait for them now.
+        Returns None if the table does not wait for a chunk under this snapshot.
         """
         with self._lock:
             entry = self._may_begin(table)
@@ -273,32 +278,32 @@ class TableRegistry:
             return None if isinstance(self.apply(table, ChunkBegun(chunk)), Refused) else chunk
 
     def restart_copy(self, table: TableId) -> None:
-        """An unfinished copy cannot go on: it begins again with nothing, and is then made under one snapshot."""
+        """Discard an unfinished copy that cannot be resumed. The new copy is made as one chunk, under one snapshot."""
         with self._lock:
             self._whole.add(table)
             self.apply(table, CopyVoided())
 
     def is_whole(self, table: TableId) -> bool:
-        """Whether the table is to be copied under one snapshot."""
+        """Whether the table is to be copied as one chunk, under one snapshot."""
         with self._lock:
             return table in self._whole
 
     def begin_reload(self, table: TableId, request: str, number: BatchId) -> bool:
-        """Rows of some of a live table's partitions are to be read; changes are kept for them from batch `number` on. Between two
-        plannings only. False where it is not live."""
+        """Begin a reload of partitions of a live table; changes are retained for it from batch `number` on. Between two plannings only.
+        Returns False if the table is not live."""
         with self._lock:
             return not isinstance(self.apply(table, PartitionsBegun(request, number)), Refused)
 
     def begin_partitions(
         self, table: TableId, schema: TableSchema, position: Lsn, partitions: Partitions
     ) -> Chunk | None:
-        """The rows of these partitions are being read under a snapshot of `position`. None if the reload ended."""
+        """Begin to read these partitions under the snapshot at `position`. Returns None if their reload has ended."""
         with self._lock:
             chunk = Chunk(self._number(), schema, position, None, first=False, partitions=partitions)
             return None if isinstance(self.apply(table, ChunkBegun(chunk)), Refused) else chunk
 
     def end_reload(self, table: TableId) -> PartitionReload | None:
-        """The reload of partitions is void, whichever it is. Returns what ended."""
+        """Discard the table's partition reload. Returns it; None if there is none."""
         with self._lock:
             entry = self._entries.get(table)
             ended = entry.reload if entry is not None else None
@@ -309,18 +314,19 @@ class TableRegistry:
     def park(
         self, table: TableId, code: str, detail: str, position: Lsn | None = None, *, known: TableEntry | None = None
     ) -> bool:
-        """Park a table with a fault's code and its remedy; where that is a new copy that nobody has to ask for, until it begins.
+        """Park a table with a fault's code and remedy. If a new copy repairs the fault, it is made automatically, at most RENEWALS times in
+        a row.
 
-        `known`: what the fault was found for; a table that moved on since is left alone, and False returned.
+        `known`: the entry in which the fault was found. If it has changed since, nothing is done and False is returned.
         """
         kind = FaultKind(code)
         if kind is FaultKind.SCHEMA_CHANGE_WAITING:
-            return True  # `Hold` did it.
+            return True  # # The event `Hold` has parked it.
         with self._lock:
             entry = self._entries.get(table)
             if known is not None and entry != known:
                 return False
-            # Whatever else is found before its new copy has begun, that copy puts right as well.
+            # # A copy that has not begun yet also repairs faults that are found until then.
             began = entry is None or not isinstance(entry.state, Reloading) or entry.copy is not None
             recopy = self.renews(kind) and self._renewed[table] + began <= RENEWALS
             self._renewed[table] += recopy and began
@@ -329,7 +335,7 @@ class TableRegistry:
             return True
 
     def renews(self, kind: FaultKind) -> bool:
-        """Whether a table with this fault is copied again by itself."""
+        """Whether a table with this fault is copied again automatically."""
         return kind in RENEWED and self._policy is SchemaPolicy.APPLY
 
     def _number(self) -> int:
@@ -338,7 +344,7 @@ class TableRegistry:
 
 
 def _with_structures(entry: TableEntry, event: TableEvent) -> TableEntry:
-    """The structures that an event brings with it: those of a copy that begins count from then on."""
+    """The entry with the schemas that an event brings: the schema of a new copy is in force from its first chunk on."""
     match event:
         case ChunkBegun(chunk=Chunk(schema=schema, first=True)):
             return replace(entry, schema=schema, kept=None)

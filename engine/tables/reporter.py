@@ -1,4 +1,4 @@
-"""What the engine tells the server about one subscription, as messages of the control channel."""
+"""Reports of the engine about one subscription, as messages of the control channel."""
 
 from __future__ import annotations
 
@@ -51,23 +51,23 @@ Send = Callable[[Report], None]
 
 
 class Evidence(StrEnum):
-    """How a structure became known."""
+    """How the engine learnt a schema."""
 
     COPIED = "copied"
-    """The copy found it so."""
+    """A copy described the table."""
     LOG = "log"
-    """The log announced it, and the catalog told the rest."""
+    """A relation record in the log announced it; the catalog completed it."""
     DDL_TRIGGER = "ddl_trigger"
-    """The source's own event trigger told it in the transaction that made it so."""
+    """A DDL message of the source's event trigger, in the transaction that changed the table."""
     CATALOG = "catalog"
-    """The catalog shows it; the log has not told of it, since no row came behind the change."""
+    """The catalog shows it; the log has not announced it, because no row followed the change."""
     TARGET = "target"
-    """The target's record has it at a start. Whatever wrote it ended before it had told."""
+    """The target's record contains it when a run starts. The process that wrote it ended before it could report it."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchTimes:
-    """Milliseconds of the monotonic clock at each stage of one batch; wall times in microseconds since 1970."""
+    """Times of one batch: milliseconds of the monotonic clock (`_ms`), and wall times in microseconds since 1970 UTC (`_us`)."""
 
     sealed_ms: float
     job_ms: float
@@ -81,7 +81,7 @@ class BatchTimes:
 
 @dataclass(frozen=True, slots=True)
 class LoadedPartition:
-    """A partition that a reload loads. `generation`: of its load that the target has."""
+    """A partition that a reload loads. `generation`: number of its last load on the target."""
 
     name: str
     reason: LoadReason
@@ -90,7 +90,7 @@ class LoadedPartition:
 
 @dataclass(frozen=True, slots=True)
 class TicketPassage:
-    """What is known of a ticket so far; fields as `engine.link.messages.TicketReport`, wall times in microseconds since 1970 UTC."""
+    """State of a ticket; fields as in `engine.link.messages.TicketReport`, wall times in microseconds since 1970 UTC."""
 
     position: Lsn | None = None
     until: Lsn | None = None
@@ -106,7 +106,7 @@ class TicketPassage:
 
 @dataclass(frozen=True, slots=True)
 class CopyTotals:
-    """About how much there is to copy, and the pace of late; None where that is not known."""
+    """Estimated size of what is copied, and the rate over the last seconds; None if unknown. `goes_on`: all copies are resumed ones."""
 
     rows: int | None
     bytes: int | None
@@ -115,7 +115,7 @@ class CopyTotals:
 
 
 class Reporter:
-    """Reports of one subscription and epoch. Calls never block on the network."""
+    """Sends the reports of one subscription and epoch. Calls never block on the network."""
 
     def __init__(self, spec: SubscriptionSpec, send: Send, clock: Clock) -> None:
         self._name = str(spec.name)
@@ -124,11 +124,10 @@ class Reporter:
         self._clock = clock
         self._form = FORMS[spec.source.capture.kind if spec.source.capture is not None else DEFAULT_CAPTURE]
         self.run = 1
-        """Number of the run that is under way, or of the next one."""
+        """Number of the current run, or of the next one between two runs."""
 
     def end_run(self) -> None:
-        """The run has ended: with the next state that is reported, its positions count no more, nor do those that a thread of it still
-        reports."""
+        """The run has ended. With the next reported state its positions become invalid, also those that one of its threads reports late."""
         self.run += 1
 
     def state(self, state: SubscriptionState, reason: Reason | None = None) -> None:
@@ -161,7 +160,7 @@ class Reporter:
         )
 
     def renamed(self, spec: TableSpec) -> None:
-        """The source's table goes by this name now."""
+        """Report the new name of a table on the source."""
         self._send(
             TableRenamed(
                 subscription=self._name,
@@ -173,24 +172,24 @@ class Reporter:
         )
 
     def found(self, tables: Mapping[TableName, bool]) -> None:
-        """Tables that appeared on the source, and whether their updates and deletes can be followed."""
+        """Report new tables on the source, and for each whether its updates and deletes can be replicated."""
         found = tuple(FoundTable(schema=t.schema, name=t.name, identity=known) for t, known in tables.items())
         self._send(TablesFound(subscription=self._name, epoch=self._epoch, tables=found))
 
     def dropped(self, table: TableId, left: str | None = None) -> None:
-        """A table that was removed is gone from the target too; `left`: why it is not."""
+        """Report that a removed table was dropped on the target. `left`: why it could not be; None if it was."""
         remedy = None if left is None else policy(FaultKind.TABLE_NOT_DROPPED).remedy
         self._send(TableDropped(subscription=self._name, epoch=self._epoch, table=table, left=left, remedy=remedy))
 
     def set_aside(self, counts: Mapping[TableId, int], *, whole: bool = False) -> None:
-        """So many rows of the tables stand aside, since the target did not take them. `whole`: none of any other table."""
+        """Report the number of quarantined rows per table. `whole`: tables that are not in `counts` have none."""
         found = {str(table): count for table, count in counts.items()}
         self._send(RowsSetAside(subscription=self._name, epoch=self._epoch, counts=found, whole=whole))
 
     def schema(
         self, entry: TableEntry, schema: TableSchema, position: Lsn, learnt: Evidence, changes: tuple[str, ...] = ()
     ) -> None:
-        """A structure that holds at `position`. `changes`: what is different from the one before, in words."""
+        """Report the schema in force at `position`. `changes`: differences from the schema before, as text."""
         columns = tuple(
             ColumnPart(
                 name=c.name,
@@ -227,10 +226,11 @@ class Reporter:
         times: BatchTimes | None,
         known: Settled | None = None,
     ) -> None:
-        """Where the subscription stands; `lag_seconds` is the age of the oldest commit that is not yet visible, 0 = none; None where no
-        table is live.
+        """Report the subscription's positions. `lag_seconds`: age of the oldest commit that is not visible on the target, 0 if there is
+        none; None if no table is live.
 
-        `source` was read a moment ago; what was captured since counts too. `run`: whose position it is.
+        `source`: end of the source's log as last read; `captured` replaces it if that is later. `run`: the run that the positions belong
+        to. `retained`: log retained by the source, in bytes. `known`: the last check of the catalog that is in force.
         """
         if source is not None and captured is not None:
             source = max(source, captured)
@@ -318,7 +318,7 @@ class Reporter:
         problem: tuple[str, str, str] | None = None,
         partitions: Sequence[LoadedPartition] | None = None,
     ) -> None:
-        """Progress or end of a reload. `size` in bytes; `problem`: code, detail and remedy."""
+        """Report progress or end of a reload. `size`: bytes copied; `problem`: code, detail and remedy."""
         self._send(
             ReloadReport(
                 subscription=self._name,
@@ -342,7 +342,7 @@ class Reporter:
     def ticket(
         self, ticket: TicketId, state: TicketState, passage: TicketPassage, problem: tuple[str, str, str] | None = None
     ) -> None:
-        """How far a ticket is. `problem`: code, detail and remedy of one that is lost."""
+        """Report a ticket's state. `problem`: code, detail and remedy if it is lost."""
         code, reason, remedy = problem or (None, None, None)
         self._send(
             TicketReport(
@@ -386,9 +386,9 @@ def _loaded(partition: LoadedPartition) -> LoadedPartitionPart:
 
 
 def apply_calls(changes: Sequence[TableChanges]) -> dict[str, dict[str, dict[str, int]]]:
-    """How often rows were brought into a table, by table and operation, and with how many rows each time: at least 1, 10, 100 …
+    """Number of write calls, as table: operation: size: calls. `size` is a power of ten as text: the call wrote at least that many rows.
 
-    All buckets of a piece are one call.
+    All buckets of a batch slice are written in one call.
     """
     rows: Counter[tuple[str, str, int]] = Counter()
     for change in changes:
@@ -407,5 +407,5 @@ def _known(wall_us: int | None) -> datetime | None:
 
 
 def wall_time(wall_us: int) -> datetime:
-    """Microseconds since 1970 as messages have them."""
+    """A wall time in microseconds since 1970 as a datetime in UTC, as messages contain it."""
     return datetime.fromtimestamp(wall_us / 1e6, tz=UTC)

@@ -1,4 +1,4 @@
-"""What a table's new structure means: the same, followed by the target in place, or a new copy. Pure."""
+"""Decides what a new schema of a table requires: nothing, a change of the target's table, or a new copy. Pure."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Unchanged:
 
 @dataclass(frozen=True, slots=True)
 class InPlace:
-    """The target follows in the batch's own transaction. `changes`: what changed, in words."""
+    """The target's table is changed in the batch's own transaction. `changes`: what changed, as text."""
 
     changes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RecopyRequired:
-    """Existing rows may differ in more than the log tells: the table has to be copied again. `reason` names what changed."""
+    """Existing rows may have changed in a way that the log does not contain: the table must be copied again. `reason`: what changed."""
 
     reason: str
 
@@ -35,9 +35,9 @@ Verdict = Unchanged | InPlace | RecopyRequired
 
 
 def judge(known: TableSchema, new: TableSchema) -> Verdict:
-    """Compare two versions of a table's structure by attribute number.
+    """Compare two versions of a table's schema by attribute number.
 
-    A new name of the table is none of the target's business: its place there is another matter.
+    A new name of the table is no change: the target's table keeps its name.
     """
     if known.relation != new.relation:
         return RecopyRequired("the table was dropped and created again")
@@ -46,7 +46,7 @@ def judge(known: TableSchema, new: TableSchema) -> Verdict:
     before = {column.attnum: column for column in known.columns}
     after = {column.attnum: column for column in new.columns}
     changes = [f"column {c.name} was dropped" for number, c in before.items() if number not in after]
-    # A number of its own tells whether the rows were written anew; a partitioned root has none, and its partitions are watched.
+    # # A rewrite changes the relfilenode. A partitioned root has none; its partitions are checked separately.
     rewritten = known.relfilenode != new.relfilenode
     for attnum in sorted(before.keys() & after.keys()):
         verdict = _column_change(before[attnum], after[attnum], rewritten=rewritten, root=new.relfilenode == 0)
@@ -65,13 +65,14 @@ def judge(known: TableSchema, new: TableSchema) -> Verdict:
 
 
 def _was_dropped(known: TableSchema, number: int) -> bool:
-    """Whether a column of this number was there before and was gone when the structure was learnt. The source never uses a number
-    twice, so where it comes back something that was believed of it was wrong."""
+    """Whether a column with this number had been dropped when `known` was read. The source never reuses a number, so if the number appears
+    again, an earlier schema was wrong."""
     return number <= known.last_number and number not in {*known.unsent, *(c.attnum for c in known.computed)}
 
 
 def _computed_change(known: TableSchema, new: TableSchema) -> list[str] | RecopyRequired:
-    """Of columns that the log does not carry: existing rows lack the value of a new one, or of one that is computed otherwise."""
+    """Changes of columns that the log does not contain, as text. A new column, or one with another expression, requires a copy: the log
+    does not contain its values in existing rows."""
     before = {column.attnum: column for column in known.computed}
     for column in new.columns:
         if column.attnum in before:
@@ -111,8 +112,9 @@ def _column_change(before: Column, after: Column, *, rewritten: bool, root: bool
 
 
 def _written_otherwise(before: Column, after: Column) -> bool:
-    """Whether values that are there look different, or did for a while: each type in the column's keeps what it has, new labels come
-    behind those. A type that nothing was known of tells nothing: earlier versions did not look as deep."""
+    """Whether existing values are now printed in another form, or were in between. They are not if each type that the column contains keeps
+    its labels and parts, and new ones only follow them. A type of which `before` has no labels is not compared: earlier versions did not
+    read the types within composite types."""
     now = _labels(after)
     return any(
         len(now.get(kind, [])) < len(known) or any(map(_renamed, known, now[kind]))
@@ -126,7 +128,7 @@ def _renamed(before: tuple[str, int], after: tuple[str, int]) -> bool:
 
 
 def _labels(column: Column) -> dict[str, list[tuple[str, int]]]:
-    """What `labels` say of each type in the column's, with their editions."""
+    """The entries of `Column.labels`, with their editions, by the type that they belong to ("" for the column's own enum type)."""
     kind = column.type
     while kind.element is not None:
         kind = kind.element
@@ -139,12 +141,13 @@ def _labels(column: Column) -> dict[str, list[tuple[str, int]]]:
 
 
 def written_anew(known: TableSchema, new: TableSchema, *, values: bool) -> Verdict:
-    """As `judge`, where it is known whether rows were given other `values` in between: what the storage's number says does not count."""
+    """As `judge`, if it is known whether a rewrite changed values of rows (`values`). The relfilenodes are ignored."""
     return seen_in_catalog(replace(known, relfilenode=_OTHER_STORAGE if values else new.relfilenode), new)
 
 
 def seen_in_catalog(known: TableSchema, new: TableSchema) -> Verdict:
-    """As `judge`, where the log has told of none of it: it would have stopped at a column whose values are noted nowhere."""
+    """As `judge`, for a schema that only the catalog shows. Columns of `filled_unseen` require a copy, as they do when the log announces
+    them."""
     unseen = filled_unseen(known, new)
     if unseen is not None:
         return RecopyRequired(f"column {unseen} was added and the table rewritten")
@@ -152,19 +155,19 @@ def seen_in_catalog(known: TableSchema, new: TableSchema) -> Verdict:
 
 
 def without_fills(schema: TableSchema) -> TableSchema:
-    """The structure as it is stored, whatever is known of values that older rows hold of columns filled in since."""
+    """The schema without the columns' `fill` values, for comparisons."""
     return replace(schema, columns=tuple(replace(column, fill=None) for column in schema.columns))
 
 
 def with_fills(known: TableSchema, new: TableSchema) -> TableSchema:
-    """The new structure, with the values of older rows that only the one before knows any more."""
+    """The new schema; columns without a `fill` value get that of `known`, because the catalog does not show it after a rewrite."""
     before = {column.attnum: column.fill for column in known.columns}
     columns = tuple(replace(c, fill=before.get(c.attnum)) if c.fill is None else c for c in new.columns)
     return replace(new, columns=columns)
 
 
 def with_definitions(known: TableSchema, now: TableSchema) -> TableSchema:
-    """What is known, with what the catalog says besides of the same columns: a later change is measured by it."""
+    """The known schema with the current definitions of its columns from the catalog, so that later changes are compared with these."""
     found = {column.attnum: column for column in now.columns}
     columns = tuple(_as_defined(c, found.get(c.attnum, c)) for c in known.columns)
     return replace(known, columns=columns, relfilenode=now.relfilenode)
@@ -175,16 +178,16 @@ def _as_defined(column: Column, now: Column) -> Column:
 
 
 def as_of(before: TableSchema, announced: TableSchema) -> TableSchema:
-    """What a record announces that is older than the catalog was when it was looked at: what only that tells of storage and
-    definitions may be later, and would hide that rows were written anew in between."""
+    """The announced schema if the catalog already showed a later one when it was resolved. Editions and relfilenode are those of `before`:
+    the catalog's may be later, and would hide a rewrite in between."""
     editions = {column.attnum: column.edition for column in before.columns}
     columns = tuple(replace(c, edition=editions.get(c.attnum, 0)) for c in announced.columns)
     return replace(announced, columns=columns, relfilenode=before.relfilenode)
 
 
 def filled_unseen(known: TableSchema, new: TableSchema) -> str | None:
-    """A new column whose values in rows that were there are noted nowhere: it came when the table was written anew, or is generated, or
-    was before. None where there is none."""
+    """Name of a new column whose values in existing rows neither log nor catalog contains: it was added by a rewrite, is generated, or
+    existed before and was not in the log. None if there is none."""
     rewritten = known.relfilenode != new.relfilenode
     before = {column.attnum for column in known.columns}
     for column in new.columns:
@@ -195,7 +198,7 @@ def filled_unseen(known: TableSchema, new: TableSchema) -> str | None:
 
 
 def differences(before: TableSchema, after: TableSchema) -> tuple[str, ...]:
-    """What is different, in words: for people, so also what does not concern the target."""
+    """The differences as text for users, including those that do not concern the target."""
     found = [] if before.name == after.name else [f"the table is {after.name} now"]
     old = {column.attnum: column for column in before.whole.columns}
     new = {column.attnum: column for column in after.whole.columns}
@@ -222,9 +225,9 @@ def _words(before: Column, after: Column) -> list[str]:
 
 
 def held(kept: TableSchema, new: TableSchema) -> TableSchema:
-    """The structure of a target that does not follow: its columns stay as they are, but for room for wider values.
+    """The schema of a target that does not follow schema changes: only the types of its columns change, to wider ones.
 
-    A column that the source has no more is NULL in rows that come from now on.
+    A column that the source has dropped is NULL in new rows.
     """
     now = {column.attnum: column for column in new.columns}
     columns = tuple(
@@ -235,7 +238,7 @@ def held(kept: TableSchema, new: TableSchema) -> TableSchema:
 
 
 def newer(one: TableSchema, other: TableSchema) -> bool:
-    """Whether `one` is a later structure of the same table than `other`. Attribute numbers only grow and are never reused."""
+    """Whether `one` is a later schema of the same table than `other`. Attribute numbers only increase and are never reused."""
     ours = {column.attnum for column in one.columns}
     theirs = {column.attnum for column in other.columns}
     if ours == theirs:

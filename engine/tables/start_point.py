@@ -1,6 +1,6 @@
-"""Before streaming: what must hold so that nothing is skipped in silence (gap check), and how a first start is made.
+"""The start of a run: checks that no change is skipped silently (gap check), and prepares source and target on a first start.
 
-Nothing here skips a gap by itself; where one is found, the subscription fails with `log_gap` and a reload is the remedy.
+A gap is never skipped automatically: the subscription fails with `log_gap`, and the remedy is a reload.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from engine.tables.registry import TableEntry
 from engine.tables.state import AwaitApproval, Copy, Live, Parked, Paused, Registered, Reloading
 
 NOT_FOLLOWED = frozenset({FaultKind.TABLE_NO_IDENTITY, FaultKind.TABLE_NOT_LOGGED})
-"""Why a table that is there is not described."""
+"""Faults because of which `Source.describe` leaves out an existing table."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartPoint:
-    """Where replication goes on: `progress` is the target's record, claimed for this epoch."""
+    """Where replication starts or continues. `progress`: the target's progress record, claimed for this epoch."""
 
     identity: SourceIdentity
     progress: TargetProgress
     fresh: bool
-    """True where the slot was made just now: nothing of this subscription is on the target yet."""
+    """True if the reader was just created: the target contains nothing of this subscription yet, or only tables to be copied again."""
     resumable: frozenset[TableId] = frozenset()
-    """Tables whose unfinished copies go on: they were published all the while."""
+    """Tables whose unfinished copies can be resumed: their changes have been sent all the time."""
 
 
 def start_point(spec: SubscriptionSpec, source: Source, target: Target) -> StartPoint:
-    """Check the source, claim the target, make the slot on a first start, and look for gaps on every other.
+    """Check the source and claim the target. On a first start create the reader; on every other check for a gap.
 
-    Raises EngineFault: what the preflight found, LOG_GAP, PUBLICATION_CHANGED, TARGET_FOREIGN, EPOCH_LOST, and what source and target
-    raise.
+    Raises EngineFault: the preflight's finding, LOG_GAP, PUBLICATION_CHANGED, TARGET_FOREIGN, EPOCH_LOST, and the faults of source and
+    target.
     """
     identity = source.identify()
     progress = target.progress(spec.name)
@@ -52,7 +52,7 @@ def start_point(spec: SubscriptionSpec, source: Source, target: Target) -> Start
     fresh = progress is None or progress.reader != spec.reader
     resumable = frozenset[TableId]() if progress is None or fresh else _resumable(spec, source, progress)
     if progress is not None and fresh:
-        # A subscription of this name was deleted while its target could not be told; its tables may be taken up again.
+        # # The record is that of a deleted subscription of this name whose target could not be reached. Its tables may be replicated again.
         target.forget(spec.name)
     if fresh or progress is None:
         start = _make_reader(spec, source)
@@ -72,7 +72,8 @@ def start_point(spec: SubscriptionSpec, source: Source, target: Target) -> Start
 
 
 def reset_point(spec: SubscriptionSpec, source: Source, target: Target) -> StartPoint:
-    """Begin again from the source's present: a new slot, every table to be copied, old rows readable until each swap."""
+    """Start again at the current end of the log: with a new reader, and a copy of every table. Old rows stay readable until their copy is
+    handed over. Raises EngineFault as `start_point`, except for a gap."""
     refuse_errors(spec, source)
     identity = source.identify()
     start = _make_reader(spec, source)
@@ -85,7 +86,7 @@ def reset_point(spec: SubscriptionSpec, source: Source, target: Target) -> Start
 
 
 def refuse_errors(spec: SubscriptionSpec, source: Source) -> None:
-    """Raise the first preflight finding that concerns the source as a whole; a single table's trouble only parks that table."""
+    """Raise the first error of the preflight that concerns the whole source. Errors of a single table only park that table."""
     for finding in source.preflight((), spec.reader, spec.origin):
         if finding.severity is Severity.ERROR:
             kind = FaultKind(finding.code) if finding.code in set(FaultKind) else FaultKind.SOURCE_PRIVILEGE
@@ -93,7 +94,8 @@ def refuse_errors(spec: SubscriptionSpec, source: Source) -> None:
 
 
 def why_not_described(source: Source, table: TableSpec) -> EngineFault:
-    """Why the source's description leaves a table out: it is missing, or its changes cannot be followed as it is declared."""
+    """The fault because of which the source's description leaves a table out: it is missing, or its changes cannot be replicated as
+    declared."""
     for finding in source.preflight((table,), None):
         if finding.severity is Severity.ERROR and finding.code in NOT_FOLLOWED:
             return EngineFault(FaultKind(finding.code), str(table.source), f"{finding.what}. {finding.remedy}")
@@ -102,7 +104,7 @@ def why_not_described(source: Source, table: TableSpec) -> EngineFault:
 
 
 def known_marks(tables: Iterable[TableSpec], progress: TargetProgress) -> dict[TableName, str]:
-    """What the source showed below these tables when they were last looked at, for those whose rows are complete."""
+    """Fingerprints of the tables' partitions at the last check, by source name. Only of tables that are complete and not parked."""
     records = [(table.source, progress.tables.get(table.table)) for table in tables]
     return {
         name: r.mark for name, r in records if r is not None and r.ready and r.parked is None and r.mark is not None
@@ -110,7 +112,8 @@ def known_marks(tables: Iterable[TableSpec], progress: TargetProgress) -> dict[T
 
 
 def check_gap(spec: SubscriptionSpec, source: Source, identity: SourceIdentity, progress: TargetProgress) -> None:
-    """What must hold of the source before streaming resumes; that the slot is not ahead of us is checked with the queue."""
+    """Check that streaming can resume without a gap; raises LOG_GAP or PUBLICATION_CHANGED. That the reader is not ahead of the queue is
+    checked when the queue is opened."""
     reason = _identity_gap(identity, progress) or _reader_gap(source.reader.status(spec.reader))
     if reason is None:
         changed = _sending_gap(spec, source, progress)
@@ -135,8 +138,8 @@ def _reader_gap(status: ReaderStatus) -> str | None:
 
 
 def _sending_gap(spec: SubscriptionSpec, source: Source, progress: TargetProgress) -> str | None:
-    """Whether every complete table is still published as it was, by the same publications: what changed while it was not is nowhere to
-    be had. What was changed and put back, `prepare` finds."""
+    """Why changes of a complete table may be missing in the log: it is not sent any more, or what sends it was created again. None if none
+    are. A change that was reverted is found by `prepare`."""
     if progress.sent_tables and source.sent_tables.recorded(spec.reader) != progress.sent_tables:
         return "the publications were dropped, and maybe created again under their names"
     described = source.describe(spec.tables)
@@ -152,13 +155,13 @@ def _sending_gap(spec: SubscriptionSpec, source: Source, progress: TargetProgres
 
 
 def _complete(spec: SubscriptionSpec, progress: TargetProgress) -> list[tuple[TableSpec, TableRecord]]:
-    """Tables that go on where the target has them: each change of them since must have been published."""
+    """Tables that continue with their rows on the target. None of their changes since may be missing in the log."""
     records = [(table, progress.tables.get(table.table)) for table in spec.tables]
     return [(table, r) for table, r in records if r is not None and r.ready and r.parked is None]
 
 
 def _resumable(spec: SubscriptionSpec, source: Source, progress: TargetProgress) -> frozenset[TableId]:
-    """Tables with a copy to go on with whose publications still are as they should be. Before those are brought up to date."""
+    """Tables with an unfinished copy whose changes are still sent completely. To be called before `prepare`, which changes what is sent."""
     tables = [table for table in spec.tables if table.table in progress.copies and not table.key]
     described = source.describe(tables) if tables else {}
     relations = {name: now.relation for name, now in described.items()}
@@ -172,7 +175,8 @@ def _resumable(spec: SubscriptionSpec, source: Source, progress: TargetProgress)
 
 
 def _sent_tables(spec: SubscriptionSpec, source: Source) -> str:
-    """As the target records them. Read after `prepare`: where others were made since, those bear no mark of ours, and any look finds it."""
+    """Identity of the sent tables, for the target's record. Read after `prepare`: if others were created since, they lack the
+    subscription's mark, and the next check reports that. Raises EngineFault(PUBLICATION_CHANGED) if they are missing."""
     found = source.sent_tables.recorded(spec.reader)
     if found is None:
         raise EngineFault(FaultKind.PUBLICATION_CHANGED, spec.reader, "the publications were dropped")
@@ -180,9 +184,10 @@ def _sent_tables(spec: SubscriptionSpec, source: Source) -> str:
 
 
 def _make_reader(spec: SubscriptionSpec, source: Source) -> Lsn:
-    """A new slot and its publications; what an interrupted first start left under this name holds nothing and is replaced.
+    """Create the reader and the sent tables; returns the reader's position. What an interrupted first start left under this name is
+    replaced.
 
-    Raises EngineFault(SLOT_IN_USE) where somebody reads the slot there is; neither it nor its publications are touched then.
+    Raises EngineFault(SLOT_IN_USE) if the existing reader is in use; nothing is changed then.
     """
     left = source.reader.remove(spec.reader) if source.reader.status(spec.reader).exists else []
     if left:
@@ -195,7 +200,7 @@ def _make_reader(spec: SubscriptionSpec, source: Source) -> Lsn:
 
 
 def entry_at_start(spec: TableSpec, point: StartPoint) -> TableEntry:
-    """A table as the target's record at the start of a run has it."""
+    """A table's entry at the start of a run, from the target's record."""
     progress = point.progress
     record = progress.tables.get(spec.table)
     standing = progress.copies.get(spec.table)
@@ -209,10 +214,10 @@ def entry_at_start(spec: TableSpec, point: StartPoint) -> TableEntry:
     if record.parked is not None:
         kind = FaultKind(record.parked)
         reason = Reason(record.parked, "parked before the last start", policy(kind).remedy, known=False)
-        # What was kept while it waited was lost with the process that kept it.
+        # # Changes that were retained during the wait were lost with the process that retained them.
         then = AwaitApproval(record.applied) if kind is FaultKind.SCHEMA_CHANGE_WAITING else None
         return TableEntry(spec, Parked(reason, then), schema)
     if not record.ready:
-        # Changes kept for it were lost with the process that kept them: only a new copy makes it whole.
+        # # Changes retained for it were lost with the process that retained them: only a new copy completes its rows.
         return TableEntry(spec, Paused() if spec.paused else Reloading())
     return TableEntry(spec, Paused(progress.end, first) if spec.paused else Live(progress.end), schema)

@@ -1,6 +1,7 @@
 """The state of a table: one frozen class for each kind of state, with exactly the data of that state, and one pure transition.
 
-`engine.model.table_state` lists the kinds and the arrows between them; `transition` is the same function with the data.
+`engine.model.table_state` lists the kinds and the arrows between them; `transition` is the same function with the data. "Retained" changes
+stay in the queue until a later batch applies them.
 """
 
 from __future__ import annotations
@@ -20,32 +21,32 @@ from engine.model.table_state import Refused, TableStateKind
 
 
 class ReadProgress(Enum):
-    """How far the rows of a chunk, or of partitions that are reloaded, have come."""
+    """Progress of a chunk."""
 
     READING = "reading"
     READ = "read"
-    """All of them are in the hidden table."""
+    """All of its rows are in the hidden table."""
     PLANNED = "planned"
-    """A batch that takes them in is planned."""
+    """A batch that includes it is planned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """Partitions whose rows a chunk replaces."""
+    """Partitions whose rows a chunk replaces. `request`: id of the reload."""
 
     request: str
     regions: tuple[Region, ...]
     reasons: Mapping[str, LoadReason]
-    """By the partition's name."""
+    """Reason for each partition's load, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """The rows of a table after those that its copy holds, up to and with the key `upto` (None = all), or those of some partitions.
+    """Rows that are read under one snapshot: those of a table that follow the rows of its copy, up to and including the key `upto` (None:
+    all), or those of `partitions`.
 
-    They are read under one snapshot.
-
-    They count from the first batch that reaches `position`, the snapshot's. `number` identifies it among those of the run.
+    The first batch that reaches `position`, the snapshot's, includes them. `number` is unique in a run. `rows` and `bytes` (of the source's
+    storage, estimated) are set when it is read.
     """
 
     number: int
@@ -53,21 +54,21 @@ class Chunk:
     position: Lsn
     upto: KeyBound | None
     first: bool
-    """It is the copy's first: without it there is no copy."""
+    """The first chunk of its copy; without it there is no copy."""
     progress: ReadProgress = ReadProgress.READING
     rows: int = 0
     bytes: int = 0
     partitions: Partitions | None = None
-    """Those of a live table whose rows it replaces; None: its rows are added to a copy."""
+    """The partitions of a live table whose rows it replaces; None: it belongs to a copy."""
 
     @property
     def is_last(self) -> bool:
-        """Whether its copy is complete with it."""
+        """Whether it completes its copy."""
         return self.upto is None and self.partitions is None
 
     @property
     def is_whole(self) -> bool:
-        """Whether it has all rows of the table, which were read under one snapshot: then it follows changes of the schema since."""
+        """Whether it contains all rows of the table, read under one snapshot. Then it follows schema changes since the snapshot."""
         return self.first and self.is_last
 
     @property
@@ -78,19 +79,20 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A hidden copy that is being made. `schema`: its structure; `position`: of the (first) snapshot that it was read under."""
+    """An unfinished hidden copy. `schema`: the schema of its rows. `position`: that of the first snapshot under which it was read."""
 
     schema: TableSchema
     position: Lsn = ZERO
     followed: bool = False
-    """It holds the rows up to some key, and every batch that is planned applies to it."""
+    """It contains the rows up to some key, and every planned batch applies to it."""
     chunk: Chunk | None = None
-    """What is being added to it."""
+    """The chunk that is being added to it; None between two chunks."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionReload:
-    """A chunk of a live table's partitions is to be read; changes are kept for it from batch `kept_from` on."""
+    """A reload of some partitions of a live table; changes are retained for it from batch `kept_from` on. `chunk`: None until reading
+    begins."""
 
     request: str
     kept_from: BatchId
@@ -99,7 +101,7 @@ class PartitionReload:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A copy is to be made, or to go on. `covered`: a copy that was lost held all changes up to here."""
+    """A copy is to be started or resumed. `covered`: position up to which a lost copy contained all changes."""
 
     copy: Copy | None = None
     covered: Lsn = ZERO
@@ -107,7 +109,8 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class Copying:
-    """The first copy is being made. `kept_from`: first batch whose changes are kept for it; None between two chunks."""
+    """The first copy is running. `kept_from`: first batch whose changes are retained for it; None between two chunks. `covered`: as in
+    Registered."""
 
     copy: Copy | None = None
     kept_from: BatchId | None = None
@@ -116,9 +119,9 @@ class Copying:
 
 @dataclass(frozen=True, slots=True)
 class CatchingUp:
-    """All rows are there as of `applied`; a batch that applies what came since is next.
+    """All rows are present as of `applied`; the next batch applies the changes since then.
 
-    `copy`: the hidden copy that the batch hands over; None where a paused table resumes.
+    `copy`: the hidden copy that the batch hands over; None if a paused table resumes.
     """
 
     applied: Lsn
@@ -128,7 +131,7 @@ class CatchingUp:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """Every batch applies to it. `since`: it was complete as of this position. `reload`: partitions that are being read again."""
+    """Every batch applies to it. `since`: position at which its rows were complete. `reload`: partitions that are being reloaded."""
 
     since: Lsn = ZERO
     reload: PartitionReload | None = None
@@ -136,17 +139,17 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """Its rows are as of `applied`, and changes are kept from batch `kept_from` on; None: it was paused before its first copy."""
+    """Its rows are as of `applied`, and changes are retained from batch `kept_from` on; None: it was paused before its first copy."""
 
     applied: Lsn = ZERO
     kept_from: BatchId | None = None
     resuming: bool = False
-    """The next batch applies what was kept."""
+    """The next batch applies the retained changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reloading:
-    """Another copy is to be made, or being made, while the old rows stay readable. `reason`: what it is made for, where not asked for."""
+    """A new copy is to be made or is running, while the old rows stay readable. `reason`: why, if it is made automatically."""
 
     kept_from: BatchId | None = None
     copy: Copy | None = None
@@ -155,12 +158,12 @@ class Reloading:
 
 @dataclass(frozen=True, slots=True)
 class Recopy:
-    """A parked table is copied again by itself, from the next planning on."""
+    """The parked table is copied again automatically, from the next planning on."""
 
 
 @dataclass(frozen=True, slots=True)
 class AwaitApproval:
-    """The user has to approve what the target would do. Its rows are as of `applied`; `kept_from` is None where nothing is kept."""
+    """The user has to approve the change on the target. The rows are as of `applied`; `kept_from` is None if no changes are retained."""
 
     applied: Lsn = ZERO
     kept_from: BatchId | None = None
@@ -168,7 +171,7 @@ class AwaitApproval:
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """A fault took it out. `then`: what is next; None = the user has to do something about `reason`."""
+    """A fault stopped the table. `then`: what happens next; None: the user has to act on `reason`."""
 
     reason: Reason
     then: Recopy | AwaitApproval | None = None
@@ -176,7 +179,7 @@ class Parked:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """It left the subscription."""
+    """The table was removed from the subscription."""
 
 
 TableState = Registered | Copying | CatchingUp | Live | Paused | Reloading | Parked | Removed
@@ -184,45 +187,46 @@ TableState = Registered | Copying | CatchingUp | Live | Paused | Reloading | Par
 
 @dataclass(frozen=True, slots=True)
 class CopyStarted:
-    """A copy is to begin or go on now: changes are kept for it from this batch on."""
+    """A copy starts or resumes now; changes are retained for it from batch `kept_from` on."""
 
     kept_from: BatchId
 
 
 @dataclass(frozen=True, slots=True)
 class KeptReleased:
-    """No chunk of the copy is being read: nothing is kept for it."""
+    """No chunk of the copy is being read: nothing is retained for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyLost:
-    """What is being read does not count. What batches apply to already stays. `kept_from`: changes are kept from here on instead."""
+    """The chunk that is being read is discarded; the part of the copy that batches apply to stays. `kept_from`: first batch that is
+    retained from now on, for a table that is reloaded; None: unchanged."""
 
     kept_from: BatchId | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CopyVoided:
-    """Nothing of an unfinished copy counts: it begins again from nothing."""
+    """The unfinished copy is discarded completely and starts again."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyAltered:
-    """The structure of a copy that batches apply to, after a batch."""
+    """The schema, after a batch, of a copy that batches apply to."""
 
     schema: TableSchema
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkBegun:
-    """The next rows of a copy are being read."""
+    """The next rows of a copy, or the partitions of a reload, are being read."""
 
     chunk: Chunk
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkRead:
-    """All rows of this chunk are in the hidden table."""
+    """All rows of this chunk are in the hidden table. `bytes`: of the source's storage, estimated."""
 
     number: int
     rows: int
@@ -231,21 +235,21 @@ class ChunkRead:
 
 @dataclass(frozen=True, slots=True)
 class ChunkPlanned:
-    """A batch that takes this chunk in is planned; all later ones apply to the copy."""
+    """A batch that includes this chunk is planned; all later batches apply to the copy."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkTaken:
-    """A batch took this chunk in: nothing is kept for it any more."""
+    """The batch that includes this chunk was committed; nothing is retained for it any more."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkVoided:
-    """The chunk, or the reload of partitions, does not count. Without its first chunk nothing is left of a copy.
+    """The chunk, or the reload of partitions, is discarded. If it is the copy's first chunk, the copy is discarded too.
 
     `number`: only this chunk; None = any.
     """
@@ -255,12 +259,13 @@ class ChunkVoided:
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
-    """A batch has made its rows complete."""
+    """A batch completed the table's rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Keep changes from batch `kept_from` on; the table holds those up to `applied`. `taken_in`: a resume of it is already planned."""
+    """Retain changes from batch `kept_from` on; the rows are as of `applied`. `taken_in`: a batch that resumes the table is already
+    planned."""
 
     kept_from: BatchId
     applied: Lsn
@@ -269,24 +274,24 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class AskResume:
-    """Apply what was kept with the next batch. Refused where nothing was: the table has to be copied."""
+    """Apply the retained changes with the next batch. Refused if none are retained, because the table has to be copied then."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """A batch has applied what was kept."""
+    """A batch has applied the retained changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reload:
-    """Copy it again; changes are kept for that from this batch on."""
+    """Copy the table again; changes are retained for the copy from batch `kept_from` on."""
 
     kept_from: BatchId
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionsBegun:
-    """Some partitions of a live table are to be read again; changes are kept for them from batch `kept_from` on."""
+    """Reload some partitions of a live table; changes are retained for them from batch `kept_from` on."""
 
     request: str
     kept_from: BatchId
@@ -294,7 +299,7 @@ class PartitionsBegun:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something took it out. `recopy`: it is copied again without being asked for."""
+    """A fault stops the table. `recopy`: it is copied again automatically."""
 
     reason: Reason
     recopy: bool = False
@@ -302,9 +307,9 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Keep changes from batch `kept_from` on until the user approves of a structure; `applied` and `taken_in` as in Pause.
+    """Retain changes from batch `kept_from` on until the user approves a schema change; `applied` and `taken_in` as in Pause.
 
-    `kept`: the structure that the target has. One that waits already waits for this as well.
+    `kept`: the target's schema. A table that already waits for approval keeps its retained changes, and waits for this change as well.
     """
 
     reason: Reason
@@ -316,12 +321,13 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Approve:
-    """Apply what was kept for a table that waited, its structure with it. Refused where nothing was: it has to be copied."""
+    """Apply the retained changes of a table that waits for approval, with its schema changes. Refused if none are retained, because the
+    table has to be copied then."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """It leaves the subscription."""
+    """The table is removed from the subscription."""
 
 
 CopyEvent = (
@@ -365,12 +371,12 @@ def kind_of(state: TableState) -> TableStateKind:
 
 
 def copy_of(state: TableState) -> Copy | None:
-    """The unfinished copy of the table."""
+    """The table's unfinished copy; None if there is none."""
     return state.copy if isinstance(state, Registered | Copying | CatchingUp | Reloading) else None
 
 
 def kept_from(state: TableState) -> BatchId | None:
-    """First batch whose changes have to be kept for the whole table."""
+    """First batch whose changes are retained for the whole table; None if nothing is retained for it."""
     match state:
         case Copying() | CatchingUp() | Paused() | Reloading():
             return state.kept_from
@@ -381,7 +387,8 @@ def kept_from(state: TableState) -> BatchId | None:
 
 
 def holds_up_to(state: TableState) -> Lsn | None:
-    """Changes up to here are in its rows, or in those of the copy that is to take their place. None where changes are kept, or unknown."""
+    """Position up to which changes are in the table's rows, or in the copy that is to replace them. None if unknown, or if changes are
+    retained."""
     match state:
         case Registered() | Copying():
             return state.covered if state.copy is None else state.copy.position
@@ -398,12 +405,12 @@ def holds_up_to(state: TableState) -> Lsn | None:
 
 
 def awaits_approval(state: TableState) -> bool:
-    """Whether it is parked until the user approves of a change that its target can follow; what comes meanwhile is kept."""
+    """Whether it is parked until the user approves a change that its target can follow."""
     return isinstance(state, Parked) and isinstance(state.then, AwaitApproval)
 
 
 def awaits_recopy(state: TableState) -> bool:
-    """Whether it is parked only until a copy of it is begun, which it is without being asked for."""
+    """Whether it is parked only until a new copy begins, which happens automatically."""
     return isinstance(state, Parked) and isinstance(state.then, Recopy)
 
 
@@ -411,22 +418,22 @@ class ReadStatus(Enum):
     """Whether queries that ask for fresh rows may read a table."""
 
     MAY_READ = "may_read"
-    """As far as the target's own record says that its rows are complete."""
+    """Provided that the target's own record says that its rows are complete."""
     OUT = "out"
-    """It does not follow until the user does something."""
+    """Not before the user acts: batches do not apply to it until then."""
 
 
 def read_status(state: TableState) -> ReadStatus:
-    """A table that is copied again by itself is not out: it will follow again."""
+    """The read status of a state. A table that is copied again automatically may be read: it will be complete again."""
     out = isinstance(state, Paused) or (isinstance(state, Parked) and not awaits_recopy(state))
     return ReadStatus.OUT if out else ReadStatus.MAY_READ
 
 
 def outdates_plans(before: TableState, event: TableEvent, after: TableState) -> bool:
-    """Whether parts of the table in batches that are planned do not count any more.
+    """Whether an event invalidates the parts of the table in batches that are already planned.
 
-    Pausing and holding do not: what is planned is applied, and only what comes later is kept. Nor does the loss of a chunk: the copy
-    goes on without it, and a chunk has a number of its own. A hand-over does not: batches after it are planned as if it were made.
+    Pause and Hold do not: planned parts are applied, and only later changes are retained. The loss of a chunk does not: the copy continues
+    without it, and planned chunks are identified by number. A hand-over does not: the batches after it were planned as if it had been made.
     """
     if isinstance(event, Fault | Reload | Remove):
         return True
@@ -434,7 +441,7 @@ def outdates_plans(before: TableState, event: TableEvent, after: TableState) -> 
 
 
 def transition(state: TableState, event: TableEvent) -> TableState | Refused:
-    """The state after `event`, or why it is refused."""
+    """The state after `event`, or the refusal if the event is not valid in `state`."""
     if isinstance(state, Removed):
         return Refused("the table was removed from the subscription; add it again")
     match event:
@@ -499,7 +506,7 @@ def _paused(state: TableState, event: Pause) -> TableState | Refused:
 
 
 def _reloaded(state: Live, event: CopyEvent) -> TableState | Refused:
-    """What comes to a live table by a chunk of its partitions."""
+    """The state of a live table after an event of its partition reload."""
     reload = state.reload
     number = event.number if isinstance(event, ChunkRead | ChunkPlanned | ChunkTaken | ChunkVoided) else None
     if reload is None or (number is not None and (reload.chunk is None or reload.chunk.number != number)):
@@ -525,7 +532,7 @@ _Unfinished = Registered | Copying | CatchingUp | Reloading
 
 
 def _copied(state: TableState, event: CopyEvent) -> TableState | Refused:
-    """What comes to a table by its copy."""
+    """The state of a table after an event of its copy."""
     if isinstance(state, Live):
         return _reloaded(state, event)
     if not isinstance(state, Registered | Copying | CatchingUp | Reloading):
@@ -560,7 +567,7 @@ def _started(state: _Unfinished, event: CopyStarted) -> TableState | Refused:
 
 
 def _left_of(copy: Copy | None) -> Copy | None:
-    """What is left of a copy when what is being read of it is lost."""
+    """What remains of a copy when the chunk that is being read is lost; None if nothing does."""
     followed = copy is not None and copy.followed and not (copy.chunk is not None and copy.chunk.first)
     return replace(copy, chunk=None) if copy is not None and followed else None
 
@@ -611,7 +618,7 @@ def _with_chunk(state: _Unfinished, event: _ChunkEvent) -> TableState | Refused:
 
 
 def _without_chunk(state: _Unfinished, copy: Copy) -> TableState:
-    """Where it was the last one, and read, the table goes back to where its copy is to go on."""
+    """The state without the copy's chunk. If that was the last chunk and was read, the table waits again for its copy to be resumed."""
     chunk = copy.chunk
     left = None if chunk is None or chunk.first else replace(copy, chunk=None)
     if isinstance(state, CatchingUp) and chunk is not None and chunk.is_last:
