@@ -1,1 +1,1 @@
-"""Copies of tables: chunks, their order and pace, and what catches them up."""
+"""Copies of tables: the order in which chunks are read, rate limits, and the application of batches to unfinished copies."""

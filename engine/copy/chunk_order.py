@@ -1,4 +1,4 @@
-"""In which order chunks are read: small tables first, several tables interleaved, small chunks packed into one task."""
+"""The order in which chunks are read: small tables first, several tables interleaved, small chunks packed into one task."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from engine.model.identity import TableId
 from engine.model.source import CopyChunk
 
 PARTS_PER_TASK = 16
-"""Small chunks that share one task at most: more would save little and delay the first tables."""
+"""Most chunks in one task. More would save little and delay the first tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedChunk:
-    """One chunk of one table; `attempt` counts from 1 and is part of every file name the chunk's rows get."""
+    """One chunk of one table. `attempt` counts from 1 and is part of the names of the chunk's files."""
 
     table: TableId
     number: int
@@ -31,10 +31,10 @@ class _Pending:
 
 
 class ChunkSchedule:
-    """Chunks still to be read. Not safe for several threads; the caller locks.
+    """Chunks that remain to be read. Not thread-safe: the caller locks.
 
-    At most `window` tables are open at a time, smallest first; a wave takes their chunks in turns. So the small tables are
-    finished early, and one large table does not hold up the next.
+    At most `window` tables are open at a time, smallest first; a wave takes their chunks in turns. So small tables finish early, and a
+    large table does not delay the next one.
     """
 
     def __init__(self, window: int = 4) -> None:
@@ -43,7 +43,7 @@ class ChunkSchedule:
         self._waiting: deque[_Pending] = deque()
 
     def fill(self, tables: Iterable[tuple[TableId, Sequence[CopyChunk]]]) -> None:
-        """Take the tables' chunks; called once, before the first wave."""
+        """Add the tables' chunks. To be called once, before the first wave."""
         pending = [
             _Pending(
                 table,
@@ -56,7 +56,7 @@ class ChunkSchedule:
         self._waiting.extend(sorted(pending, key=lambda p: (p.bytes, p.table)))
 
     def again(self, chunk: PlannedChunk) -> None:
-        """Put a chunk back, to be read before others of its table."""
+        """Return a chunk to the schedule; it is read before other chunks of its table."""
         for pending in (*self._open, *self._waiting):
             if pending.table == chunk.table:
                 pending.chunks.appendleft(chunk)
@@ -64,12 +64,12 @@ class ChunkSchedule:
         self._open.appendleft(_Pending(chunk.table, deque([chunk])))
 
     def drop(self, table: TableId) -> None:
-        """Forget what is left of a table."""
+        """Remove the remaining chunks of a table."""
         self._open = deque(p for p in self._open if p.table != table)
         self._waiting = deque(p for p in self._waiting if p.table != table)
 
     def next_wave(self, tasks: int, task_bytes: int) -> list[tuple[PlannedChunk, ...]]:
-        """Chunks for at most `tasks` tasks; chunks together smaller than `task_bytes` share one. Empty when none is left."""
+        """Chunks for at most `tasks` tasks; chunks that are together smaller than `task_bytes` share a task. Empty if none remain."""
         wave: list[tuple[PlannedChunk, ...]] = []
         while len(wave) < tasks and (task := self._next_task(task_bytes)):
             wave.append(task)

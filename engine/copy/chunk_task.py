@@ -1,6 +1,6 @@
-"""What a copy task does: read chunks under the imported snapshot, decode them, leave Arrow files for the engine process.
+"""The work of a copy task: it reads chunks under the imported snapshot, decodes them, and writes Arrow files for the engine process.
 
-The task knows no driver: how to open the source and how to decode are handed in (as a functools.partial of `copy_task`).
+The task depends on no driver: the functions that open the source and decode rows are passed in (as a functools.partial of `copy_task`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from engine.model.subscription import ConnectionSpec
 
 OpenSource = Callable[[ConnectionSpec], Source]
 Decode = Callable[[bytes, TableSchema], Any]
-"""COPY text (whole lines) and the structure to a pyarrow.RecordBatch with columns c0 … cn."""
+"""Decodes COPY text (whole lines) of a table with this schema into a pyarrow.RecordBatch with columns c0 … cn. Raises
+EngineFault(VALUE_OUT_OF_DOMAIN) for a value that its column cannot hold."""
 
 _ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
 _ESCAPED = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
@@ -35,8 +36,8 @@ _ESCAPED = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """Bounds of a task's memory and of one file: rows are decoded and written in pieces of about `batch_bytes` of COPY text,
-    and a file is closed when it has `file_bytes`. A single larger row is a piece of its own."""
+    """Limits on a task's memory and on the size of a file. Rows are decoded and written in pieces of about `batch_bytes` of COPY text; a
+    larger row is a piece of its own. A file is closed once it has `file_bytes`."""
 
     batch_bytes: int = 8 * 1024**2
     file_bytes: int = 32 * 1024**2
@@ -52,12 +53,12 @@ class ChunkPart:
     schema: TableSchema
     chunk: CopyChunk
     set_aside: int = 0
-    """So many rows that cannot be decoded may be left out and handed back; 0: they are a fault."""
+    """Most rows that cannot be decoded and are returned in `PartResult.refused`; 0: such a row is a fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyTask:
-    """Descriptor of one task: where to read, under which snapshot, and where to leave files."""
+    """Descriptor of one task: the connection, the snapshot, the chunks, and the folder for the files."""
 
     epoch: Epoch
     connection: ConnectionSpec
@@ -66,9 +67,9 @@ class CopyTask:
     parts: tuple[ChunkPart, ...]
     limits: ReadLimits = ReadLimits()
     pace: str | None = None
-    """File that says how fast rows may be read (see `pace.py`)."""
+    """File with the rate limit (see `rate_limit.py`); None: unlimited."""
     readers: int = 1
-    """So many tasks read at once."""
+    """Number of tasks that read concurrently and share the rate limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class PartResult:
-    """One chunk's outcome; `files` are complete only where there is no fault."""
+    """The result of one chunk; `files` are complete only if there is no fault. `bytes`: of COPY text."""
 
     table: TableId
     number: int
@@ -91,19 +92,19 @@ class PartResult:
     bytes: int = 0
     fault: TableFault | None = None
     refused: tuple[tuple[Texts, RefusedCause], ...] = ()
-    """Rows that are in no file, since their columns cannot hold them: texts by column, and why."""
+    """Rows that are in no file, because their columns cannot hold them: texts by column, and the cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyTaskResult:
-    """Outcomes in the order of the descriptor's parts."""
+    """Results in the order of the task's `parts`; `seconds` is the duration of the task."""
 
     parts: tuple[PartResult, ...]
     seconds: float
 
 
 def copy_task(open_source: OpenSource, decode: Decode, task: CopyTask) -> CopyTaskResult:
-    """Read every part of `task`. A part's fault is in its result and leaves the other parts alone; nothing is raised for it."""
+    """Read every part of `task`. A fault of one part is returned in its result; it is not raised, and does not affect the other parts."""
     if read_pace(_pace_of(task)).give_way:
         return at_lower_priority(lambda: _copy(open_source, decode, task))
     return _copy(open_source, decode, task)
@@ -127,7 +128,7 @@ def _pace_of(task: CopyTask) -> Path | None:
 def decoded(
     pieces: Iterable[bytes], schema: TableSchema, decode: Decode, batch_bytes: int
 ) -> Iterator[tuple[Any, int]]:
-    """Record batches of about `batch_bytes` of COPY text each, with the bytes that each came from."""
+    """Yields record batches of about `batch_bytes` of COPY text, each with the size of its text in bytes."""
     held: list[bytes] = []
     size = 0
     for piece in pieces:
@@ -143,9 +144,9 @@ def decoded(
 def decoded_but_refused(
     lines: bytes, schema: TableSchema, decode: Decode, refused: list[tuple[Texts, RefusedCause]], most: int
 ) -> list[Any]:
-    """The lines as record batches, but those that cannot be decoded, which are found by halves and added to `refused`.
+    """Decode the lines into record batches. Lines that cannot be decoded are found by bisection and added to `refused`.
 
-    Raises EngineFault: what `decode` raises where more than `most` would be refused, or for another reason.
+    Raises the EngineFault of `decode` if more than `most` lines would be refused, or for any other fault.
     """
     try:
         return [decode(lines, schema)]
@@ -161,7 +162,7 @@ def decoded_but_refused(
 
 
 def copy_values(line: bytes) -> Texts:
-    """The values of one line of COPY's text form."""
+    """The values of one line of COPY's text format; None for NULL."""
     return tuple(None if text == b"\\N" else _unescaped(text) for text in line.removesuffix(b"\n").split(b"\t"))
 
 
@@ -193,7 +194,7 @@ def _read_part(task: CopyTask, part: ChunkPart, source: Source, decode: Decode) 
         files.remove()
         return _failed(part, staging_fault(error, task.staging))
     except Exception as error:
-        # A defect, or a value that breaks the decoder: this table's trouble, not that of the tables it shares a task with.
+        # # A defect, or a value that breaks the decoder. Only this table fails, not those that share the task.
         files.remove()
         detail = f"reading a chunk failed with {type(error).__name__}"
         return _failed(part, EngineFault(FaultKind.INTERNAL, str(part.table), detail))
@@ -203,7 +204,7 @@ def _read_part(task: CopyTask, part: ChunkPart, source: Source, decode: Decode) 
 
 
 def staging_fault(error: OSError, folder: str) -> EngineFault:
-    """A fault of the folder for copied rows. It lies on the queue's disk: a full one is the queue's kind of fault."""
+    """The fault for an error in the staging folder. The folder is on the queue's disk, so a full disk is QUEUE_DISK_FULL."""
     full = error.errno in {errno.ENOSPC, errno.EDQUOT}
     kind = FaultKind.QUEUE_DISK_FULL if full else FaultKind.COPY_FAILED
     fault = EngineFault(kind, folder, f"cannot write or read copied rows: {error.strerror or type(error).__name__}")
@@ -243,7 +244,7 @@ class _PartFiles:
         self._rows = 0
 
     def close(self) -> None:
-        """Finish the file being written; another write begins the next one."""
+        """Finish the current file; the next `write` starts another one."""
         if self._writer is None:
             return
         writer, sink = self._writer, self._sink
@@ -255,7 +256,7 @@ class _PartFiles:
             sink.close()
 
     def remove(self) -> None:
-        """Delete what was written; a failed attempt leaves nothing behind."""
+        """Delete the files of a failed attempt."""
         for file in self.staged:
             Path(file.path).unlink(missing_ok=True)
         self.staged.clear()

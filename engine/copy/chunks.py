@@ -1,7 +1,8 @@
-"""Copies made chunk by chunk: which rows of a table are read next under a snapshot, and how far each copy is.
+"""Copies in chunks: which rows of a table are read next under a snapshot, and how far each copy is.
 
-Every later batch also applies to the rows of chunks that are in (`catch_up.py`). So neither a snapshot nor kept changes are needed
-after a chunk, and an engine that restarts continues after the last one. A whole copy is a single chunk without an upper bound.
+Batches also apply to the rows of the chunks that a copy includes (`catch_up.py`). So after a chunk neither its snapshot nor retained
+changes are needed, and a restarted engine continues with the next chunk. A whole copy is a single chunk without an upper bound. A chunk is
+read in pieces, one for each task.
 """
 
 from __future__ import annotations
@@ -28,34 +29,35 @@ from engine.tables.schema_change import RecopyRequired, Unchanged, judge
 from engine.tables.state import Chunk, ChunkRead, ChunkVoided
 
 TRIES = 3
-"""Chunks of a table one after another that did not get in: then it is copied under one snapshot."""
+"""Most consecutive chunks of a table that may be lost. After that the table is copied as one chunk."""
 
 
 LEAST_BYTES = 64 * 1024
 SLOW_S = 60
-"""How long one chunk may take to be read where the rows per second are limited."""
+"""Longest time to read one chunk when the rate of rows is limited, if a row has SLOW_ROW_BYTES."""
 SLOW_ROW_BYTES = 100
 STORED_ROW_BYTES = 28
-"""What a row takes in storage beside its values: header and line pointer."""
+"""Bytes of storage that a row needs in addition to its values: tuple header and line pointer."""
 
 
 @dataclass(slots=True)
 class _Way:
-    """One table's copy. Its share is that of its rows, since along a key nothing tells of how much of the storage was read."""
+    """Progress of one table's copy along its key. Its share is that of its rows, because the key does not show how much of the storage was
+    read."""
 
     course: Course
     chunk: Chunk
     size: int = 0
     table_bytes: int = 0
     table_rows: int = 0
-    """As the source's statistics have it; 0: they have nothing."""
+    """Rows by the source's statistics; 0 if it has none."""
     rows: int = 0
     bytes: int = 0
     row_bytes: float | None = None
-    """Of COPY text, by what was read."""
+    """Average bytes of COPY text per row, of the rows that were read."""
 
     def progress(self, of_chunk: CopyProgress, now_s: float) -> CopyProgress:
-        """Of the whole table; 100 % only behind the last chunk."""
+        """Progress of the whole table; 100 % only after the last chunk."""
         if of_chunk.rows:
             self.row_bytes = of_chunk.read_bytes / of_chunk.rows
         rows = self.rows + of_chunk.rows
@@ -81,24 +83,25 @@ class _Way:
 
 
 class ChunkPlanner:
-    """Used by the copy thread."""
+    """Chooses the chunks of copies. Used by the copy thread, except for `throttle`."""
 
     def __init__(self, parts: RunContext, standing: Callable[[TableId], StandingCopy | None] | None) -> None:
-        """`standing` returns how far a copy is on the target; None: every table is copied as one chunk."""
+        """`standing` returns the state of a table's unfinished copy on the target, None if there is none. If it is None itself, every table
+        is copied as one chunk."""
         self._parts = parts
         self._standing = standing
         self._policy = parts.spec.copies
         self._reading: dict[TableId, Chunk] = {}
-        """The last chunk that began of each table."""
+        """The last chunk of each table that was begun."""
         self._ways: dict[TableId, _Way] = {}
-        """Of tables that are copied along their key."""
+        """Only tables that are copied along their key."""
         self._lost: Counter[TableId] = Counter()
 
     def next(self, entry: TableEntry, schema: TableSchema, position: Lsn) -> CopyTable | None:
-        """Begin the table's next chunk under the snapshot of `position`. `schema`: the one that the source's catalog shows.
+        """Begin the table's next chunk under the snapshot at `position`; returns what to read. `schema`: the one in the source's catalog.
 
-        Returns None if that cannot be now: the table waits for no chunk any more, or the log has not yet announced what the catalog
-        shows.
+        Returns None if no chunk can begin: the table waits for none, the log has not yet announced the catalog's schema, or the copy had to
+        be discarded and starts again.
         """
         copied = entry.copy.schema if entry.copy is not None and entry.copy.followed else None
         standing = self._standing(entry.table) if self._standing is not None and copied is not None else None
@@ -122,14 +125,14 @@ class ChunkPlanner:
             return CopyTable(entry.spec, schema.whole)
         self._note(entry.table, chunk, standing, walk)
         if standing is not None:
-            # What an earlier try has left after the rows that count.
+            # # An earlier attempt may have left rows after those that the copy includes.
             self._parts.target.trim_copy(entry.table, key_row(standing.upto, schema, decode_copy_text))
         return CopyTable(entry.spec, schema.whole, tuple(each.chunk for each in walk.chunks), begin=chunk.first)
 
     def _walk(self, entry: TableEntry, schema: TableSchema, standing: StandingCopy | None) -> KeyWalk | None:
-        """What to read of the next chunk, piece by piece; None if the table is copied as one chunk."""
+        """The next chunk along the key, in pieces; None if the table is copied as one chunk."""
         settings = self._parts.settings
-        declared = bool(entry.spec.key)  # Its rows may share a key for a moment.
+        declared = bool(entry.spec.key)  # # Rows may share a declared key for a moment.
         if (
             self._standing is None
             or declared
@@ -145,13 +148,13 @@ class ChunkPlanner:
         return self._parts.source.copies.walk_key(schema.whole, upto, chunk, max(1, size // chunk), small)
 
     def _chunk_bytes(self) -> int:
-        """Fewer where reading is slowed down: a snapshot is not to stand for longer because of that."""
+        """Size of the next chunk in bytes. With a limited rate chunks are smaller, so that a snapshot is not held longer."""
         rate = self._policy.max_rows_per_second
         most = self._parts.settings.copy_stretch_bytes
         return most if rate is None else min(most, max(LEAST_BYTES, rate * SLOW_ROW_BYTES * SLOW_S))
 
     def throttle(self, policy: CopyPolicy) -> None:
-        """From any thread: chunks that begin from now on are read at this rate."""
+        """Use this policy for chunks that begin from now on. May be called from any thread."""
         self._policy = policy
 
     def _note(self, table: TableId, chunk: Chunk, standing: StandingCopy | None, walk: KeyWalk) -> None:
@@ -176,23 +179,23 @@ class ChunkPlanner:
         )
 
     def under_way(self, table: TableId) -> Chunk | None:
-        """The chunk that is being read, where there is one and it still counts."""
+        """The table's chunk that is being read; None if there is none, or it was discarded."""
         began, entry = self._reading.get(table), self._parts.book.get(table)
         now = entry.copy.chunk if entry is not None and entry.copy is not None else None
         return now if began is not None and now is not None and now.number == began.number else None
 
     def read(self, table: TableId, rows: int) -> Chunk | None:
-        """All rows of the chunk are in the hidden table. Returns it, None if it does not count any more."""
+        """All rows of the chunk are in the hidden table. Returns the chunk; None if it was discarded meanwhile."""
         chunk, way = self._reading[table], self._ways.get(table)
         event = ChunkRead(chunk.number, rows, way.size if way is not None else 0)
         return None if isinstance(self._parts.book.apply(table, event), Refused) else chunk
 
     def rows(self, table: TableId, of_chunk: int) -> int:
-        """Rows of the whole copy."""
+        """Number of rows of the whole copy, if `of_chunk` rows of the current chunk are read."""
         return of_chunk + (self._ways[table].rows if table in self._ways else 0)
 
     def lost(self, table: TableId) -> None:
-        """Its rows cannot be read under this snapshot, or do not count."""
+        """Discard the table's chunk: it cannot be read under this snapshot, or its rows are invalid."""
         self._lost[table] += 1
         self._parts.book.apply(table, ChunkVoided())
 

@@ -1,7 +1,7 @@
-"""Copies tables into hidden tables of the target, under one snapshot of the source, and says what becomes of each.
+"""Copies tables into hidden tables of the target under one snapshot of the source, and reports the outcome of each.
 
-A copy that does not reach the hand-over leaves nothing: no file, no hidden table, no memory of how far it came. The hand-over
-itself, in a batch behind the changes that came during the copy, is the caller's.
+A copy that does not complete leaves nothing: its files and the hidden table that it created are deleted. The caller hands over completed
+copies, in a batch that includes the changes since the snapshot.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _State(StrEnum):
 
 @dataclass(slots=True)
 class _Copy:
-    """One table's copy. `begun`: a hidden table stands on the target."""
+    """One table's copy. `begun`: its hidden table exists on the target. `left`: number of chunks that are not written yet."""
 
     table: CopyTable
     state: _State = _State.OPEN
@@ -46,7 +46,7 @@ class _Copy:
 
 
 class CopyCoordinator:
-    """One copy, run once. `run` belongs to a thread of its own; `cancel` comes from any thread."""
+    """Copies the tables of one job. `run` is called once, by a thread of its own; `cancel` by any thread."""
 
     def __init__(self, job: CopyJob, tools: CopyTools, listener: CopyListener) -> None:
         self._job = job
@@ -59,9 +59,9 @@ class CopyCoordinator:
         self._lanes: Lanes | None = None
 
     def cancel(self, tables: Iterable[TableId] | None = None) -> None:
-        """Stop copying these tables, by default all; their hidden tables are discarded before `run` returns.
+        """Stop copying these tables (None: all); their hidden tables are discarded before `run` returns.
 
-        A table that was already reported as copied stays so.
+        A table that was already reported as copied stays copied.
         """
         with self._lock:
             self._cancelled.update(self._copies if tables is None else tables)
@@ -75,10 +75,10 @@ class CopyCoordinator:
             lanes.stop()
 
     def run(self) -> CopyOutcome:
-        """Copy every table; returns when each is copied, failed, lost or cancelled.
+        """Copy every table. Returns when each is copied, failed, lost or cancelled.
 
-        Raises EngineFault for what concerns more than one table (target, staging disk, tasks that keep failing). Tables not yet
-        reported are then void and have to start again.
+        Raises EngineFault for faults that concern more than one table (target, staging disk, tasks that fail repeatedly). Tables that were
+        not reported before are then discarded and have to be copied again.
         """
         try:
             with staging_folder(self._job.staging, self._job.epoch) as folder:
@@ -111,7 +111,8 @@ class CopyCoordinator:
             lanes.join()
 
     def _plan(self) -> list[tuple[TableId, list[CopyChunk]]]:
-        """Every table's chunks. A table that cannot be cut is reported at once, an empty one is finished at once."""
+        """The chunks of every table. A table that cannot be cut into chunks is reported, and an empty one is completed, before this
+        returns."""
         planned = []
         for table, copy in self._copies.items():
             if not self._is_open(copy):
@@ -141,7 +142,7 @@ class CopyCoordinator:
         return self._tools.source.copies.copy_chunks(table.schema, table.spec, self._job.settings.chunk_bytes)
 
     def _take_in(self, wave: Wave, lanes: Lanes) -> list[PlannedChunk]:
-        """Put a wave's rows into the target; returns the chunks that have to be read again."""
+        """Write a wave's rows to the target. Returns the chunks that have to be read again."""
         if wave.error is not None:
             return self._wave_failed(wave)
         again = []
@@ -221,7 +222,8 @@ class CopyCoordinator:
         self._listener.on_table_copied(table, self._job.snapshot.position, self._meter.rows(table))
 
     def _wave_failed(self, wave: Wave) -> list[PlannedChunk]:
-        """A whole run failed: a lost worker, or a cancel. Read its chunks again, or give up when one has no attempt left."""
+        """Handle the failure of a whole wave, by a lost worker or a cancel. Returns the chunks to read again; raises the wave's error if
+        another attempt would not help, or if a chunk has none left."""
         error = wave.error
         open_chunks = [chunk for chunk in wave.chunks if self._is_open(self._copies[chunk.table])]
         if not open_chunks:
@@ -232,7 +234,7 @@ class CopyCoordinator:
         return [replace(chunk, attempt=chunk.attempt + 1) for chunk in open_chunks]
 
     def _end(self, copy: _Copy, fault: TableFault) -> list[TableId]:
-        """A table does not go on, or none does. Returns those ended; raises where the fault concerns the copy as such."""
+        """End the copies that a fault concerns; returns their tables. Raises EngineFault if it concerns more than the tables of the job."""
         kind = FaultKind(fault.code)
         decision = last_consequence(kind)
         if decision is Consequence.STOP:
@@ -256,7 +258,7 @@ class CopyCoordinator:
                 self._tools.target.discard_copy(copy.table.spec.table)
 
     def _discard_open(self) -> None:
-        """Nothing of a copy that did not finish stays; where the target is gone, the next claim sweeps it."""
+        """Discard the copies that are not complete. If the target cannot be reached, its next `claim` deletes them."""
         for copy in self._copies.values():
             if copy.state is _State.OPEN:
                 with suppress(EngineFault):

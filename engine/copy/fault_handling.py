@@ -1,4 +1,4 @@
-"""What a fault means for a running copy: for one chunk, one table, or all of it."""
+"""Maps faults to their consequences for a running copy: for one chunk, one table, or the whole copy."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from engine.model.fault import FaultKind
 
 
 class Consequence(StrEnum):
-    """What the copy does about a fault of a chunk."""
+    """Consequence of a chunk's fault."""
 
     READ_AGAIN = "read_again"
-    """The same chunk under the same snapshot, as a new attempt; after the last one the table starts again."""
+    """The chunk is read again under the same snapshot, as a new attempt. After the last attempt `last_consequence` applies."""
     START_TABLE_AGAIN = "start_table_again"
     START_ALL_AGAIN = "start_all_again"
     FAIL_TABLE = "fail_table"
     STOP = "stop"
-    """Nothing more can be copied; the fault goes to the caller."""
+    """Nothing more can be copied; the fault is raised to the caller."""
 
 
 _CONSEQUENCES: dict[FaultKind, Consequence] = {
     FaultKind.SOURCE_UNREACHABLE: Consequence.READ_AGAIN,
     FaultKind.SOURCE_TIMEOUT: Consequence.READ_AGAIN,
     FaultKind.SPARK_FAILED: Consequence.READ_AGAIN,
-    # The structure moved on under the snapshot: a new copy begins with the new one.
+    # # The schema changed under the snapshot: a new copy starts with the new schema.
     FaultKind.TABLE_STRUCTURE_CHANGED: Consequence.START_TABLE_AGAIN,
     FaultKind.COPY_LOST: Consequence.START_ALL_AGAIN,
     FaultKind.SOURCE_PRIVILEGE: Consequence.FAIL_TABLE,
@@ -43,12 +43,12 @@ _CONSEQUENCES: dict[FaultKind, Consequence] = {
 
 
 def consequence(kind: FaultKind) -> Consequence:
-    """What a fault of this kind does to the copy; STOP for every kind that is not about one table or one read."""
+    """The consequence of a fault; STOP for every kind that concerns more than one table or one read."""
     return _CONSEQUENCES.get(kind, Consequence.STOP)
 
 
 def last_consequence(kind: FaultKind) -> Consequence:
-    """The same where the chunk has no attempt left, or where another attempt is of no use. Never READ_AGAIN."""
+    """The consequence if the chunk has no attempt left, or another attempt would not help. Never READ_AGAIN."""
     decision = consequence(kind)
     if decision is not Consequence.READ_AGAIN:
         return decision
@@ -56,7 +56,7 @@ def last_consequence(kind: FaultKind) -> Consequence:
 
 
 _WITHOUT_ATTEMPTS: dict[FaultKind, Consequence] = {
-    # The session that keeps the snapshot alive is on the same server; it will not have outlived this.
+    # # The session that holds the snapshot is on the same server and is very likely lost too.
     FaultKind.SOURCE_UNREACHABLE: Consequence.START_ALL_AGAIN,
     FaultKind.SOURCE_TIMEOUT: Consequence.START_TABLE_AGAIN,
     FaultKind.SPARK_FAILED: Consequence.STOP,

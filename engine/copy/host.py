@@ -1,4 +1,4 @@
-"""What a run does for the copies that are made in it."""
+"""The interface of a run to the copies that are made in it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ class CopyHost(Protocol):
     """The run. Every method may be called from any thread."""
 
     def defer(self, event: Callable[[BatchId], CopyStarted | CopyLost | Reload], tables: list[TableId]) -> object:
-        """Move tables by this event, with the batch from which on their changes are kept. Returns when it holds."""
+        """Apply this event to the tables, with the number of the batch from which on their changes are retained. Returns when that has
+        happened. Raises EngineFault(COPY_FAILED) if the run ends before."""
         ...
 
     def begin_load(self, table: TableId, request: str) -> bool:
-        """Keep a live table's changes from the next batch on, for a reload of partitions. False if it is not live."""
+        """Retain a live table's changes from the next batch on, for a reload of partitions. Returns False if the table is not live. Raises
+        EngineFault(COPY_FAILED) if the run ends before."""
         ...
 
     def flush(self, position: Lsn) -> None:
-        """Seal a batch that reaches this position."""
+        """Seal a batch that ends at or after this position, even an empty one."""
         ...
 
     def end(self, fault: EngineFault) -> None:
@@ -38,17 +40,17 @@ class CopyHost(Protocol):
         ...
 
     def removals_written(self) -> bool:
-        """Whether the target has forgotten all tables that left the subscription."""
+        """Whether the target has removed the records of all tables that left the subscription."""
         ...
 
     def give_up(self, table: TableId) -> None:
-        """Forget what the target keeps for a table that left the subscription."""
+        """Remove what the target keeps for a table that left the subscription."""
         ...
 
     def note_copied(self, fingerprints: Mapping[TableId, str]) -> None:
-        """The partitions of tables that are about to be copied, to be recorded with their hand-over."""
+        """Fingerprints of the partitions of tables that are about to be copied, to be recorded with their hand-over."""
         ...
 
     def cut(self) -> AbstractContextManager[tuple[ExportedSnapshot, TargetReader]]:
-        """A source snapshot and a target read of the same position."""
+        """A snapshot of the source and a read of the target at the same position."""
         ...

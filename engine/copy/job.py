@@ -1,4 +1,4 @@
-"""What a copy is given and what it hands back."""
+"""Input and outcome of a copy."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from engine.model.tasks import TaskRunner
 
 @dataclass(frozen=True, slots=True)
 class CopyTable:
-    """A table to copy. `schema` is its structure at the snapshot.
+    """A table to copy. `schema`: its schema at the snapshot.
 
-    `pieces`: those of one chunk; None = all of the table. `begin`: into a new hidden table; else into
-    the one that stands, which is never discarded. `load`: as in Target.begin_copy.
+    `pieces`: the pieces of one chunk; None: the whole table. `begin`: create a new hidden table; False: append to the existing one, which
+    is then never discarded. `load`: as in Target.begin_copy.
     """
 
     spec: TableSpec
@@ -37,8 +37,8 @@ class CopyTable:
 
 @dataclass(frozen=True, slots=True)
 class CopySettings:
-    """How much is read at once. A wave is `tasks_per_wave` tasks of about `chunk_bytes`; `lanes` waves are under way, so that one is
-    taken in while the next is read. At most `lanes` waves lie in the staging folder."""
+    """How much is read concurrently. A wave is `tasks_per_wave` tasks of about `chunk_bytes`. `lanes` waves are in progress, so that one is
+    written while the next is read; at most `lanes` waves are in the staging folder."""
 
     chunk_bytes: int = 64 * 1024**2
     tasks_per_wave: int = 4
@@ -48,14 +48,14 @@ class CopySettings:
     progress_interval_s: float = 0.5
     limits: ReadLimits = field(default_factory=ReadLimits)
     pace: Path | None = None
-    """File that says how fast rows may be read (see `pace.py`)."""
+    """File with the rate limit (see `rate_limit.py`); None: unlimited."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyJob:
     """One copy of some tables under one snapshot. The caller keeps the snapshot alive until `run` has returned.
 
-    `staging` is a folder for copies only, reachable by the tasks under the same path.
+    `staging`: a folder that only copies use, reachable by the tasks under the same path.
     """
 
     subscription: SubscriptionName
@@ -69,9 +69,10 @@ class CopyJob:
 
 @dataclass(frozen=True, slots=True)
 class CopyTools:
-    """What a copy works with. `open_source` and `decode` must be importable by name: tasks get them.
+    """The services that a copy uses. `open_source` and `decode` must be importable by name, because they are sent to tasks.
 
-    `writing()` is the turn to write to the target; it is held for one file at a time, so that batches get in between.
+    `writing()` acquires the right to write to the target. It is held for one file at most, so that batches are committed in between.
+    `monotonic`: seconds.
     """
 
     source: Source
@@ -84,21 +85,21 @@ class CopyTools:
 
 
 class CopyListener(Protocol):
-    """Is told what becomes of each table. Every call comes from the thread of `CopyCoordinator.run`, outside of `writing()`.
+    """Receives the outcome of each table. All calls come from the thread of `CopyCoordinator.run`, outside of `writing()`.
 
-    Of the first three, each table gets exactly one, unless the copy is cancelled or `run` raises.
+    Of the first three methods exactly one is called for each table, unless the copy is cancelled or `run` raises.
     """
 
     def on_table_copied(self, table: TableId, position: Lsn, rows: int) -> None:
-        """All rows as of `position` are in the hidden table, which from now on is the caller's to hand over or to discard."""
+        """All rows as of `position` are in the hidden table. The caller has to hand it over or to discard it."""
         ...
 
     def on_table_failed(self, table: TableId, fault: TableFault) -> None:
-        """The table cannot be copied; its hidden table is gone."""
+        """The table cannot be copied; its hidden table was discarded."""
         ...
 
     def on_table_lost(self, table: TableId, detail: str) -> None:
-        """The copy has to start again, under a new snapshot and with the structure described anew; its hidden table is gone."""
+        """The copy has to start again, with a new snapshot and the schema at that snapshot; its hidden table was discarded."""
         ...
 
     def on_progress(self, progress: CopyProgress) -> None: ...
@@ -106,7 +107,7 @@ class CopyListener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CopyOutcome:
-    """What became of each table; those cancelled are in none of the first three."""
+    """The tables by outcome. Tables that were cancelled are in `cancelled` only."""
 
     copied: tuple[TableId, ...]
     failed: tuple[TableId, ...]

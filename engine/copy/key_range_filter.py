@@ -1,4 +1,4 @@
-"""Net changes of a copy that is not complete: only those of the rows that it holds. Pure."""
+"""Restricts net changes to the rows that an unfinished copy contains. Pure."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _INTEGERS = frozenset({Kind.INT16, Kind.INT32, Kind.INT64, Kind.UINT32})
 
 
 class RowUnknown(Exception):
-    """A row came into the range from outside of it, and the log left out columns that only the row there has."""
+    """A row moved into the range, and the log left out columns whose values only the source's row has."""
 
 
 class KeyUnordered(Exception):
-    """A key has a value that has no place in the order of the others: infinite, or not a number."""
+    """A key value cannot be ordered among the others: infinity or NaN."""
 
 
 def key_row(bound: KeyBound, schema: TableSchema, decode: Decode) -> Any:
-    """A place of a table's key as a pyarrow.Table of one row with columns k0 … km, held as the table's columns are."""
+    """A bound of a table's key as a pyarrow.Table of one row, with columns k0 … km of the key columns' staged types."""
     columns = schema.key_columns[: len(bound.values)]
     return decoded_rows([list(bound.values)], columns, schema, decode).rename_columns(
         [f"k{j}" for j in range(len(columns))]
@@ -37,7 +37,7 @@ def key_row(bound: KeyBound, schema: TableSchema, decode: Decode) -> Any:
 
 
 def decoded_rows(rows: Sequence[Sequence[str]], columns: Sequence[Column], schema: TableSchema, decode: Decode) -> Any:
-    """Texts as the source prints them, held as these columns are: a pyarrow.Table."""
+    """Rows of texts, as the source prints them, as a pyarrow.Table with the staged types of these columns."""
     lines = "".join("\t".join(map(_escaped, row)) + "\n" for row in rows)
     form = replace(schema, columns=tuple(columns), key=tuple(column.name for column in columns))
     return pa.Table.from_batches([decode(lines.encode(), form)])
@@ -50,7 +50,7 @@ def _escaped(text: str) -> str:
 
 
 class KeyRange:
-    """Keys of a table behind `lower`, up to and with `upper`; None = no bound."""
+    """Filter for keys after `lower`, up to and including `upper`; None: unbounded. Implements RowsHeld."""
 
     whole = False
 
@@ -63,7 +63,8 @@ class KeyRange:
         self._lower, self._upper = self._values(lower), self._values(upper)
 
     def holds(self, columns: Sequence[Any]) -> Any:
-        """Which keys are in it, as a pyarrow.Array of bool. `columns`: the key's, as pyarrow.ChunkedArray. Raises KeyUnordered."""
+        """Which keys are in the range, as a pyarrow.Array of bool. `columns`: the key columns, as pyarrow.ChunkedArray. Raises
+        KeyUnordered."""
         count = max(len(self._lower or ()), len(self._upper or ()))
         typed = [self._typed(values, at) for at, values in enumerate(columns[:count])]
         found = pa.array([True] * len(columns[0]), pa.bool_())
@@ -79,14 +80,14 @@ class KeyRange:
         return [self._typed(pa.chunked_array([[text]]), at, text=True)[0] for at, text in enumerate(bound.values)]
 
     def _typed(self, values: Any, at: int, *, text: bool = False) -> Any:
-        """Values of a key column so that they compare as they do on the source, as a pyarrow.Array."""
+        """Values of a key column as a pyarrow.Array that compares as on the source. Raises KeyUnordered."""
         return ordered_values(values, self._schema.key_columns[at], self._schema, self._decode, text=text)
 
 
 def ordered_values(values: Any, column: Column, schema: TableSchema, decode: Decode, *, text: bool = False) -> Any:
-    """A column's values as a pyarrow.Array that compares as they do on the source. `text`: they are given as the source prints them.
+    """Values of a column as a pyarrow.Array that compares as on the source. `text`: they are text, as the source prints it.
 
-    Raises KeyUnordered where one has no place in the order of the others.
+    Raises KeyUnordered if a value cannot be ordered among the others.
     """
     held = compared_type(column, ordered=False)
     if held is None:
@@ -105,7 +106,7 @@ def ordered_values(values: Any, column: Column, schema: TableSchema, decode: Dec
 
 
 def _plain(texts: Any, column: Column, schema: TableSchema, decode: Decode) -> Any:
-    """Texts as the source prints them, held as its type is by itself; where there is none, NULL."""
+    """Decode texts, as the source prints them, by the column's own type without its override; NULL stays NULL."""
     plain = replace(column, map_as=None)
     valid = pc.is_valid(texts)
     given = [[value] for value in texts.filter(valid).to_pylist()]
@@ -117,28 +118,29 @@ def _plain(texts: Any, column: Column, schema: TableSchema, decode: Decode) -> A
 
 
 class RowsHeld(Protocol):
-    """Tells which rows are wanted, by some of their columns."""
+    """A filter for rows that reads some of their columns only."""
 
     key: tuple[int, ...]
-    """Positions of those columns: all of the key in key order, or any where whole rows are told apart."""
+    """Positions of these columns: all key columns in key order, or any columns if rows are identified as a whole (`whole`)."""
     whole: bool
-    """Rows to delete come as whole rows, and not as keys."""
+    """Deleted rows are given as whole rows, not as keys."""
 
     def holds(self, columns: Sequence[Any]) -> Any:
-        """Which rows, as a pyarrow.Array of bool. `columns`: those of `key`, as pyarrow.ChunkedArray. Raises KeyUnordered."""
+        """Which rows pass the filter, as a pyarrow.Array of bool. `columns`: those of `key`, as pyarrow.ChunkedArray. Raises
+        KeyUnordered."""
         ...
 
 
 def restrict_to_range(changes: TableChanges, keys: RowsHeld) -> TableChanges:
-    """The part of a table's net changes that concerns the rows that are wanted, each row's old and new key judged for itself.
+    """The part of a table's net changes whose rows pass the filter. The old and the new key of an updated row are tested separately.
 
-    Raises RowUnknown where a row that comes in cannot be completed.
+    Raises RowUnknown if a row moves into the range and the log left out some of its columns; KeyUnordered as `keys`.
     """
     deletes, inserts, partials, paired = changes.deletes, changes.inserts, changes.partials, 0
     if deletes is not None:
         rows = rows_of(deletes)
         kept = keys.holds([rows[f"c{i}" if keys.whole else f"k{j}"] for j, i in enumerate(keys.key)])
-        # The same keys stand at the same places of the inserts.
+        # # Paired inserts have the same keys in the same order, so the same number of them is kept.
         paired = int(pc.sum(kept.slice(0, changes.paired)).as_py() or 0)
         deletes = _chosen(rows, kept)
     if inserts is not None:
@@ -182,7 +184,8 @@ def _chosen(rows: Any, kept: Any) -> Any | None:
 def _compared(
     columns: Sequence[Any], bound: Sequence[Any], beyond: Callable[..., Any], last: Callable[..., Any]
 ) -> Any:
-    """Rows before or behind the bound in the order of the key; `last` compares its last column, `beyond` the ones before it."""
+    """Which rows are on one side of the bound in key order, as a pyarrow.Array of bool. `last` compares the bound's last column, `beyond`
+    the columns before it."""
     at = len(bound) - 1
     found = last(columns[at], bound[at])
     for j in range(at - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""Threads that read waves of chunks through the task runner while what they read before is taken in."""
+"""Threads (lanes) that read waves of chunks through the task runner while earlier waves are written to the target."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from engine.model.quarantine import SET_ASIDE_LIMIT, RefusedPolicy
 from engine.model.schema import TableSchema
 
 PACE_LOOK_S = 0.5
-"""How often a lane that waits for another looks whether it still has to."""
+"""Seconds between two checks of a lane that waits for another one because of the rate limit."""
 
 
 @dataclass(slots=True)
 class Wave:
-    """One run of tasks, each over some chunks. Once it is reported, `results` has one entry per chunk, or `error` is set."""
+    """Some tasks that run together, each over some chunks. Once the wave is reported, `results` has one entry per chunk, or `error`
+    is set."""
 
     tasks: tuple[tuple[PlannedChunk, ...], ...]
     results: tuple[PartResult, ...] = ()
@@ -36,9 +37,9 @@ class Wave:
 
 
 class Lanes:
-    """Reads what the schedule offers, each lane one wave at a time; reports come out of `next_wave`.
+    """Reads the chunks of the schedule, one wave per lane at a time; `next_wave` returns finished waves.
 
-    A lane takes its next wave only after `taken` was called for the one before: what lies in the staging folder stays bounded.
+    A lane begins its next wave only after `taken` was called for the last one, which limits the size of the staging folder.
     """
 
     def __init__(self, job: CopyJob, tools: CopyTools, staging: str, schedule: ChunkSchedule) -> None:
@@ -64,11 +65,11 @@ class Lanes:
             thread.start()
 
     def next_wave(self) -> Wave | None:
-        """Wait for a wave that was read; None once for every lane that has ended."""
+        """Wait for a finished wave. Returns None once for each lane that has ended."""
         return self._reports.get()
 
     def taken(self, wave: Wave, again: Sequence[PlannedChunk]) -> None:
-        """The wave is dealt with; `again` are chunks to read once more."""
+        """The wave's files are not needed any more; `again`: chunks to read again."""
         with self._changed:
             for chunk in again:
                 self._schedule.again(chunk)
@@ -77,13 +78,13 @@ class Lanes:
             self._changed.notify_all()
 
     def drop(self, table: TableId) -> None:
-        """Read no further chunk of this table."""
+        """Read no further chunks of this table."""
         with self._changed:
             self._schedule.drop(table)
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Begin no further wave and cancel those under way. Returns at once; safe from any thread, and more than once."""
+        """Begin no further waves, and cancel those that are running. Returns at once; may be called from any thread, and repeatedly."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -91,7 +92,7 @@ class Lanes:
             self._runner.cancel(self._group(number))
 
     def join(self) -> None:
-        """Stop and wait for every lane. Cancels again and again: a run may begin just behind a cancel."""
+        """Stop all lanes and wait for them. The cancel is repeated, because a lane may have begun to run its tasks just after it."""
         self.stop()
         for thread in self._threads:
             while thread.is_alive():
@@ -115,12 +116,13 @@ class Lanes:
             self._changed.wait_for(lambda: wave.taken or self._stopping)
 
     def _take(self) -> Wave | None:
-        """The next wave; waits while another lane's chunks may still come back; None at the end."""
+        """The next wave; None at the end. Waits while chunks of other lanes may have to be read again."""
         settings = self._job.settings
         with self._changed:
             while not self._stopping:
                 if self._reading and read_pace(settings.pace).limited:
-                    # What is read at once shares the limit, and only the tasks of one wave know of each other.
+                    # # Concurrent tasks share the rate limit, but only those of one wave know their number: so only one wave is read at a
+                    # time.
                     self._changed.wait(PACE_LOOK_S)
                     continue
                 tasks = self._schedule.next_wave(self._tasks(), settings.chunk_bytes)
@@ -134,7 +136,7 @@ class Lanes:
             return None
 
     def _tasks(self) -> int:
-        """So many tasks for the next wave. Where reading rests for most of the time, fewer of them read beside each other."""
+        """Number of tasks of the next wave; fewer if reading is limited to a share of the time."""
         share = read_pace(self._job.settings.pace).max_time_share
         if share == 1:
             return self._job.settings.tasks_per_wave

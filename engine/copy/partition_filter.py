@@ -1,4 +1,4 @@
-"""Rows of partitions among net changes, told by the bounds that the source gives. Pure."""
+"""Selects the rows of partitions among net changes, by the partition bounds of the source. Pure."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from engine.model.schema import KeyMode, TableSchema
 
 
 def partition_rows(regions: Sequence[Region], schema: TableSchema, decode: Decode) -> PartitionRows:
-    """The bounds of these partitions with their values held as the table's columns are.
+    """The bounds of these partitions, with values of the staged types of the table's columns.
 
-    Raises EngineFault(VALUE_OUT_OF_DOMAIN) where a column cannot hold one.
+    Raises EngineFault(VALUE_OUT_OF_DOMAIN) if a column cannot hold a value.
     """
     limits = [limit for region in regions for bound in region for limit in limits_of(bound)]
     names = [column.name for column in schema.columns]
@@ -42,7 +42,7 @@ def partition_rows(regions: Sequence[Region], schema: TableSchema, decode: Decod
 
 
 class PartitionFilter:
-    """Tells of rows whether they are in one of some partitions; for `within`."""
+    """Filter for rows of any of some partitions, for `restrict_to_range`. Implements RowsHeld."""
 
     def __init__(self, regions: Sequence[Region], schema: TableSchema, decode: Decode) -> None:
         self._regions = regions
@@ -54,7 +54,8 @@ class PartitionFilter:
         self.key = tuple(names.index(name) for name in used)
 
     def holds(self, columns: Sequence[Any]) -> Any:
-        """Which rows are in them, as a pyarrow.Array of bool. `columns`: those of `key`. Raises KeyUnordered."""
+        """Which rows are in the partitions, as a pyarrow.Array of bool. `columns`: those of `key`, as pyarrow.ChunkedArray. Raises
+        KeyUnordered."""
         count = len(columns[0])
         wanted = columns_of(self._regions)
         names = [self._schema.columns[i].name for i in self.key]
@@ -96,7 +97,7 @@ class PartitionFilter:
     def _beyond(
         self, names: Sequence[str], limits: Sequence[Limit], held: Mapping[str, Any], count: int, *, behind: bool
     ) -> Any:
-        """`behind`: the columns are at the limits or behind them in order; else before them."""
+        """Which rows are at or after the limits in their order (`behind`), or before them, as a pyarrow.Array of bool."""
         found = _all(count, value=behind)
         for name, limit in _from_last(names, limits):
             if isinstance(limit, Edge):

@@ -1,4 +1,4 @@
-"""How far each table's copy is: rows, bytes, share, pace and the time left, reported at most a few times a second."""
+"""Progress of each table's copy: rows, bytes, share, rate and remaining time, reported at most a few times a second."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from engine.model.copies import CopyProgress
 from engine.model.identity import TableId
 
 PACE_OVER_S = 15.0
-"""The pace is that of so many last seconds."""
+"""Seconds over which the rate is averaged."""
 
 
 @dataclass(slots=True)
 class Course:
-    """The figures of one copy over time. None of them runs back: what is read twice is waited for."""
+    """The figures of one copy over time. They never decrease: they stay constant while a chunk is read again."""
 
     table: TableId
     rows: int = 0
@@ -35,7 +35,8 @@ class Course:
         goes_on: bool = False,
         read_bytes: int = 0,
     ) -> CopyProgress:
-        """So many rows are there, and that `share` of all (0 to 1, 1 only at the end). Totals are estimates, None where unknown."""
+        """The progress when `rows` rows are copied, `share` of all (0 to 1; 1 only at the end). `now` in seconds; totals are estimates,
+        None if unknown."""
         done = share >= 1
         self.rows = max(self.rows, rows)
         self.percent = max(self.percent, round(100 * share, 1) if done else min(99.9, round(100 * share, 1)))
@@ -63,7 +64,8 @@ class Course:
         )
 
     def _pace(self, now: float) -> tuple[float | None, float | None]:
-        """Rows and bytes a second since the newest sample that is old enough, or the first."""
+        """Rows and bytes per second since the last sample that is at least PACE_OVER_S old, else since the first; None before the second
+        sample."""
         self._samples.append((now, self.rows, self.bytes))
         while len(self._samples) > 2 and self._samples[1][0] <= now - PACE_OVER_S:
             self._samples.popleft()
@@ -88,7 +90,7 @@ class _Meter:
 
 
 class ProgressMeter:
-    """Counts finished chunks per table and passes progress on, per table at most once per `interval_s`."""
+    """Counts written chunks per table and reports progress, at most once per `interval_s` and table. `monotonic`: seconds."""
 
     def __init__(
         self, report: Callable[[CopyProgress], None], monotonic: Callable[[], float], interval_s: float = 0.5
@@ -99,19 +101,19 @@ class ProgressMeter:
         self._meters: dict[TableId, _Meter] = {}
 
     def expect(self, table: TableId, source_bytes: int, chunks: int, source_rows: int = 0) -> None:
-        """A table is about to be copied: its estimated size on the source, its number of chunks, and rows where they are known."""
+        """A table is about to be copied. `source_bytes`, `source_rows`: its estimated size on the source; 0 rows if unknown."""
         self._meters[table] = meter = _Meter(Course(table), source_bytes, source_rows, chunks)
         self._emit(meter)
 
     def started(self, table: TableId) -> None:
-        """A first chunk of the table is being read."""
+        """The table's first chunk is about to be written."""
         meter = self._meters[table]
         if not meter.started:
             meter.started = True
             self._emit(meter)
 
     def add(self, table: TableId, estimate: int, rows: int, read_bytes: int) -> None:
-        """A chunk of `estimate` source bytes is in the target; it was `read_bytes` of COPY text."""
+        """A chunk was written to the target. `estimate`: its estimated bytes on the source; `read_bytes`: of COPY text."""
         meter = self._meters[table]
         meter.seen += estimate
         meter.chunks_seen += 1
@@ -128,7 +130,7 @@ class ProgressMeter:
     def _emit(self, meter: _Meter) -> None:
         meter.reported = now = self._monotonic()
         share = _share(meter)
-        # What was read tells how many rows there are better than the source's statistics do.
+        # # The rows that were read give a better estimate than the source's statistics.
         total_rows = round(meter.rows / share) if meter.rows and share else meter.expected_rows or None
         self._report(
             meter.course.at(
@@ -144,7 +146,7 @@ class ProgressMeter:
 
 
 def _share(meter: _Meter) -> float:
-    """Finished share, 0 to 1. By bytes where sizes are known, else by chunks; below 1 until the last chunk is in."""
+    """The finished share, 0 to 1: by bytes if sizes are known, else by chunks. Below 1 until the last chunk is written."""
     if meter.chunks_seen >= meter.chunks:
         return 1.0 if meter.started or meter.chunks else 0.0
     by_chunks = meter.chunks_seen / meter.chunks

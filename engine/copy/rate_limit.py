@@ -1,6 +1,6 @@
-"""How fast copies read the source: at most so many rows a second, and for a share of the time.
+"""Limits how fast copies read the source: by rows per second, and by the share of the time in which they read.
 
-The policy lies in a file that every task looks at while it reads, so that a change takes hold at once, wherever tasks run.
+The limits are in a file that every task reads again while it works, so that a change is effective at once, wherever tasks run.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from engine.model.subscription import CopyPolicy
 T = TypeVar("T")
 
 LOOK_S = 0.25
-"""How often a task that waits looks whether it still has to."""
+"""Seconds between two reads of the limits by a task that waits."""
 PIECE_ROWS = 122_880
-"""So many rows of a copy that is slowed down occupy the target at a time: what DuckDB writes to its file as a whole."""
+"""Rows that a limited copy writes to the target at a time. DuckDB writes this number of rows (a row group) to its file as a whole."""
 LOWER_BY = 10
-"""Steps of the kernel's priority; each is a quarter more or less of a busy processor."""
+"""Increase of the nice value. Each step reduces the share of a busy processor by a fifth, so ten of them leave about a tenth."""
 UNLIMITED = CopyPolicy()
 
 
 def write_pace(file: Path, policy: CopyPolicy) -> None:
-    """Let tasks that read by this file go by `policy` from now on."""
+    """Write the limits for all tasks that read this file. The file is replaced atomically."""
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_suffix(".new")
     said = {"rows": policy.max_rows_per_second, "share": policy.max_time_share, "gives_way": policy.give_way}
@@ -38,7 +38,7 @@ def write_pace(file: Path, policy: CopyPolicy) -> None:
 
 
 def read_pace(file: Path | None) -> CopyPolicy:
-    """What the file says; no limit where there is none."""
+    """The limits in the file; unlimited if there is no file."""
     if file is None:
         return UNLIMITED
     try:
@@ -49,16 +49,16 @@ def read_pace(file: Path | None) -> CopyPolicy:
 
 
 def at_lower_priority(work: Callable[[], T]) -> T:
-    """What `work` returns or raises. Where processors are busy, whoever else runs on them gets about nine tenths of them beside it.
+    """Returns the result of `work`, or raises its exception. On busy processors other threads get about nine tenths of the time.
 
-    It runs in a thread of its own: a thread's priority can be lowered by everybody, and raised again by the privileged only.
+    `work` runs in a thread of its own, because an unprivileged thread can lower its priority, but not raise it again.
     """
     with ThreadPoolExecutor(1, "behind-others", _lower_priority) as pool:
         return pool.submit(work).result()
 
 
 def _lower_priority() -> None:
-    if sys.platform == "linux":  # Elsewhere it is that of the whole process.
+    if sys.platform == "linux":  # # Elsewhere the priority is that of the whole process.
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, 0, min(os.getpriority(os.PRIO_PROCESS, 0) + LOWER_BY, 19))
 
@@ -94,7 +94,7 @@ class RateLimiter:
         self._pause = clock.pause
 
     def paced(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        """The same pieces, each of whole lines; the next one is asked for when it is time."""
+        """Yields the pieces, each of whole lines; the next one is requested from `pieces` when the limits permit."""
         began = self._monotonic()
         for piece in pieces:
             yield piece
@@ -119,9 +119,9 @@ def in_pieces(
     over: Callable[[], bool] = lambda: False,
     clock: Pauses = REAL_TIME,
 ) -> Iterator[Any]:
-    """The rows of some pyarrow.Tables as the target gets them: each all at once; where copies are slowed down, in pieces with rests in
-    which others write, the first behind what made the target and the reader of the next rows ready. When the next piece is asked for, the
-    one before is written. `over` ends a rest."""
+    """The rows of these pyarrow.Tables in the pieces in which the target writes them: each table at once, or PIECE_ROWS rows if copies are
+    limited. Between limited pieces there are pauses, in which batches are committed; one precedes the first piece. The caller must have
+    written a piece when it requests the next. A pause ends when `over` returns True."""
 
     def rest(began: float, took: float) -> None:
         while not over() and (left := began + took / pace().max_time_share - clock.monotonic()) > 0:

@@ -1,4 +1,4 @@
-"""Reloads that somebody asked for: which tables each still waits for, and what is reported of it."""
+"""Reloads requested by users: the tables that each still waits for, and the reports about it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from engine.platform.fault_policy import policy
 from engine.tables.reporter import CopyTotals, LoadedPartition, Reporter
 
 CANCELLED = "its reload was cancelled"
-"""Why a table parks whose reload ended before its time."""
+"""Reason of a table that parks because its reload was cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionChoice:
-    """Some partitions of a table: those of these names, schema.name; None = those whose rows differ from the source's."""
+    """Some partitions of a table. `names`: as schema.name; None: those whose rows differ from the source's."""
 
     names: tuple[str, ...] | None
 
 
 @dataclass(slots=True)
 class WantedPartitions:
-    """A reload of partitions that is not done. `reasons`: by name, once it is known which they are, and why."""
+    """An unfinished reload of partitions. `reasons`: why each is loaded, by name; empty until that is determined. `tries`: attempts
+    so far."""
 
     request: str
     table: TableId
@@ -41,7 +42,7 @@ class WantedPartitions:
 class _Reload:
     waiting: set[TableId]
     partitions: Sequence[LoadedPartition] | None = None
-    """None: all of the tables."""
+    """None: whole tables are reloaded."""
     progress: dict[TableId, CopyProgress] = field(default_factory=dict)
     tables: int = 0
     percent: float = 0.0
@@ -50,12 +51,12 @@ class _Reload:
         self.tables = len(self.waiting)
 
     def course(self) -> tuple[float, float | None, CopyTotals]:
-        """Percent, which never runs back, the time left, and how much there is; of all its tables, so far as their sizes are known."""
+        """Percent (never decreases), remaining seconds, and totals over all tables of the reload; None if unknown."""
         done = list(self.progress.values())
         known = [p.total_bytes for p in done if p.total_bytes is not None]
         total = sum(known) if len(known) == self.tables else None
         size = sum(p.bytes for p in done)
-        # As long as the size of a table is not known, tables count alike.
+        # # Until the sizes of all tables are known, every table counts the same.
         mean = sum(p.percent for p in done) / max(1, self.tables)
         self.percent = max(self.percent, round(100 * size / total if total else mean, 1))
         pace = sum(p.bytes_per_second or 0.0 for p in done if p.percent < 100)
@@ -67,7 +68,7 @@ class _Reload:
 
 
 class ReloadRequests:
-    """Open reload requests of a subscription. Safe to use from any thread."""
+    """The open reload requests of a subscription. Safe to use from any thread."""
 
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
@@ -76,10 +77,10 @@ class ReloadRequests:
         self._begun: set[str] = set()
         self._cancelled: set[str] = set()
         self.wanted: dict[TableId, WantedPartitions] = {}
-        """What the desk of the run under way has to do, and goes on with in the next one."""
+        """Unfinished reloads of partitions. They outlive a run: the next one continues them."""
 
     def begin(self, request: str, tables: list[TableId]) -> None:
-        """A reload of these tables was asked for; asking again with the same id changes nothing."""
+        """Begin a reload of these tables. A repeated call with the same id has no effect."""
         if not tables:
             self._reporter.reload(request, "succeeded", rows=0, percent=100.0)
             return
@@ -89,36 +90,36 @@ class ReloadRequests:
         self._reporter.reload(request, "running")
 
     def knows(self, request: str) -> bool:
-        """Whether this reload is under way."""
+        """Whether this reload is open."""
         with self._lock:
             return request in self._open
 
     def is_cancelled(self, request: str) -> bool:
-        """Whether it was under way and is not wanted any more."""
+        """Whether this reload was cancelled."""
         with self._lock:
             return request in self._cancelled
 
     def waiting(self) -> list[tuple[str, TableId]]:
-        """What open reloads of whole tables still wait for."""
+        """The tables that open reloads of whole tables still wait for, as pairs of request and table."""
         with self._lock:
             partial = {(wanted.request, wanted.table) for wanted in self.wanted.values()}
             found = [(request, table) for request, reload in self._open.items() for table in sorted(reload.waiting)]
             return [each for each in found if each not in partial]
 
     def partitions(self, table: TableId, loaded: Sequence[LoadedPartition]) -> None:
-        """Which partitions of the table a reload loads, and how far each is."""
+        """Report the partitions of the table that a reload loads, and their generations."""
         for request, reload in self._of(table):
             reload.partitions = loaded
             self._reporter.reload(request, "running", partitions=loaded)
 
     def loaded(self, table: TableId) -> list[LoadedPartition]:
-        """The partitions that open reloads of the table name."""
+        """The partitions of the table that open reloads load."""
         return [part for _, reload in self._of(table) for part in reload.partitions or ()]
 
     def cancelled(self, request: str, table: TableId | None = None) -> frozenset[TableId]:
-        """It is not wanted any more. Returns the tables that a reload of whole tables still waited for.
+        """Cancel a reload. Returns the tables that a reload of whole tables still waited for.
 
-        `table` is returned for a request that an earlier engine had begun, unless another reload of it was asked for since.
+        `table` is returned if an earlier engine process began the request, and no open reload waits for the table.
         """
         with self._lock:
             reload = self._open.pop(request, None)
@@ -147,7 +148,7 @@ class ReloadRequests:
             )
 
     def finished(self, table: TableId, position: Lsn) -> None:
-        """The table was handed over; a reload is done with its last table."""
+        """The table was handed over. A reload succeeds with its last table."""
         for request, reload in self._of(table):
             reload.waiting.discard(table)
             if not reload.waiting:
@@ -158,7 +159,7 @@ class ReloadRequests:
                 )
 
     def failed(self, table: TableId, fault: TableFault) -> None:
-        """The table parked; a reload of it has failed."""
+        """The table was parked: its reloads fail."""
         for request, reload in self._of(table):
             self._close(request)
             remedy = policy(FaultKind(fault.code)).remedy

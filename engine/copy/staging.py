@@ -1,4 +1,4 @@
-"""The folder where copied rows lie between a task and the target. Nothing in it survives a copy, whatever became of it."""
+"""The folder for copied rows between a task and the target. It is deleted with the copy, whatever the outcome."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from engine.model.identity import Epoch
 
 @contextmanager
 def staging_folder(root: Path, epoch: Epoch) -> Iterator[Path]:
-    """A fresh folder below `root`, deleted at the end. What folders of other epochs left behind is deleted first."""
+    """Create a folder below `root`; it is deleted at the end. Folders of other epochs are deleted first. Raises EngineFault as
+    `staging_fault`."""
     sweep_staging(root, epoch)
     folder = root / f"e{epoch}-{uuid.uuid4().hex[:12]}"
     try:
@@ -31,7 +32,7 @@ def staging_folder(root: Path, epoch: Epoch) -> Iterator[Path]:
 
 
 def sweep_staging(root: Path, epoch: Epoch) -> None:
-    """Delete what copies of other epochs left in `root`; their engines are gone or may no longer write."""
+    """Delete the folders of other epochs in `root`: their engines have ended or may not write any more."""
     if not root.is_dir():
         return
     for entry in root.iterdir():
@@ -40,7 +41,7 @@ def sweep_staging(root: Path, epoch: Epoch) -> None:
 
 
 def read_staged(file: StagedFile) -> Any:
-    """The file's rows as a pyarrow.Table over mapped memory, which stays readable after the file is deleted."""
+    """The file's rows as a pyarrow.Table over mapped memory. It remains readable after the file is deleted."""
     try:
         with pa.memory_map(file.path) as mapped, pa.ipc.open_stream(mapped) as reader:
             return reader.read_all()

@@ -1,7 +1,7 @@
-"""Copies give way: they read for less of the time while others' commits take longer to become readable than without them.
+"""Adaptive throttling: copies read for less of the time while other commits take longer to become readable than without copies.
 
-A copy and the changes of other tables share processors, disks and the target. What a copy costs those others shows in how long
-their commits take to become readable, so that is what decides.
+A copy and the changes of other tables share processors, disks and the target. The cost of a copy for those tables shows in the time until
+their commits are readable, so that time decides.
 """
 
 from __future__ import annotations
@@ -11,44 +11,44 @@ from collections import deque
 from math import inf
 
 LEAST_SHARE = 0.1
-"""Copies go on for so much of the time, whatever they cost others. Each begins with it where it may cost them something: to begin is work
-enough for the source and for Spark, and how much more there can be is found out from there."""
+"""Least share of the time during which copies read. Each copy begins with it if it may delay other tables: its start is a load on source
+and Spark by itself, and from there the share is increased step by step."""
 LOOK_SHARE = 0.25
-"""For so much of the time the source is asked what there is to copy, before anything is read."""
+"""Share of the time during which the source is queried for what there is to copy, before rows are read."""
 RISE = 0.3
-"""So much longer than without copies a commit may take, of what it takes without."""
+"""Tolerated increase of the time until commits are readable, relative to that without copies."""
 LEAST_RISE_MS, MOST_RISE_MS = 15.0, 150.0
 LOOK_MS = 500.0
 WINDOW_MS = 2000.0
-"""What lies further back says nothing of now."""
+"""Commits before this time are not considered."""
 BEHIND_MS = 5000.0
-"""So long behind a copy's last row what it costs others may still show."""
+"""Time after a copy's last row during which commits may still be delayed by it."""
 _SLOWER, _FASTER = 0.7, 1.2
 _QUIET = 400
 _ENOUGH = 20
-"""Batches without copies that must have been seen before anything is concluded."""
+"""Number of batches without copies that are needed before the share is limited."""
 
 
 class AdaptiveThrottle:
-    """Decides for which share of the time copies read. `note` is called for each batch with commits, `begin` before rows of a copy are
-    read, `share` now and then.
+    """Decides the share of the time during which copies read. Call `note` for each batch with commits, `begin` before rows of a copy are
+    read, and `share` regularly. Safe to use from any thread.
 
-    `copying`: rows of copies are being read. Times are milliseconds of the monotonic clock. Lags may be wrong by the difference of
-    two machines' clocks; what counts is how they differ from each other.
+    `copying`: whether rows of copies are being read. Times are milliseconds of the monotonic clock. Lags may contain the offset between two
+    machines' clocks: only their differences are used.
     """
 
     def __init__(self) -> None:
         self._quiet: deque[float] = deque(maxlen=_QUIET)
         """Lags without copies."""
         self._recent: deque[tuple[float, float]] = deque(maxlen=_QUIET)
-        """When, and how long commits had taken then."""
+        """Time of each batch during copies, and its lag."""
         self._share = LEAST_SHARE
         self._copied_ms = -inf
         self._looked_ms = -inf
         self._lock = threading.Lock()
 
     def note(self, now_ms: float, lag_ms: float, *, copying: bool) -> None:
-        """A batch was committed; its oldest commit had waited for `lag_ms`."""
+        """A batch was committed. `lag_ms`: the time that its oldest commit had waited."""
         with self._lock:
             if self._under_way(now_ms, copying=copying):
                 self._recent.append((now_ms, lag_ms))
@@ -56,19 +56,19 @@ class AdaptiveThrottle:
                 self._quiet.append(lag_ms)
 
     def rest_ms(self, took_ms: float) -> float:
-        """How long to leave others alone after a look at the source that took so long."""
+        """Milliseconds to pause after a query of the source that took `took_ms`."""
         with self._lock:
             return took_ms / LOOK_SHARE - took_ms if len(self._quiet) >= _ENOUGH else 0.0
 
     def begin(self, now_ms: float, *, goes_on: bool) -> None:
-        """Rows of a copy are about to be read. `goes_on`: more of a table of which some were read just now."""
+        """Rows of a copy are about to be read. `goes_on`: rows of the same tables were read just before."""
         with self._lock:
             if not goes_on or not self._under_way(now_ms, copying=False):
                 self._share = LEAST_SHARE
             self._looked_ms = now_ms
 
     def share(self, now_ms: float, *, copying: bool) -> float:
-        """For how much of the time copies may read from now on."""
+        """Share of the time, 0 to 1, during which copies may read from now on."""
         with self._lock:
             if not copying:
                 return 1.0
@@ -92,5 +92,5 @@ class AdaptiveThrottle:
 
 
 def _high(lags: list[float]) -> float:
-    """What nine of ten do not exceed."""
+    """The 90th percentile."""
     return sorted(lags)[(len(lags) - 1) * 9 // 10]
