@@ -194,7 +194,7 @@ def _read_part(task: CopyTask, part: ChunkPart, source: Source, decode: Decode) 
         files.remove()
         return _failed(part, staging_fault(error, task.staging))
     except Exception as error:
-        # # A defect, or a value that breaks the decoder. Only this table fails, not those that share the task.
+        # A defect, or a value that breaks the decoder. Only this table fails, not those that share the task.
         files.remove()
         detail = f"reading a chunk failed with {type(error).__name__}"
         return _failed(part, EngineFault(FaultKind.INTERNAL, str(part.table), detail))

@@ -125,14 +125,14 @@ class ChunkPlanner:
             return CopyTable(entry.spec, schema.whole)
         self._note(entry.table, chunk, standing, walk)
         if standing is not None:
-            # # An earlier attempt may have left rows after those that the copy includes.
+            # An earlier attempt may have left rows after those that the copy includes.
             self._parts.target.trim_copy(entry.table, key_row(standing.upto, schema, decode_copy_text))
         return CopyTable(entry.spec, schema.whole, tuple(each.chunk for each in walk.chunks), begin=chunk.first)
 
     def _walk(self, entry: TableEntry, schema: TableSchema, standing: StandingCopy | None) -> KeyWalk | None:
         """The next chunk along the key, in pieces; None if the table is copied as one chunk."""
         settings = self._parts.settings
-        declared = bool(entry.spec.key)  # # Rows may share a declared key for a moment.
+        declared = bool(entry.spec.key)  # Rows may share a declared key for a moment.
         if (
             self._standing is None
             or declared
@@ -200,6 +200,7 @@ class ChunkPlanner:
         self._parts.book.apply(table, ChunkVoided())
 
     def progress(self, of_chunk: CopyProgress) -> CopyProgress:
+        """The progress of the whole copy, from that of its current chunk."""
         way = self._ways.get(of_chunk.table)
         return of_chunk if way is None else way.progress(of_chunk, self._now())
 

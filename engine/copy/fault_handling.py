@@ -23,7 +23,7 @@ _CONSEQUENCES: dict[FaultKind, Consequence] = {
     FaultKind.SOURCE_UNREACHABLE: Consequence.READ_AGAIN,
     FaultKind.SOURCE_TIMEOUT: Consequence.READ_AGAIN,
     FaultKind.SPARK_FAILED: Consequence.READ_AGAIN,
-    # # The schema changed under the snapshot: a new copy starts with the new schema.
+    # The schema changed under the snapshot: a new copy starts with the new schema.
     FaultKind.TABLE_STRUCTURE_CHANGED: Consequence.START_TABLE_AGAIN,
     FaultKind.COPY_LOST: Consequence.START_ALL_AGAIN,
     FaultKind.SOURCE_PRIVILEGE: Consequence.FAIL_TABLE,
@@ -56,7 +56,7 @@ def last_consequence(kind: FaultKind) -> Consequence:
 
 
 _WITHOUT_ATTEMPTS: dict[FaultKind, Consequence] = {
-    # # The session that holds the snapshot is on the same server and is very likely lost too.
+    # The session that holds the snapshot is on the same server and is very likely lost too.
     FaultKind.SOURCE_UNREACHABLE: Consequence.START_ALL_AGAIN,
     FaultKind.SOURCE_TIMEOUT: Consequence.START_TABLE_AGAIN,
     FaultKind.SPARK_FAILED: Consequence.STOP,

@@ -38,7 +38,10 @@ class CopyTable:
 @dataclass(frozen=True, slots=True)
 class CopySettings:
     """How much is read concurrently. A wave is `tasks_per_wave` tasks of about `chunk_bytes`. `lanes` waves are in progress, so that one is
-    written while the next is read; at most `lanes` waves are in the staging folder."""
+    written while the next is read; at most `lanes` waves are in the staging folder.
+
+    `open_tables`: most tables that are read in turns. `attempts`: most attempts to read a chunk under one snapshot.
+    """
 
     chunk_bytes: int = 64 * 1024**2
     tasks_per_wave: int = 4
@@ -102,7 +105,9 @@ class CopyListener(Protocol):
         """The copy has to start again, with a new snapshot and the schema at that snapshot; its hidden table was discarded."""
         ...
 
-    def on_progress(self, progress: CopyProgress) -> None: ...
+    def on_progress(self, progress: CopyProgress) -> None:
+        """Progress of a table: at its start, at its first and last chunk, and between them at most once per `progress_interval_s`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,7 +140,7 @@ def restrict_to_range(changes: TableChanges, keys: RowsHeld) -> TableChanges:
     if deletes is not None:
         rows = rows_of(deletes)
         kept = keys.holds([rows[f"c{i}" if keys.whole else f"k{j}"] for j, i in enumerate(keys.key)])
-        # # Paired inserts have the same keys in the same order, so the same number of them is kept.
+        # Paired inserts have the same keys in the same order, so the same number of them is kept.
         paired = int(pc.sum(kept.slice(0, changes.paired)).as_py() or 0)
         deletes = _chosen(rows, kept)
     if inserts is not None:

@@ -121,8 +121,7 @@ class Lanes:
         with self._changed:
             while not self._stopping:
                 if self._reading and read_pace(settings.pace).limited:
-                    # # Concurrent tasks share the rate limit, but only those of one wave know their number: so only one wave is read at a
-                    # time.
+                    # Concurrent tasks share the rate limit, but only those of one wave know their number: read one wave at a time.
                     self._changed.wait(PACE_LOOK_S)
                     continue
                 tasks = self._schedule.next_wave(self._tasks(), settings.chunk_bytes)

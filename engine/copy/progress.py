@@ -130,7 +130,7 @@ class ProgressMeter:
     def _emit(self, meter: _Meter) -> None:
         meter.reported = now = self._monotonic()
         share = _share(meter)
-        # # The rows that were read give a better estimate than the source's statistics.
+        # The rows that were read give a better estimate than the source's statistics.
         total_rows = round(meter.rows / share) if meter.rows and share else meter.expected_rows or None
         self._report(
             meter.course.at(

@@ -58,7 +58,7 @@ def at_lower_priority(work: Callable[[], T]) -> T:
 
 
 def _lower_priority() -> None:
-    if sys.platform == "linux":  # # Elsewhere the priority is that of the whole process.
+    if sys.platform == "linux":  # Elsewhere the priority is that of the whole process.
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, 0, min(os.getpriority(os.PRIO_PROCESS, 0) + LOWER_BY, 19))
 
@@ -66,9 +66,13 @@ def _lower_priority() -> None:
 class Pauses(Protocol):
     """Measures time and waits, both in seconds."""
 
-    def monotonic(self) -> float: ...
+    def monotonic(self) -> float:
+        """Seconds of a clock that never runs back."""
+        ...
 
-    def pause(self, seconds: float) -> object: ...
+    def pause(self, seconds: float) -> object:
+        """Wait for this time."""
+        ...
 
 
 class RealTime:

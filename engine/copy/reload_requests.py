@@ -56,7 +56,7 @@ class _Reload:
         known = [p.total_bytes for p in done if p.total_bytes is not None]
         total = sum(known) if len(known) == self.tables else None
         size = sum(p.bytes for p in done)
-        # # Until the sizes of all tables are known, every table counts the same.
+        # Until the sizes of all tables are known, every table counts the same.
         mean = sum(p.percent for p in done) / max(1, self.tables)
         self.percent = max(self.percent, round(100 * size / total if total else mean, 1))
         pace = sum(p.bytes_per_second or 0.0 for p in done if p.percent < 100)
@@ -133,6 +133,7 @@ class ReloadRequests:
         return frozenset() if reload is None or partial else frozenset(reload.waiting)
 
     def progressed(self, progress: CopyProgress) -> None:
+        """Report the progress of the reloads that wait for the table."""
         for request, reload in self._of(progress.table):
             reload.progress[progress.table] = progress
             share, eta, totals = reload.course()

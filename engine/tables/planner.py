@@ -146,11 +146,13 @@ class PlannedBatch:
         return self.generations.get(entry.table, entry.generation) != entry.generation
 
     def part(self, table: TableId) -> TablePart | None:
+        """The table's part of the batch or of `missed`; None if it has none."""
         missed = self.missed.parts if self.missed is not None else ()
         return next((part for part in (*self.parts, *missed) if part.table == table), None)
 
     @property
     def records(self) -> int:
+        """Number of log records in `ranges`."""
         return sum(r.stop - r.start for r in self.ranges)
 
 
@@ -243,7 +245,7 @@ class Planner:
         resolved, chains = self._resolve_all(batch, parked)
         told = {t: chain[-1] for t, chain in chains.items() if chain[-1].told_at is not None and t not in parked}
         learnt = self._take_learnt(batch.end, chains, parked)
-        # # A table that another thread parked during the planning is not resolved completely, and gets no part.
+        # A table that another thread parked during the planning is not resolved completely, and gets no part.
         entries = self._book.all()
         self._prune(entries)
         self._joined &= {e.table for e in entries if isinstance(e.state, CatchingUp | Paused)}
@@ -370,7 +372,7 @@ class Planner:
             case Live() | Parked():
                 return True
             case Paused(kept_from=number) if number is not None:
-                return True  # # Otherwise it was paused before its first copy.
+                return True  # Otherwise it was paused before its first copy.
             case _:
                 return (entry.copy is not None and entry.copy.followed) or entry.table in self._joined
 
@@ -442,8 +444,8 @@ class Planner:
 
         If the record announces the known schema, rows that are applied may follow it, because the source sends each record once. If it
         announces another schema, that schema change was rolled back too. Rows that are applied then have a record of their own, or the
-        schema was announced for the rest of the transaction; the placeholder (`void`) prevents that such a row is read by a wrong schema,
-        and the table is copied.
+        schema was announced for the rest of the transaction; the placeholder (`void`) prevents such a row from being read by a wrong
+        schema, and the table is copied.
         """
         known = entry.schema
         try:
@@ -470,9 +472,9 @@ class Planner:
             parked.setdefault(entry.table, (FaultKind.TABLE_STRUCTURE_CHANGED.value, verdict.reason))
             return entry.schema
         if entry.copy is not None and entry.copy.followed and entry.table not in self._joined:
-            return self._amended(entry, schema)  # # Its copy is not readable yet.
+            return self._amended(entry, schema)  # Its copy is not readable yet.
         base = entry.kept or entry.schema
-        # # Schema changes before the copy becomes readable need no approval.
+        # Schema changes before the copy becomes readable need no approval.
         seen = not isinstance(entry.state, CatchingUp)
         if base is not None and self._policy is SchemaPolicy.ASK and isinstance(verdict, InPlace) and seen:
             self._hold(entry, base, schema, parked)
@@ -600,7 +602,7 @@ def _chain(table: TableId, span: Sequence[RetainedBatch], after: Lsn, start: Tab
         if kept.batch.end > after:
             found += (schema for schema in kept.resolved.get(table, ()) if schema.relation == start.relation)
         else:
-            # # Not all of these were resolved: the table may not have been replicated then, or its schema may have been unknown.
+            # Not all of these were resolved: the table may not have been replicated then, or its schema may have been unknown.
             found += [start] * kept.records.get(start.relation, 0)
     return found
 

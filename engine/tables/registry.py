@@ -238,7 +238,7 @@ class TableRegistry:
     def handing_over(self, tables: frozenset[TableId]) -> Iterator[None]:
         """While a batch may be replacing these tables by their copies, no other copy of them begins. One batch at a time.
 
-        A generation is not sufficient: it invalidates what was planned too early, while this prevents that a copy begins too early.
+        A generation is not sufficient: it invalidates what was planned too early, while this prevents a copy from beginning too early.
         """
         with self._lock:
             self._handing_over = tables
@@ -259,7 +259,7 @@ class TableRegistry:
         entry = self._entries.get(table)
         if entry is None or not isinstance(entry.state, Copying | Reloading) or table in self._handing_over:
             return None
-        # # Compared by the first retained batch, not by generation: a copy that continues keeps its generation, but may have released its
+        # Compared by the first retained batch, not by generation: a copy that continues keeps its generation, but may have released its
         # changes and begun to retain them again since the snapshot. The changes between the two would be missing.
         kept = kept_from(entry.state)
         return entry if kept == self._kept_from.get(table, kept) else None
@@ -321,12 +321,12 @@ class TableRegistry:
         """
         kind = FaultKind(code)
         if kind is FaultKind.SCHEMA_CHANGE_WAITING:
-            return True  # # The event `Hold` has parked it.
+            return True  # The event `Hold` has parked it.
         with self._lock:
             entry = self._entries.get(table)
             if known is not None and entry != known:
                 return False
-            # # A copy that has not begun yet also repairs faults that are found until then.
+            # A copy that has not begun yet also repairs faults that are found until then.
             began = entry is None or not isinstance(entry.state, Reloading) or entry.copy is not None
             recopy = self.renews(kind) and self._renewed[table] + began <= RENEWALS
             self._renewed[table] += recopy and began

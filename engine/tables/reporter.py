@@ -131,6 +131,7 @@ class Reporter:
         self.run += 1
 
     def state(self, state: SubscriptionState, reason: Reason | None = None) -> None:
+        """Report the subscription's state."""
         self._send(
             SubscriptionStateReport(
                 subscription=self._name,
@@ -144,6 +145,7 @@ class Reporter:
         )
 
     def table(self, entry: TableEntry, position: Lsn | None) -> None:
+        """Report a table's state. `position`: as of which it is in this state; None if unknown."""
         self._send(
             TableStateReport(
                 subscription=self._name,
@@ -254,6 +256,7 @@ class Reporter:
         )
 
     def batch(self, planned: PlannedBatch, changes: list[TableChanges], log_bytes: int, times: BatchTimes) -> None:
+        """Report a committed batch. `log_bytes`: size of the queue's blocks that contain its records."""
         rows: dict[str, int] = {}
         for change in changes:
             for operation, count in change.counts.items():
@@ -287,6 +290,7 @@ class Reporter:
         )
 
     def copy(self, progress: CopyFigures) -> None:
+        """Report the progress of a table's copy."""
         self._send(
             CopyProgress(
                 subscription=self._name,
@@ -367,6 +371,7 @@ class Reporter:
         )
 
     def event(self, severity: Literal["info", "warning", "error"], code: str, subject: str, detail: str) -> None:
+        """Report an event. If `code` is a fault's, the fault's remedy is added."""
         remedy = policy(FaultKind(code)).remedy if code in {kind.value for kind in FaultKind} else None
         self._send(
             EventReport(

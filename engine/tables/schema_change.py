@@ -46,7 +46,7 @@ def judge(known: TableSchema, new: TableSchema) -> Verdict:
     before = {column.attnum: column for column in known.columns}
     after = {column.attnum: column for column in new.columns}
     changes = [f"column {c.name} was dropped" for number, c in before.items() if number not in after]
-    # # A rewrite changes the relfilenode. A partitioned root has none; its partitions are checked separately.
+    # A rewrite changes the relfilenode. A partitioned root has none; its partitions are checked separately.
     rewritten = known.relfilenode != new.relfilenode
     for attnum in sorted(before.keys() & after.keys()):
         verdict = _column_change(before[attnum], after[attnum], rewritten=rewritten, root=new.relfilenode == 0)
@@ -113,7 +113,7 @@ def _column_change(before: Column, after: Column, *, rewritten: bool, root: bool
 
 def _written_otherwise(before: Column, after: Column) -> bool:
     """Whether existing values are now printed in another form, or were in between. They are not if each type that the column contains keeps
-    its labels and parts, and new ones only follow them. A type of which `before` has no labels is not compared: earlier versions did not
+    its labels and parts, and new ones only follow them. A type of which `before` has no labels is not compared: earlier releases did not
     read the types within composite types."""
     now = _labels(after)
     return any(
@@ -141,7 +141,7 @@ def _labels(column: Column) -> dict[str, list[tuple[str, int]]]:
 
 
 def written_anew(known: TableSchema, new: TableSchema, *, values: bool) -> Verdict:
-    """As `judge`, if it is known whether a rewrite changed values of rows (`values`). The relfilenodes are ignored."""
+    """As `judge`, if it is known whether a rewrite changed values of rows (`values`). The relfilenodes are not compared."""
     return seen_in_catalog(replace(known, relfilenode=_OTHER_STORAGE if values else new.relfilenode), new)
 
 

@@ -52,7 +52,7 @@ def start_point(spec: SubscriptionSpec, source: Source, target: Target) -> Start
     fresh = progress is None or progress.reader != spec.reader
     resumable = frozenset[TableId]() if progress is None or fresh else _resumable(spec, source, progress)
     if progress is not None and fresh:
-        # # The record is that of a deleted subscription of this name whose target could not be reached. Its tables may be replicated again.
+        # The record is that of a deleted subscription of this name whose target could not be reached. Its tables may be replicated again.
         target.forget(spec.name)
     if fresh or progress is None:
         start = _make_reader(spec, source)
@@ -214,10 +214,10 @@ def entry_at_start(spec: TableSpec, point: StartPoint) -> TableEntry:
     if record.parked is not None:
         kind = FaultKind(record.parked)
         reason = Reason(record.parked, "parked before the last start", policy(kind).remedy, known=False)
-        # # Changes that were retained during the wait were lost with the process that retained them.
+        # Changes that were retained during the wait were lost with the process that retained them.
         then = AwaitApproval(record.applied) if kind is FaultKind.SCHEMA_CHANGE_WAITING else None
         return TableEntry(spec, Parked(reason, then), schema)
     if not record.ready:
-        # # Changes retained for it were lost with the process that retained them: only a new copy completes its rows.
+        # Changes retained for it were lost with the process that retained them: only a new copy completes its rows.
         return TableEntry(spec, Paused() if spec.paused else Reloading())
     return TableEntry(spec, Paused(progress.end, first) if spec.paused else Live(progress.end), schema)

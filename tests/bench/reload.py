@@ -1,7 +1,7 @@
-"""A reload of a large table under load, the engine killed in it: what was recorded is not read again, and it ends equal.
+"""Reload of a large table under load, with kills of the engine: recorded chunks are not read again, and the copy equals the source.
 
-The source's own log tells which chunks were read. Run as `python -m tests.bench.reload --rows 5000000 --kills 3`. Exit code 1 where a
-chunk of a recorded stretch was read again, or the copy does not equal the source in the end.
+A chunk is read in pieces; the source's statement log shows which ones. Run as `python -m tests.bench.reload --rows 5000000 --kills 3`.
+Exit code 1 if a piece of a recorded chunk was read again, or if the copy does not equal the source at the end.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from tests.fixtures.load import Load
 from tests.fixtures.postgres import Session
 from tests.fixtures.rig import Rig
 
-STRETCHES = 12
+CHUNKS = 12
 _ROW_BYTES = 145
-_CHUNK = re.compile(r'statement: COPY \(SELECT .* FROM ONLY "public"\."orders"(.*)\) TO STDOUT')
+_PIECE = re.compile(r'statement: COPY \(SELECT .* FROM ONLY "public"\."orders"(.*)\) TO STDOUT')
 _ABOVE = re.compile(r"\(\"id\"\) > \('(-?\d+)'\)")
 _UPTO = re.compile(r"\(\"id\"\) <= \('(-?\d+)'\)")
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`again`: chunks read again since their stretch was not in when the engine died; `recorded_again`: of stretches that were."""
+    """Result of a run. `pieces`: all pieces that were read; `again`: of these, those that had been read before, because their chunk was not
+    recorded when the engine was killed; `recorded_again`: pieces read again although their chunk was recorded."""
 
     rows: int
     kills: list[str]
     resumed: list[str]
-    chunks: int
+    pieces: int
     again: int
     recorded_again: int
     seconds: float
@@ -41,7 +42,7 @@ class Outcome:
 
 
 class Changes(Load):
-    """Small transactions that change, move, delete and insert rows all over the table."""
+    """Small transactions that update, move, delete and insert rows of the whole table."""
 
     def __init__(self, rig: Rig, rows: int) -> None:
         super().__init__(rig.connect, 3, rest_s=0.02)
@@ -56,11 +57,11 @@ class Changes(Load):
             connection.execute("INSERT INTO orders VALUES (%s, 0, 'new') ON CONFLICT DO NOTHING", [at])
 
 
-def chunks_read(rig: Rig) -> list[tuple[int, int | None]]:
-    """Every chunk along the key that the source was asked for: the key before it, and its last one."""
+def pieces_read(rig: Rig) -> list[tuple[int, int | None]]:
+    """Every piece that was read from the source: the key before it, and its last key (None: unbounded)."""
     found = []
     for line in rig.postgres.log_file.read_text(errors="replace").splitlines():
-        match = _CHUNK.search(line)
+        match = _PIECE.search(line)
         if match and '("id")' in match[1]:
             above, upto = _ABOVE.search(match[1]), _UPTO.search(match[1])
             found.append((int(above[1]) if above else -(2**63), int(upto[1]) if upto else None))
@@ -73,7 +74,10 @@ def resumed(rig: Rig) -> list[str]:
 
 
 def recorded_again(read: list[tuple[int, int | None]], kills: list[int]) -> int:
-    """Chunks read again although their stretch was recorded: those in front of where the next engine went on. `kills`: places in `read`."""
+    """Number of pieces read again although their chunk was recorded: those before the first key that the next engine read.
+
+    `kills`: for each kill, how many elements of `read` were read before it.
+    """
     found = 0
     for number, place in enumerate(kills):
         until = kills[number + 1] if number + 1 < len(kills) else len(read)
@@ -84,7 +88,7 @@ def recorded_again(read: list[tuple[int, int | None]], kills: list[int]) -> int:
 
 
 def kill_at(rig: Rig, percent: float) -> tuple[str, int]:
-    """Kill the engine and wait until the copy goes on; also how many chunks had been asked for by then."""
+    """Kill the engine at this percentage and wait until the copy is resumed. Returns a text, and how many pieces were read before."""
 
     def reached() -> bool:
         copied = next(iter(rig.api.items(f"{rig.path}/tables")))["copied"]
@@ -96,14 +100,14 @@ def kill_at(rig: Rig, percent: float) -> tuple[str, int]:
         raise AssertionError("the engine is away")
     before = len(resumed(rig))
     os.kill(pid, signal.SIGKILL)
-    asked = len(chunks_read(rig))
+    asked = len(pieces_read(rig))
     rig.until(lambda: len(resumed(rig)) > before, 300, "the copy went on")
     return f"at {percent:.0f} %", asked
 
 
 def run(rows: int, kills: int, target: str) -> Outcome:
-    stretch = max(1 << 16, rows * _ROW_BYTES // STRETCHES)
-    extra = {"PENSTOCK_COPY_STRETCH_BYTES": str(stretch), "PENSTOCK_COPY_CHUNK_BYTES": str(max(1 << 20, stretch // 4))}
+    chunk = max(1 << 16, rows * _ROW_BYTES // CHUNKS)
+    extra = {"PENSTOCK_COPY_STRETCH_BYTES": str(chunk), "PENSTOCK_COPY_CHUNK_BYTES": str(max(1 << 20, chunk // 4))}
     source = {"log_statement": "'all'", "max_wal_size": "'4GB'"}
     with Rig(durable=False, settings=source, extra=extra, target_kind=target) as rig:
         with rig.connect() as connection:
@@ -115,7 +119,7 @@ def run(rows: int, kills: int, target: str) -> Outcome:
         rig.declare([{"schema": "public", "name": "orders"}])
         rig.wait_live(1, 3600)
         table = next(iter(rig.api.items(f"{rig.path}/tables")))
-        first = len(chunks_read(rig))
+        first = len(pieces_read(rig))
         began = time.monotonic()
         killed: list[tuple[str, int]] = []
         with Changes(rig, rows):
@@ -125,7 +129,7 @@ def run(rows: int, kills: int, target: str) -> Outcome:
             rig.wait_live(1, 3600)
             seconds = time.monotonic() - began
         told = resumed(rig)
-        read = chunks_read(rig)[first:]
+        read = pieces_read(rig)[first:]
         seen: dict[int, int] = {}
         for above, _ in read:
             seen[above] = seen.get(above, 0) + 1

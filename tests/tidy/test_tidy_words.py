@@ -66,6 +66,7 @@ CHECKED_DOCSTRINGS = (
     "engine/records",
     "engine/sort",
     "engine/spark",
+    "engine/tables",
     "engine/targets",
     "engine/verify",
     "server",

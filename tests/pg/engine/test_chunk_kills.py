@@ -1,4 +1,4 @@
-"""Engines that die while they copy a large table stretch by stretch: what is in is not read again, and the copy ends equal."""
+"""Engines that die while they copy a large table chunk by chunk: recorded chunks are not read again, and the copy equals the source."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.pg.engine.killed_engines import arm, engine, subscribed
 pytestmark = pytest.mark.pg
 
 ROWS = 6000
-STRETCH = 64 * 1024
+CHUNK = 64 * 1024
 SHOP = f"""
 CREATE TABLE orders (id bigint PRIMARY KEY, note text);
 INSERT INTO orders SELECT i, repeat('o', 60) FROM generate_series(1, {ROWS}) i;
@@ -41,7 +41,7 @@ MANY = [
 
 
 class Changes(Load):
-    """Rows that come, go, change, and move over the whole table."""
+    """Transactions that insert, delete, update and move rows of the whole table."""
 
     def transact(self, connection: Session) -> None:
         at, to = self.rng.randrange(1, ROWS), self.rng.randrange(1, ROWS)
@@ -56,7 +56,7 @@ class Changes(Load):
 def replica(
     database: Database, mart: ConnectionSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[BadDay]:
-    monkeypatch.setenv("PENSTOCK_COPY_STRETCH_BYTES", str(STRETCH))
+    monkeypatch.setenv("PENSTOCK_COPY_STRETCH_BYTES", str(CHUNK))
     database.execute("CREATE TABLE small (id int PRIMARY KEY)")
     database.execute(SHOP)
     with subscribed(database, mart, ["small"], tmp_path) as made:
@@ -66,7 +66,7 @@ def replica(
 
 
 def recorded(replica: BadDay) -> StandingCopy | None:
-    """What the target says of the unfinished copy, now that no engine has it."""
+    """The target's record of the unfinished copy, read while no engine uses the target; None if there is none."""
     target = open_target(replica.spec.target, EngineSettings(home=replica.home))
     try:
         progress = target.progress(replica.spec.name)

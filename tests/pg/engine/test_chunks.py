@@ -1,4 +1,4 @@
-"""Large tables that are copied stretch by stretch along their key, under load, and what comes in between."""
+"""Large tables that are copied chunk by chunk along their key, under load, and events between the chunks."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from tests.fixtures.replication import Replica, table
 pytestmark = pytest.mark.pg
 
 Replicate = Callable[..., Replica]
-STRETCH = 64 * 1024
-SMALL = {"copy_stretch_bytes": STRETCH}
+CHUNK = 64 * 1024
+SMALL = {"copy_stretch_bytes": CHUNK}
 ROWS = 6000
 SHOP = f"""
 CREATE TABLE orders (id bigint PRIMARY KEY, note text);
@@ -42,7 +42,7 @@ def target_kind(request: pytest.FixtureRequest) -> str:
 
 
 class BusyRunner(LocalRunner):
-    """Copies are read, and something is done to the source behind each run of a copy's tasks."""
+    """Calls `between` after each run of a copy's tasks, to change the source. `read`: the statements of all pieces so far."""
 
     def __init__(self, tasks: int) -> None:
         super().__init__(tasks)
@@ -87,14 +87,14 @@ def events(replica: Replica, code: str) -> list[EventReport]:
     return [r for r in replica.reports.all() if isinstance(r, EventReport) and r.code == code]
 
 
-def test_a_table_copied_in_stretches_is_equal(shop: Database, replicate: Replicate, runner: type[BusyRunner]) -> None:
+def test_a_table_copied_in_chunks_is_equal(shop: Database, replicate: Replicate, runner: type[BusyRunner]) -> None:
     replica = replicate(shop, [table("orders")], **SMALL)
     replica.assert_equal()
     assert len(runner.made[0].read) >= 5
     assert len(set(runner.made[0].read)) == len(runner.made[0].read)
 
 
-def test_changes_between_the_stretches_are_in_the_copy(
+def test_changes_between_the_chunks_are_in_the_copy(
     shop: Database, replicate: Replicate, runner: type[BusyRunner]
 ) -> None:
     statements = [
@@ -137,7 +137,7 @@ def test_columns_that_the_log_does_not_carry_are_in_the_copy(
 
 
 def meanwhile(shop: Database, statements: dict[int, str]) -> Callable[[BusyRunner], None]:
-    """Does something to the source behind so many reads."""
+    """A `between` that executes a statement on the source once this number of pieces was read."""
 
     def between(which: BusyRunner) -> None:
         if statement := statements.get(len(which.read)):
@@ -203,7 +203,7 @@ def test_changes_that_the_source_tells_by_itself_in_the_middle(
     replica.wait_live()
     replica.assert_equal()
     assert len(runner.made[0].read) > max(TOLD)
-    # One for each ALTER TABLE, and nobody else's.
+    # One for each ALTER TABLE, and no others.
     assert told == list(shop.execute("SELECT 'orders'::regclass::oid")[0]) * 5
     columns = "SELECT column_name FROM information_schema.columns WHERE table_name = 'orders' ORDER BY 1"
     assert replica.query(columns) == [("id",), ("made",), ("note",), ("remark",)]
@@ -246,7 +246,7 @@ def test_a_paused_copy_waits_and_goes_on_where_it_was(
 def test_a_copy_does_not_go_on_whose_table_is_unpublished_while_the_next_run_starts(
     shop: Database, replicate: Replicate, runner: type[BusyRunner], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the look whether it is published and the moment in which the publications are made ready."""
+    """The table is unpublished between the check whether it is published and the update of the publications."""
 
     def between(which: BusyRunner) -> None:
         if len(which.read) == 3:
@@ -307,7 +307,7 @@ def test_a_row_that_cannot_be_completed_begins_the_copy_anew(
     assert len(events(replica, "copy_begins_anew")) == 1
 
 
-def test_a_reload_keeps_the_old_rows_until_the_last_stretch(
+def test_a_reload_keeps_the_old_rows_until_the_last_chunk(
     shop: Database, replicate: Replicate, runner: type[BusyRunner]
 ) -> None:
     replica = replicate(shop, [table("orders")], **SMALL)

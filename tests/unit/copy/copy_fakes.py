@@ -1,4 +1,4 @@
-"""A source, a target and a listener in memory, scripted per test; the runner is the real one of this process."""
+"""A source, a target and a listener in memory, scripted by each test, and a runner in this process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BAD = b"bad\n"
 
 
 def decode_lines(text: bytes, schema: TableSchema) -> pa.RecordBatch:
-    """One whole number per line; the line `bad` is a value out of its domain."""
+    """Decodes one whole number per line; the line `bad` is out of the domain."""
     if BAD in text:
         raise EngineFault(FaultKind.VALUE_OUT_OF_DOMAIN, str(schema.name), "column id: not a value of this column")
     return pa.record_batch({"c0": pa.array([int(line) for line in text.split()], pa.int64())})
@@ -37,7 +37,7 @@ def decode_lines(text: bytes, schema: TableSchema) -> pa.RecordBatch:
 
 @dataclass
 class FakeSource:
-    """Tables as lists of chunks, each a list of numbers. `faults` are raised one after the other on reading (table, chunk)."""
+    """Tables as lists of chunks, each a list of numbers. `faults`: raised one after the other when the chunk (table, chunk) is read."""
 
     tables: dict[str, list[list[int]]]
     faults: dict[tuple[str, int], list[EngineFault]] = field(default_factory=dict)
@@ -87,7 +87,7 @@ def _line(row: int) -> bytes:
 
 @dataclass
 class FakeTarget:
-    """Hidden tables as lists; notes whether two threads were ever in it, or anyone without the turn to write."""
+    """Hidden tables as lists. Records whether two threads used it at the same time, or one without holding `writing()`."""
 
     hidden: dict[TableId, list[int]] = field(default_factory=dict)
     finished: list[TableId] = field(default_factory=list)
@@ -134,7 +134,7 @@ class FakeTarget:
 
 @dataclass
 class Notes:
-    """Listener that writes everything down, and the thread it came from."""
+    """A listener that records every call and its thread."""
 
     copied: dict[TableId, tuple[Lsn, int]] = field(default_factory=dict)
     failed: dict[TableId, TableFault] = field(default_factory=dict)
@@ -179,7 +179,7 @@ def table_of(name: str, mode: KeyMode = KeyMode.KEYED) -> CopyTable:
 
 
 class InlineRunner:
-    """Runs tasks one after the other in a thread; a cancelled run raises at once, its task under way ends unseen."""
+    """Runs tasks one after the other in a thread. A cancelled run raises at once, and its running task ends unobserved."""
 
     parallelism = 1
 
@@ -207,7 +207,7 @@ class InlineRunner:
 
 @dataclass
 class Bench:
-    """One copy, ready to run."""
+    """A copy that is ready to run."""
 
     source: FakeSource
     folder: Path

@@ -1,4 +1,4 @@
-"""Which of a batch's changes are for an unfinished copy, where copies begin anew while batches are on their way."""
+"""Which changes of a batch apply to an unfinished copy, if copies start again while batches are being processed."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_copy_that_is_followed_goes_on(book: TableRegistry, follower: CopyCatc
     assert follower.standing(ORDERS) == STANDING
 
 
-def test_a_batch_planned_as_if_the_last_stretch_were_in_is_for_the_copy(follower: CopyCatchUp) -> None:
+def test_a_batch_planned_as_if_the_last_chunk_were_in_is_for_the_copy(follower: CopyCatchUp) -> None:
     assert follower.concerns(PLANNED, ORDERS)
     restructured = replace(PLANNED, restructured=frozenset({ORDERS}))
     assert follower.commit_of(restructured, ORDERS, [], []) is not None

@@ -1,4 +1,4 @@
-"""The copy as a whole, on fakes: what reaches the target, what a fault does, and that nothing is left behind."""
+"""A whole copy on fakes: the rows that reach the target, the consequences of faults, and that nothing remains."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_small_tables_are_finished_first(tmp_path: Path) -> None:
 
 
 class CountingRunner(InlineRunner):
-    """Two tasks at a time; notes how many each run had."""
+    """Runs two tasks concurrently; records how many tasks each run had."""
 
     parallelism = 2
 

@@ -1,4 +1,4 @@
-"""The task by itself, what a fault means, and progress."""
+"""The copy task alone, the consequences of faults, and progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of a batch that concerns an unfinished copy, against a model of the copy as a set of rows."""
+"""The part of a batch that concerns an unfinished copy, compared with a model of the copy as a set of rows."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def columns(prefix: str, values: list[Any], *, mapped: bool) -> dict[str, Any]:
 
 @st.composite
 def net_changes(draw: st.DrawFn) -> tuple[Rows, list[tuple[Key | None, Key | None, str | None]]]:
-    """Rows as they were, and net rows: the key before, the key after, the new value (None = the log left it out)."""
+    """Rows before, and net changes: the key before, the key after, the new value (None: the log left it out)."""
     before = draw(st.dictionaries(KEYS, TEXT, max_size=12))
     touched = draw(st.lists(st.sampled_from(sorted(before)), unique=True)) if before else []
     stay = set(before) - set(touched)
@@ -82,7 +82,7 @@ def encoded(net: list[tuple[Key | None, Key | None, str | None]], *, mapped: boo
 
 
 def apply(rows: Rows, changes: TableChanges) -> Rows:
-    """What a target makes of them; every row to delete or to complete has to be there."""
+    """The rows after a target has applied the changes. Every row to delete or to complete must exist."""
 
     def keys(table: Any, prefix: str) -> list[Key]:
         return [(int(a), b) for a, b in zip(*(table[f"{prefix}{i}"].to_pylist() for i in (0, 1)), strict=True)]

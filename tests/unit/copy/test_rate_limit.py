@@ -1,4 +1,4 @@
-"""Reading for copies is slowed down to a number of rows a second or a share of the time, and a change takes hold at once."""
+"""Reading for copies is limited to rows per second or to a share of the time, and a change is effective at once."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_no_rows_are_no_piece() -> None:
 
 
 def priority() -> int:
-    """Of the thread that asks."""
+    """The nice value of the calling thread."""
     return os.getpriority(os.PRIO_PROCESS, 0)
 
 

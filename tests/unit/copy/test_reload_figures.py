@@ -1,4 +1,4 @@
-"""How far a reload of several tables is: all of them together, and never less than before."""
+"""Progress of a reload of several tables: computed over all of them, and never decreasing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Named:
 
 
 class Told:
-    """A reload of two tables, and what it reports."""
+    """A reload of two tables, and its reports."""
 
     def __init__(self) -> None:
         self.reports: list[Report] = []

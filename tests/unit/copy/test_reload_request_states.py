@@ -1,4 +1,4 @@
-"""Tables that are copied anew without being asked for."""
+"""Tables that are copied again automatically."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CODE, T = "table_structure_changed", TableId("ta")
 
 
 class Told:
-    """A book, and what it tells: state and code."""
+    """A registry and its reports: state and code."""
 
     def __init__(self, entry: TableEntry, policy: SchemaPolicy = SchemaPolicy.APPLY) -> None:
         self.states: list[tuple[str, str | None]] = []
@@ -86,7 +86,7 @@ def test_the_end_of_a_copy_does_not_count_for_the_next_one() -> None:
 
 
 def test_how_tables_stand_is_told_before_what_moves_meanwhile() -> None:
-    """Else a state that is long over could be the last that anybody hears of."""
+    """Otherwise a state that is outdated could be the last one that the server receives."""
     told = Told(live("a", A))
     moving: list[threading.Thread] = []
     take = told._take
@@ -95,7 +95,7 @@ def test_how_tables_stand_is_told_before_what_moves_meanwhile() -> None:
         if not moving:
             moving.append(threading.Thread(target=lambda: told.book.apply(T, Pause(BatchId(1), Lsn(1)))))
             moving[0].start()
-            moving[0].join(0.2)  # It has to wait for the lock; without one it would be through by now.
+            moving[0].join(0.2)  # It has to wait for the lock; without a lock it would have finished by now.
         take(entry, position)
 
     told.book._listener = slow

@@ -1,4 +1,4 @@
-"""Copies give way to others' changes."""
+"""Adaptive throttling of copies by the delay of other tables' commits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from engine.copy.throttle import BEHIND_MS, LEAST_SHARE, LOOK_SHARE, WINDOW_MS, 
 
 
 class Course:
-    """Batches that come every 50 ms, and the share that copies are given."""
+    """Batches every 50 ms, and the share that copies get."""
 
     def __init__(self) -> None:
         self.way = AdaptiveThrottle()
@@ -16,7 +16,7 @@ class Course:
         self.copying = False
 
     def go(self, seconds: float, lag_ms: float | None, *, copying: bool, goes_on: bool = False) -> float:
-        """For so long, with lags of so much; None = nothing is written. `goes_on`: what is copied was begun before."""
+        """Returns the share after this time with this lag; None: nothing is committed. `goes_on`: the copied tables were begun before."""
         if copying and not self.copying:
             self.way.begin(self.now_ms, goes_on=goes_on)
         self.copying = copying
@@ -72,14 +72,14 @@ def test_each_copy_begins_slowly_however_fast_the_one_before_went(course: Course
     assert course.go(0.05, 100.0, copying=True) == LEAST_SHARE
 
 
-def test_the_next_stretch_of_a_table_goes_on_as_fast_as_the_one_before(course: Course) -> None:
+def test_the_next_chunk_of_a_table_goes_on_as_fast_as_the_one_before(course: Course) -> None:
     share = course.go(4, 100.0, copying=True)
     assert LEAST_SHARE < share < 1
     course.go(1, 400.0, copying=False)
     assert course.go(0.05, 100.0, copying=True, goes_on=True) == share
 
 
-def test_a_stretch_that_comes_late_begins_slowly(course: Course) -> None:
+def test_a_chunk_that_comes_late_begins_slowly(course: Course) -> None:
     course.go(4, 100.0, copying=True)
     course.go(BEHIND_MS / 1000 + 1, 100.0, copying=False)
     assert course.go(0.05, 100.0, copying=True, goes_on=True) == LEAST_SHARE
