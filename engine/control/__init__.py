@@ -1,1 +1,1 @@
-"""The engine's process: its link to the server, a supervisor for each subscription, answers to requests."""
+"""The engine process: its link to the server, one supervisor for each subscription, and the answers to requests."""

@@ -19,14 +19,16 @@ from engine.platform.settings import EngineSettingsError, load_settings
 from engine.spark.session import SparkRunner
 
 SWITCH_S = 0.0005
-"""For so long a thread that computes in Python may keep those waiting that come back from the target, the network or the queue. With
-Python's own 5 ms a commit, which comes back a dozen times, could wait for longer than it works."""
+"""Python's thread switch interval, in seconds: the longest time for which a computing thread delays a thread that returns from the
+target, the network or the queue. A commit returns about a dozen times; with Python's default of 5 ms it could wait longer than it works.
+"""
 FORCED_EXIT_S = 4.5
-"""A clean stop takes less; what hangs longer is left behind: the next start resumes at the last batch boundary."""
+"""Seconds after which a stop that has not ended is aborted (exit code 3). A clean stop takes less. After an abort, the next start resumes
+at the last batch boundary."""
 
 
 def main() -> int:
-    """Run until SIGTERM or SIGINT. Exit code 0 after a clean stop, 2 where a setting is wrong."""
+    """Run until SIGTERM or SIGINT. Returns the exit code: 0 after a clean stop, 2 if a setting is invalid."""
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -42,7 +44,7 @@ def main() -> int:
     try:
         settings = load_settings()
     except EngineSettingsError as error:
-        print(error, file=sys.stderr)  # noqa: T201 - for the person who starts it
+        print(error, file=sys.stderr)  # noqa: T201 - for the operator who starts the process
         return 2
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

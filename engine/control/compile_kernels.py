@@ -1,4 +1,5 @@
-"""Compile every numba kernel into the environment's cache, so that no user waits for it: `python -m engine.control.compile_kernels`."""
+"""Compile every numba kernel into the environment's cache, so that no engine does it at start: `python -m engine.control.compile_kernels`.
+"""
 
 from __future__ import annotations
 

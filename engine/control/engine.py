@@ -1,4 +1,4 @@
-"""The engine process: takes commands from the server, holds one pipeline per subscription, and lets go of all of them at the end."""
+"""The engine process: receives commands from the server, runs one supervisor per subscription, and closes all of them at the end."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ log = structlog.get_logger(__name__)
 
 
 HANDLERS: Handlers[Engine] = Handlers()
-"""The commands that are obeyed here; those that are answered go on to the request handler."""
+"""The commands that change a subscription. `RequestHandler` takes the rest: requests, which are answered."""
 
 
 class Engine:
-    """One engine process. Commands come from the link's thread, one after another."""
+    """One engine process. The link's thread delivers commands, one after another."""
 
     def __init__(self, settings: EngineSettings, runner: TaskRunner, clock: Clock) -> None:
         self._settings = settings
@@ -61,7 +61,7 @@ class Engine:
         self._lock = threading.Lock()
         self._closing: list[threading.Thread] = []
         self._changes = ThreadPoolExecutor(1, thread_name_prefix="changes")
-        """One thread, so that changes take hold in the order in which they were declared."""
+        """One thread, so that changes take effect in the order in which they were declared."""
         self._requests = RequestHandler(settings, self._find)
         self._link = ServerLink(
             settings.url,
@@ -72,19 +72,22 @@ class Engine:
         self._requests.connect(self._link)
 
     def start(self) -> None:
-        """Begin: Spark starts up while the server's first assignments come in."""
+        """Start Spark and the link. Returns at once: Spark starts while the server's first assignments arrive."""
         self._runner.start()
         self._link.start()
 
     def spark_lost(self, detail: str) -> None:
-        """Every subscription works with Spark: each one's events say what has ended."""
+        """Report an event in every subscription: Spark has ended, with `detail` as the cause. From any thread."""
         with self._lock:
             pipelines = list(self._pipelines.values())
         for each in pipelines:
             each.event("warning", FaultKind.SPARK_FAILED.value, "spark", detail)
 
     def close(self) -> None:
-        """Stop every pipeline at a batch boundary, close targets, say goodbye. Blocks until all has ended."""
+        """Stop every subscription at a batch boundary, then close the targets, the link and Spark.
+
+        Blocks until all have ended, but at most 20 s for each subscription and 1 s for reports that have not been sent.
+        """
         self._requests.close()
         self._changes.shutdown(wait=False, cancel_futures=True)
         with self._lock:
@@ -146,7 +149,7 @@ class Engine:
         self._change(command.subscription, lambda pipeline: pipeline.update(_with_table(pipeline.spec, command)))
 
     def _change(self, subscription: str, change: Callable[[SubscriptionSupervisor], None]) -> None:
-        """Changes happen one after the other, in the order of their commands."""
+        """Queue a change for the thread that makes them, in the order of their commands. Ignored if the subscription does not run here."""
         pipeline = self._find(subscription)
         if pipeline is not None:
             self._changes.submit(_logged, lambda: change(pipeline))
@@ -169,7 +172,7 @@ class Engine:
 
     @HANDLERS.handles(Sync)
     def _sync(self, command: Sync) -> None:
-        """Subscriptions that are no longer ours are let go; another engine may already wait for them."""
+        """Close subscriptions that are not assigned to this engine any more: another engine may already wait for them."""
         with self._lock:
             strange = [n for n, p in self._pipelines.items() if command.subscriptions.get(n) != int(p.spec.epoch)]
         for name in strange:
@@ -208,7 +211,7 @@ def _logged(change: Callable[[], None]) -> None:
         change()
     except EngineFault as fault:
         log.warning("change_refused", code=fault.kind.value, subject=fault.subject, detail=fault.detail)
-    except Exception as error:  # nobody looks at the future; a defect must not vanish with it
+    except Exception as error:  # The result of the future is never read, so a defect has to be logged here.
         log.exception("change_failed", error=type(error).__name__)
 
 

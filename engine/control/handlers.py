@@ -1,4 +1,4 @@
-"""Registration of the method that handles a command."""
+"""Registry of the methods that handle commands, by the command's class."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ R = TypeVar("R")
 
 
 class Handlers(Generic[Owner]):
-    """The methods of a class by the command that each handles. Filled while the class is created, and only read afterwards."""
+    """The methods of a class, by the command that each handles. Filled while the class is created and read-only afterwards."""
 
     def __init__(self) -> None:
         self._methods: dict[type[Message], Callable[[Owner, Any], object]] = {}
 
     def handles(self, command: type[C]) -> Callable[[Callable[[Owner, C], R]], Callable[[Owner, C], R]]:
-        """Registers the method for commands of this class.
+        """A decorator that registers a method for commands of exactly this class, and returns it unchanged.
 
         Raises:
-            ValueError: another method is registered for it.
+            ValueError: another method is already registered for this class.
         """
 
         def register(method: Callable[[Owner, C], R]) -> Callable[[Owner, C], R]:
@@ -38,4 +38,5 @@ class Handlers(Generic[Owner]):
         return frozenset(self._methods)
 
     def find(self, command: Message) -> Callable[[Owner, Any], object] | None:
+        """The method for this command, to be called with its owner and the command; None if no method is registered."""
         return self._methods.get(type(command))

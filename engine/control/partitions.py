@@ -1,4 +1,4 @@
-"""Which partitions a table of a subscription has on the source, and when each was loaded last."""
+"""The partitions that a subscription's table has on the source, with the last load of each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,12 @@ from engine.model.partitions import Loads, Partition, generation_of, last_load
 
 
 def listed_partitions(pipeline: SubscriptionSupervisor, table: TableId) -> PartitionsBody:
-    """As source and target have them now. Raises EngineFault(TABLE_MISSING) where the source does not show the table."""
+    """The partitions as the source's catalog shows them now, with the loads that the target has recorded. Queries both databases.
+
+    Raises:
+        EngineFault: TARGET_UNAVAILABLE if the subscription is starting, TABLE_MISSING if the source does not show the table, or the
+            fault of opening or reading a database.
+    """
     entry, target = pipeline.book.get(table), pipeline.target
     if entry is None or target is None:
         raise EngineFault(FaultKind.TARGET_UNAVAILABLE, pipeline.spec.name, "the subscription is starting")

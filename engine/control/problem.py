@@ -1,4 +1,4 @@
-"""A fault as the problem that a request is answered with."""
+"""Converts a fault to the problem with which a request is answered."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _STATUS = {FaultKind.SOURCE_UNREACHABLE: 502, FaultKind.SOURCE_TIMEOUT: 504, Fau
 
 
 def problem_of(fault: EngineFault) -> Problem:
-    """HTTP status, code, detail and remedy of a fault: 502 where the source is to blame, 504 its time, 503 otherwise."""
+    """HTTP status, code, detail and remedy of a fault. Status 504 for a timeout of the source, 502 for its other faults, else 503."""
     return Problem(
         status=_STATUS.get(fault.kind, 502 if fault.kind.value.startswith("source_") else 503),
         code=fault.kind.value,

@@ -1,4 +1,4 @@
-"""Requests about rows that a target refused: to see them, to try them again, to leave them out for good."""
+"""Requests about rows that a target refused: list them, retry them, or skip them for good."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from engine.model.target import QueryRefused, Target
 
 
 def answer_refused(pipeline: SubscriptionSupervisor, command: RefusedRows) -> RefusedRowsBody:
-    """Do what is asked. Raises QueryRefused(query_unavailable, table_not_live) and what the target raises."""
+    """List, retry or skip refused rows of the table, as `command.action` says; without `command.rows`, all of them.
+
+    The body has the rows of a list; otherwise how many of the requested rows were set aside (`found`), those that were handled (`done`),
+    and how many rows of the table remain set aside (`left`).
+
+    Raises:
+        QueryRefused: query_unavailable if the target is not open; table_not_live.
+        EngineFault: the target failed.
+    """
     target = pipeline.target
     if target is None:
         raise QueryRefused("query_unavailable", "the subscription is stopped or has not started; its target is closed")

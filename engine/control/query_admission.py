@@ -1,6 +1,6 @@
-"""How many queries run at once: each takes a place, and one that finds none waits for it in its turn.
+"""Admission of queries: limits how many run concurrently. A query that finds no free place waits in order of arrival.
 
-Those that take processors from replication on its own level get fewer places than the others.
+Queries that compete with replication for processors at the same priority get fewer places than the others.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class QueryTurn:
-    """A query. `run` gets the seconds it has left; `refuse` is called instead where no place came free in `limit_s`.
+    """A query. `run` is called with the seconds left; `refuse` is called instead if no place became free within `limit_s` seconds.
 
-    `unyielding`: a server on this machine computes it, with the same right to the processors as replication.
+    `unyielding`: a database server on this machine computes it, with the same priority as replication.
     """
 
     limit_s: float
@@ -32,9 +32,9 @@ class QueryTurn:
 
 
 class QueryAdmission:
-    """Runs queries on `count` threads of its own, of unyielding ones as many as `unyielding` at once (None: all may be).
+    """Runs queries on `count` threads of its own, at most `unyielding` of them unyielding ones (None: no separate limit).
 
-    Queries of one sort run in the order of their arrival.
+    Queries of one kind start in the order of their arrival. Any thread may call its methods.
     """
 
     def __init__(self, count: int, unyielding: int | None = None) -> None:
@@ -44,22 +44,25 @@ class QueryAdmission:
         self._changed = threading.Condition()
         self._taken = 0
         self._unyielding = 0
-        """Places that unyielding queries have taken."""
+        """Places that unyielding queries occupy."""
         self._waiting: deque[tuple[float, QueryTurn]] = deque()
         self._watch: threading.Thread | None = None
         self._closed = False
 
     @property
     def waiting(self) -> int:
-        """Queries that wait for a place."""
+        """Number of queries that wait for a place."""
         return len(self._waiting)
 
     def most(self, *, unyielding: bool) -> int:
-        """How many queries of this sort may run at once."""
+        """How many queries of this kind may run concurrently."""
         return self._most_unyielding if unyielding else self.count
 
     def take(self, turn: QueryTurn) -> None:
-        """Run it as soon as there is a place. Returns at once. Forgotten where `close` comes first."""
+        """Run the query in a thread of the pool as soon as a place is free. Returns at once.
+
+        After `close`, neither `run` nor `refuse` is called for a query that has not started.
+        """
         with self._changed:
             if self._closed:
                 return
@@ -75,7 +78,7 @@ class QueryAdmission:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Begin no more queries. Those that run end as their target lets them."""
+        """Start no more queries. Does not wait for those that run; closing their target ends them."""
         with self._changed:
             self._closed = True
             self._waiting.clear()
@@ -106,7 +109,7 @@ class QueryAdmission:
                 _logged(turn.refuse)
 
     def _next_late_ones(self) -> list[QueryTurn]:
-        """Blocks until the time of some is over; [] at the end."""
+        """Block until the time limit of waiting queries has passed, and return these; [] after `close`."""
         with self._changed:
             while not self._closed:
                 now = monotonic()
@@ -122,5 +125,5 @@ class QueryAdmission:
 def _logged(call: Callable[[], None]) -> None:
     try:
         call()
-    except Exception as error:  # the place must come free again, and the others be answered
+    except Exception as error:  # The place has to become free again for the queries that wait.
         log.exception("query_turn_failed", error=type(error).__name__)

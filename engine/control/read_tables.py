@@ -1,7 +1,7 @@
-"""Whether the tables that a statement reads follow their source, where a query asks for fresh rows.
+"""Checks for a query that demands fresh rows that the tables that it reads follow their source.
 
-What counts is the target's record in the statement's own snapshot: a table that parks just before the statement runs is seen there. The
-book of the run gives the words, and tells of tables that are about to be left out.
+The target's record in the statement's own snapshot decides: it shows a table that was parked just before the statement ran. The run's
+registry supplies the reason and the remedy, and shows tables that are not yet parked or paused in the target's record.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from engine.tables.registry import TableEntry
 from engine.tables.state import ReadStatus, read_status
 
 NOT_FOLLOWING = "freshness_unreachable"
-"""A table of the statement does not follow until somebody acts."""
+"""Refusal code: a table of the statement does not follow its source until the user acts."""
 NOT_READY = "table_not_ready"
-"""A table of the statement will follow by itself."""
+"""Refusal code: a table of the statement is not complete yet, and will be without an action of the user."""
 FindEntry = Callable[[SubscriptionName, TableId], TableEntry | None]
 
 _REMEDIES = {
@@ -29,19 +29,23 @@ _REMEDIES = {
 
 
 class ReadTables:
-    """Judges the tables of one statement of a subscription's reader; `demanded`: they have to follow."""
+    """Checks the tables of one statement that queries a subscription. `demanded`: refuse the statement unless all follow."""
 
     def __init__(self, find: FindEntry, subscription: SubscriptionName, *, demanded: bool) -> None:
         self._find = find
         self._subscription = subscription
         self._demanded = demanded
         self.tables: list[TableId] = []
-        """Those of the subscription."""
+        """Tables of the subscription that the statement reads."""
         self.not_following: list[TableId] = []
-        """Those of the subscription that do not follow."""
+        """Those of `tables` that do not follow their source."""
 
     def judge(self, reads: Sequence[TableRead]) -> None:
-        """Raises QueryRefused(NOT_FOLLOWING, NOT_READY). Called again where the statement begins again."""
+        """Set `tables` and `not_following` from the tables that the statement reads. Called again when the statement is retried.
+
+        Raises:
+            QueryRefused: NOT_FOLLOWING or NOT_READY, if `demanded`.
+        """
         self.tables, self.not_following = [], []
         coming: list[TableRead] = []
         for read in reads:
@@ -62,7 +66,7 @@ class ReadTables:
 
 
 def _standing(read: TableRead, entry: TableEntry | None) -> tuple[bool, str | None]:
-    """Whether the table follows, and the state in which it does not until somebody acts."""
+    """Whether the table follows its source; if only an action of the user makes it follow, also its state, else None."""
     if read.removed:
         return False, TableStateKind.REMOVED.value
     if entry is not None and read_status(entry.state) is ReadStatus.OUT:
