@@ -1,4 +1,5 @@
-"""Requests of the server that end with one answer: preflight, discovery, "now", queries, sequences, verification. Each in a thread."""
+"""Answers the server's requests: preflight, discovery, "now", queries, sequences, refused rows, verification. Each runs in a pool thread.
+"""
 
 from __future__ import annotations
 
@@ -59,20 +60,20 @@ from engine.tables.reporter import wall_time
 
 WORKERS = 16
 _LATE_S = 5.0
-"""How long after its time limit a query may still take to say that it is over."""
+"""Seconds after its time limit during which the result of a query may still be uploaded, including the frame that ends it."""
 
 log = structlog.get_logger(__name__)
 
 
 HANDLERS: Handlers[RequestHandler] = Handlers()
-"""The commands that are answered here."""
+"""The commands that `RequestHandler` answers."""
 
 C = TypeVar("C", bound=Question)
 B = TypeVar("B", bound=Message)
 
 
 def _answers(command: type[C]) -> Callable[[Callable[[RequestHandler, C], B]], Callable[[RequestHandler, C], B]]:
-    """The method takes commands of this class in a thread; what it returns is the body of the answer."""
+    """A decorator: the method is called in a pool thread with each command of this class, and returns the body of the answer."""
 
     def register(method: Callable[[RequestHandler, C], B]) -> Callable[[RequestHandler, C], B]:
         @HANDLERS.handles(command)
@@ -85,7 +86,7 @@ def _answers(command: type[C]) -> Callable[[Callable[[RequestHandler, C], B]], C
 
 
 class RequestHandler:
-    """Answers requests beside the pipelines."""
+    """Answers requests concurrently with the runs. A fault becomes a refusal of the request with the fault's problem."""
 
     def __init__(self, settings: EngineSettings, find: Callable[[str], SubscriptionSupervisor | None]) -> None:
         self._settings = settings
@@ -96,17 +97,17 @@ class RequestHandler:
         self._link: ServerLink | None = None
 
     def connect(self, link: ServerLink) -> None:
-        """Answers go through this link."""
+        """Set the link that sends the answers. Call it once, before the first command."""
         self._link = link
 
     def take(self, command: Command) -> None:
-        """Begin to answer, where it is a command that is answered here. Returns at once."""
+        """Begin to answer a command; commands without a handler here are ignored. Returns at once."""
         take = HANDLERS.find(command)
         if take is not None:
             take(self, command)
 
     def answer(self, command: Question, body: Callable[[], Message]) -> None:
-        """Answer with `body`, which is called in a thread."""
+        """Send what `body` returns as the answer, or refuse the request with what it raises. `body` is called in a pool thread."""
 
         def answer() -> None:
             found = body().model_dump(mode="json")
@@ -115,12 +116,13 @@ class RequestHandler:
         self._pool.submit(self._answered, command, answer)
 
     def cancel(self, request: str) -> None:
-        """Nobody waits for this request any more."""
+        """Cancel a verification; other requests, and unknown ones, are not affected. Returns at once."""
         event = self._cancels.get(request)
         if event is not None:
             event.set()
 
     def close(self) -> None:
+        """Cancel verifications and start no more requests. Does not wait for those that run."""
         for event in list(self._cancels.values()):
             event.set()
         self._queries.close()
@@ -159,7 +161,7 @@ class RequestHandler:
         )
 
     def _answered(self, command: Question, answer: Callable[[], None]) -> None:
-        """Call `answer`; what it raises is the answer then."""
+        """Call `answer`. If it raises, refuse the request with the corresponding problem."""
         request = command.request_id
         try:
             answer()
@@ -169,7 +171,7 @@ class RequestHandler:
             self._out.refuse(request, _refusal(refused))
         except SequencesRefused as refused:
             self._out.refuse(request, refusal(refused))
-        except Exception as error:  # an unanswered request would hang until its deadline
+        except Exception as error:  # An unanswered request would last until its deadline.
             log.exception("request_failed", kind=command.kind, error=type(error).__name__)
             self._out.refuse(request, problem_of(EngineFault(FaultKind.INTERNAL, command.kind, type(error).__name__)))
 
@@ -188,13 +190,13 @@ class RequestHandler:
     def _now(self, command: Now) -> None:
         run = self._pipeline(command.subscription).run
         if run is None:
-            # Answered with 503, so that the server asks again while the wait has time.
+            # This fault's status is 503, with which the server repeats the request until the wait's time limit.
             raise EngineFault(FaultKind.TARGET_UNAVAILABLE, command.subscription, "the subscription is starting")
         now = run.nows.take()
         body = NowBody(position=now.position, structure=now.structure, structure_at=wall_time(now.seen_us))
         answer = Answer(request_id=command.request_id, ok=True, body=body.model_dump(mode="json"))
         if now.held:
-            # In order with the reports: the server must not hear of the position before it hears of what was found.
+            # Sent in order with the reports: the server must receive what the check found before it receives the position.
             self._out.report(answer)
         else:
             self._out.answer(answer)
@@ -268,9 +270,9 @@ class RequestHandler:
         limits = QueryLimits(limit_s, command.max_rows, command.max_bytes)
         reads = ReadTables(self._entry, pipeline.spec.name, demanded=command.following)
         with target.query(command.sql, limits, pipeline.spec.name, reads.judge) as answer:
-            # Positions without changes are not written to the target at once; its rows are those of the visible position all the same.
+            # Positions without changes are written to the target with a delay, so its rows are those of the visible position.
             position = before.visible if before is not None and answer.position <= before.written else answer.position
-            # What fails before the first rows are there is the answer; later it is only how the answer ends.
+            # A failure before the first rows refuses the request; after them, it is stated in the last frame of the answer.
             first = list(islice(answer.batches, 1))
             self._out.upload_result(
                 command.request_id,
@@ -293,7 +295,7 @@ class RequestHandler:
 
     @HANDLERS.handles(Ticket)
     def _ticket(self, command: Ticket) -> None:
-        """It is in the book before anything of the log that may hold its marker is read by a run that begins now."""
+        """Register the ticket at once, so that a run that begins now knows it before it reads its marker; write the marker in a thread."""
         pipeline, ticket = self._find(command.subscription), TicketId(command.ticket_id)
         if pipeline is not None:
             pipeline.tickets.ask(ticket, command.until)
@@ -318,7 +320,7 @@ class RequestHandler:
             self._verify_run(run, pipeline, command, cancelled, report)
         except EngineFault as fault:
             report.end("failed", problem=problem_of(fault))
-        except Exception as error:  # a verification without an end would be shown as running for ever
+        except Exception as error:  # A verification without an end would be shown as running forever.
             log.exception("verification_failed", error=type(error).__name__)
             report.end(
                 "failed", problem=problem_of(EngineFault(FaultKind.INTERNAL, "verification", type(error).__name__))
@@ -365,7 +367,7 @@ _QUERY_REMEDIES = {
 
 
 def _frames(answer: QueryAnswer, first: Sequence[Any]) -> Iterator[bytes]:
-    """An answer as the server takes it. What ends it early is said in its last frame."""
+    """The answer's frames. The last one states whether the answer was truncated, and the problem that ended it early, if any."""
     problem = None
     yield rows_frame(answer.schema, first)
     try:

@@ -1,4 +1,4 @@
-"""Brings the sequences of a subscription's target to where those of its source stand, on request."""
+"""Advances the sequences of a subscription's target to the values of its source's sequences, on request."""
 
 from __future__ import annotations
 
@@ -23,10 +23,16 @@ _STATUS = {"subscription_not_running": 409, "sequences_unsupported": 422}
 
 
 def bring_forward(pipeline: SubscriptionSupervisor, command: Sequences) -> SequencesBody:
-    """Read the source's sequences now, and see to it that the target's stand there or beyond.
+    """Read the source's sequences and advance the target's to at least their values plus `command.margin` increments.
 
-    Which tables take part is read first: every row that is visible by then took its values from the source before, so what the
-    source's sequences show after it is enough. Raises SequencesRefused; EngineFault where a database cannot be reached.
+    The live tables are determined before the sequences are read: the values in rows that are visible on the target by then were taken
+    from the sequences earlier, so the values read afterwards are beyond all of them.
+
+    Returns the outcome for each sequence of the requested tables (all tables if `command.tables` is None).
+
+    Raises:
+        SequencesRefused: the target is closed, has no sequences, or a privilege is missing.
+        EngineFault: a database cannot be reached.
     """
     target = pipeline.target
     if target is None:
@@ -56,16 +62,16 @@ def bring_forward(pipeline: SubscriptionSupervisor, command: Sequences) -> Seque
 
 
 def refusal(refused: SequencesRefused) -> Problem:
-    """A refusal as the request is answered with it."""
+    """The refusal as the problem with which the request is answered: 409, 422 or 503."""
     return Problem(
         status=_STATUS.get(refused.code, 503), code=refused.code, detail=refused.detail, remedy=refused.remedy
     )
 
 
 def _live(pipeline: SubscriptionSupervisor, target: Target, specs: Sequence[TableSpec]) -> set[TableName]:
-    """Those whose rows on the target are complete and stay; by their names on the source.
+    """Source names of the tables whose rows on the target are complete and are not being replaced by a reload.
 
-    The target's own record counts while no run keeps the book; a reload that will put another table in its place is in the book only.
+    The target's record decides while no run maintains the registry. A reload is in the registry only.
     """
     progress = target.progress(pipeline.spec.name)
     records = progress.tables if progress is not None else {}
@@ -91,7 +97,8 @@ def _goal(one: SourceSequence, spec: TableSpec, margin: int) -> SequenceGoal:
 
 
 def _parts(one: SourceSequence, spec: TableSpec, steps: Sequence[SequenceStep] | None) -> Iterable[SequencePart]:
-    """What to say of a sequence of the source. `steps` None: its table did not take part."""
+    """The outcomes of one source sequence: one per target sequence, else one that states the reason. `steps` None: the table is not live.
+    """
     left_alone = SequencePart(
         table=spec.table,
         source=one.table,

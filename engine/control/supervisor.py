@@ -1,4 +1,4 @@
-"""One subscription in this engine: its desired state, its runs one after another, and what is asked of it meanwhile."""
+"""One subscription in this engine: its desired state, its consecutive runs, and the requests that outlast a run."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ FIRST_RETRY_S = 0.5
 LAST_RETRY_S = 30.0
 _OPENED_ANEW = {FaultKind.TARGET_UNAVAILABLE, FaultKind.TARGET_DISK_FULL, FaultKind.TARGET_FILE_GONE}
 DECODING_TRIES = 6
-"""So often the source may fail to decode its log at one place; what it could not do by then it will not do."""
+"""Number of failures to decode the log at one position after which the subscription fails instead of starting again."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineContext:
-    """What pipelines of one engine share."""
+    """Dependencies shared by the supervisors of one engine."""
 
     open_source: Callable[[ConnectionSpec], Source]
     targets: TargetRegistry
@@ -83,7 +83,10 @@ class EngineContext:
 
 
 class SubscriptionSupervisor:
-    """A subscription's life in this engine. Methods return at once unless they say otherwise; one thread does the work."""
+    """Runs one subscription in a thread of its own, from `start` to `close`, and starts it again after faults that may pass.
+
+    Public methods may be called from any thread, and return at once unless they say otherwise.
+    """
 
     def __init__(self, spec: SubscriptionSpec, parts: EngineContext, reporter: Reporter) -> None:
         self._spec = spec = as_held(spec)
@@ -94,7 +97,7 @@ class SubscriptionSupervisor:
         self._state = SubscriptionState.CREATED
         self._reset = False
         self._retry_now = False
-        """Something was changed that a try under way does not know of: the next one comes without delay."""
+        """A change was requested that the current attempt may not have seen: the next attempt begins without delay."""
         self._suspect_queue = False
         self._reason: Reason | None = None
         self._changed = threading.Condition()
@@ -104,14 +107,14 @@ class SubscriptionSupervisor:
         self._target: Target | None = None
         self._book = TableRegistry(reporter.table)
         self._demands: list[Lsn] = []
-        """A heap of what is waited for, for a run that starts later."""
+        """Heap of demanded positions, kept for a run that starts later."""
         self._whole_reloads: list[str] = []
         self._undecoded = ZERO, 0
-        """Up to where the source could decode its log when it last failed to, and how often it failed there."""
+        """The position up to which the source could decode its log when it last failed, and the number of failures there."""
         self._table_reloads: list[tuple[str, list[TableId], PartitionChoice | None]] = []
-        """Asked for while a run was starting; they begin with it."""
+        """Reloads requested while a run was starting; they begin with it."""
         self._not_copied: frozenset[TableId] = frozenset()
-        """Tables whose reload was cancelled while no run was there; the next one does not copy them."""
+        """Tables whose reload was cancelled while no run was active; the next run does not copy them."""
         self._reloads = ReloadRequests(reporter)
         self.tickets = TicketTracker(reporter)
         settings = parts.settings
@@ -128,12 +131,12 @@ class SubscriptionSupervisor:
 
     @property
     def run(self) -> ReplicationRun | None:
-        """The current run, None while there is none."""
+        """The current run; None while none is active."""
         return self._run
 
     @property
     def target(self) -> Target | None:
-        """The open target; None while stopped."""
+        """The open target; None while the subscription is stopped or has not opened it yet."""
         return self._target
 
     @property
@@ -144,7 +147,7 @@ class SubscriptionSupervisor:
         self._thread.start()
 
     def desire(self, desired: DesiredState) -> None:
-        """Declare what the subscription shall do. From `failed`, running again is another try."""
+        """Set the desired state. A failed subscription that is to run starts again without delay."""
         with self._changed:
             self._desired = desired
             self._spec = replace(self._spec, desired=desired.value)
@@ -156,7 +159,7 @@ class SubscriptionSupervisor:
             self._run.stop()
 
     def reset(self) -> None:
-        """Reload everything: a new slot, all tables copied; old rows stay readable until each swap."""
+        """Reload everything: a new reader on the source, and a copy of every table. Old rows stay readable until each table's swap."""
         with self._changed:
             self._reset = self._retry_now = True
             if self._state is SubscriptionState.FAILED:
@@ -166,14 +169,17 @@ class SubscriptionSupervisor:
             self._run.stop()
 
     def reload(self, request: str, tables: list[TableId] | None, only: PartitionChoice | None = None) -> None:
-        """Copy tables anew, old rows readable until the swap; `tables` None begins again with a new slot.
+        """Copy tables again; their old rows stay readable until the swap. The result is reported under `request`.
 
-        `only`: some partitions of the one table.
+        Args:
+            request: a request that is already known is ignored.
+            tables: None reloads everything, as `reset`. Otherwise the request fails if the subscription does not run.
+            only: partitions of the only table in `tables`.
         """
         with self._changed:
             asked = {one for one, *_ in self._table_reloads}.union(self._whole_reloads)
             if request in asked or self._reloads.knows(request):
-                return  # It was told once more, as at each new connection to the server.
+                return  # The server repeats open requests on each new connection.
             run = self._run
             starting = self._desired is DesiredState.RUNNING and self._state is not SubscriptionState.FAILED
             if tables is None:
@@ -194,9 +200,9 @@ class SubscriptionSupervisor:
             self._reporter.reload(request, "failed", problem=problem)
 
     def approve(self, table: TableId, reason: str | None = None) -> None:
-        """Let the target follow a change of structure that a table waits for. Blocks for a batch at most.
+        """Approve the schema change for which a table waits. Blocks for one batch at most. Ignored if the table does not wait.
 
-        `reason`: as it was shown; where the table waits for something else by now, it goes on waiting.
+        `reason`: as it was shown to the user. If the table waits for another reason now, it continues to wait, and a warning is reported.
         """
         run, entry = self._run, self._book.get(table)
         if entry is None or not awaits_approval(entry.state):
@@ -216,8 +222,7 @@ class SubscriptionSupervisor:
         threading.Thread(target=run.reload, args=(request, tables, only), daemon=True).start()
 
     def cancel_reload(self, request: str, table: TableId | None = None) -> None:
-        """This reload is not wanted any more and ends; others go on. `table`: it was being copied for this reload, maybe by an earlier
-        engine."""
+        """Cancel one reload; others continue. `table`: the table that was being copied for it, possibly by an earlier engine."""
         with self._changed:
             self._table_reloads = [asked for asked in self._table_reloads if asked[0] != request]
             run = self._run
@@ -227,7 +232,7 @@ class SubscriptionSupervisor:
             run.cancel_reload(request, table)
 
     def demand(self, position: Lsn) -> None:
-        """Somebody waits for this position."""
+        """A client waits for this position: the current run, or the next one, makes it visible as early as possible."""
         with self._changed:
             run = self._run
             if run is not None:
@@ -238,7 +243,10 @@ class SubscriptionSupervisor:
             run.demand(position)
 
     def update(self, spec: SubscriptionSpec) -> None:
-        """A newer wording of the same assignment: tables added, removed, paused; policies take hold at the next start."""
+        """Apply a newer version of the same assignment: tables are added, removed, paused and resumed.
+
+        Queue mode, copy limits, patterns and the guard's policy take effect at once; everything else at the next start.
+        """
         spec = as_held(spec)
         with self._changed:
             before = {t.table: t for t in self._spec.tables}
@@ -265,7 +273,7 @@ class SubscriptionSupervisor:
         self.desire(DesiredState(spec.desired))
 
     def _report_again(self) -> None:
-        """A server that just came back may have shown us as lost; the same values again change nothing there."""
+        """Report the current states again: a server that was restarted may show the engine as lost. Repeated values have no effect."""
         with self._changed:
             state, reason, run = self._state, self._reason, self._run
         self._book.report()
@@ -274,7 +282,7 @@ class SubscriptionSupervisor:
             run.tell()
 
     def remove(self, table: TableId, *, drop: bool = False) -> None:
-        """The table left; `drop`: its table on the target goes too. Where nothing runs, the next start does it."""
+        """Remove a table that left the subscription. `drop`: also drop its table on the target. Without a run, the next start drops it."""
         if self._run is not None:
             self._run.remove(table, drop=drop)
         else:
@@ -282,13 +290,14 @@ class SubscriptionSupervisor:
             self._reloads.failed(table, TableFault(FaultKind.TABLE_MISSING.value, "it was removed"))
 
     def send_ticket(self, ticket: TicketId) -> None:
-        """See to a ticket that is in the book, now where a run is there, else when one begins. Blocks for a round trip to the source."""
+        """Write the marker of a registered ticket to the source; without a run, the next one does. Blocks for a round trip to the source.
+        """
         run = self._run
         if run is not None:
             run.tickets.send(ticket)
 
     def close(self) -> None:
-        """End everything of this subscription here; slot and target stay as they are. Blocks until it has ended."""
+        """End the subscription in this engine; the source's reader and the target are kept. Blocks until it has ended, 60 s at most."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -298,7 +307,10 @@ class SubscriptionSupervisor:
             self._thread.join(60.0)
 
     def forget(self) -> list[str]:
-        """The subscription was deleted: end it, drop slot and publications. Returns what is left, in words. Blocks."""
+        """End a deleted subscription and remove its reader on the source, its record on the target, and its files here.
+
+        Returns what could not be removed, as text. Blocks.
+        """
         self.close()
         left: list[str] = []
         try:
@@ -327,7 +339,7 @@ class SubscriptionSupervisor:
         if entry is not None and after.source == before.source:
             after = replace(
                 after, source=entry.spec.source
-            )  # It may have been renamed, which the declaration does not know of yet.
+            )  # The declaration does not contain a rename that the engine has found.
         self._book.amend(after.table, spec=after)
         if after.paused and not before.paused:
             run.pause(after.table)
@@ -352,7 +364,10 @@ class SubscriptionSupervisor:
         self._let_go()
 
     def _wait_for(self, over: Callable[[], bool], timeout_s: float | None = None) -> None:
-        """Until `over` or the time is; meanwhile the guard looks at the slot. One that it drops fails the subscription."""
+        """Wait until `over()` is true, the time is up, or the guard drops the reader, which fails the subscription.
+
+        While waiting, checks the source's reader at the guard's interval.
+        """
         clock = self._parts.clock
         deadline = None if timeout_s is None else clock.monotonic_ms() / 1000 + timeout_s
         while True:
@@ -365,10 +380,10 @@ class SubscriptionSupervisor:
                 return
 
     def _check_reader(self) -> bool:
-        """Whether the slot was just given up."""
+        """Check the source's reader if it is due. Returns whether the guard has just dropped it and the subscription failed."""
         fault = self._resting.look(self._spec, to_be_replaced=self._reset)
         with self._changed:
-            # A new slot that was asked for during the look must not be forgotten over the end of the old one.
+            # A reset that was requested during the check creates a new reader, so the loss of the old one is no fault.
             known = self._state is SubscriptionState.FAILED and self._gave_up
             if fault is None or known or self._reset:
                 return False
@@ -388,7 +403,7 @@ class SubscriptionSupervisor:
         return self._state not in {resting[self._desired], SubscriptionState.FAILED}
 
     def _attempt(self, delay: float) -> float:
-        """One start and run. Returns the back-off for the next try."""
+        """Start and run once. Returns the delay in seconds before the next attempt."""
         self._move(SubscriptionEvent.START)
         started_ms = self._parts.clock.monotonic_ms()
         try:
@@ -403,7 +418,7 @@ class SubscriptionSupervisor:
             return self._after_fault(fault, delay)
         except (
             Exception
-        ) as error:  # a defect of ours must be seen and tried again, never end the subscription's thread in silence
+        ) as error:  # A defect is logged and retried; it must not end the subscription's thread.
             self._run = None
             log.exception("run_failed", subscription=self._spec.name, error=type(error).__name__)
             return self._after_fault(EngineFault(FaultKind.INTERNAL, "run", type(error).__name__), delay)
@@ -451,14 +466,14 @@ class SubscriptionSupervisor:
                 self._reporter.end_run()
 
     def _begin(self, run: ReplicationRun, declared: SubscriptionSpec, requests: list[str]) -> None:
-        """Hand over what was asked for before the run was there. `requests`: reloads of everything, which the new slot serves."""
+        """Give the run what was requested before it existed. `requests`: reloads of everything, which its new reader serves."""
         with self._changed:
             self._run = run
             run.keep_queue(self._spec.queue_mode)
             run.throttle(self._spec.copies)
             overtaken = self._reset or self._spec.tables != declared.tables
             if self._closed or self._desired is not DesiredState.RUNNING or overtaken:
-                run.stop()  # What was declared meanwhile needs another start.
+                run.stop()  # A change that was declared during the start needs another start.
             table_reloads, self._table_reloads = self._table_reloads, []
             not_copied, self._not_copied = self._not_copied, frozenset()
             run.copies.park_cancelled(not_copied)
@@ -471,7 +486,7 @@ class SubscriptionSupervisor:
         self._move(SubscriptionEvent.STARTED)
 
     def _take_up_reloads(self, run: ReplicationRun, requests: list[str]) -> None:
-        """Reloads that another run left open go on in this one, and `requests` begin."""
+        """Continue reloads that an earlier run left open, and begin `requests`."""
         for request, table in self._reloads.waiting():
             entry = self._book.get(table)
             if entry is None:
@@ -483,21 +498,21 @@ class SubscriptionSupervisor:
             ):
                 self._begin_reload(
                     run, request, [table], None
-                )  # The run had ended before any of its copy was on the target.
+                )  # The earlier run ended before any chunk of the copy was on the target.
         tables = [entry.table for entry in self._book.in_state(TableStateKind.REGISTERED, TableStateKind.RELOADING)]
         self._whole_reloads = [request for request in self._whole_reloads if request not in requests]
         for request in requests:
             self._reloads.begin(request, tables)
 
     def _resumed_point(self, spec: SubscriptionSpec, source: Source, target: Target) -> StartPoint:
-        """Go on where the target is. Raises SLOT_DROPPED where our own guard made that impossible."""
+        """Continue from the target's position. Raises EngineFault(SLOT_DROPPED) if the engine's own guard dropped the reader."""
         fault = self._dropped.fault()
         if fault is not None:
             raise fault
         return start_point(spec, source, target)
 
     def _new_point(self, spec: SubscriptionSpec, source: Source, target: Target) -> StartPoint:
-        """Begin again. What was noted of the old slot, and what its queue holds, goes first: neither may be held against the new one."""
+        """Begin with a new reader. Records about the old one, and the durability mark of its queue, are removed first."""
         self._dropped.forget()
         self._undecoded = ZERO, 0
         unmark_durable(self._parts.settings.queue_folder / spec.reader)
@@ -506,15 +521,15 @@ class SubscriptionSupervisor:
         return point
 
     def _without_removed(self, spec: SubscriptionSpec) -> SubscriptionSpec:
-        """Tables that were removed since the start began stay removed: nobody gives them a place in the new book."""
+        """`spec` without tables that were removed since the start began, so that they are not added to the new registry."""
         with self._changed:
             declared, dropped = {table.table for table in self._spec.tables}, self._spec.dropped
         return replace(spec, tables=tuple(table for table in spec.tables if table.table in declared), dropped=dropped)
 
     def _fill_book(self, subscription: SubscriptionSpec, source: Source, point: StartPoint) -> None:
-        """Every table as the target's own record has it; what is not ready there is copied.
+        """Register every table in the state that the target's record implies; tables that are not ready there are copied.
 
-        What the source did meanwhile below tables that go on is told by the guard's first look.
+        The source monitor's first check reports changes of the source's partitions since the last run.
         """
         described = source.describe(subscription.tables)
         for spec in subscription.tables:
@@ -537,16 +552,16 @@ class SubscriptionSupervisor:
         source.safety.remember(known_marks([entry.spec for entry in followed], point.progress))
 
     def _refuse_renamed(self, spec: SubscriptionSpec, source: Source, target: Target) -> None:
-        """Raise SOURCE_TIMEOUT where a table was renamed while this start looked for it: the next one knows its new name."""
+        """Raise EngineFault(SOURCE_TIMEOUT) if a table was renamed during this start; the next one uses its new name."""
         if self._with_names(spec, source, target) != spec:
             detail = "a table was renamed while the subscription started"
             raise EngineFault(FaultKind.SOURCE_TIMEOUT, spec.reader, detail)
 
     def _with_names(self, spec: SubscriptionSpec, source: Source, target: Target) -> SubscriptionSpec:
-        """Tables that were renamed while nobody looked go by their new names, before they are looked for under the old ones.
+        """`spec` with the new names of tables that were renamed while no run was active; each rename is reported.
 
-        Not by one that another table of the subscription has, and not where another table has the old one: what stands under a name
-        counts, also where it cannot be followed.
+        A table keeps its old name if another table on the source has that name now, even one that cannot be replicated, or if the new
+        name belongs to another table of the subscription.
         """
         progress = target.progress(spec.name)
         if progress is None or progress.reader != spec.reader:
@@ -574,9 +589,9 @@ class SubscriptionSupervisor:
         return replace(spec, tables=tuple(renamed))
 
     def _renew(self, entry: TableEntry, now: TableSchema | None, source: Source) -> None:
-        """A table that was parked before this start and that a new copy puts right; also one that was dropped and is there again.
+        """Park a parked table again with a fault that requires a copy, if a copy corrects it or if the dropped table exists again.
 
-        One that is there again and cannot be followed as it is declared parks for that.
+        A table that exists again but cannot be replicated as declared is parked for that reason.
         """
         kind = FaultKind(entry.reason.code) if entry.reason is not None else None
         if now is not None and kind is FaultKind.TABLE_MISSING:
@@ -586,7 +601,7 @@ class SubscriptionSupervisor:
             if fault.kind is not kind:
                 self._book.park(entry.table, fault.kind.value, fault.detail)
         elif kind is FaultKind.NET_CHANGE_ANOMALY and now is not None and now.relfilenode == 0:
-            # The log does not tell of rows that come or go with a partition, and what was seen below the root is not known any more.
+            # The log does not contain rows that come or go with a partition, and the partitions seen earlier are not known any more.
             if self._book.renews(FaultKind.TABLE_PARTITIONS_CHANGED):
                 detail = "rows of its partitions may have come or gone with them before the last start"
                 self._book.park(entry.table, FaultKind.TABLE_PARTITIONS_CHANGED.value, detail)
@@ -605,7 +620,7 @@ class SubscriptionSupervisor:
         return self._target
 
     def _rest(self, desired: DesiredState) -> None:
-        """Pause (the target goes on answering) or stop (its file is closed)."""
+        """Pause (the target stays open and answers queries) or stop (the target is closed)."""
         if desired is DesiredState.PAUSED:
             self._move(SubscriptionEvent.PAUSE)
             try:
@@ -629,7 +644,7 @@ class SubscriptionSupervisor:
             self._parts.targets.release(self._spec.target)
 
     def _cannot_decode(self, fault: EngineFault, captured: Lsn) -> bool:
-        """Whether the source has failed to decode its log at one place for too often."""
+        """Whether the source has failed DECODING_TRIES times to decode its log at one position. Counts this failure."""
         if fault.kind is not FaultKind.LOG_NOT_DECODED:
             return False
         place, tries = self._undecoded
@@ -637,7 +652,10 @@ class SubscriptionSupervisor:
         return self._undecoded[1] >= DECODING_TRIES
 
     def _after_fault(self, fault: EngineFault, delay: float, *, for_good: bool = False) -> float:
-        """`for_good`: it is of no use to try again, whatever is usual."""
+        """Fail the subscription, or wait for `delay` seconds if the fault is to be retried. Returns the next delay in seconds.
+
+        `for_good`: fail even if this kind of fault is usually retried.
+        """
         if fault.kind in _OPENED_ANEW and self._target is not None:
             self._target = None
             self._parts.targets.release(self._spec.target)
@@ -646,7 +664,7 @@ class SubscriptionSupervisor:
             if fault.kind is FaultKind.SLOT_DROPPED:
                 self._give_up_reader(fault)
             with self._changed:
-                if self._reset:  # asked for while this try was under way: a new slot and new copies are the remedy
+                if self._reset:  # Requested during this attempt: a new reader and new copies are the remedy.
                     self._state, self._reason = SubscriptionState.CREATED, None
             return FIRST_RETRY_S
         self._suspect_queue |= fault.kind is FaultKind.QUEUE_CORRUPT
@@ -658,7 +676,7 @@ class SubscriptionSupervisor:
         return min(delay * 2, LAST_RETRY_S)
 
     def _give_up_reader(self, fault: EngineFault) -> None:
-        """The ladder's last rung, behind the end of the run that read the slot. Where it fails, the next look tries again."""
+        """Drop the reader, as the last escalation level, after the run that used it has ended. If it fails, the next check tries again."""
         try:
             source = self._parts.open_source(self._spec.source)
             try:

@@ -1,4 +1,4 @@
-"""Open targets of this engine process: one object per target file, shared by the subscriptions that feed it."""
+"""The open targets of this engine process: one object per target file or connection, shared by the subscriptions that write to it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OpenTarget = Callable[[ConnectionSpec], Target]
 
 
 class TargetRegistry:
-    """Counts users of each target and closes it behind the last. Safe to use from any thread."""
+    """Counts the users of each target and closes it after the last release. Any thread may use it."""
 
     def __init__(self, open_target: OpenTarget) -> None:
         self._open = open_target
@@ -21,8 +21,13 @@ class TargetRegistry:
         self._held: dict[str, tuple[Target, int]] = {}
 
     def acquire(self, connection: ConnectionSpec) -> Target:
-        """The target of this connection, opened by the first user, and anew where its file has gone meanwhile. Raises what opening
-        raises (TARGET_LOCKED …)."""
+        """The target of this connection, opened for its first user. Each call needs one `release`.
+
+        If an open target's file is gone or was replaced, its connection is closed, and its next use opens what exists then.
+
+        Raises:
+            EngineFault: opening the target failed (TARGET_LOCKED, TARGET_UNAVAILABLE …).
+        """
         key = _key(connection)
         with self._lock:
             held = self._held.get(key)
@@ -30,12 +35,12 @@ class TargetRegistry:
             try:
                 target.check_place()
             except EngineFault:
-                target.close()  # The next use opens what is there now.
+                target.close()  # The next use opens the file that exists then.
             self._held[key] = (target, held[1] + 1 if held else 1)
             return target
 
     def release(self, connection: ConnectionSpec) -> None:
-        """Give up one use; the last one closes the target."""
+        """End one use; the target is closed with the last one. Raises KeyError if it was not acquired."""
         key = _key(connection)
         with self._lock:
             target, users = self._held[key]
@@ -46,6 +51,7 @@ class TargetRegistry:
             target.close()
 
     def close_all(self) -> None:
+        """Close every target, whether it is still used or not."""
         with self._lock:
             for target, _ in self._held.values():
                 target.close()

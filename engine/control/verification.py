@@ -1,4 +1,4 @@
-"""A verification: every table compared with its source at a cut, and what was found reported as it comes."""
+"""A verification: compares tables with their source at cuts, and reports each result to the server as soon as it is known."""
 
 from __future__ import annotations
 
@@ -28,25 +28,37 @@ from engine.verify.compare import EarlyRows, VerifyTable, verify_tables, with_sh
 from engine.verify.verdict import TableVerdict
 
 CUTS = 5
-"""A table truncated or rewritten behind a cut's snapshot cannot be read there any more: it is compared at another, so many in all."""
+"""Most cuts of one verification. A table that was truncated or rewritten after a cut's snapshot cannot be read in it any more, and is
+compared at the next cut."""
 
 
 class Cuts(Protocol):
-    """Source and target at one position, and the tables to compare there."""
+    """Pairs of reads of source and target at one position. See `pipeline.cuts`."""
 
     def cut(
         self, read_early: Callable[[ExportedSnapshot], None]
-    ) -> AbstractContextManager[tuple[ExportedSnapshot, TargetReader]]: ...
+    ) -> AbstractContextManager[tuple[ExportedSnapshot, TargetReader]]:
+        """A source snapshot and a reader of the target at its position, for the time of the block.
 
-    def records(self, tables: Sequence[TableId] | None) -> list[TableRecord]: ...
+        `read_early` is called with the snapshot before the target has reached its position.
+        """
+        ...
+
+    def records(self, tables: Sequence[TableId] | None) -> list[TableRecord]:
+        """The target's records of the live tables among these, or of all live tables if None."""
+        ...
 
 
 class Listener(Protocol):
-    """Hears of a verification as it goes on."""
+    """Receives the progress of a verification, in the thread that verifies."""
 
-    def start(self, position: Lsn, total: int) -> None: ...
+    def start(self, position: Lsn, total: int) -> None:
+        """The first cut was made at `position`; `total` tables are compared. Called once, before `add`."""
+        ...
 
-    def add(self, verdict: TableVerdict) -> None: ...
+    def add(self, verdict: TableVerdict) -> None:
+        """The result of one table. Called once for each table, unless the verification is cancelled or fails."""
+        ...
 
 
 def verify_at_cuts(
@@ -59,11 +71,15 @@ def verify_at_cuts(
     *,
     shared_only: bool = False,
 ) -> None:
-    """Compare the tables, all live ones where `wanted` is None; the listener gets one verdict of each.
+    """Compare the wanted tables, or all live ones if `wanted` is None. The listener receives one verdict for each.
 
-    `shared_only`: by the columns alone that both sides have, since the target does not follow changes of structure.
+    Args:
+        specs: by table; tables without a spec are left out.
+        cancelled: ends the comparison early when set.
+        shared_only: compare only columns that both sides have, because the target does not follow schema changes.
 
-    Raises what making a cut raises.
+    Raises:
+        EngineFault: a cut could not be made.
     """
     left: dict[TableId, TableVerdict] = {}
     again: list[VerifyTable] = []
@@ -93,7 +109,10 @@ def verify_at_cuts(
 
 
 def leaving_out(most: int) -> Callable[[bytes, TableSchema], Any]:
-    """What decodes COPY's text form, without up to so many rows that their columns cannot hold: they stand aside."""
+    """A decoder of COPY text to one record batch that leaves out up to `most` rows whose values their columns cannot hold.
+
+    The target has set these rows aside, so they are not compared.
+    """
     refused: list[tuple[Texts, RefusedCause]] = []
 
     def decode(lines: bytes, schema: TableSchema) -> Any:
@@ -107,7 +126,7 @@ def leaving_out(most: int) -> Callable[[bytes, TableSchema], Any]:
 
 
 class VerificationReport:
-    """Progress of one verification as reports to the server."""
+    """Listener that reports the progress of one verification to the server."""
 
     def __init__(self, link: ServerLink, command: Verify, epoch: int) -> None:
         self._link = link
@@ -141,7 +160,7 @@ class VerificationReport:
         self._send("running", None)
 
     def end(self, state: Literal["succeeded", "failed", "cancelled"], problem: Problem | None = None) -> None:
-        """A table that could not be compared makes the whole verification a failed one: it proves nothing."""
+        """Report the end. If a table could not be compared, `succeeded` is reported as `failed` with that table's problem."""
         if state == "succeeded" and self._broken is not None:
             self._send("failed", self._broken)
         else:

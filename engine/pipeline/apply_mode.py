@@ -1,4 +1,4 @@
-"""Which way each batch is written to the target: what was declared, what the batch allows, and what has cost the least."""
+"""Chooses how each batch is written to the target, from the declared policy, the batch's contents, and the measured costs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from engine.tables.planner import PlannedBatch
 
 Announce = Callable[[str], None]
 PARTS = 2
-"""Into so many a batch is divided with relaxed visibility, where nobody says otherwise."""
+"""Number of parts of a batch with relaxed visibility, unless the policy's `lanes` sets another."""
 MOST_SINGLE = 20_000
-"""Records of a batch whose changes `auto` may write one by one: as one unit they are the parameters of one call, held in memory."""
+"""Most records of a batch that `auto` writes one by one. They are the parameters of one call, held in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyPlan:
-    """How one batch is written; `way` None: as net changes, in up to so many `parts` that are committed one by one."""
+    """How one batch is written. `way` None: as net changes, in up to `parts` parts that are committed separately.
+
+    `tuning`: figures on which the choice was based, by name, for the report of the batch.
+    """
 
     mode: ApplyMode = ApplyMode.BATCH
     way: InOrder | None = None
@@ -34,7 +37,7 @@ AS_BATCH = ApplyPlan()
 
 
 class ApplyModeSelector:
-    """Chooses in the job stage, learns from the commit stage; may be called from any thread."""
+    """`choose` is called by the job stage, `learn` by the commit stage. Any thread may use it."""
 
     def __init__(
         self,
@@ -44,7 +47,11 @@ class ApplyModeSelector:
         announce: Announce,
         sets_aside: Callable[[TableId], bool] = lambda table: False,
     ) -> None:
-        """`announce` tells the user that the way has changed, and why. `sets_aside`: whether rows of a table may or do stand aside."""
+        """`announce` reports to the user that batches are written in another way from now on, and why.
+
+        `target`, `parts`: None if the target cannot write changes in order, or a batch in parts.
+        `sets_aside`: whether refused rows of a table are set aside, or some are already.
+        """
         self._sets_aside = sets_aside
         self._policy = policy
         self._target = target
@@ -59,18 +66,18 @@ class ApplyModeSelector:
 
     @property
     def keeps_transactions(self) -> bool:
-        """Whether transactions are to stay apart, so that nothing that is staged of one may share a batch with another."""
+        """Whether transactions have to remain separate, so that a batch must not mix staged slices of one with other transactions."""
         return self._target is not None and self._policy.mode in {ApplyMode.GROUPED, ApplyMode.TRANSACTIONAL}
 
     def choose(self, planned: PlannedBatch) -> ApplyPlan:
-        """The way for a batch that was planned. May measure the target's commits, once."""
+        """The plan for a planned batch. The first call may measure the target's commit rates, which blocks."""
         if self._target is None or self._policy.mode is ApplyMode.BATCH:
             return self._net()
         if self._policy.mode is ApplyMode.AUTO:
             return self._by_cost(planned)
         reason = self._only_as_batch(planned)
         if reason is None and planned.batch.transactions == 1 and any(part.xid for part in planned.ranges):
-            return AS_BATCH  # it stays what it is, whatever its size
+            return AS_BATCH  # The transaction remains one unit, whatever its size.
         with self._lock:
             if reason is not None:
                 self._tell(f"a batch is written as one target transaction: {reason}")
@@ -79,7 +86,7 @@ class ApplyModeSelector:
             return self._in_order(planned, self._target)
 
     def learn(self, applying: ApplyPlan, transactions: int, written: Written) -> None:
-        """A batch was written that way."""
+        """Record what a batch cost that was written with this plan. `transactions`: its source transactions."""
         way, seconds = applying.way, written.took_ms / 1000
         with self._lock:
             if self._policy.mode is ApplyMode.AUTO:
@@ -93,7 +100,7 @@ class ApplyModeSelector:
                 self._groups.learn(-(-transactions // way.group), seconds)
 
     def _net(self) -> ApplyPlan:
-        """As net changes. May ask the target for what it allows, once."""
+        """The plan to write net changes. The first call may query the target whether it can commit in parts."""
         with self._lock:
             if self._as_net is None:
                 self._as_net = AS_BATCH
@@ -122,7 +129,7 @@ class ApplyModeSelector:
         return ApplyPlan(policy.mode, InOrder(policy.policy, lanes, group), tuning=tuning)
 
     def _by_cost(self, planned: PlannedBatch) -> ApplyPlan:
-        # To find a row by all its columns one by one would read the table each time.
+        # Without a key, each single change would read the whole table to find its row.
         slow = any(part.versions[-1].mode is KeyMode.BAG for part in planned.parts)
         if slow or self._only_as_batch(planned) is not None or not 0 < planned.records <= MOST_SINGLE:
             return self._net()
@@ -145,7 +152,7 @@ class ApplyModeSelector:
         return ApplyPlan(ApplyMode.GROUPED, InOrder(group=max(1, planned.batch.transactions)), tuning=tuning)
 
     def _only_as_batch(self, planned: PlannedBatch) -> str | None:
-        """Why a batch's changes cannot be written as they are, None where they can."""
+        """Why a batch's changes cannot be written one by one, as text; None if they can."""
         if any(self._sets_aside(part.table) for part in planned.parts):
             return "rows of a table that the target refuses are set aside"
         return _only_as_batch(planned)
@@ -157,7 +164,7 @@ class ApplyModeSelector:
 
 
 def _only_as_batch(planned: PlannedBatch) -> str | None:
-    """Why a batch's changes cannot be written as they are, None where they can."""
+    """The reasons that follow from the batch alone."""
     if planned.handover or planned.resumed:
         return "a table joins, with all changes that it missed"
     if any(part.versions[0].computed and part.versions[0].mode is KeyMode.BAG for part in planned.parts):

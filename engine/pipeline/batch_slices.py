@@ -1,6 +1,6 @@
-"""Large batches are worked on in pieces that follow each other: a task holds one of them, whatever the size of the batch.
+"""Divides a large batch into consecutive slices (called pieces in the code), so that the memory of a task does not grow with the batch.
 
-Each piece is netted by itself, and the target applies them in order within the batch's one transaction.
+Each slice is netted separately. The target applies the slices in order, in the batch's one transaction.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from engine.model.identity import Ordinal, TableId
 from engine.model.schema import TableSchema
 
 BytesOf = Callable[[Ordinal, Ordinal], int]
-"""About how many bytes the raw records `[start, stop)` have."""
+"""Approximate size in bytes of the raw records `[start, stop)`."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSlice:
-    """Ranges that one task works on, and the tables with the structures that are in force from its begin on."""
+    """Ranges that one task processes, and the tables with the schema versions in force from the first range on."""
 
     ranges: tuple[LogRange, ...]
     parts: tuple[TablePart, ...]
@@ -28,9 +28,9 @@ class BatchSlice:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """What was worked on before its transaction ended, each table with one structure throughout.
+    """Net changes of a slice of a streamed transaction that were computed before the transaction ended, with one schema per table.
 
-    `ranges` are of one streamed transaction and know the subtransactions that had rolled back by then; `xids` wrote in them.
+    `ranges`: of this transaction, with the subtransactions that had rolled back by then. `xids`: (sub)transactions that wrote in them.
     """
 
     ranges: tuple[LogRange, ...]
@@ -41,17 +41,17 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Ranges that one task works on, or has."""
+    """Ranges of one slice. `staged`: their net changes if they were computed earlier."""
 
     ranges: tuple[LogRange, ...]
     staged: Staged | None = None
 
 
 def cut(ranges: Sequence[LogRange], bytes_of: BytesOf, most_bytes: int) -> list[tuple[LogRange, ...]]:
-    """The same ranges in the same order in groups of about `most_bytes`.
+    """The same ranges in the same order, in groups of about `most_bytes` bytes.
 
-    A chunk of a streamed transaction may be cut anywhere; a run of plain transactions is never cut, since what it holds can be
-    dated only from its begin on.
+    A range of a streamed transaction may be cut between any two records. A range of plain transactions is never cut, because only a
+    scan from its begin finds the commit position of its records.
     """
     return [group.ranges for group in _groups(ranges, bytes_of, most_bytes, ())]
 
@@ -80,7 +80,7 @@ def _groups(ranges: Sequence[LogRange], bytes_of: BytesOf, most_bytes: int, ahea
 
 
 def _apart(ranges: Sequence[LogRange], ahead: Sequence[Staged]) -> Iterator[tuple[LogRange, Staged | None]]:
-    """The ranges, cut where something that is staged begins or ends."""
+    """The ranges, cut where a staged slice begins or ends, each with the staged slice that contains it, if any."""
     done = sorted(((int(r.start), int(r.stop), staged) for staged in ahead for r in staged.ranges), key=lambda d: d[0])
     starts = [start for start, _, _ in done]
     for one in ranges:
@@ -97,7 +97,7 @@ def _apart(ranges: Sequence[LogRange], ahead: Sequence[Staged]) -> Iterator[tupl
 
 
 def _small(one: LogRange, bytes_of: BytesOf, most_bytes: int) -> Iterator[tuple[LogRange, int]]:
-    """The range with its bytes, a larger one of a streamed transaction in equal parts."""
+    """The range and its bytes. A range of a streamed transaction above `most_bytes` is cut into equal parts."""
     size = bytes_of(one.start, one.stop)
     records = one.stop - one.start
     parts = min(records, -(-size // most_bytes)) if one.xid and size > most_bytes else 1
@@ -109,10 +109,10 @@ def _small(one: LogRange, bytes_of: BytesOf, most_bytes: int) -> Iterator[tuple[
 def pieces(
     groups: Sequence[tuple[LogRange, ...]], relations: Sequence[RelationSeen], parts: Sequence[TablePart]
 ) -> list[BatchSlice]:
-    """A piece for each group. `relations`: all relation records in the groups; `parts`: the tables as for all groups together.
+    """One slice for each group. `relations`: all relation records in the groups. `parts`: the tables with all their schema versions.
 
-    A table's relation records in earlier groups move it on before a later group begins; rows of every group are lifted to the
-    last version.
+    A slice begins with the schema version that the relation records of earlier groups announced last. Rows of every slice are converted
+    to the last version.
     """
     seen = _by_group(groups, relations)
     before: dict[int, int] = {}
@@ -125,12 +125,12 @@ def pieces(
 
 
 def _from(part: TablePart, skipped: int) -> TablePart:
-    # Where fewer structures are known than were announced, the last one stays: the task tells of it.
+    # If fewer versions are known than were announced, the last one is kept; the task reports the difference as a fault.
     return part if skipped == 0 else replace(part, versions=part.versions[min(skipped, len(part.versions) - 1) :])
 
 
 def _by_group(groups: Sequence[tuple[LogRange, ...]], relations: Sequence[RelationSeen]) -> list[list[int]]:
-    """The relations announced in each group."""
+    """For each group, the relations that its relation records announce, in order."""
     found: list[list[int]] = [[] for _ in groups]
     if not relations:
         return found
@@ -144,12 +144,13 @@ def _by_group(groups: Sequence[tuple[LogRange, ...]], relations: Sequence[Relati
 
 
 Run = Callable[[Sequence[tuple[int, BatchSlice]], int, int], tuple[TableChanges, ...]]
-"""Runs the tasks of numbered pieces, each in so many buckets, as attempt so many; the changes name their piece."""
+"""Runs the tasks of numbered slices. Arguments: slices, buckets for each, number of the attempt. The changes contain their slice's number.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How large a piece may be, and in how many buckets its keys are dealt out."""
+    """Most bytes of a slice, and the number of buckets over which its keys are distributed."""
 
     bytes_of: BytesOf
     most_bytes: int
@@ -164,10 +165,12 @@ def compute(
     run: Run,
     ahead: Sequence[Staged] = (),
 ) -> tuple[TableChanges, ...]:
-    """The net changes of the ranges, in pieces where they are large. Of `ahead`, what still holds is not worked on again.
+    """The net changes of the ranges, computed in slices if the ranges are large. Valid slices of `ahead` are not computed again.
 
-    Tables whose key is unique at commits only are worked on as a whole, in as many buckets: between two pieces, which may lie in
-    the middle of a transaction, one of their keys may stand for two rows.
+    Tables whose key is unique only at commits (deferrable constraint) are computed as a whole, with at least one bucket per slice: at the
+    border of two slices, which may be inside a transaction, one key may identify two rows.
+
+    Raises EngineFault if a task fails.
     """
     groups = _groups(ranges, sizes.bytes_of, sizes.most_bytes, ahead)
     whole = [part for part in parts if part.whole] if len(groups) > 1 else []
@@ -184,7 +187,7 @@ def compute(
 
 
 def _known(group: _Group, piece: BatchSlice, announced: Sequence[int]) -> tuple[TableChanges, ...] | None:
-    """What was staged of the group, where it is what working on it now would give. `announced`: the relations announced in it."""
+    """The group's staged changes if computing them now would give the same result, else None. `announced`: relations announced in it."""
     staged = group.staged
     if staged is None or any(change.fault for change in staged.changes):
         return None
@@ -200,7 +203,7 @@ def _known(group: _Group, piece: BatchSlice, announced: Sequence[int]) -> tuple[
 
 
 def _same(part: TablePart, staged: Staged, announced: int) -> bool:
-    """Whether the table, announced so often in this group, has there and at the batch's end the structure that it was staged with."""
+    """Whether the table has the schema of the staged changes, both in this group (announced `announced` times) and at the batch's end."""
     schema = staged.schemas.get(part.table)
     used = {id(one): one for one in (*part.versions[: 1 + announced], part.versions[-1])}
     return schema is not None and all(

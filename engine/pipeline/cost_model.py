@@ -1,4 +1,7 @@
-"""Chooses between ways to do the same work from what each has cost: where jobs run, how batches are written. Pure; for one thread."""
+"""Cost models that choose between ways to do the same work by their measured cost: where jobs run, how batches are written.
+
+Pure. Each object is used by one thread at a time.
+"""
 
 from __future__ import annotations
 
@@ -14,36 +17,36 @@ T = TypeVar("T")
 KEPT = 0.97
 """Weight of a measurement relative to the next one."""
 TELLING = 300.0
-"""Measurements whose sizes differ by so many records (standard deviation) weigh as much for the cost of a record as what is
-believed of it: jobs over few records say little about one over a hundred times as many."""
+"""Standard deviation of the measured sizes, in records, at which the measurements count as much as the assumed cost of a record. Jobs
+with few records say little about a job with a hundred times as many."""
 SURPRISE = 4.0
-"""A measurement counts for at most so many times what was expected: a job that waited for a worker's start says nothing of the next."""
+"""A measurement counts as at most this multiple of the expected time: a job that waited for a worker's start is not typical."""
 EXPIRES_AFTER = 50
-"""After so many measurements of other ways, what is known of a way begins to fade: one that was slow for a time is tried again."""
+"""Measurements of other ways after which those of a way begin to fade, so that a way that was slow for a time is tried again."""
 FADING = 0.98
-"""Weight of what is known relative to the initial belief from then on, for each further measurement."""
+"""Weight of the measurements relative to the assumed costs from then on, applied at each further measurement of another way."""
 BETTER, IN_A_ROW = 0.8, 5
-"""Another way has to take less than this share of the time to be worth a change, for so many choices one after another."""
+"""The current way changes if another one is expected to take less than this share of the time, in this many consecutive choices."""
 PROBE_EVERY, PROBE_WITHIN = 64, 3.0
-"""After so many choices another way is tried once, so that what is known of it stays true; unless it is expected to take so many
-times as long."""
+"""Another way is tried once after this many choices, to renew its measurements, unless it is expected to take this multiple of the time.
+"""
 HERE_MS = 100.0
-"""The longest job that is run in this process, which answers queries and the source meanwhile."""
+"""Longest expected job that runs in this process, which also answers queries and the source."""
 CHEAP_MS = 20.0
-"""A job this short never holds up the target's commits."""
+"""A job up to this length counts as one that does not delay the target's commits."""
 TABLE_ROWS = 100
-"""A touched table costs a batch of net changes as much as so many rows."""
+"""Cost of a changed table in a batch of net changes, in rows."""
 LANE_CHOICES = (1, 2, 4)
 LANES_FROM, LANES_TO = 500, 20_000
-"""From so many transactions on a batch tells what a number of lanes is worth; another number is tried with so many at most."""
+"""Fewest transactions of a batch from which a number of lanes is measured, and most transactions with which another number is tried."""
 MOST_IN_A_GROUP = 65_536
 
 
 class LinearCost:
-    """Time as a fixed part and one per record, by least squares over all measurements so far; older ones count less.
+    """Time as a fixed part and a part per record, by least squares over all measurements, with smaller weights for older ones.
 
-    The part per record is drawn towards what is believed of it, the more the less the measurements differ in size.
-    `fixed_ms` and `per_record_ms` are what is believed before the first one.
+    `fixed_ms`, `per_record_ms`: the assumed cost before the first measurement. The less the measurements differ in size, the closer the
+    part per record is to the assumed one. `records`: the size at which the assumption counts as measured.
     """
 
     def __init__(self, fixed_ms: float, per_record_ms: float, records: int = 50_000) -> None:
@@ -55,14 +58,14 @@ class LinearCost:
         self._unrenewed = 0
 
     def learn(self, records: float, took_ms: float) -> None:
-        """Work on so many records took so long."""
+        """Add a measurement."""
         took_ms = min(took_ms, SURPRISE * self.expected_ms(records) + 1.0)
         self._unrenewed = 0
         self._sums = tuple(each * KEPT for each in self._sums)
         self._add(records, took_ms)
 
     def fade(self) -> None:
-        """Another way was measured. After many of those in a row what is known of this one counts less each time."""
+        """Another way was measured. After EXPIRES_AFTER consecutive calls, the measurements of this way lose weight with each call."""
         self._unrenewed += 1
         if self._unrenewed > EXPIRES_AFTER:
             pairs = zip(self._sums, self._first, strict=True)
@@ -73,7 +76,7 @@ class LinearCost:
 
     @property
     def fixed_ms(self) -> float:
-        """Time of work on nothing."""
+        """Time for zero records, in ms."""
         n, x, y, _, _ = self._sums
         return max(0.0, (y - self._per_record * x) / n)
 
@@ -82,7 +85,7 @@ class LinearCost:
         n, x, y, xx, xy = self._sums
         belief = (n * TELLING) ** 2
         slope = (n * xy - x * y + belief * self._believed) / (n * xx - x * x + belief)
-        # What the work took in all is the most that its records can have taken.
+        # The records cannot have taken more than the total time.
         return max(0.0, min(slope, y / x if x else slope))
 
     def _add(self, records: float, took_ms: float) -> None:
@@ -91,26 +94,27 @@ class LinearCost:
 
 
 class MeanCost:
-    """Time of a record alone, as a moving mean. Nothing is believed before the first measurement."""
+    """Time per record, as a moving mean. There is no assumption before the first measurement."""
 
     def __init__(self) -> None:
         self._per_record: float | None = None
 
     def learn(self, records: float, took_ms: float) -> None:
-        """Work on so many records took so long."""
+        """Add a measurement. `records` must not be 0."""
         each = took_ms / records
         known = each if self._per_record is None else self._per_record
         self._per_record = known + (each - known) * 0.3
 
     def fade(self) -> None:
-        """What is known stays until the next measurement."""
+        """No effect: the mean is kept until the next measurement."""
 
     def expected_ms(self, records: float) -> float | None:
+        """The expected time; None before the first measurement."""
         return None if self._per_record is None else self._per_record * records
 
 
 def measured(costs: Mapping[T, LinearCost | MeanCost], way: T, records: float, took_ms: float) -> None:
-    """Work on so many records took so long this way. What is known of the other ways fades."""
+    """Add a measurement of one way, and let those of the other ways fade."""
     for one, cost in costs.items():
         if one == way:
             cost.learn(records, took_ms)
@@ -119,10 +123,10 @@ def measured(costs: Mapping[T, LinearCost | MeanCost], way: T, records: float, t
 
 
 class CostModel(Generic[T]):
-    """What each way costs, and which of them is in use: `current`, until a neighbour is clearly cheaper.
+    """The costs of several ways, and the way in use (`current`).
 
-    `costs` is in an order in which neighbours are alike; the first way is in use at first. A neighbour takes its place where it is
-    expected to take less than the share `better` of the time in `in_a_row` choices one after another.
+    `costs` is ordered so that neighbours are similar; `current` begins with the first. It changes to a neighbour that is expected to
+    take less than the share `better` of the time in `in_a_row` consecutive choices.
     """
 
     def __init__(
@@ -134,11 +138,11 @@ class CostModel(Generic[T]):
         self._since = self._in_favour = self._probed = 0
 
     def learn(self, way: T, records: float, took_ms: float) -> None:
-        """Work on so many records took so long this way."""
+        """Add a measurement of one way, and let those of the other ways fade."""
         measured(self.costs, way, records, took_ms)
 
     def choose(self, records: Mapping[T, float]) -> T:
-        """The way for work on so many records, counted as each way counts them. May change `current`, and may try a neighbour."""
+        """The way for work on so many records. `records`: by way, in the unit of its cost. May change `current`, or try a neighbour once."""
         ways = list(self.costs)
         at = ways.index(self.current)
         near = [way for way in ways[max(at - 1, 0) : at + 2] if way != self.current]
@@ -154,7 +158,7 @@ class CostModel(Generic[T]):
             return best
         if untried := [way for way in near if way not in expected]:
             return untried[0]
-        tried = near[self._probed % len(near)]  # in turns, since what is known of each expires
+        tried = near[self._probed % len(near)]  # Alternately, because the measurements of each expire.
         if self._since >= PROBE_EVERY and expected[tried] < mine * PROBE_WITHIN:
             self._since, self._probed = 0, self._probed + 1
             return tried
@@ -163,7 +167,7 @@ class CostModel(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Where a job runs, and in how many tasks."""
+    """Where a job runs: in this process (`driver`) or on Spark, and in how many tasks."""
 
     path: Literal["driver", "spark"]
     tasks: int = 1
@@ -173,12 +177,13 @@ HERE = Way("driver")
 
 
 class JobPlacement:
-    """Chooses the way that costs the least processor time among those that are quick enough.
+    """Chooses where a job runs: the way with the least processor time among those that are fast enough, else the fastest.
 
-    Quick enough is what does not hold up the commits: the stages overlap, so that a job may take as long as a commit does. Where
-    none is, the quickest one is taken. A policy that names a limit or a number is followed. Each batch is judged by itself: sizes
-    differ by orders of magnitude from one to the next, where staying with a way took 3.1 times as long as the best one (simulated:
-    100, 10,000 and 1,000,000 records mixed), this choice 1.02 times.
+    A job is fast enough if it does not delay the commits: the stages overlap, so a job may take as long as a commit. The policy's
+    `small_rows` and `tasks` take precedence.
+
+    Each batch is decided separately, because consecutive sizes differ by orders of magnitude. In a simulation with 100, 10,000 and
+    1,000,000 records mixed, a model that keeps its current way took 3.1 times as long as the best choice; this one took 1.02 times.
     """
 
     def __init__(self, policy: BatchPolicy) -> None:
@@ -186,7 +191,7 @@ class JobPlacement:
         self._costs = {HERE: LinearCost(1.0, 0.001)}
 
     def choose(self, records: int, commit_ms: float, spark: int) -> Way:
-        """`commit_ms`: what commits took lately; `spark`: how many tasks it runs concurrently, 0 where it is not there."""
+        """`commit_ms`: duration of recent commits. `spark`: number of tasks that Spark runs concurrently, 0 if it is not available."""
         if not spark or records == 0:
             return HERE
         ways = [way for way in self._allowed(records, spark) if self._fits(way, records)]
@@ -199,13 +204,13 @@ class JobPlacement:
         return min(ways, key=lambda way: expected[way])
 
     def learn(self, way: Way, records: int, took_ms: float) -> None:
-        """A job over so many records went this way. What is known of the other ways fades."""
+        """Add a measurement of a job, and let those of the other ways fade."""
         self._cost(way)
         measured(self._costs, way, records, took_ms)
 
     @property
     def setup_ms(self) -> Mapping[str, float]:
-        """What a job costs before its first record, by path."""
+        """Fixed cost of a job in ms, by path; without `spark` if Spark was never considered."""
         spark = [cost.fixed_ms for way, cost in self._costs.items() if way.path == "spark"]
         return {"driver": self._costs[HERE].fixed_ms, **({"spark": min(spark)} if spark else {})}
 
@@ -225,13 +230,13 @@ class JobPlacement:
 
 
 def _doubled(most: int) -> list[int]:
-    """1, 2, 4 … and `most`."""
+    """The powers of two below `most`, and `most`."""
     return [*(1 << n for n in range((most - 1).bit_length())), most]
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a batch held, and how long the target took for it. `net_rows`: None where its net changes were not worked out."""
+    """Size of a written batch, and the time that the target took. `net_rows`: None if its net changes were not computed."""
 
     changes: int
     tables: int
@@ -240,34 +245,34 @@ class Written:
 
 
 class NettingCostModel:
-    """Whether a batch's net changes are worth working out, or its changes are written one by one.
+    """Chooses between writing a batch's net changes (True) and writing its changes one by one (False).
 
-    Net changes cost by table and row, a change by itself costs more than a row among many. Where rows change again and again there
-    are far fewer net rows than changes.
+    Net changes cost time per table and per net row. A single change costs more than a net row, but if rows change repeatedly, there are
+    far fewer net rows than changes.
     """
 
     def __init__(self) -> None:
         self.costs = CostModel({True: LinearCost(3.0, 0.008), False: LinearCost(2.0, 0.016)})
         self.net_share = self.tables = 1.0
-        """Net rows for each change, and tables that a batch touches, lately."""
+        """Moving means: net rows per change, and tables per batch."""
 
     @property
     def net(self) -> bool:
-        """The way that is in use."""
+        """The way in use: whether net changes are written."""
         return self.costs.current
 
     def choose(self, records: int) -> bool:
-        """Whether to work out the net changes of a batch of about so many changes. May change `net`, and may try the other way."""
+        """Whether to write net changes of a batch with about `records` changes. May change `net`, or try the other way once."""
         return self.costs.choose(self._units(records))
 
     def expected_ms(self, records: int) -> tuple[float, float]:
-        """As net changes, and as they are."""
+        """Expected times of a batch in ms: as net changes, and one by one."""
         units = self._units(records)
         as_net, single = (cost.expected_ms(units[way]) or 0.0 for way, cost in self.costs.costs.items())
         return as_net, single
 
     def learn(self, written: Written) -> None:
-        """A batch was written, as net changes where those are known."""
+        """Add a measurement: of net changes if `net_rows` is set, else of single changes."""
         self.tables += (written.tables - self.tables) * 0.1
         if written.net_rows is None:
             self.costs.learn(False, written.changes, written.took_ms)
@@ -280,31 +285,31 @@ class NettingCostModel:
 
 
 class LaneTuner:
-    """How many lanes write: the number whose changes take the least time.
+    """Chooses the number of lanes (concurrent connections) with the least time per change.
 
-    A moving mean, since nothing can be believed of a number of lanes before it is tried: with a cost of the kind of a job's, batches
-    took 1.25 times as long as with the best number, with a mean 1.05 times (simulated over curves, speeds, sizes, and changes of them).
+    It uses moving means, because nothing can be assumed about a number of lanes before it is measured. In simulations of several cost
+    curves, speeds and sizes, batches took 1.05 times as long as with the best number; with LinearCost they took 1.25 times.
     """
 
     def __init__(self) -> None:
         self._costs = CostModel({lanes: MeanCost() for lanes in LANE_CHOICES}, better=0.9, in_a_row=1)
 
     def choose(self, transactions: int) -> int:
-        """For a batch of so many."""
+        """The number of lanes for a batch of `transactions` source transactions. May try another number once."""
         if LANES_FROM <= transactions <= LANES_TO:
             return self._costs.choose(dict.fromkeys(LANE_CHOICES, transactions))
         return self._costs.current
 
     def learn(self, lanes: int, transactions: int, changes: int, seconds: float) -> None:
-        """A batch took so long with so many lanes."""
+        """Add a measurement. Batches with fewer than LANES_FROM transactions are ignored."""
         if transactions >= LANES_FROM and changes:
             self._costs.learn(lanes, changes, seconds * 1000)
 
 
 class GroupTuner:
-    """How many source transactions make one target transaction: doubled while commits come more often than is good, else halved.
+    """Chooses the number of source transactions per target transaction: doubled while the commit rate is too high, else halved.
 
-    They shall come near the low rate, which is what the disk takes of full buffers, and far from the high one, of tiny commits.
+    The commit rate should be near `rates.low`, the disk's rate with full buffers, and far from `rates.high`, its rate of tiny commits.
     """
 
     def __init__(self, rates: CommitRates) -> None:
@@ -312,7 +317,7 @@ class GroupTuner:
         self.size = 1
 
     def learn(self, commits: int, seconds: float) -> None:
-        """So many target transactions took so long."""
+        """Adjust `size` after `commits` target transactions that took `seconds`."""
         most = self.rates.high - 0.9 * (self.rates.high - self.rates.low)
         if commits > most * seconds:
             self.size = min(self.size * 2, MOST_IN_A_GROUP)

@@ -1,4 +1,4 @@
-"""What outlives a run of a subscription."""
+"""State of a subscription that outlives a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.safety.retention_guard import RetentionGuard
 
 @dataclass(frozen=True, slots=True)
 class CrossRunState:
-    """Held by the subscription's supervisor and handed to each of its runs."""
+    """Kept by the subscription's supervisor and passed to each of its runs."""
 
     reloads: ReloadRequests
     care: RetentionGuard

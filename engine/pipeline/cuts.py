@@ -1,4 +1,4 @@
-"""Cuts: source and target read at one position while the load goes on. Verification compares at them."""
+"""Cuts: source and target read at one position during replication. Verification compares tables at them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from engine.pipeline.intake import Cut, HoldBack, Intake
 from engine.tables.context import RunContext
 
 HELD_BACK_MS = (300, 600, 1200, 2400, 4800)
-"""So long before it is sealed each try holds back what is read, while its snapshot is made. A snapshot has the position at which the
-source found it, and that becomes known here some milliseconds later, where the machines are busy some hundred: until then nothing
-behind it may be sealed. How long the snapshot itself takes does not matter."""
+"""Delay in ms between reading and sealing, for each attempt, while its snapshot is made. A snapshot's position becomes known to the engine
+some milliseconds after the source has chosen it, on busy machines some hundred. Nothing after that position may be sealed before. How
+long the snapshot itself takes does not matter."""
 
 
 @dataclass
@@ -34,7 +34,7 @@ class _Wanted:
 
 
 class CutCoordinator:
-    """Makes cuts for one run. `cut` is called from the verifier's thread, `reached` from the commit thread."""
+    """Makes cuts for one run. The verifier's thread calls `cut`, the commit thread `reached`; any thread may call the rest."""
 
     def __init__(self, parts: RunContext, intake: Intake, staging: Path) -> None:
         self._parts = parts
@@ -48,12 +48,14 @@ class CutCoordinator:
     def cut(
         self, read_early: Callable[[ExportedSnapshot], None] = lambda _: None
     ) -> Iterator[tuple[ExportedSnapshot, TargetReader]]:
-        """A source snapshot and a target read of the same position.
+        """A source snapshot and a reader of the target at its position, for the time of the block.
 
-        `read_early` is called with each snapshot that is tried, before the target gets there, which takes as long as the lag.
+        Blocks until the target has reached the position, for about as long as the lag. `read_early` is called with each attempted snapshot
+        before that.
 
-        Raises EngineFault(SOURCE_TIMEOUT) where open transactions on the source keep a snapshot from being made in time, or where its
-        position is past again and again before it is known here.
+        Raises:
+            EngineFault: SOURCE_TIMEOUT if open transactions on the source delay the snapshot for too long, if batches after its position
+                were sealed in every attempt before the position was known, or if the run ended.
         """
         for held_back_ms in HELD_BACK_MS:
             with ExitStack() as stack:
@@ -61,7 +63,7 @@ class CutCoordinator:
                 read_early(snapshot)
                 reader = self._target_at(wanted, stack)
                 if reader is not None:
-                    # The batch may end behind the snapshot's position, with no transaction in between: the same state.
+                    # The batch may end after the snapshot's position if there is no transaction in between: the state is the same.
                     yield replace(snapshot, position=reader.position), reader
                     return
         raise EngineFault(
@@ -72,7 +74,7 @@ class CutCoordinator:
         )
 
     def reached(self, batch: SealedBatch, applied: Lsn) -> None:
-        """In the commit thread, behind the commit of `batch`: pin the target for every cut that ends here."""
+        """Pin the target for every cut at the end of `batch`. Called by the commit thread after the batch's commit."""
         if not batch.cuts:
             return
         with self._lock:
@@ -83,7 +85,7 @@ class CutCoordinator:
                 wanted.decided.set()
 
     def stop(self) -> None:
-        """The run ends: cuts still wanted are given up."""
+        """End waiting cuts with a fault, because the run ends."""
         self._stopped.set()
         with self._lock:
             for wanted in self._wanted:
@@ -91,14 +93,14 @@ class CutCoordinator:
             self._wanted.clear()
 
     def records(self, tables: Sequence[TableId] | None) -> list[TableRecord]:
-        """The live tables to compare, all of them where `tables` is None."""
+        """The target's records of the live tables among `tables`, or of all live tables if None."""
         progress = self._parts.target.progress(self._parts.spec.name)
         live = {e.table for e in self._parts.book.in_state(TableStateKind.LIVE)}
         known = progress.tables if progress is not None else {}
         return [r for t, r in known.items() if t in live and (tables is None or t in tables)]
 
     def _snapshot(self, stack: ExitStack, held_back_ms: int) -> tuple[ExportedSnapshot, _Wanted]:
-        """A snapshot, and the cut at its position, which nothing has been sealed behind."""
+        """A snapshot, and the requested cut at its position. Sealing is delayed until the cut is requested."""
         self._intake.put(HoldBack(held_back_ms, on=True))
         try:
             snapshot = stack.enter_context(self._parts.source.copies.snapshot(self._parts.settings.snapshot_timeout_s))
@@ -119,7 +121,7 @@ class CutCoordinator:
         return wanted
 
     def _target_at(self, wanted: _Wanted, stack: ExitStack) -> TargetReader | None:
-        """The target pinned at the wanted position; None where it had already gone past."""
+        """The target pinned at the wanted position; None if a later batch was sealed already, or the target did not reach it in time."""
         wanted.decided.wait(self._parts.settings.snapshot_timeout_s)
         with self._lock:
             if wanted in self._wanted:

@@ -1,4 +1,4 @@
-"""Columns that the log does not carry: the source computes them of the rows that a batch writes, as they will stand on the target."""
+"""Generated columns that the log does not contain: the source computes their values for the rows that a batch writes to the target."""
 
 from __future__ import annotations
 
@@ -21,20 +21,24 @@ from engine.targets.arrow_rows import rows_of
 from engine.targets.text import array_literal, as_text
 
 MOST_ROWS, MOST_BYTES = 10_000, 16 * 1024 * 1024
-"""Of rows that the source computes at a time; a single larger row is asked for by itself."""
+"""Most rows, and bytes of inputs, of one request to the source. A single larger row is requested alone."""
 _TEXT = ValueType(Kind.TEXT)
 _UPDATE = 2
-"""Of `TableChanges.in_order`: inserts are below it, what leaves nothing above."""
+"""Operation code of an update in `TableChanges.in_order`. Lower codes are inserts, higher ones delete rows."""
 
 
 class Ask(Protocol):
-    """`model.source.Source.compute`."""
+    """`model.source.ComputedColumns.compute`."""
 
     def __call__(self, table: TableId, columns: Sequence[Column], inputs: Mapping[int, str], rows: int) -> bytes: ...
 
 
 def with_computed(commit: TableCommit, ask: Ask) -> TableCommit:
-    """The commit, with the way to its computed columns where it writes rows that have some."""
+    """The commit with its computed columns, if it has changes and the table has such columns; otherwise unchanged.
+
+    The values of changes in order are computed now. Those of net changes are computed by `TableCommit.compute` when the target writes
+    them, because they may depend on rows of the target. Raises EngineFault if the source cannot compute them.
+    """
     asked = any(column.expression is not None for column in commit.schema.columns)
     if not (asked and commit.changes):
         return commit
@@ -45,7 +49,10 @@ def with_computed(commit: TableCommit, ask: Ask) -> TableCommit:
 
 
 def rows_needed(changes: Sequence[TableChanges], parts: Sequence[TablePart]) -> bool:
-    """Whether changes in order leave something out that computed columns are made of: only netted can it be read from the target."""
+    """Whether an update in order lacks the value of a column that a computed column depends on.
+
+    Only for net changes can such a value be read from the target.
+    """
     asked = {part.table: _inputs(part.versions[-1]) for part in parts if part.versions[0].computed}
     return any(
         one.in_order is not None
@@ -58,13 +65,13 @@ def rows_needed(changes: Sequence[TableChanges], parts: Sequence[TablePart]) -> 
 def _compute(
     ask: Ask, table: TableId, schema: TableSchema, changes: Sequence[TableChanges], read: ReadRows
 ) -> list[TableChanges]:
-    """The changes with all values. Rows of which the log left something out get it from the rows that stand on the target."""
+    """The net changes with all computed values. Inputs that the log left out are read from the target's rows by `read`."""
     row = _Row(ask, table, schema)
     return [
         replace(
             one,
             inserts=_whole(row, one.inserts),
-            # Rows that only all their values tell apart are deleted by those.
+            # In a table without a key, rows are deleted by all their values.
             deletes=_whole(row, one.deletes) if schema.mode is KeyMode.BAG else one.deletes,
             partials=_completed(row, one.partials, read),
         )
@@ -73,7 +80,7 @@ def _compute(
 
 
 def _each(row: _Row, staged: Any | None) -> Any | None:
-    """Changes in order: rows that come or stay have values."""
+    """Changes in order with the computed values of inserted and updated rows."""
     if staged is None:
         return None
     rows = rows_of(staged)
@@ -104,7 +111,7 @@ def _completed(row: _Row, staged: Any | None, read: ReadRows) -> Any | None:
 
 
 class _Row:
-    """How rows of a table are computed."""
+    """Computes the columns of one table's rows."""
 
     def __init__(self, ask: Ask, table: TableId, schema: TableSchema) -> None:
         self._ask = ask
@@ -113,10 +120,10 @@ class _Row:
         self._asked = [(i, c) for i, c in enumerate(schema.columns) if c.expression is not None]
         self._form = replace(schema, columns=tuple(column for _, column in self._asked), key=())
         self.inputs = _inputs(schema)
-        """Positions of the columns that are read."""
+        """Positions of the columns that expressions read."""
 
     def texts(self, values: Any, i: int) -> Any:
-        """Values of a column as PostgreSQL reads them."""
+        """The values of column `i` in PostgreSQL's text form, as an Arrow array of strings."""
         whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
         if pa.types.is_string(whole.type) or pa.types.is_large_string(whole.type):
             return whole.cast(pa.string())
@@ -124,13 +131,13 @@ class _Row:
         return as_text(whole.cast(arrow_type(held)), held)
 
     def filled(self, rows: Any, given: Mapping[int, Any]) -> Any:
-        """Rows with columns c0 … cn, with the computed ones. `given`: texts of inputs, where they are not in the rows."""
+        """Rows (an Arrow table with columns c0 … cn) with the computed columns set. `given`: inputs that are not in the rows, as texts."""
         texts = {i: given[i] if i in given else self.texts(rows.column(f"c{i}"), i) for i in self.inputs}
         batches = [self._asked_for(texts, start, stop) for start, stop in _spans(texts, rows.num_rows)]
         found = pa.Table.from_batches(batches)
         for place, (i, _) in enumerate(self._asked):
             rows = rows.set_column(rows.schema.get_field_index(f"c{i}"), f"c{i}", found.column(place))
-        # To netting they are columns that an update leaves as they are.
+        # Netting marks computed columns as unchanged by an update (u0 … un); now they have values.
         return rows.drop_columns([f"u{i}" for i, _ in self._asked if f"u{i}" in rows.column_names])
 
     def _asked_for(self, texts: Mapping[int, Any], start: int, stop: int) -> Any:
@@ -152,7 +159,7 @@ def _inputs(schema: TableSchema) -> list[int]:
 
 
 def _spans(texts: Mapping[int, Any], rows: int) -> list[tuple[int, int]]:
-    """Rows of which none are too many or too large together."""
+    """Consecutive ranges of rows within MOST_ROWS and, on average, MOST_BYTES."""
     size = sum(text.nbytes for text in texts.values())
     step = max(1, min(MOST_ROWS, MOST_BYTES * rows // max(size, 1)))
     return [(start, min(start + step, rows)) for start in range(0, rows, step)]

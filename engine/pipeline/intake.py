@@ -1,4 +1,5 @@
-"""Intake of one run: what the log reader landed becomes sealed batches. One thread; everything reaches it through its inbox."""
+"""Intake of one run: turns the records that the log reader wrote to the queue into sealed batches. One thread, which is controlled
+through its inbox."""
 
 from __future__ import annotations
 
@@ -44,14 +45,14 @@ EAGER_FOR_MS = 1000.0
 AHEAD = 2
 """Most batches in flight: one that is committed and one that is prepared. Demands and cuts may exceed it."""
 RESUME_SHARE = 0.8
-"""Reading resumes when what waits for the target has decreased to this share of its room."""
+"""Reading resumes when the bytes that wait for the target have decreased to this share of their room."""
 WAITING_SHARE = 0.25
-"""Least share of the queue's budget for what waits for the target, whatever else fills the queue."""
+"""Least share of the queue's budget for bytes that wait for the target, whatever else fills the queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """This position is waited for."""
+    """A client or the engine waits for this position: it is sealed as soon as it was read."""
 
     position: Lsn
 
@@ -66,14 +67,14 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Seal a batch that ends at or after this position, even an empty one: a change that was found must take effect."""
+    """Seal a batch that ends at or after this position, even an empty one, so that a change found in the catalog takes effect."""
 
     position: Lsn
 
 
 @dataclass(frozen=True, slots=True)
 class HoldBack:
-    """Seal only what was read `for_ms` ago or earlier (`on`), or as soon as it is due again: the position of a cut is being determined."""
+    """`on`: seal only what was read at least `for_ms` ago, while the position of a cut is being determined. Off: end such a delay."""
 
     for_ms: int
     on: bool
@@ -127,21 +128,21 @@ class QueueRoom:
 
 @dataclass(frozen=True, slots=True)
 class LogObservers:
-    """Those who see everything that is landed and sealed."""
+    """Observers of every landing and every sealed batch."""
 
     tickets: RunTickets
     evidence: LogEvidence
 
 
 class IntakeOwner(Protocol):
-    """Whom the intake tells of the log reader, in its own thread."""
+    """Receives events of the log reader, in the intake's thread."""
 
     def queue_holds(self, event: Holds) -> None:
         """The log reader carried out an order about the queue's durability."""
         ...
 
     def log_verified(self) -> None:
-        """The log that is held and that of the source are known to be the same. Called once; nothing is sealed before."""
+        """The source's log was verified to continue the log read before. Called once; nothing is sealed before."""
         ...
 
 
@@ -157,7 +158,7 @@ class Intake:
         seen: LogObservers,
         owner: IntakeOwner,
     ) -> None:
-        """`to_job`: takes the sealed batches; while it is full none is sealed."""
+        """`to_job`: receives the sealed batches. While it is full, no batch is sealed."""
         after = batching.batcher.captured
         self._sorter, self._ahead, self._batcher = batching.sorter, batching.ahead, batching.batcher
         self._catalog, self._budget_bytes = room.catalog, room.budget_bytes
@@ -172,7 +173,8 @@ class Intake:
         self._kept: int | None = None
         self._unwritten: list[SealedBatch] = []
         self._last_written = 0
-        """Last record that the target's progress record covers: its segment stays, so that the queue never begins after that record."""
+        """Ordinal of the last record that the target's progress record includes. Its segment is kept, so that the queue never begins after it.
+        """
         self._written = after
         self._held = False
         self._demanded = after
@@ -182,7 +184,7 @@ class Intake:
         self.waiting_since_us: int | None = None
         """Commit time of the oldest transaction that was read and is not on the target yet, in µs since 1970; None if there is none."""
         self.durable = after
-        """Everything up to here is durable in the queue; without meaning while the queue is in memory."""
+        """Everything up to here is durable in the queue. Not valid while the queue is in memory."""
 
     @property
     def captured(self) -> Lsn:
@@ -195,21 +197,22 @@ class Intake:
         return self._batcher.last_commit
 
     def put(self, item: Item) -> None:
+        """Queue an item for the intake's thread. Returns at once."""
         self._inbox.put(item)
 
     def from_reader(self, reader: ReaderProcess, event: ReaderEvent) -> None:
-        """Listener of the log reader."""
+        """Queue an event of the log reader for the intake's thread. Returns at once."""
         self._inbox.put((reader, event))
 
     def attach(self, reader: ReaderProcess) -> None:
-        """From now on events of other readers are ignored as stale."""
+        """Accept events of this reader only; those of earlier readers are ignored."""
         self._reader = reader
         self._held = False
 
     def restore(self, landed: list[Landed], next_ordinal: Ordinal, unknown_end: Lsn) -> None:
-        """Process what an earlier process left durable in the queue. Call before the first reader is attached.
+        """Process the records that an earlier process left in the queue. Call it before the first reader is attached.
 
-        `unknown_end`: up to here it was read with another origin filter.
+        `next_ordinal`: of the first record that will be read. `unknown_end`: the log up to here was read with another origin filter.
         """
         for one in landed:
             self._land(one)
@@ -217,7 +220,10 @@ class Intake:
         self._batcher.know_nothing_before(unknown_end)
 
     def run(self, stopped: Callable[[], bool], reader_failed: Callable[[Failed], None]) -> None:
-        """Work until `stopped`. Raises EngineFault if the log cannot be read, and what `reader_failed` raises."""
+        """Work until `stopped()` is true. `reader_failed` is called if the log reader ends with a fault.
+
+        Raises EngineFault if the log cannot be read, and any fault that `reader_failed` raises.
+        """
         self._reader_failed = reader_failed
         while not stopped():
             busy = self._batcher.due_in_ms(self._now()) is not None or self._demanded > self.captured
@@ -309,12 +315,12 @@ class Intake:
         self._throttle()
 
     def _throttle(self) -> None:
-        """Stop reading while what waits for the target does not fit the queue's budget: the source keeps its log, and its keepalives
-        are still answered.
+        """Stop reading while the bytes that wait for the target exceed their room in the queue's budget. The source retains its log, and its
+        keepalives are still answered.
 
-        What open transactions and deferred tables keep in the queue leaves less room, but never none: it is released only by what is read
-        after it. The source holds back at least as much for an open transaction, and the guard bounds that. Before the first session is
-        verified nothing is sealed, so its reading is not stopped.
+        Bytes of open transactions and deferred tables reduce the room, but not below WAITING_SHARE of the budget: they are released only
+        by records that are read later. The source retains at least as much for an open transaction, which the guard limits. Before
+        the first session is verified nothing is sealed, so reading is not stopped.
         """
         size = self._catalog.size_bytes
         waiting = self._waiting_bytes() if size > self._budget_bytes * WAITING_SHARE * RESUME_SHARE else 0
@@ -325,7 +331,7 @@ class Intake:
             self._reader.send(Hold(hold))
 
     def _seal(self) -> None:
-        # Sealed as late as possible: while one batch is committed and the next prepared, transactions gather and net against each other.
+        # Sealed as late as possible: transactions that arrive while earlier batches are processed are netted against each other.
         while self._verified and not self._to_job.full():
             now, crowded = self._now(), len(self._in_flight) >= AHEAD
             batch = self._batcher.seal(now, self._catalog.bytes_between, crowded=crowded)
@@ -338,7 +344,7 @@ class Intake:
             self._to_job.put(sealed)
 
     def _ask(self) -> None:
-        """Ask an idle source for its position while a position after what was read is waited for."""
+        """Request an idle source's position while a position that was not read yet is demanded."""
         if self._reader is None or self._demanded <= self.captured:
             return
         now = self._clock.monotonic_ms()
@@ -364,14 +370,14 @@ class Intake:
         self._throttle()
 
     def _waiting_bytes(self) -> int:
-        """From the first record of what is committed on the source and not applied to the end of the queue."""
+        """Bytes from the first record that is committed on the source but not on the target to the end of the queue."""
         firsts = [int(r.start) for batch in self._in_flight for r in batch.ranges]
         unsealed = self._batcher.oldest_unsealed_ordinal()
         firsts += [] if unsealed is None else [int(unsealed)]
         return self._catalog.bytes_between(Ordinal(min(firsts)), self._catalog.next_ordinal) if firsts else 0
 
     def _oldest_needed(self) -> Ordinal:
-        """Everything below may go: nothing open, unsealed, in flight or deferred points there."""
+        """Records below this ordinal may be removed: no open transaction, unsealed or uncommitted batch, or deferred table needs them."""
         needed = [self._last_written]
         needed += [int(r.start) for batch in (*self._in_flight, *self._unwritten) for r in batch.ranges]
         for oldest in (self._sorter.oldest_open_ordinal(), self._batcher.oldest_unsealed_ordinal(), self._kept):

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from engine.model.source import LogStream
 
 READ_TIMEOUT_S = 5.0
-"""How long a read waits for records; a command ends the wait."""
+"""Seconds that a read waits for records; a command ends the wait."""
 HELD_TIMEOUT_S = 1.0
-"""How often a reader on hold processes keepalive requests; well below the source's `wal_sender_timeout`."""
+"""Interval in seconds at which a reader on hold processes keepalive requests; well below the source's `wal_sender_timeout`."""
 NOTE_POSITION_S = 1.0
-"""Interval at which a position that moved without records is made durable in the queue."""
+"""Interval in seconds at which a position that moved without records is made durable in the queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Durable:
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """The order is in force. On: the whole queue up to `wal_end` is durable, and stays so. Off: nothing is made durable any more."""
+    """The order is in force. On: the queue up to `wal_end` is durable, and so is all that follows. Off: nothing is made durable any more."""
 
     order: KeepDurable
     wal_end: Lsn
@@ -104,7 +104,7 @@ ReaderEvent = Started | Verified | Landed | Moved | Durable | Holds | Failed
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """Confirm to the source that it may release its log up to here."""
+    """Confirm to the source that it may release its log up to this position."""
 
     position: Lsn
 
@@ -260,7 +260,10 @@ class _Reader:
 
 
 def main(engine: Connection, environment: Mapping[str, str]) -> None:
-    """Run until Stop, the engine's end, or a fault, which is reported. `environment`: the engine's current environment."""
+    """Entry point of the process: run until Stop, the end of the engine, or a fault, which is sent as Failed.
+
+    `engine`: the connection, whose first message is the ReaderConfig. `environment`: the engine's current environment.
+    """
     die_with_parent()
     die_with_peer(engine)
     name_process("penstock-reader")

@@ -1,4 +1,4 @@
-"""Takes "now" on the source: a position such that what the catalog showed there is in force where the position is applied."""
+"""Takes "now" on the source: a position after every commit so far, with the time up to which the catalog's changes are in force there."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from engine.tables.context import RunContext
 from engine.tables.known_catalog import KnownCatalog, Settled
 
 HELD_S = 20.0
-"""Longest wait of a "now" until what the catalog showed is in force; after it the server asks again."""
+"""Longest wait of a "now", in seconds, until a change of the catalog is in force; then the request fails and the server repeats it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """A position, and up to where and when (in µs) the source's catalog is known and in force: there or after it.
+    """A position of the source, at which its catalog up to another one is known.
 
-    `held`: what was found was reported after the position was taken, so it must be known to everyone who learns the position.
+    `structure`: the catalog's changes up to this position are in force. `seen_us`: when the catalog was checked, in µs since 1970.
+    `held`: changes were found and reported after the position was taken, so a client must receive those reports before the position.
     """
 
     position: Lsn
@@ -29,15 +30,15 @@ class Now:
 
 
 class CheckedRun(Protocol):
-    """What a run does for a "now"; from any thread."""
+    """The part of a run that a "now" needs. Any thread may call it."""
 
     @property
     def ended(self) -> bool:
-        """Whether the run has ended, or is about to."""
+        """Whether the run has ended or is ending."""
         ...
 
     def check_source(self) -> Settled | None:
-        """Make one check of the source, which begins after the call. None if it found something or left something undecided.
+        """Make one check of the source that begins after the call. Returns None if it found a change or left something undecided.
 
         Raises EngineFault, which also ends the run.
         """
@@ -59,10 +60,12 @@ class NowReader:
     def take(self) -> Now:
         """A position after every commit so far.
 
-        Blocks for a round trip to the source, and if the catalog was changed since the last check, until that change is in force.
-        Raises TARGET_UNAVAILABLE if that takes too long, or the run ends.
+        Blocks for a round trip to the source; if the catalog was changed since the last check, until that change is in force.
+
+        Raises:
+            EngineFault: TARGET_UNAVAILABLE if that takes longer than HELD_S or the run ends; SOURCE_* if the source fails.
         """
-        # Before the position: what that check found was reported before the position can be applied.
+        # Read before the position is taken: the findings of that check were reported before the position can be applied.
         parts, known = self._parts, self.known.last
         tables = [entry.spec for entry in parts.book.all() if entry.kind is not TableStateKind.REMOVED]
         at = parts.source.log.catalog_at(tables, parts.spec.reader, now=True)
@@ -75,7 +78,7 @@ class NowReader:
         return Now(at.position, settled.at.position, settled.seen_us, held=True)
 
     def _take_in(self) -> Settled:
-        """Check until nothing more is found, and wait until that is in force."""
+        """Check the source until a check finds nothing more, and wait until its result is in force."""
         deadline = self._parts.clock.monotonic_ms() + HELD_S * 1000
 
         def over() -> bool:

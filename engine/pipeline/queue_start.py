@@ -1,4 +1,4 @@
-"""Opening a subscription's queue: what an earlier process left is taken in where it is needed, or the queue begins anew."""
+"""Opens a subscription's queue: the segments of an earlier process are used if they are needed, otherwise the queue begins empty."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from engine.queue import QueueCatalog, Recovered, is_durable, open_folder, recov
 
 @dataclass(frozen=True, slots=True)
 class QueueStart:
-    """A queue ready for a run. `landed` is to be sorted first; the log reader starts at `resume` with ordinal `next_ordinal`.
+    """A queue that is locked and ready for a run.
 
-    `damage`: what was wrong with the queue that was found; what lies behind `resume` is then read from the source again.
+    `landed`: records of the earlier process, to be sorted first. The log reader starts at `resume` with ordinal `next_ordinal`.
+    `relations`: relation records in force at `resume`. `close` releases the lock. `damage`: the damage that was found in the queue, as
+    text; the log after `resume` is then read from the source again.
     """
 
     folder: Path
@@ -31,20 +33,20 @@ class QueueStart:
     close: Callable[[], None]
     damage: str | None = None
     resumed: bool = False
-    """What an earlier process left is gone on with."""
+    """Whether the segments of an earlier process are used."""
 
     def check_reader(self, status: ReaderStatus) -> None:
-        """Raises EngineFault(LOG_GAP) where the source has let go of something behind `resume`: it would skip it in silence."""
+        """Raise EngineFault(LOG_GAP) if the source has released log after `resume`: it would skip those changes without an error."""
         if status.confirmed is not None and status.confirmed > self.resume:
             raise _gap(self.folder, status.confirmed, f"target and queue end at {self.resume}", self.damage)
 
 
 @dataclass(frozen=True, slots=True)
 class QueueCheck:
-    """What a queue is judged by.
+    """The facts that decide whether a queue is used.
 
-    `current`: where the source's log ends. `new_reader`: what lies in the queue is of an earlier slot, maybe of another history.
-    `suspect`: a damaged place was met in it; every block is read before it counts.
+    `reader`: the source's reader. `current`: the end of the source's log. `new_reader`: the queue belongs to an earlier reader, possibly of
+    another history. `suspect`: damage was found in the queue during the last run, so every block is read and checked before it is used.
     """
 
     reader: ReaderStatus
@@ -54,15 +56,16 @@ class QueueCheck:
 
 
 def open_queue(folder: Path, mode: QueueMode, applied: Lsn, check: QueueCheck) -> QueueStart:
-    """Lock the queue for this process and find where to go on.
+    """Lock the queue for this process and determine where reading continues. `applied`: the target's position.
 
-    Whether the queue is needed is a fact, and no setting decides it: it is where the source has released more than the target holds.
-    Where it is not, the source still has everything behind `applied`, and the folder is emptied, unless `persist` is set and what lies
-    in it is durable. What is taken in counts up to the first damage, and the log is read on from its end. A queue that was lost or
-    damaged only matters where the source has released more than target and queue hold.
+    The queue is needed if the source has released log that the target does not contain, whatever `mode` is. Otherwise the source still
+    has everything after `applied`; the queue is then used only if `mode` is `persist` and the queue is durable, and emptied if not.
+    A queue is used up to the first damage, and the log after that is read from the source. A lost or damaged queue is a fault only if
+    the source has released log that neither the target nor the queue contains.
 
-    Raises EngineFault(SLOT_IN_USE) where another process works on this queue, LOG_GAP where neither queue nor source hold what the
-    target needs next.
+    Raises:
+        EngineFault: SLOT_IN_USE if another process has locked the queue; LOG_GAP if neither the queue nor the source has the log that the
+            target needs next, or if the source's log ends before the queue's.
     """
     lock = open_folder(folder)
     try:
@@ -78,7 +81,7 @@ def _opened(folder: Path, mode: QueueMode, applied: Lsn, check: QueueCheck, clos
     durable = is_durable(folder)
     recovered = None
     if not check.new_reader and (needed or (durable and mode is QueueMode.PERSIST)):
-        # Without the mark nobody has vouched for what lies there: every block is read before it counts.
+        # Without the durability mark the segments may be incomplete, so every block is read and checked before it is used.
         recovered = recover(folder, thorough=check.suspect or not durable)
     damage = _damage(recovered, check)
     if recovered is None or not recovered.begin <= applied <= recovered.end:
@@ -105,7 +108,7 @@ def _opened(folder: Path, mode: QueueMode, applied: Lsn, check: QueueCheck, clos
 
 
 def _damage(recovered: Recovered | None, check: QueueCheck) -> str | None:
-    """What was wrong with the queue, in words; None where nothing was, as far as anybody looked."""
+    """The queue's damage as text; None if none was found. A queue that is not needed is not examined."""
     if recovered is not None and recovered.damaged:
         return f"the queue was damaged after {recovered.end}"
     return "a damaged place was met in the queue" if check.suspect and not check.new_reader else None
@@ -117,7 +120,7 @@ def _gap(folder: Path, confirmed: Lsn, held: str, damage: str | None) -> EngineF
 
 
 def _empty(folder: Path) -> None:
-    """Remove the segments of an earlier process; the folder's locks stay. The mark goes first: it vouches for all or nothing."""
+    """Remove the segments of an earlier process, but not the locks. The durability mark is removed first, since it covers all segments."""
     unmark_durable(folder)
     for path in folder.iterdir():
         if path.is_dir():

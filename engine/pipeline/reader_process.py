@@ -18,20 +18,23 @@ from engine.targets.postgres import query_process as postgres_queries
 STOP_TIMEOUT_S = 3.0
 
 forks.preload([log_reader.__name__, connectors.__name__, duckdb_queries.__name__, postgres_queries.__name__])
-"""Readers, and query processes, are forked from a process that has imported what they need and does nothing else. An interpreter of its
-own costs each of them a second of CPU and 100 MB of memory."""
+"""Log readers and query processes are forked from a process that has imported these modules and does nothing else. With an interpreter of
+its own, each would cost a second of CPU and 100 MB of memory."""
 
 
 def prepare() -> None:
-    """Start what readers are forked from, so that the first of them need not wait for it. Returns at once."""
+    """Start the process from which readers are forked, so that the first reader does not wait for it. Returns at once."""
     forks.prepare()
 
 
 class ReaderProcess:
-    """One log reader child. `listener` is called from a thread of its own, in order, and last of all with Failed."""
+    """One log reader child process.
+
+    `listener` is called in a thread of this object, in the order of the events. The last event is Failed, unless `stop` was called.
+    """
 
     def __init__(self, config: ReaderConfig, listener: Callable[[ReaderProcess, ReaderEvent], None]) -> None:
-        """Raises EngineFault(LOG_READER_DIED) where it cannot be started."""
+        """Start the process. Raises EngineFault(LOG_READER_DIED) if it cannot be started."""
         try:
             self._child = forks.start("log reader", log_reader.main, [dict(os.environ)])
         except forks.NotStartedError as error:
@@ -40,7 +43,7 @@ class ReaderProcess:
         self._sending = threading.Lock()
         self._stopping = False
         self._listener = listener
-        with contextlib.suppress(OSError):  # the listener notices
+        with contextlib.suppress(OSError):  # The listening thread reports the loss.
             self._connection.send(config)
         self._thread = threading.Thread(target=self._listen, name=f"reader-{config.reader}", daemon=True)
         self._thread.start()
@@ -50,12 +53,12 @@ class ReaderProcess:
         return self._child.pid
 
     def send(self, command: ReaderCommand) -> None:
-        """Send a command; a reader that is gone is noticed by the listener, not here."""
+        """Send a command. Any thread may call it. The loss of the reader is reported to the listener, not here."""
         with self._sending, contextlib.suppress(OSError):
             self._connection.send(command)
 
     def stop(self) -> None:
-        """End the child: politely, then by SIGKILL. Safe to repeat."""
+        """End the process: by a Stop command, after STOP_TIMEOUT_S seconds by SIGKILL. Blocks. Idempotent."""
         self._stopping = True
         self.send(Stop())
         self._thread.join(STOP_TIMEOUT_S)

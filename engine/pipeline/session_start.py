@@ -1,4 +1,4 @@
-"""What a log reader's session begins with: a slot that is free, and the last transaction that is held."""
+"""Preparation of a log reader's session: the source's reader is freed, and the last transaction that was read is determined."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ READER_GRACE_MS = 5000.0
 
 
 def last_at_start(parts: RunContext) -> LastCommit:
-    """The last transaction up to the target's position. An event says so if it should be known and is not."""
+    """The last transaction up to the target's position, with which the session verifies the log.
+
+    If it is unknown, or was read with another origin filter, an event reports that the log is not verified at this start.
+    """
     progress, origin = parts.start.progress, parts.spec.origin
     last = progress.last
     if last is None:
@@ -40,7 +43,7 @@ def last_at_start(parts: RunContext) -> LastCommit:
 
 
 def batching(parts: RunContext, catalog: QueueCatalog, stager: StreamedTransactionStager, alone: Alone) -> Batching:
-    """The stages from records to batches, after the target's position."""
+    """The stages from records to batches. Transactions that end at or before the target's position are ignored."""
     spec, end = parts.spec, parts.start.progress.end
     sorter = TransactionSorter(end)
     ahead = StreamedSliceCutter(sorter, catalog.bytes_between, parts.settings.piece_bytes // PIECE_PART, stager)
@@ -48,16 +51,16 @@ def batching(parts: RunContext, catalog: QueueCatalog, stager: StreamedTransacti
 
 
 def restore(intake: Intake, opened: QueueStart, progress: TargetProgress, origin: OriginFilter) -> None:
-    """Take in what an earlier process left in the queue."""
+    """Pass the records that an earlier process left in the queue to the intake."""
     before = None if progress.last is None else progress.last.origin
     unknown_end = read_otherwise(opened.landed, before, origin, opened.resume)
     intake.restore(opened.landed, opened.next_ordinal, unknown_end)
 
 
 def read_otherwise(landed: Iterable[Landed], before: OriginFilter | None, origin: OriginFilter, end: Lsn) -> Lsn:
-    """Up to where what an earlier process left in the queue, and what came before it, was read with another filter than `origin`.
+    """The position up to which the log before and in the queue was read with another filter than `origin`.
 
-    `before`: the filter of what lies before the first session that the queue tells of; None where that is not known. `end`: of the queue.
+    `before`: the filter before the first session that the queue contains; None if unknown. `end`: the end of the queue.
     """
     found, same = ZERO, before is origin
     for one in landed:
@@ -68,7 +71,11 @@ def read_otherwise(landed: Iterable[Landed], before: OriginFilter | None, origin
 
 
 def free_reader(parts: RunContext, stop: threading.Event) -> None:
-    """An older log reader of ours may still hold the slot; it gets a moment to go by itself. The target's fence is ours by now."""
+    """Wait until no session uses the source's reader; after READER_GRACE_MS, end the session of an older log reader of the engine.
+
+    Called after the target has accepted this engine's epoch, so an older engine cannot write to the target any more. Returns early when
+    `stop` is set. Raises EngineFault(SLOT_IN_USE) if the session belongs to another client or does not end.
+    """
     deadline = parts.clock.monotonic_ms() + READER_GRACE_MS
     while parts.source.reader.status(parts.spec.reader).active_pid is not None:
         if stop.wait(0.1):

@@ -13,7 +13,7 @@ log = structlog.get_logger(__name__)
 
 
 class RunStages:
-    """Makes the threads of a run. `stopping` is set when the run ends, `fault` is what ended it; None if it was stopped."""
+    """Creates the threads of a run. `stopping` is set when the run ends. `fault`: the fault that ended it, None if it was stopped."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -22,14 +22,14 @@ class RunStages:
         self._lock = threading.Lock()
 
     def thread(self, name: str, work: Callable[[], None]) -> threading.Thread:
-        """A thread, not started yet, whose fault ends the run."""
+        """A daemon thread, not started yet. A fault or an exception in `work` ends the run."""
 
         def guarded() -> None:
             try:
                 work()
             except EngineFault as fault:
                 self.end(fault)
-            except Exception as error:  # a defect of ours must end the run visibly, never one of its threads alone
+            except Exception as error:  # A defect must end the whole run, not only this thread.
                 log.exception("stage_failed", stage=name, error=type(error).__name__)
                 defect = EngineFault(FaultKind.INTERNAL, name, f"{type(error).__name__} in the {name} stage")
                 defect.__cause__ = error

@@ -1,4 +1,4 @@
-"""What a task does, wherever it runs: functions that a Spark worker imports by name, and the driver calls itself."""
+"""Functions that tasks execute. Spark workers import them by name; the engine process calls them directly."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _scanner = RecordScanner()
 
 @cache
 def settle() -> None:
-    """Load every kernel, once per process, and take what lives for good out of the garbage collector's sight.
+    """Load every kernel, once per process, and exclude the objects that exist by then from garbage collection.
 
-    Spark collects garbage after each task: over all that the libraries keep, that takes longer than a small task itself.
+    Spark collects garbage after each task; over all objects of the libraries, that takes longer than a small task.
     """
     import_module("engine.copy.chunk_task")
     scan.warm()
@@ -38,14 +38,14 @@ def net_here(descriptor: TaskDescriptor) -> TaskResult:
 
 
 def net_all_here(descriptors: Sequence[TaskDescriptor]) -> list[TaskResult]:
-    """A whole batch in this process. The rows of one task stay in memory until their commit; of several, which are many rows or large
-    ones, each task's go to files before the next one begins."""
+    """Process a whole batch in this process. The rows of a single task stay in memory until their commit. With several tasks, which have
+    many or large rows, the rows of each are written to files before the next task begins."""
     work = net_here if len(descriptors) == 1 else _net_to_files
     return [work(descriptor) for descriptor in descriptors]
 
 
 def net_task(descriptor: TaskDescriptor) -> TaskResult:
-    """Scan, net and decode in a Spark worker; rows go to files."""
+    """Scan, net and decode in a Spark worker; rows are written to files."""
     settle()
     arm_from_environment()
     hit(Failpoint.TASK_RUNNING)
@@ -53,12 +53,12 @@ def net_task(descriptor: TaskDescriptor) -> TaskResult:
 
 
 def _net_to_files(descriptor: TaskDescriptor) -> TaskResult:
-    """Rows go to an Arrow file in the descriptor's staging folder."""
+    """As `net_here`, with the rows in Arrow files in the descriptor's staging folder."""
     return spill_result(net_here(descriptor), descriptor.staging, staging_prefix(descriptor))
 
 
 def sweep(staging: Path) -> None:
-    """Remove what earlier batches or attempts left in a staging folder."""
+    """Create the staging folder if it does not exist, and remove the files that earlier batches or attempts left in it."""
     staging.mkdir(parents=True, exist_ok=True)
     for leftover in staging.iterdir():
         if leftover.is_file():
