@@ -142,7 +142,7 @@ class CostModel(Generic[T]):
         measured(self.costs, way, records, took_ms)
 
     def choose(self, records: Mapping[T, float]) -> T:
-        """The way for work on so many records. `records`: by way, in the unit of its cost. May change `current`, or try a neighbour once."""
+        """The way for the next work. `records`: its size by way, in the unit of its cost. May change `current`, or try a neighbour once."""
         ways = list(self.costs)
         at = ways.index(self.current)
         near = [way for way in ways[max(at - 1, 0) : at + 2] if way != self.current]

@@ -24,7 +24,7 @@ MOST_ROWS, MOST_BYTES = 10_000, 16 * 1024 * 1024
 """Most rows, and bytes of inputs, of one request to the source. A single larger row is requested alone."""
 _TEXT = ValueType(Kind.TEXT)
 _UPDATE = 2
-"""Operation code of an update in `TableChanges.in_order`. Lower codes are inserts, higher ones delete rows."""
+"""Operation code of an update in `TableChanges.in_order`. Only inserts have a lower code; after higher ones there is no row."""
 
 
 class Ask(Protocol):
@@ -131,7 +131,7 @@ class _Row:
         return as_text(whole.cast(arrow_type(held)), held)
 
     def filled(self, rows: Any, given: Mapping[int, Any]) -> Any:
-        """Rows (an Arrow table with columns c0 … cn) with the computed columns set. `given`: inputs that are not in the rows, as texts."""
+        """The rows (an Arrow table with c0 … cn) with the computed columns set. `given`: inputs that are not in the rows, as texts."""
         texts = {i: given[i] if i in given else self.texts(rows.column(f"c{i}"), i) for i in self.inputs}
         batches = [self._asked_for(texts, start, stop) for start, stop in _spans(texts, rows.num_rows)]
         found = pa.Table.from_batches(batches)

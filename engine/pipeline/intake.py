@@ -173,8 +173,7 @@ class Intake:
         self._kept: int | None = None
         self._unwritten: list[SealedBatch] = []
         self._last_written = 0
-        """Ordinal of the last record that the target's progress record includes. Its segment is kept, so that the queue never begins after it.
-        """
+        """Ordinal of the last record that the target's progress record includes. Its segment is kept: the queue never begins after it."""
         self._written = after
         self._held = False
         self._demanded = after
@@ -315,8 +314,8 @@ class Intake:
         self._throttle()
 
     def _throttle(self) -> None:
-        """Stop reading while the bytes that wait for the target exceed their room in the queue's budget. The source retains its log, and its
-        keepalives are still answered.
+        """Stop reading while the bytes that wait for the target exceed their room in the queue's budget. The source then retains its log;
+        its keepalives are still answered.
 
         Bytes of open transactions and deferred tables reduce the room, but not below WAITING_SHARE of the budget: they are released only
         by records that are read later. The source retains at least as much for an open transaction, which the guard limits. Before

@@ -84,7 +84,7 @@ class Durable:
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """The order is in force. On: the queue up to `wal_end` is durable, and so is all that follows. Off: nothing is made durable any more."""
+    """The order is in force. On: the queue up to `wal_end` is durable, and so is what follows. Off: nothing is made durable any more."""
 
     order: KeepDurable
     wal_end: Lsn

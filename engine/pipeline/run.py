@@ -1,7 +1,7 @@
-"""One run of a subscription: from a checked start until it is stopped or a fault ends it. A new start is a new run.
+"""One run of a subscription: from a checked start until it is stopped or a fault ends it. Each start is a new run.
 
-Threads: intake (log → sealed batches), job (sealed → computed), commit (computed → applied), guard (the source's safety), and one
-per copy. Whatever thread meets a fault ends the run with it.
+Threads: intake (log → sealed batches), job (sealed → computed), commit (computed → applied), ahead (stages slices of open transactions),
+early (inserts them before their commit), guard (checks of the source), and one per copy. A fault in any thread ends the run.
 """
 
 from __future__ import annotations
@@ -74,17 +74,20 @@ from engine.tables.reporter import BatchTimes
 log = structlog.get_logger(__name__)
 
 ORDINAL_GAP = 1 << 20
-"""Left out when a reader died: ordinals that it may have written without telling are never used again."""
+"""Ordinals skipped after a log reader died: those that it may have written without a report are not used again."""
 _PAUSABLE = frozenset({TableStateKind.LIVE, TableStateKind.PAUSED, TableStateKind.REGISTERED})
 
 DDL_MESSAGES_KEPT = 64
-"""Last DDL messages kept parsed: each is read when it is landed and when its batch is planned. One has at most 256 KiB of text."""
+"""Number of last DDL messages kept parsed. Each is read when it arrives and when its batch is planned, and has at most 256 KiB of text."""
 READER_RESTARTS = 5
-"""Log readers in a row that may die without a batch in between, before the run ends."""
+"""Consecutive deaths of log readers, without a committed batch in between, after which the run ends."""
 
 
 class ReplicationRun:
-    """Start it with `execute`, which returns when `stop` was called and raises the fault that ended it otherwise."""
+    """One run. Call `execute` once, in the supervisor's thread, and `close` at the end. Any thread may call the other public methods.
+
+    The constructor queries the source and opens the queue. Raises EngineFault (see `queue_start.open_queue`).
+    """
 
     def __init__(self, parts: RunContext, kept: CrossRunState) -> None:
         self._parts = parts
@@ -98,22 +101,22 @@ class ReplicationRun:
         self._between: queue.SimpleQueue[Callable[[BatchId, Lsn], None]] = queue.SimpleQueue()
         self._reader: ReaderProcess | None = None
         self._confirming = threading.Lock()
-        """What may be confirmed is decided and sent in one piece, so that no confirmation overtakes an order to the log reader."""
+        """Held while a position to confirm is decided and sent, so that no confirmation overtakes an order to the log reader."""
         self._checking = threading.Lock()
-        """One check of the source at a time, its findings included."""
+        """Held during a check of the source and the processing of its findings."""
         self._telling = threading.Lock()
-        """Read and reported in one piece, so that what is reported never decreases."""
+        """Held while progress is read and reported, so that reported positions never decrease."""
         self._reported_ms = parts.clock.monotonic_ms()
         self._reader_deaths = 0
         self._verified = False
-        """What is held and what the source has are known to be the same log: before that no position counts."""
+        """Whether the source's log was verified to continue the log read before. No position is reported before."""
         folder = parts.settings.queue_folder / parts.spec.reader
         status = parts.source.reader.status(parts.spec.reader)
         self._mark = RestartWatermark(parts.settings.queue_folder, parts.spec.reader)
         self._mark.begin(status, new_reader=parts.start.fresh)
         self._released = status.confirmed or ZERO
-        """What the source released before this run. It is never sent less: some versions would go back to that, and a later start
-        there would get transactions without their beginnings."""
+        """The position that the source had released before this run. No lower position is confirmed: some versions would accept it, and
+        a later start there would receive transactions without their beginnings."""
         found = QueueCheck(status, parts.source.log.current(), parts.start.fresh, parts.suspect_queue)
         opened = open_queue(folder, parts.spec.queue_mode, parts.start.progress.end, found)
         try:
@@ -169,7 +172,7 @@ class ReplicationRun:
         )
         self._commits.begin(parts.start.progress)
         self._reported = end
-        """What is reported as applied: a batch counts once nothing that it names is open."""
+        """The position reported as applied. It includes a batch only after the source checks that the batch requires."""
         self.nows = NowReader(parts, self)
         self._monitor = SourceMonitor(parts, self._evidence, lambda: self._intake.captured)
         self.cuts = CutCoordinator(parts, self._intake, self._staging)
@@ -209,14 +212,17 @@ class ReplicationRun:
 
     @property
     def applied(self) -> Applied:
+        """The positions up to which the target is visible and its progress record is written."""
         return self._commits.applied
 
     @property
     def captured(self) -> Lsn:
+        """Everything committed on the source up to here was read."""
         return self._intake.captured
 
     @property
     def ended(self) -> bool:
+        """As CheckedRun."""
         return self._stop.is_set()
 
     def check_source(self) -> Settled | None:
@@ -233,21 +239,24 @@ class ReplicationRun:
             self._stop.wait(self._parts.settings.guard_interval_s)
 
     def _check_source(self) -> Settled | None:
-        """Make one check and apply its findings. Raises EngineFault if changes may be missing, or the source's reader is to be dropped."""
+        """Make one check and apply its findings. Returns Settled if it found nothing to do.
+
+        Raises EngineFault if changes may be missing, or if the source's reader is to be dropped.
+        """
         settled = None
         with self._checking:
             for finding in self._monitor.look():
                 self._apply(finding)
                 if isinstance(finding, Settled):
                     settled = finding
-            # Where no batch has reported of late it is done now: silence means that something is wrong.
+            # Report progress if no batch has reported it within the interval: the server takes silence for a failure.
             if self._parts.clock.monotonic_ms() - self._reported_ms >= self._parts.settings.guard_interval_s * 1000:
                 self.tell()
             self._confirm()
         return settled
 
     def _apply(self, finding: Finding) -> None:
-        """In the thread of a check. What concerns the plan of a batch waits until none is being planned."""
+        """Apply one finding, in the thread of the check. Findings that affect the planning of batches are applied between two plannings."""
         match finding:
             case Park(table, kind, detail, known):
                 self._book.park(table, kind.value, detail, known=known)
@@ -268,13 +277,14 @@ class ReplicationRun:
             case LogRetained(reading):
                 self._limit_retained_log(reading)
             case Settled():
-                # Between two plannings it is certain which batches were planned with what the check compared.
+                # Between two plannings it is certain which batches were planned with the state that the check compared.
                 self._between.put(lambda number, _after: self.nows.known.planned(finding, number))
             case _:
                 assert_never(finding)
 
     def execute(self) -> None:
-        """Work until stopped or a fault. Everything the run started has ended when this returns or raises."""
+        """Replicate until `stop` is called, or raise the fault that ended the run. All threads of the run have ended by then, except one
+        that did not end within 30 s (but the commit thread always has)."""
         stages = self._stages
         threads = [
             stages.thread("intake", self._run_intake),
@@ -287,7 +297,7 @@ class ReplicationRun:
         try:
             restore(self._intake, self._opened, self._parts.start.progress, self._spec.origin)
             free_reader(self._parts, self._stop)
-            # A reader of an earlier process may have confirmed something while the queue was looked at.
+            # The log reader of an earlier process may have confirmed a position after the queue was opened.
             status = self._parts.source.reader.status(self._spec.reader)
             self._opened.check_reader(status)
             self._switch.learn_confirmed(status.confirmed or ZERO)
@@ -312,15 +322,15 @@ class ReplicationRun:
         self.tell()
 
     def close(self) -> None:
-        """Release the queue for the next run. Call it after `execute`, or in its place."""
+        """Release the queue for the next run. Call it after `execute`, or instead of it."""
         self._opened.close()
 
     def stop(self) -> None:
-        """End the run after the batch that is being committed. Returns at once; `execute` returns when all has ended."""
+        """End the run after the batch that is being committed. Returns at once; `execute` returns when the run has ended."""
         self._stop.set()
 
     def demand(self, position: Lsn) -> None:
-        """This position is waited for."""
+        """A client waits for this position: batches up to it are sealed as soon as they were read."""
         self._intake.put(Demand(position))
 
     def flush(self, position: Lsn) -> None:
@@ -330,7 +340,10 @@ class ReplicationRun:
     def defer(
         self, event: Callable[[BatchId], states.CopyStarted | states.CopyLost | states.Reload], tables: list[TableId]
     ) -> None:
-        """Move tables by an event, keeping their changes from the next batch on. Returns when it holds."""
+        """Apply an event to tables and keep their changes from the next batch on. Blocks until that is in force.
+
+        `event` is called with the number of that batch. Raises EngineFault(COPY_FAILED) if the run ends first.
+        """
         held = threading.Event()
 
         def move(number: BatchId, after: Lsn) -> None:
@@ -345,7 +358,10 @@ class ReplicationRun:
                 raise EngineFault(FaultKind.COPY_FAILED, str(self._spec.name), "the run ended")
 
     def begin_load(self, table: TableId, request: str) -> bool:
-        """Keep a live table's changes from the next batch on, beside applying them. Returns when that holds."""
+        """Keep a live table's changes from the next batch on, in addition to applying them. Blocks until that is in force.
+
+        Returns whether the table could begin the partition reload `request`. Raises EngineFault(COPY_FAILED) if the run ends first.
+        """
         begun: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._between.put(lambda number, _after: begun.put(self._book.begin_reload(table, request, number)))
         while not self._stop.is_set():
@@ -354,18 +370,19 @@ class ReplicationRun:
         raise EngineFault(FaultKind.COPY_FAILED, str(self._spec.name), "the run ended")
 
     def remove(self, table: TableId, *, drop: bool = False) -> None:
-        """A table leaves the subscription; its rows on the target stay, unless it is to be dropped there."""
+        """Remove a table from the subscription. Its rows on the target are kept unless `drop` is set."""
         self.copies.cancel(table)
         self._book.apply(table, states.Remove())
         self._book.forget(table)
         self.give_up(table, drop=drop)
 
     def give_up(self, table: TableId, *, drop: bool = False) -> None:
+        """Remove the target's record of a table with the next batch. `drop`: also drop the table there."""
         self._commits.remove(table, drop=drop)
         self.flush(self._intake.captured)
 
     def pause(self, table: TableId) -> None:
-        """Keep a live table's changes instead of applying them."""
+        """Keep a live table's changes instead of applying them, from the next batch on. Returns at once."""
 
         def pause(number: BatchId, after: Lsn) -> None:
             entry = self._book.get(table)
@@ -376,7 +393,7 @@ class ReplicationRun:
         self._between.put(pause)
 
     def resume(self, table: TableId) -> None:
-        """Apply a paused table's kept changes with the next batch; if none were kept, copy it again."""
+        """Apply a paused table's kept changes with the next batch, or copy it again if they were not kept. May block for one batch."""
         if not isinstance(self._book.apply(table, states.AskResume()), Refused):
             self.flush(self._intake.captured)
             return
@@ -385,7 +402,7 @@ class ReplicationRun:
             self.copies.begin_missing()
 
     def approve(self, table: TableId) -> None:
-        """Let the target follow a change of structure that waits for it; where nothing was kept since, by a new copy."""
+        """Apply the schema change for which a table waits, and its kept changes; if they were not kept, copy the table again."""
         if not isinstance(self._book.apply(table, states.Approve()), Refused):
             self.flush(self._intake.captured)
             return
@@ -396,9 +413,9 @@ class ReplicationRun:
                 self.copies.begin_missing()
 
     def reload(self, request: str, tables: list[TableId], only: PartitionChoice | None = None) -> None:
-        """Copy tables again. Blocks until their changes are kept; what ends the run meanwhile ends the reload.
+        """Copy tables again. Blocks until their changes are kept. If the run ends before, the next run continues the reload.
 
-        `only`: some partitions of the one table, which stays live.
+        `only`: only these partitions of the only table, which stays live.
         """
         with suppress(EngineFault):
             if only is not None:
@@ -411,30 +428,30 @@ class ReplicationRun:
         self.copies.cancel_reload(request, table)
 
     def respec(self) -> None:
-        """Tables were added to the book: publish and copy them. Those known already keep what they have."""
+        """Publish and copy the tables that were added to the registry. Others are not affected."""
         self.copies.begin_missing()
 
     def look_for(self, patterns: tuple[TablePattern, ...]) -> None:
-        """The user changed what tables are taken in as they appear on the source."""
+        """Set the patterns by which new tables of the source are included."""
         self._monitor.look_for(patterns)
 
     def throttle(self, policy: CopyPolicy) -> None:
-        """The user changed how fast copies read; it takes hold at once."""
+        """Set the limits of copies. They take effect at once."""
         self.copies.throttle(policy)
 
     def keep_queue(self, mode: QueueMode) -> None:
-        """The user changed the queue's mode; it takes effect during the run."""
+        """Set the queue's mode. It takes effect during the run, when the log reader and the target have reached the required positions."""
         self._switch.set(mode)
         self._confirm()
 
     def _table_ended(self, entry: TableEntry) -> None:
-        """A table parked or left."""
+        """A table was parked or removed. Called by the registry."""
         self.copies.table_ended(entry)
         if states.awaits_recopy(entry.state):
             self._renew(entry.table)
 
     def _renew(self, table: TableId) -> None:
-        """Copy a table again whose structure changed in a way that its target cannot follow in place."""
+        """Copy a table again whose schema change the target cannot apply in place."""
 
         def reload(number: BatchId, after: Lsn) -> None:
             entry = self._book.get(table)
@@ -447,7 +464,7 @@ class ReplicationRun:
         self._between.put(reload)
 
     def _rename(self, old: TableName, new: TableName) -> None:
-        """Use the table's new name; its table on the target keeps its own."""
+        """Use the table's new name on the source. The target table keeps its name."""
         entry = self._book.by_name(old)
         if entry is not None:
             spec = replace(entry.spec, source=new)
@@ -458,10 +475,11 @@ class ReplicationRun:
                 self._book.park(entry.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
 
     def removals_written(self) -> bool:
+        """Whether the target has no more records of removed tables."""
         return not self._commits.removals_pending
 
     def reader_pid(self) -> int | None:
-        """Process id of the log reader, for tests and diagnosis."""
+        """Process id of the log reader, for tests and diagnosis; None before the first one."""
         return self._reader.pid if self._reader else None
 
     def _run_intake(self) -> None:
@@ -535,8 +553,10 @@ class ReplicationRun:
         self._confirm()
 
     def _look_for_leaves(self, planned: PlannedBatch) -> None:
-        """A partition with changes in the batch that no look has met may be gone again, and its rows with it: that is found before the
-        batch counts as applied. The second look judges what the first one took."""
+        """Check the source if the batch has changes of a partition that no check has seen: it may have been detached since, with its rows.
+
+        The batch is reported as applied only after that. The first check collects the observed partitions, the second one judges them.
+        """
         if has_unjudged(planned.batch, self._book, self._evidence.truncated_together, self._monitor.has_met):
             self.check_source()
             self.check_source()
@@ -548,7 +568,7 @@ class ReplicationRun:
         self._tell(first_commit_us, times)
 
     def tell(self) -> None:
-        """Report how things stand, for a server that counts no position that was reported to it before. From any thread."""
+        """Report the current progress. From any thread. Needed for a server that was restarted and ignores positions reported before."""
         self._tell(self._intake.waiting_since_us)
 
     def _tell(self, since_us: int | None, times: BatchTimes | None = None) -> None:
@@ -577,7 +597,7 @@ class ReplicationRun:
         return max(0.0, (self._parts.clock.wall_us() - since_us) / 1e6)
 
     def _confirm(self) -> None:
-        """Release the source's log up to what is durable on our side, and only where the publications were checked."""
+        """Confirm to the source the position up to which changes are durable here and the publications were checked."""
         marks = Marks(self._intake.durable, self._commits.applied.written, self._monitor.checked)
         with self._confirming:
             position, order = self._switch.confirm(marks)
@@ -591,8 +611,8 @@ class ReplicationRun:
                 self._reader.send(Confirm(position))
 
     def _is_alone(self, xid: int, size: int) -> bool:
-        """Whether a streamed transaction is a batch of its own: rows of it are in the target, or transactions stay apart and this one
-        is too large to be written change by change."""
+        """Whether a streamed transaction of `size` bytes has to be a batch of its own: some of its rows are in the target, or transactions
+        have to remain separate and it is too large to be written change by change."""
         if self.ahead.alone(xid):
             return True
         large = size >= self._parts.settings.piece_bytes // PIECE_PART
@@ -610,7 +630,7 @@ class ReplicationRun:
         self._confirm()
 
     def _limit_retained_log(self, reading: GuardReading) -> None:
-        """Do what the retained log calls for. Raises EngineFault(SLOT_DROPPED) if the source's reader is to be dropped."""
+        """Take the actions of the retention guard. Raises EngineFault(SLOT_DROPPED) if the source's reader is to be dropped."""
         orders = self._kept.care.judge(reading, RetentionProgress(self._switch.may_persist, self.copies.wanted))
         self._switch.press(orders.persist)
         if orders.hold_copies:
@@ -640,7 +660,7 @@ class ReplicationRun:
             self._intake.attach(self._reader)
 
     def _keep_within_budget(self) -> None:
-        """Tables whose kept changes fill the queue are parked; a reload copies them again without what was kept."""
+        """Park tables whose kept changes exceed the queue's budget, after ending partition reloads; suspended copies begin again."""
         oldest, catalog = self._planner.oldest_kept, self._catalog
         budget = self._spec.queue_budget_bytes
         if oldest is None or catalog.bytes_between(Ordinal(oldest), catalog.next_ordinal) <= budget:
@@ -657,7 +677,7 @@ class ReplicationRun:
                 self._book.park(entry.table, FaultKind.DEFERRED_OVER_BUDGET.value, detail)
 
     def _reader_failed(self, failed: Failed) -> None:
-        """In the intake thread: a reader that merely died is replaced; any other fault ends the run."""
+        """Replace a log reader whose process died. Raises any other fault, and LOG_READER_DIED after READER_RESTARTS. Intake thread."""
         fault = EngineFault(failed.kind, failed.subject, failed.detail)
         self._reader_deaths += 1
         if failed.kind is not FaultKind.LOG_READER_DIED or self._reader_deaths > READER_RESTARTS:
@@ -673,13 +693,13 @@ class ReplicationRun:
         self.cuts.stop()
         for stage in stages:
             if stage.ident is not None:
-                # A commit under way is waited for however long it takes: the next run must begin after it.
+                # There is no limit for a commit in progress: the next run must begin after it.
                 stage.join(None if stage.name.endswith("-commit") else 30.0)
         if self._reader is not None:
             self._reader.stop()
         self.early.close()
         if not any(stage.is_alive() for stage in stages):
-            # What was visible is then known to the next start too: it finds no gap where there is none.
+            # Write the visible position to the target's progress record: otherwise the next start could find a gap that does not exist.
             with suppress(EngineFault):
                 self._commits.settle()
         if self._stages.fault is None:

@@ -1,11 +1,12 @@
-"""Rows of large open transactions in the target before their commit, where it takes them: the commit is short then, whatever came.
+"""Inserts rows of a large open transaction into the target before the transaction commits on the source, if the target supports it.
 
-One transaction at a time, and only one that does nothing but insert. The staged files stay until its batch is committed, so that at
-any doubt the rows are given up and the batch is applied from the files like any other.
+The commit is then short, whatever the size of the transaction. One transaction at a time is inserted, and only one that consists of
+inserts. The staged files are kept until its batch is committed: in any doubt, the rows are rolled back and the batch is applied from the
+files as usual.
 
-Measured with `bench run huge-transaction`, with it and without by turns, three rounds each on two busy cores: of 10 million rows the last
-is visible 2.7 s after the commit (1.9 to 2.8), else 5.9 s (4.8 to 7.0); the peak of memory is the same (1.6 GB), and so is the time
-in all. Of 2 million rows it gains nothing (2.3 s, else 2.0 s).
+Measured with `bench run huge-transaction`, alternately with and without it, three rounds each on two busy cores: the last of 10 million
+rows is visible 2.7 s after the commit (1.9 to 2.8), without it after 5.9 s (4.8 to 7.0). Peak memory (1.6 GB) and total time are equal.
+With 2 million rows it has no advantage (2.3 s, without it 2.0 s).
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from engine.platform.failpoints import Failpoint, hit
 from engine.tables.registry import TableRegistry
 
 OPEN_MS = 600_000.0
-"""How long rows may wait in the target for their commit: all the while it cannot do its housekeeping."""
+"""Longest time in ms for which rows wait in the target for their commit: the target cannot do its housekeeping meanwhile."""
 WAIT_S = 0.2
 
 
 @dataclass(slots=True)
 class SpeculativeCounts:
-    """Since the run began: pieces inserted early, and transactions whose rows were committed so, or given up again."""
+    """Counts since the run began: slices inserted early, and transactions whose rows were committed that way, or rolled back."""
 
     inserted: int = 0
     committed: int = 0
@@ -39,7 +40,7 @@ class SpeculativeCounts:
 
 
 class SpeculativeRows:
-    """What of one transaction is in the target already. Safe to use from any thread."""
+    """The rows of one transaction that are in the target already. Any thread may use it."""
 
     def __init__(self, rows: SpeculativeTransaction, counts: SpeculativeCounts) -> None:
         self._rows = rows
@@ -50,14 +51,16 @@ class SpeculativeRows:
 
     @property
     def over(self) -> bool:
+        """As SpeculativeTransaction.over."""
         return self._rows.over
 
     @property
     def overdue(self) -> bool:
+        """As SpeculativeTransaction.overdue."""
         return self._rows.overdue
 
     def insert(self, tables: Sequence[TableCommit]) -> bool:
-        """Put staged rows in; False where no more are wanted, or the target does not take them."""
+        """Insert staged rows. Returns False after `close`, or if the target did not insert them; some may have been inserted then."""
         with self._lock:
             for table in tables:
                 if self._closed or not self._rows.insert(table):
@@ -66,35 +69,35 @@ class SpeculativeRows:
             return True
 
     def close(self) -> frozenset[StagedRows]:
-        """What is in. Nothing is inserted any more; waits for what is under way."""
+        """Accept no more rows, and return those that were inserted. Blocks until an insert in progress has ended."""
         with self._lock:
             self._closed = True
             return frozenset(self._staged)
 
     def commit(self, batch: BatchCommit) -> bool:
-        """As AheadRows.commit."""
+        """As SpeculativeTransaction.commit."""
         committed = self._rows.commit(batch)
         self._counts.committed += committed
         return committed
 
     def roll_back(self) -> None:
-        """As AheadRows.roll_back."""
+        """As SpeculativeTransaction.roll_back."""
         self._rows.roll_back()
 
 
 @dataclass(slots=True, eq=False)
 class SpeculativeLot:
-    """The staged pieces of one transaction, as the inserter sees them."""
+    """The staged slices of one transaction that wait for the inserter. `pieces`: number of slices so far."""
 
     xid: int
     waiting: deque[Staged] = field(default_factory=deque)
     pieces: int = 0
     unfit: bool = False
-    """Its rows are not wanted in the target early: it does more than insert, or that failed, or took too long."""
+    """Its rows are not inserted early: it does more than insert, an insert failed, or its commit took too long."""
 
 
 class SpeculativeInserter:
-    """Chooses a transaction, and inserts its pieces as they are staged. `run` is one thread's; the rest may be called from any."""
+    """Chooses a transaction and inserts its slices when they are staged. One thread calls `run`; any thread may call the rest."""
 
     def __init__(self, begin: Callable[[], SpeculativeTransaction | None], book: TableRegistry, clock: Clock) -> None:
         self._begin = begin
@@ -102,17 +105,17 @@ class SpeculativeInserter:
         self._clock = clock
         self._changed = threading.Condition()
         self._lots: list[SpeculativeLot] = []
-        """Of open transactions, and of committed ones until a batch takes them."""
+        """Lots of open transactions, and of committed ones until a batch takes them."""
         self._lot: SpeculativeLot | None = None
-        """Whose rows are in the target."""
+        """The transaction whose rows are in the target."""
         self._rows: SpeculativeRows | None = None
         self._taken = False
-        """By a batch, which alone ends them then."""
+        """Whether a batch has taken `_rows`; only that batch commits or rolls them back then."""
         self._began_ms = 0.0
         self.counts = SpeculativeCounts()
 
     def add(self, lot: SpeculativeLot, staged: Staged) -> None:
-        """Another piece of an open transaction is staged."""
+        """Queue another staged slice of an open transaction."""
         with self._changed:
             if lot not in self._lots:
                 self._lots.append(lot)
@@ -122,13 +125,13 @@ class SpeculativeInserter:
             self._changed.notify_all()
 
     def spoil(self, lot: SpeculativeLot) -> None:
-        """Something that is staged of it does not count any more."""
+        """A staged slice of it is not valid any more: its rows in the target are rolled back."""
         with self._changed:
             lot.unfit = True
             self._changed.notify_all()
 
     def end(self, lot: SpeculativeLot) -> None:
-        """The transaction rolled back, or nobody will ask for what is staged of it."""
+        """The transaction was rolled back, or no batch will take its staged slices. Its rows in the target are rolled back."""
         with self._changed:
             lot.unfit = True
             lot.waiting.clear()
@@ -137,15 +140,16 @@ class SpeculativeInserter:
             self._changed.notify_all()
 
     def holds(self, xid: int) -> bool:
-        """Whether rows of this transaction are in the target: it should be a batch of its own."""
+        """Whether rows of this transaction are in the target, so that it should be a batch of its own."""
         with self._changed:
             lot, rows = self._lot, self._rows
             return lot is not None and lot.xid == xid and not lot.unfit and rows is not None and not rows.over
 
     def take(self, lots: Sequence[SpeculativeLot], *, alone: bool) -> SpeculativeRows | None:
-        """A batch works on these transactions now. `alone`: on a single one and nothing else; its rows are the batch's then.
+        """Called when a batch with these transactions is computed. Returns the rows in the target if it may commit them, else None.
 
-        What of it still waits is inserted until the batch closes them.
+        `alone`: the batch consists of a single transaction, a condition for that. From then on, only the batch ends the rows; waiting slices
+        are inserted until it closes them.
         """
         with self._changed:
             self._lots = [lot for lot in self._lots if lot not in lots]
@@ -159,7 +163,7 @@ class SpeculativeInserter:
             return None
 
     def run(self, stop: threading.Event) -> None:
-        """Insert piece after piece until `stop`."""
+        """Insert slices until `stop` is set."""
         while not stop.is_set():
             lot, rows = self._chosen()
             if lot is None:
@@ -172,14 +176,14 @@ class SpeculativeInserter:
                 self._insert_next(lot, rows)
 
     def close(self) -> None:
-        """Give up what is still in the target. Behind the end of everything else that works with it."""
+        """Roll back rows that are still in the target. Call it after all other users of this object have ended."""
         with self._changed:
             rows, self._rows, self._lot = self._rows, None, None
         if rows is not None:
             rows.roll_back()
 
     def _chosen(self) -> tuple[SpeculativeLot | None, SpeculativeRows | None]:
-        """The transaction to work on next, with its rows where it has some; waits a moment where there is nothing to do."""
+        """The transaction to process next, and its rows if it has some. (None, …) after a wait of WAIT_S if there is nothing to do."""
         with self._changed:
             lot, rows = self._lot, self._rows
             if lot is None:
@@ -197,7 +201,7 @@ class SpeculativeInserter:
         try:
             rows = self._begin()
         except EngineFault:
-            rows = None  # the next commit meets the fault, and ends the run
+            rows = None  # The next commit raises the same fault and ends the run.
         with self._changed:
             if rows is None:
                 self._changed.wait(WAIT_S)
@@ -206,7 +210,7 @@ class SpeculativeInserter:
             self._began_ms = self._clock.monotonic_ms()
 
     def _let_go(self, lot: SpeculativeLot, rows: SpeculativeRows) -> None:
-        """Make room for the next one. A batch that has taken the rows ended them by itself."""
+        """Roll back the rows, so that another transaction can be inserted. Rows that a batch has taken have been ended by it."""
         rows.roll_back()
         with self._changed:
             self.counts.given_up += not self._taken
@@ -225,7 +229,7 @@ class SpeculativeInserter:
             hit(Failpoint.EARLY_INSERTED)
             return
         with self._changed:
-            # A batch that has taken the rows wants no more of them, or finds out by itself.
+            # A batch that has taken the rows either needs no more of them, or detects the failure itself.
             lot.unfit = True
             lot.waiting.clear()
 
@@ -241,7 +245,10 @@ class SpeculativeInserter:
 
 
 def rest_of(commits: Mapping[TableId, TableCommit], early: frozenset[StagedRows]) -> tuple[TableCommit, ...] | None:
-    """The batch without these rows. None where it does more than insert, the source has to compute values, or not all are part of it."""
+    """The batch's commits without the rows that are in the target already (`early`).
+
+    None if the rows cannot be used: the batch does more than insert, the source has to compute values, or not all of `early` are in it.
+    """
     found: set[StagedRows] = set()
     rest = []
     for commit in commits.values():
@@ -256,7 +263,7 @@ def rest_of(commits: Mapping[TableId, TableCommit], early: frozenset[StagedRows]
 
 
 def only_inserts(changes: Sequence[TableChanges]) -> bool:
-    """Whether nothing else is needed to apply them."""
+    """Whether the changes consist of inserts, without faults and refused rows."""
     return not any(
         one.truncated
         or one.fault is not None

@@ -1,7 +1,7 @@
-"""Work on large open transactions before they end: what the source streams of them is netted and staged piece by piece.
+"""Processes large open transactions before they end: their streamed records are netted and staged in slices (called pieces in the code).
 
-Nothing of it is visible before the commit; a rollback costs only what was staged, and so does anything else that makes a piece
-worthless: a savepoint rolled back later, a new structure, a new session. The batch then works on it as if nothing were staged.
+Nothing of a transaction is visible before its commit. A staged slice becomes invalid if its transaction, or later a savepoint in it, is
+rolled back, if a table's schema changes, or if a new session begins. Only the work on it is lost: the batch computes it again.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from engine.sort.sorter import TransactionSorter
 from engine.tables.registry import TableRegistry
 
 PIECE_PART = 4
-"""Pieces of open transactions are so many times smaller than those of batches: what is no whole piece yet is left for the commit."""
+"""Ratio of the slice size of batches to that of open transactions, which is smaller because an incomplete slice is left for the commit."""
 _ANY_END = Lsn(2**64 - 1)
-"""Where the transaction will commit nobody knows yet: behind everything that its tables have."""
+"""End position of ranges whose transaction has not committed: after every position that its tables have reached."""
 
 
 @dataclass(slots=True)
 class _Growing:
-    """An open transaction: how many of its borders were looked at, and how many bytes since the last piece."""
+    """An open transaction. `taken`: borders in finished slices. `seen`: borders that were counted. `bytes`: size since the last slice."""
 
     taken: int = 0
     seen: int = 0
@@ -46,7 +46,7 @@ class _Growing:
 
 
 class StreamedSliceCutter:
-    """Cuts what has come of large open transactions into pieces. Used by the thread that feeds the sorter, after each feed."""
+    """Cuts the records of large open transactions into slices and passes them to the stager. Used by the thread that feeds the sorter."""
 
     def __init__(
         self, sorter: TransactionSorter, bytes_of: BytesOf, most_bytes: int, desk: StreamedTransactionStager
@@ -59,7 +59,7 @@ class StreamedSliceCutter:
         self._known = ZERO
 
     def look(self, controls: Controls) -> None:
-        """These control records were fed."""
+        """Process control records. Call it after the sorter was fed with them."""
         kinds = controls["kind"]
         if (kinds == ControlKind.SESSION).any():
             self.begin_session()
@@ -78,7 +78,7 @@ class StreamedSliceCutter:
                     self._desk.drop(xid)
 
     def begin_session(self, known: Lsn | None = None) -> None:
-        """What was open is void. `known`: transactions that end at or before this come once more, and are in no batch."""
+        """Drop all open transactions: the session sends them again. `known`: transactions that end at or before it are in no batch."""
         for xid in self._open:
             self._desk.drop(xid)
         self._open = {}
@@ -107,7 +107,7 @@ class StreamedSliceCutter:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A piece to stage, and how often it announces each relation."""
+    """A slice to stage, and the number of relation records in it by relation."""
 
     ranges: tuple[LogRange, ...]
     announced: Mapping[int, int]
@@ -123,7 +123,7 @@ class _Transaction:
 
 @dataclass(slots=True)
 class StreamedCounts:
-    """Pieces since the run began: staged, used by a batch, and thrown away with their transaction."""
+    """Counts of slices since the run began: staged, used by a batch, and removed with their transaction."""
 
     staged: int = 0
     used: int = 0
@@ -132,14 +132,14 @@ class StreamedCounts:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What is staged of a batch's ranges, and what of that is in the target."""
+    """Staged slices of a batch's ranges, and those of their rows that are in the target already."""
 
     staged: tuple[Staged, ...] = ()
     early: SpeculativeRows | None = None
 
 
 class StreamedTransactionStager:
-    """Stages pieces of open transactions, one at a time. `run` is one thread's; everything else may be called from any."""
+    """Stages slices of open transactions, one at a time. One thread calls `run`; any thread may call the rest."""
 
     def __init__(
         self,
@@ -159,19 +159,19 @@ class StreamedTransactionStager:
         self._changed = threading.Condition()
         self._open: dict[int, _Transaction] = {}
         self._closed: deque[_Transaction] = deque()
-        """Committed ones in the order of their commits, until a batch takes them."""
+        """Committed transactions in commit order, until a batch takes them."""
         self._working: _Transaction | None = None
         self._number = 0
         self.counts = StreamedCounts()
 
     def put(self, xid: int, work: Work) -> None:
-        """Another piece of an open transaction has come."""
+        """Queue another slice of an open transaction."""
         with self._changed:
             self._open.setdefault(xid, _Transaction(SpeculativeLot(xid))).waiting.append(work)
             self._changed.notify_all()
 
     def close(self, xid: int) -> None:
-        """The transaction committed: what is staged waits for its batch, the rest is the batch's own work."""
+        """The transaction committed: staged slices wait for its batch, which computes the rest."""
         with self._changed:
             transaction = self._open.pop(xid, None)
             if transaction is not None:
@@ -179,7 +179,7 @@ class StreamedTransactionStager:
                 self._closed.append(transaction)
 
     def drop(self, xid: int) -> None:
-        """The transaction rolled back, or is void."""
+        """The transaction was rolled back, or its session ended: remove its staged files."""
         with self._changed:
             transaction = self._open.pop(xid, None)
             if transaction is not None:
@@ -189,25 +189,25 @@ class StreamedTransactionStager:
                 self._remove(transaction.staged)
 
     def drop_part(self, xid: int, subxid: int) -> None:
-        """A subtransaction of an open one rolled back: what is staged with its rows is of no use."""
+        """A subtransaction of an open transaction was rolled back: staged slices with its rows are not inserted early."""
         with self._changed:
             transaction = self._open.get(xid)
             if transaction is not None and any(subxid in staged.xids for staged in transaction.staged):
                 self._early.spoil(transaction.lot)
 
     def alone(self, xid: int) -> bool:
-        """Whether this transaction should be a batch of its own, since rows of it are in the target."""
+        """Whether this transaction should be a batch of its own, because rows of it are in the target."""
         return self._early.holds(xid)
 
     def knows(self, xid: int) -> bool:
-        """Whether pieces of this transaction have come, staged or not."""
+        """Whether slices of this transaction were queued or staged."""
         with self._changed:
             return xid in self._open or any(transaction.lot.xid == xid for transaction in self._closed)
 
     def take(self, ranges: Sequence[LogRange]) -> Taken:
-        """What is staged of committed transactions in these ranges, which a batch works on now; their files are the caller's.
+        """The staged slices of committed transactions in the ranges of a batch. The caller owns their files from now on.
 
-        Waits for the piece of such a transaction that is being staged.
+        Blocks while a slice of a committed transaction is being staged. Call it in the order of the batches.
         """
         streamed = [one for one in ranges if one.xid]
         if not streamed:
@@ -217,7 +217,7 @@ class StreamedTransactionStager:
                 self._changed.wait()
             mine = [t for t in self._closed if t.staged and _within(t.staged[0], streamed)]
             while mine and (passed := self._closed.popleft()) is not mine[-1]:
-                # Batches come in the order of commits: what was passed over will not be asked for any more.
+                # Batches arrive in commit order, so no later batch contains the skipped transactions.
                 if passed not in mine:
                     self._early.end(passed.lot)
                     self._remove(passed.staged)
@@ -227,7 +227,7 @@ class StreamedTransactionStager:
             return Taken(tuple(taken), self._early.take([one.lot for one in mine], alone=alone))
 
     def run(self, stop: threading.Event) -> None:
-        """Stage piece after piece until `stop`."""
+        """Stage slices until `stop` is set."""
         while not stop.is_set():
             found = self._next()
             if found is None:
@@ -255,7 +255,7 @@ class StreamedTransactionStager:
             return None
 
     def _stage(self, work: Work) -> Staged | None:
-        """None where it cannot be done: the batch that holds the transaction then finds out what is wrong."""
+        """Net a slice with a task. None if there is no suitable table or the task fails; the transaction's batch then computes the slice."""
         live = self._book.in_state(TableStateKind.LIVE)
         schemas = {e.table: e.schema for e in live if e.schema is not None and not (e.spec.key or e.schema.computed)}
         if not schemas:
@@ -295,7 +295,7 @@ def _within(staged: Staged, ranges: Sequence[LogRange]) -> bool:
 
 
 def files_of(staged: Staged) -> set[str]:
-    """Paths of its rows."""
+    """Paths of the slice's row files."""
     return {
         part.path
         for change in staged.changes

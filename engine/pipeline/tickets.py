@@ -1,4 +1,4 @@
-"""Tickets in the engine: which are open in a subscription, and how far the run under way has taken each."""
+"""Tickets: markers in the source's log whose way to the target is timed. Tracks the open tickets of a subscription through its runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from engine.platform.fault_policy import policy
 from engine.tables.reporter import Reporter, TicketPassage
 
 ENDED_KEPT = 1000
-"""How many of the last tickets that ended are known, so that none is begun again."""
+"""Number of ended tickets that are remembered, so that a repeated request reports their result instead of another marker."""
 _MISSED = (
     "ticket_missed",
     "everything up to its marker is on the target, but the marker itself was not seen: the engine ended before it reported it, or"
@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 @dataclass(slots=True)
 class _Open:
     claimed: bool = False
-    """Its marker is being written, or was."""
+    """Whether its marker was written or is being written."""
     passage: TicketPassage = field(default_factory=TicketPassage)
 
 
@@ -52,9 +52,9 @@ class _Ended:
 
 
 class TicketTracker:
-    """Open tickets of a subscription, over all its runs in this engine. Safe to use from any thread.
+    """Open tickets of a subscription, over all its runs in this engine. Any thread may use it.
 
-    Where an engine has written a second marker of a ticket, not knowing that another had written one, the first in the log counts.
+    Two engines may each write a marker for the same ticket, without knowing of the other; the first marker in the log counts.
     """
 
     def __init__(self, reporter: Reporter) -> None:
@@ -64,9 +64,9 @@ class TicketTracker:
         self._ended: dict[TicketId, _Ended] = {}
 
     def ask(self, ticket: TicketId, until: Lsn | None) -> None:
-        """Somebody wants it. May come twice; how one ended is told again.
+        """Register a requested ticket. If it has ended already, report its result again. Idempotent.
 
-        `until`: its marker is in the log already, and was committed at or before this position.
+        `until`: set if its marker is in the log already; it was committed at or before this position.
         """
         with self._lock:
             ended = self._ended.get(ticket)
@@ -76,18 +76,18 @@ class TicketTracker:
             self._reporter.ticket(ticket, ended.state, ended.passage, ended.problem)
 
     def open(self) -> list[TicketId]:
-        """Those that have not ended, in the order in which they were asked for."""
+        """The tickets that have not ended, in the order of the requests."""
         with self._lock:
             return list(self._open)
 
     def until(self, ticket: TicketId) -> Lsn | None:
-        """Where its marker was committed at the latest; None where that is not known, or the ticket has ended."""
+        """The position at or before which its marker was committed; None if it is not known, or if the ticket has ended."""
         with self._lock:
             found = self._open.get(ticket)
             return None if found is None else found.passage.until
 
     def claim(self, ticket: TicketId) -> bool:
-        """Whether the caller is the one who writes its marker."""
+        """Reserve the writing of its marker. Returns True to the first caller only, and False if the ticket has ended."""
         with self._lock:
             found = self._open.get(ticket)
             if found is None or found.claimed:
@@ -96,7 +96,7 @@ class TicketTracker:
             return True
 
     def written(self, ticket: TicketId, written: TicketWritten) -> None:
-        """Its marker was committed. It may have come by already."""
+        """Its marker was committed on the source. The run may have read it already."""
 
         def known(passage: TicketPassage) -> TicketPassage:
             at_us = written.at_us if passage.position is None else passage.written_us
@@ -105,7 +105,7 @@ class TicketTracker:
         self._go_on(ticket, known)
 
     def captured(self, marker: TicketMarker, passage: TicketPassage) -> None:
-        """Its marker came by in the run under way; what is known from an earlier run no longer counts."""
+        """The current run read its marker. `passage` replaces the times of an earlier run. A second marker of the ticket is ignored."""
 
         def known(before: TicketPassage) -> TicketPassage | None:
             is_second = before.position is not None and marker.position > before.position
@@ -114,19 +114,23 @@ class TicketTracker:
         self._go_on(marker.ticket, known)
 
     def sealed(self, marker: TicketMarker, at_us: int) -> None:
+        """The batch with this marker was sealed at `at_us` (µs since 1970)."""
         self._go_on(marker.ticket, lambda before: _of(marker, before, replace(before, sealed_us=at_us)))
 
     def computed(self, marker: TicketMarker, at_us: int) -> None:
+        """The net changes of the batch with this marker were computed at `at_us` (µs since 1970)."""
         self._go_on(marker.ticket, lambda before: _of(marker, before, replace(before, computed_us=at_us)))
 
     def applied(self, marker: TicketMarker, at_us: int) -> None:
+        """The batch with this marker was committed on the target at `at_us` (µs since 1970). The ticket ends."""
+
         def known(before: TicketPassage) -> TicketPassage | None:
             return _of(marker, before, replace(before, applied_us=at_us))
 
         self._end(marker.ticket, TicketState.APPLIED, known)
 
     def passed(self, visible: Lsn) -> None:
-        """Everything committed up to here is on the target, and the tickets in it were told of: who is open still was missed."""
+        """Everything up to `visible` is on the target and its tickets were reported: open tickets with a marker before it end as missed."""
         if not self._open:
             return
         with self._lock:
@@ -139,7 +143,7 @@ class TicketTracker:
             self.lose(ticket, _MISSED)
 
     def lose(self, ticket: TicketId, problem: Problem) -> None:
-        """It ends without having been timed to the end."""
+        """End a ticket that was not timed to the end, with the reason."""
         self._end(ticket, TicketState.LOST, lambda before: before, problem)
 
     def _go_on(self, ticket: TicketId, known: Callable[[TicketPassage], TicketPassage | None]) -> None:
@@ -171,10 +175,10 @@ class TicketTracker:
 
 
 class RunTickets:
-    """Tickets on their way through one run.
+    """Times the tickets of one run at each stage.
 
-    `landed` and `sealed` are the intake's thread's, `computed` the job's, `applied` the commit's; `send` may be called from any. Batches
-    come in the same order everywhere. Without tickets nothing is done but counting, once for each landing and not for each record.
+    `landed` and `sealed` are called by the intake's thread, `computed` by the job stage, `applied` by the commit stage, each with the batches
+    in the same order; `send` by any thread. Without tickets, the cost is one count for each landing.
     """
 
     def __init__(
@@ -185,25 +189,28 @@ class RunTickets:
         demand: Callable[[Lsn], None],
         after: Lsn,
     ) -> None:
-        """`write` puts a marker into the source's log; `demand` has the run reach a position soon; it begins behind `after`."""
+        """`write`: writes a marker to the source's log. `demand`: makes the run reach a position soon. `after`: where the run begins."""
         self._book = book
         self._clock = clock
         self._write = write
         self._demand = demand
         self._told = after
-        """Tickets in batches up to here were told of."""
+        """Tickets in batches up to here were reported."""
         self._since_us = clock.wall_us()
         self._known = ZERO
         self._transactions = 0
         self._commands = 0
 
     def send_all(self) -> None:
-        """The run begins: see to every open ticket. Blocks for a round trip to the source for each that waited."""
+        """Call `send` for every open ticket, at the start of the run. Blocks."""
         for ticket in self._book.open():
             self.send(ticket)
 
     def send(self, ticket: TicketId) -> None:
-        """Write the ticket's marker; where it is in the log already, see to it that its end is known soon. Blocks for a round trip."""
+        """Write the ticket's marker, unless another thread does; if it is in the log already, demand its position.
+
+        Blocks for a round trip to the source. If the marker cannot be written, the ticket ends as lost.
+        """
         until = self._book.until(ticket)
         if until is not None:
             self._demand(until)
@@ -213,7 +220,7 @@ class RunTickets:
                 self._book.written(ticket, self._write(ticket))
             except EngineFault as fault:
                 self._lose(ticket, fault)
-            except Exception as error:  # a ticket without an end would be shown as pending for ever
+            except Exception as error:  # A ticket without an end would be shown as pending forever.
                 log.exception("ticket_failed", error=type(error).__name__)
                 self._lose(ticket, EngineFault(FaultKind.INTERNAL, "ticket", type(error).__name__))
 
@@ -223,11 +230,11 @@ class RunTickets:
         self._book.lose(ticket, (fault.kind.value, detail, remedy))
 
     def begin_session(self, known: Lsn) -> None:
-        """The log reader has a new session. What lies before `known` comes once more, if it does."""
+        """The log reader has a new session. Markers before `known` may be sent again, and are ignored."""
         self._known = known
 
     def landed(self, landed: Landed, messages: Sequence[MessageSeen | TicketSeen]) -> None:
-        """Count what reached the run, and time the markers among its `messages`."""
+        """Count the transactions and row changes of a landing, and time the markers among its `messages`."""
         kinds = landed.controls["kind"]
         for seen in messages:
             if isinstance(seen, TicketSeen) and seen.marker.position >= self._known:
@@ -239,17 +246,17 @@ class RunTickets:
         self._commands += commands
 
     def sealed(self, batch: SealedBatch, at_us: int) -> None:
-        """The batch goes to the job stage."""
+        """The batch was sealed, at `at_us` (µs since 1970)."""
         for marker in batch.tickets:
             self._book.sealed(marker, at_us)
 
     def computed(self, batch: SealedBatch) -> None:
-        """The batch's net changes are known."""
+        """The batch's net changes were computed."""
         for marker in batch.tickets:
             self._book.computed(marker, self._clock.wall_us())
 
     def applied(self, batch: SealedBatch, at_us: int) -> None:
-        """The batch was committed on the target."""
+        """The batch was committed on the target, at `at_us` (µs since 1970)."""
         for marker in batch.tickets:
             self._book.applied(marker, at_us)
         self._told = batch.end
@@ -268,14 +275,14 @@ class RunTickets:
 
 
 def _of(marker: TicketMarker, before: TicketPassage, after: TicketPassage) -> TicketPassage | None:
-    """`after`, where the ticket is timed by this marker of it."""
+    """`after` if the ticket is timed by this marker, else None."""
     return after if before.position == marker.position else None
 
 
 def _counts(landed: Landed, kinds: npt.NDArray[Any], end: int) -> tuple[int, int]:
-    """Commits among `kinds`, the control records before the ordinal `end`, and how many records before it are row changes.
+    """The number of commits among `kinds`, which are the control records before the ordinal `end`, and of row changes before it.
 
-    Whatever is no control record counts as a row change: announcements of types, and of origins, do too.
+    Every record that is not a control record counts as a row change, including announcements of types and origins.
     """
     commits = np.count_nonzero((kinds == ControlKind.COMMIT) | (kinds == ControlKind.STREAM_COMMIT))
     if landed.block is None:

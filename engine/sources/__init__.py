@@ -1,1 +1,1 @@
-"""The kinds of source."""
+"""The kinds of source, one folder each. `engine.connectors` opens them."""

@@ -1,1 +1,1 @@
-"""A stage of the engine."""
+"""The PostgreSQL source: reads the log by logical decoding (pgoutput), and tables under exported snapshots."""

@@ -1,4 +1,7 @@
-"""What PostgreSQL can do that not every source can: partitions, DDL messages, tickets, sequences, generated columns."""
+"""Interfaces of `model.source` that depend on features of PostgreSQL: partitions, DDL messages, tickets, sequences, generated columns.
+
+The protocols document the methods.
+"""
 
 from __future__ import annotations
 

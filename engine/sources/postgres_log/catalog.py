@@ -222,7 +222,8 @@ class CatalogTable:
 
 @contextmanager
 def one_look(connection: PostgresConnection) -> Iterator[None]:
-    """The block's reads share one snapshot. Names, storage and columns of different moments would give a table that never existed."""
+    """A read-only transaction in which all reads share one snapshot. Parts read at different times could describe a table that never existed.
+    """
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         yield

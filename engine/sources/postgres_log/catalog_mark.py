@@ -62,7 +62,7 @@ class _Types:
 
 
 class CatalogMarks:
-    """Reads fingerprints of the tables that a `PartitionWatch` has looked at. Any thread may use it."""
+    """Reads fingerprints of the tables that a `PartitionWatch` has checked. Any thread may use it."""
 
     def __init__(self, watch: PartitionWatch) -> None:
         self._watch = watch
@@ -70,7 +70,7 @@ class CatalogMarks:
         self._types = _Types()
 
     def looked(self, connection: PostgresConnection, names: Collection[TableName]) -> None:
-        """Record that the watch has looked at these tables: fingerprints include their columns' current types from now on."""
+        """Record that the watch has checked these tables. Fingerprints include the current types of their columns from now on."""
         tables, _ = self._watch.numbers(names)
         rows = connection.execute(_TYPES, [list(tables), _FIRST_OF_USERS, _FIRST_OF_USERS]).fetchall()
         found = _Types(tuple(sorted(row[0] for row in rows)), tuple(sorted(row[1] for row in rows if row[1])))
@@ -85,7 +85,10 @@ class CatalogMarks:
         *,
         now: bool,
     ) -> CatalogAt:
-        """A position, and a fingerprint read after it: the fingerprint includes every change that was committed before the position."""
+        """A position, and a fingerprint read after it, which includes every change that was committed before the position.
+
+        `now`: the position is after every commit so far (see `position.written_now`); otherwise it is the current end of the log.
+        """
         tables, below = self._watch.numbers(names)
         with self._lock:
             types = self._types

@@ -19,10 +19,12 @@ def set_for_good(setting: str, value: str) -> Statements:
 
 
 def let_publish_in(database: str, user: str) -> Statements:
+    """Allows `user` to create publications."""
     return (f"GRANT CREATE ON DATABASE {_name(database)} TO {_name(user)}",)
 
 
 def let_read(table: TableName, user: str) -> Statements:
+    """Allows `user` to read the table."""
     schema = _name(table.schema)
     return (
         f"GRANT USAGE ON SCHEMA {schema} TO {_name(user)}",
@@ -31,12 +33,15 @@ def let_read(table: TableName, user: str) -> Statements:
 
 
 def let_read_every_row(user: str) -> Statements:
+    """Exempts `user` from row-level security."""
     return (f"ALTER ROLE {_name(user)} BYPASSRLS",)
 
 
 def let_act_as(owner: str, user: str) -> Statements:
+    """Makes `user` a member of the role `owner`, which a user needs to publish the owner's tables."""
     return (f"GRANT {_name(owner)} TO {_name(user)}",)
 
 
 def let_replicate(user: str) -> Statements:
+    """Allows `user` to open replication sessions."""
     return (f"ALTER ROLE {_name(user)} REPLICATION",)

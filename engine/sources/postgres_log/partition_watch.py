@@ -121,7 +121,7 @@ class PartitionWatch:
             return [t for t in tables if t.source not in self._oids]
 
     def remember(self, marks: Mapping[TableName, str]) -> None:
-        """Set the fingerprints that an earlier check, of this object or another, took of these roots; the next check compares with them."""
+        """Set fingerprints of roots that an earlier check, possibly of another object, has read; the next check compares with them."""
         seen = {name: _from_mark(mark) for name, mark in marks.items()}
         with self._lock:
             for name, (oid, members) in seen.items():

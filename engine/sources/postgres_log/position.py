@@ -55,7 +55,7 @@ def written_now(connection: PostgresConnection) -> Lsn:
 
 
 def write_ticket(connector: Connector, ticket: TicketId) -> TicketWritten:
-    """Commit a ticket's marker, with the log flushed up to it. Raises EngineFault(SOURCE_PRIVILEGE) where writing is not allowed."""
+    """Commit a ticket's marker, with the log flushed up to it. Raises EngineFault(SOURCE_PRIVILEGE) if the session may not write."""
     with connector.session() as connection:
         try:
             row = connection.execute(_MARK, [PREFIX, ticket]).fetchone()
@@ -86,7 +86,7 @@ def end_of_log(connection: PostgresConnection) -> Lsn:
 
 
 def without_page_header(position: Lsn, segment_bytes: int, page_bytes: int) -> Lsn:
-    """The position without a WAL page header that it may include. No record ends right after a header, so a wait for it would hang."""
+    """The position without a WAL page header that it may include. No record ends right after a header, so a wait for it would not end."""
     if position.value % segment_bytes == _LONG_HEADER:
         return Lsn(position.value - _LONG_HEADER)
     if position.value % page_bytes == _SHORT_HEADER:

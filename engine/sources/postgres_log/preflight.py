@@ -69,13 +69,16 @@ class _Rights:
     owner: str
     user: str
     hidden: Sequence[str]
-    """The table or its partitions, as far as row-level security hides rows of them from the user."""
+    """Names of the table and its partitions of which row-level security hides rows from the user."""
 
 
 def check(
     connector: Connector, tables: Sequence[TableSpec], slot: str | None, origin: OriginFilter = OriginFilter.ANY
 ) -> list[Finding]:
-    """Findings about the source and these tables. A failed connection is a finding, not a fault."""
+    """Findings about the source and these tables. Raises nothing: a failed connection is a finding too.
+
+    `slot`: the subscription's reader if it may exist already; its slot and publications then need no free place and no privilege.
+    """
     try:
         with connector.session() as connection:
             version = connection.info.server_version
@@ -201,7 +204,7 @@ _CONNECTION_REMEDIES = {
 
 
 def _replication(connector: Connector, user: str) -> list[Finding]:
-    """Test whether `user` may open a replication session, by opening one: on hosted services the role attributes do not show it."""
+    """Test whether `user` may open a replication session, by opening one: hosted services do not show it in the role's attributes."""
     try:
         connector.open(replication=True).close()
     except EngineFault as fault:

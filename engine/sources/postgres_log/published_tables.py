@@ -22,7 +22,7 @@ from engine.sources.postgres_log.reader_control import PostgresReaderControl
 
 
 class PostgresPublications:
-    """`SentTables`. What it published is compared with what the catalog has at each check of `PostgresSafety`."""
+    """`SentTables` by publications. Each check of `PostgresSafety` compares the tables that it published with the catalog."""
 
     def __init__(self, connector: Connector, watch: PartitionWatch) -> None:
         self._connector = connector
@@ -68,13 +68,13 @@ class PostgresPublications:
         return publications.unpublished(self._connector, tables, slot, relations or {})
 
     def examine(self, tables: Sequence[TableSpec], slot: str) -> tuple[TablesLook, tuple[str, ...]]:
-        """What changed of the tables since the previous check, and faults of the publications."""
+        """Changes of the tables since the previous check, and deviations of the publications as text."""
         with self._publishing:
             changed = self._watch.examine(self._connector, tables)
             self._rename_published(changed.renamed)
             faults = publications.faults(self._connector, tables, slot, self._watch.gone, self._published)
             if faults:
-                # A table may have gone between the two reads; then the fault is the table's and not the publication's.
+                # A table may have been dropped between the two reads: that is a fault of the table and not of the publication.
                 changed = changed.joined(self._watch.examine(self._connector, tables))
                 self._rename_published(changed.renamed)
                 faults = publications.faults(self._connector, tables, slot, self._watch.gone, self._published)

@@ -86,7 +86,7 @@ class PostgresSource:
         return position.identify(self._connector)
 
     def describe(self, tables: Sequence[TableSpec]) -> dict[TableName, TableSchema]:
-        """The current schemas. A table whose changes cannot be replicated is in no publication and left out; `preflight` says why."""
+        """The current schemas. Tables that do not exist or cannot be replicated are left out; `preflight` reports the reason."""
         with self._connector.session() as connection, one_look(connection):
             catalog = load_tables(connection, [t.source for t in tables])
         found = {spec.source: schema_of(catalog[spec.source], spec) for spec in tables if spec.source in catalog}

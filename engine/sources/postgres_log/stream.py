@@ -106,7 +106,7 @@ def start_command(
 
 
 def origin_refusal(server_version: int) -> str:
-    """Why a server below ORIGIN_VERSION does not do."""
+    """The reason, as text, why a server below ORIGIN_VERSION cannot filter by origin."""
     return f"the source is PostgreSQL {server_version // 10000}, which cannot filter changes by their origin; 16 and newer can"
 
 
@@ -188,7 +188,7 @@ class PostgresLogStream:
         return self._history is None or self._history.done
 
     def await_start(self) -> None:
-        """Wait until the source has agreed to stream. Raises EngineFault where it refuses."""
+        """Wait until the source has started streaming. Raises EngineFault if it refuses, or does not answer within a minute."""
         deadline = time.monotonic() + _START_TIMEOUT_S
         while True:
             frames = cut(self._inbox.buffer, self._inbox.filled, 0)
@@ -335,7 +335,10 @@ class PostgresLogStream:
         return EngineFault(kind, self._slot, describe_state(state, fields.get("M", "")))
 
     def _judge_silence(self) -> None:
-        """Raise if the source did not answer in time. The time counts from the question, so a caller that reads rarely raises nothing."""
+        """Request a keepalive after _SILENCE_S without data; raise EngineFault(SOURCE_TIMEOUT) if it does not arrive in the same time.
+
+        The time counts from the request, so a caller that reads rarely does not cause a fault.
+        """
         if time.monotonic() - self._silent_since < _SILENCE_S:
             return
         if self._asked:

@@ -35,9 +35,11 @@ _LENGTH = struct.Struct(">I")
 
 
 class Receiver(Protocol):
-    """Source of received bytes."""
+    """The receiving side of a transport."""
 
-    def receive(self, into: memoryview) -> int: ...
+    def receive(self, into: memoryview) -> int:
+        """As Transport.receive."""
+        ...
 
 
 class Transport(Protocol):
@@ -56,10 +58,15 @@ class Transport(Protocol):
         ...
 
     def send(self, body: bytes) -> None:
-        """Send one CopyData message with this body. One thread at a time, while another one may receive."""
+        """Send one CopyData message with this body. One thread at a time; another one may receive meanwhile.
+
+        Raises EngineFault(SOURCE_UNREACHABLE).
+        """
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """End the session and close the connection."""
+        ...
 
 
 def open_transport(connection: PostgresConnection) -> Transport:
@@ -269,7 +276,7 @@ class Inbox:
         self.filled = 0
 
     def fill(self, transport: Receiver) -> int:
-        """Receive as far as there is room. Returns the number of bytes."""
+        """Receive available bytes as far as there is room. Returns their number."""
         room: Any = self.buffer[self.filled :]
         count = transport.receive(memoryview(room))
         self.filled += count
