@@ -1,5 +1,4 @@
-"""Compile every numba kernel into the environment's cache, so that no engine does it at start: `python -m engine.control.compile_kernels`.
-"""
+"""Compiles every numba kernel into the environment's cache, ahead of the first start: `python -m engine.control.compile_kernels`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks for a query that demands fresh rows that the tables that it reads follow their source.
+"""Checks whether the tables of a statement follow their source, for queries that demand fresh rows.
 
 The target's record in the statement's own snapshot decides: it shows a table that was parked just before the statement ran. The run's
 registry supplies the reason and the remedy, and shows tables that are not yet parked or paused in the target's record.
@@ -18,7 +18,7 @@ from engine.tables.state import ReadStatus, read_status
 NOT_FOLLOWING = "freshness_unreachable"
 """Refusal code: a table of the statement does not follow its source until the user acts."""
 NOT_READY = "table_not_ready"
-"""Refusal code: a table of the statement is not complete yet, and will be without an action of the user."""
+"""Refusal code: a table of the statement is not complete yet. The user has to do nothing but wait."""
 FindEntry = Callable[[SubscriptionName, TableId], TableEntry | None]
 
 _REMEDIES = {

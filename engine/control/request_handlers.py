@@ -1,5 +1,4 @@
-"""Answers the server's requests: preflight, discovery, "now", queries, sequences, refused rows, verification. Each runs in a pool thread.
-"""
+"""Answers the server's requests (preflight, discovery, "now", queries, sequences, refused rows, verification) in pool threads."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def bring_forward(pipeline: SubscriptionSupervisor, command: Sequences) -> Seque
     Returns the outcome for each sequence of the requested tables (all tables if `command.tables` is None).
 
     Raises:
-        SequencesRefused: the target is closed, has no sequences, or a privilege is missing.
+        SequencesRefused: the target is closed or has no sequences, or a privilege on a sequence is missing.
         EngineFault: a database cannot be reached.
     """
     target = pipeline.target
@@ -97,8 +97,7 @@ def _goal(one: SourceSequence, spec: TableSpec, margin: int) -> SequenceGoal:
 
 
 def _parts(one: SourceSequence, spec: TableSpec, steps: Sequence[SequenceStep] | None) -> Iterable[SequencePart]:
-    """The outcomes of one source sequence: one per target sequence, else one that states the reason. `steps` None: the table is not live.
-    """
+    """The outcomes of one source sequence: one per target sequence, or one that states why there is none. `steps` None: table not live."""
     left_alone = SequencePart(
         table=spec.table,
         source=one.table,

@@ -243,10 +243,8 @@ class SubscriptionSupervisor:
             run.demand(position)
 
     def update(self, spec: SubscriptionSpec) -> None:
-        """Apply a newer version of the same assignment: tables are added, removed, paused and resumed.
-
-        Queue mode, copy limits, patterns and the guard's policy take effect at once; everything else at the next start.
-        """
+        """Apply a newer version of the same assignment: tables are added, removed, paused and resumed; queue mode, copy limits, patterns
+        and the guard's policy change at once; everything else takes effect at the next start."""
         spec = as_held(spec)
         with self._changed:
             before = {t.table: t for t in self._spec.tables}
@@ -290,8 +288,7 @@ class SubscriptionSupervisor:
             self._reloads.failed(table, TableFault(FaultKind.TABLE_MISSING.value, "it was removed"))
 
     def send_ticket(self, ticket: TicketId) -> None:
-        """Write the marker of a registered ticket to the source; without a run, the next one does. Blocks for a round trip to the source.
-        """
+        """Write the marker of a registered ticket to the source; without a run, the next one does. Blocks for a round trip."""
         run = self._run
         if run is not None:
             run.tickets.send(ticket)
@@ -307,10 +304,8 @@ class SubscriptionSupervisor:
             self._thread.join(60.0)
 
     def forget(self) -> list[str]:
-        """End a deleted subscription and remove its reader on the source, its record on the target, and its files here.
-
-        Returns what could not be removed, as text. Blocks.
-        """
+        """End a deleted subscription; remove its reader on the source, its record on the target, and its files. Returns what could not be
+        removed, as text. Blocks."""
         self.close()
         left: list[str] = []
         try:
@@ -364,10 +359,7 @@ class SubscriptionSupervisor:
         self._let_go()
 
     def _wait_for(self, over: Callable[[], bool], timeout_s: float | None = None) -> None:
-        """Wait until `over()` is true, the time is up, or the guard drops the reader, which fails the subscription.
-
-        While waiting, checks the source's reader at the guard's interval.
-        """
+        """Wait until `over()` is true or the time is up, and check the source's reader meanwhile; return early if the guard drops it."""
         clock = self._parts.clock
         deadline = None if timeout_s is None else clock.monotonic_ms() / 1000 + timeout_s
         while True:
@@ -416,9 +408,7 @@ class SubscriptionSupervisor:
             if self._parts.clock.monotonic_ms() - started_ms > LAST_RETRY_S * 1000:
                 delay = FIRST_RETRY_S
             return self._after_fault(fault, delay)
-        except (
-            Exception
-        ) as error:  # A defect is logged and retried; it must not end the subscription's thread.
+        except Exception as error:  # A defect is logged and retried; it must not end the subscription's thread.
             self._run = None
             log.exception("run_failed", subscription=self._spec.name, error=type(error).__name__)
             return self._after_fault(EngineFault(FaultKind.INTERNAL, "run", type(error).__name__), delay)
@@ -527,10 +517,8 @@ class SubscriptionSupervisor:
         return replace(spec, tables=tuple(table for table in spec.tables if table.table in declared), dropped=dropped)
 
     def _fill_book(self, subscription: SubscriptionSpec, source: Source, point: StartPoint) -> None:
-        """Register every table in the state that the target's record implies; tables that are not ready there are copied.
-
-        The source monitor's first check reports changes of the source's partitions since the last run.
-        """
+        """Register every table in the state that the target's record implies; tables that are not ready there are copied. The source
+        monitor's first check reports changes of the source's partitions since the last run."""
         described = source.describe(subscription.tables)
         for spec in subscription.tables:
             entry = entry_at_start(spec, point)
@@ -558,11 +546,9 @@ class SubscriptionSupervisor:
             raise EngineFault(FaultKind.SOURCE_TIMEOUT, spec.reader, detail)
 
     def _with_names(self, spec: SubscriptionSpec, source: Source, target: Target) -> SubscriptionSpec:
-        """`spec` with the new names of tables that were renamed while no run was active; each rename is reported.
-
-        A table keeps its old name if another table on the source has that name now, even one that cannot be replicated, or if the new
-        name belongs to another table of the subscription.
-        """
+        """`spec` with the new names of tables that were renamed while no run was active; each rename is reported. A table keeps its old
+        name if another table on the source has it now, even one that cannot be replicated, or if the new name belongs to another table
+        of the subscription."""
         progress = target.progress(spec.name)
         if progress is None or progress.reader != spec.reader:
             return spec
@@ -589,10 +575,8 @@ class SubscriptionSupervisor:
         return replace(spec, tables=tuple(renamed))
 
     def _renew(self, entry: TableEntry, now: TableSchema | None, source: Source) -> None:
-        """Park a parked table again with a fault that requires a copy, if a copy corrects it or if the dropped table exists again.
-
-        A table that exists again but cannot be replicated as declared is parked for that reason.
-        """
+        """Park a parked table again with a fault that requires a copy, if a copy corrects it or if the dropped table exists again. One that
+        exists again but cannot be replicated as declared is parked for that reason."""
         kind = FaultKind(entry.reason.code) if entry.reason is not None else None
         if now is not None and kind is FaultKind.TABLE_MISSING:
             self._book.park(entry.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, "the table was created again")
@@ -652,10 +636,7 @@ class SubscriptionSupervisor:
         return self._undecoded[1] >= DECODING_TRIES
 
     def _after_fault(self, fault: EngineFault, delay: float, *, for_good: bool = False) -> float:
-        """Fail the subscription, or wait for `delay` seconds if the fault is to be retried. Returns the next delay in seconds.
-
-        `for_good`: fail even if this kind of fault is usually retried.
-        """
+        """Fail the subscription, or wait `delay` seconds if this kind of fault is retried and not `for_good`. Returns the next delay."""
         if fault.kind in _OPENED_ANEW and self._target is not None:
             self._target = None
             self._parts.targets.release(self._spec.target)

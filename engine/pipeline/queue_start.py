@@ -46,7 +46,7 @@ class QueueCheck:
     """The facts that decide whether a queue is used.
 
     `reader`: the source's reader. `current`: the end of the source's log. `new_reader`: the queue belongs to an earlier reader, possibly of
-    another history. `suspect`: damage was found in the queue during the last run, so every block is read and checked before it is used.
+    another history. `suspect`: an earlier run found damage in the queue, so every block is read and checked before it is used.
     """
 
     reader: ReaderStatus

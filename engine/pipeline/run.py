@@ -1,7 +1,7 @@
 """One run of a subscription: from a checked start until it is stopped or a fault ends it. Each start is a new run.
 
-Threads: intake (log → sealed batches), job (sealed → computed), commit (computed → applied), ahead (stages slices of open transactions),
-early (inserts them before their commit), guard (checks of the source), and one per copy. A fault in any thread ends the run.
+Threads: intake (log → sealed batches), job (sealed → computed), commit (computed → applied), ahead (stages slices of open
+transactions), early (inserts them before their commit), guard (checks the source), and one per copy. A fault in any thread ends the run.
 """
 
 from __future__ import annotations
@@ -84,10 +84,8 @@ READER_RESTARTS = 5
 
 
 class ReplicationRun:
-    """One run. Call `execute` once, in the supervisor's thread, and `close` at the end. Any thread may call the other public methods.
-
-    The constructor queries the source and opens the queue. Raises EngineFault (see `queue_start.open_queue`).
-    """
+    """One run. Call `execute` once, in the supervisor's thread, and `close` at the end; any thread may call the other public methods.
+    The constructor queries the source and opens the queue. Raises EngineFault (see `queue_start.open_queue`)."""
 
     def __init__(self, parts: RunContext, kept: CrossRunState) -> None:
         self._parts = parts
@@ -239,10 +237,7 @@ class ReplicationRun:
             self._stop.wait(self._parts.settings.guard_interval_s)
 
     def _check_source(self) -> Settled | None:
-        """Make one check and apply its findings. Returns Settled if it found nothing to do.
-
-        Raises EngineFault if changes may be missing, or if the source's reader is to be dropped.
-        """
+        """Make one check and apply its findings. Raises EngineFault if changes may be missing, or the source's reader is to be dropped."""
         settled = None
         with self._checking:
             for finding in self._monitor.look():
@@ -283,8 +278,8 @@ class ReplicationRun:
                 assert_never(finding)
 
     def execute(self) -> None:
-        """Replicate until `stop` is called, or raise the fault that ended the run. All threads of the run have ended by then, except one
-        that did not end within 30 s (but the commit thread always has)."""
+        """Replicate until `stop` is called, or raise the fault that ended the run. Waits for the run's threads: for the commit thread
+        without a limit, for each of the others 30 s."""
         stages = self._stages
         threads = [
             stages.thread("intake", self._run_intake),
@@ -340,10 +335,8 @@ class ReplicationRun:
     def defer(
         self, event: Callable[[BatchId], states.CopyStarted | states.CopyLost | states.Reload], tables: list[TableId]
     ) -> None:
-        """Apply an event to tables and keep their changes from the next batch on. Blocks until that is in force.
-
-        `event` is called with the number of that batch. Raises EngineFault(COPY_FAILED) if the run ends first.
-        """
+        """Apply `event`, called with the number of the next batch, to tables and keep their changes from that batch on. Blocks until that
+        is in force. Raises EngineFault(COPY_FAILED) if the run ends first."""
         held = threading.Event()
 
         def move(number: BatchId, after: Lsn) -> None:
@@ -358,10 +351,8 @@ class ReplicationRun:
                 raise EngineFault(FaultKind.COPY_FAILED, str(self._spec.name), "the run ended")
 
     def begin_load(self, table: TableId, request: str) -> bool:
-        """Keep a live table's changes from the next batch on, in addition to applying them. Blocks until that is in force.
-
-        Returns whether the table could begin the partition reload `request`. Raises EngineFault(COPY_FAILED) if the run ends first.
-        """
+        """Keep a live table's changes from the next batch on, in addition to applying them, for this reload of partitions. Blocks until
+        that is in force. Returns False if the table is not live. Raises EngineFault(COPY_FAILED) if the run ends first."""
         begun: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._between.put(lambda number, _after: begun.put(self._book.begin_reload(table, request, number)))
         while not self._stop.is_set():
@@ -377,7 +368,7 @@ class ReplicationRun:
         self.give_up(table, drop=drop)
 
     def give_up(self, table: TableId, *, drop: bool = False) -> None:
-        """Remove the target's record of a table with the next batch. `drop`: also drop the table there."""
+        """Remove the target's record of a table with the next written batch. `drop`: also drop the table there."""
         self._commits.remove(table, drop=drop)
         self.flush(self._intake.captured)
 
@@ -413,10 +404,8 @@ class ReplicationRun:
                 self.copies.begin_missing()
 
     def reload(self, request: str, tables: list[TableId], only: PartitionChoice | None = None) -> None:
-        """Copy tables again. Blocks until their changes are kept. If the run ends before, the next run continues the reload.
-
-        `only`: only these partitions of the only table, which stays live.
-        """
+        """Copy tables again, or `only` some partitions of the one table, which stays live. Blocks until their changes are kept; returns
+        early, without a fault, if the run ends."""
         with suppress(EngineFault):
             if only is not None:
                 self.copies.reload_partitions(request, tables[0], only)
@@ -554,9 +543,7 @@ class ReplicationRun:
 
     def _look_for_leaves(self, planned: PlannedBatch) -> None:
         """Check the source if the batch has changes of a partition that no check has seen: it may have been detached since, with its rows.
-
-        The batch is reported as applied only after that. The first check collects the observed partitions, the second one judges them.
-        """
+        The batch is reported as applied only afterwards. The first check collects the observed partitions, the second one judges them."""
         if has_unjudged(planned.batch, self._book, self._evidence.truncated_together, self._monitor.has_met):
             self.check_source()
             self.check_source()

@@ -26,7 +26,7 @@ from engine.platform.failpoints import Failpoint, hit
 from engine.tables.registry import TableRegistry
 
 OPEN_MS = 600_000.0
-"""Longest time in ms for which rows wait in the target for their commit: the target cannot do its housekeeping meanwhile."""
+"""Longest time in ms for which rows wait in the target for their commit: the target cannot do its maintenance meanwhile."""
 WAIT_S = 0.2
 
 
@@ -148,8 +148,8 @@ class SpeculativeInserter:
     def take(self, lots: Sequence[SpeculativeLot], *, alone: bool) -> SpeculativeRows | None:
         """Called when a batch with these transactions is computed. Returns the rows in the target if it may commit them, else None.
 
-        `alone`: the batch consists of a single transaction, a condition for that. From then on, only the batch ends the rows; waiting slices
-        are inserted until it closes them.
+        `alone`: the batch consists of a single transaction, which is a condition for that. From then on, only the batch ends the rows;
+        waiting slices are inserted until it closes them.
         """
         with self._changed:
             self._lots = [lot for lot in self._lots if lot not in lots]

@@ -177,8 +177,8 @@ class TicketTracker:
 class RunTickets:
     """Times the tickets of one run at each stage.
 
-    `landed` and `sealed` are called by the intake's thread, `computed` by the job stage, `applied` by the commit stage, each with the batches
-    in the same order; `send` by any thread. Without tickets, the cost is one count for each landing.
+    `landed` and `sealed` are called by the intake's thread, `computed` by the job stage, `applied` by the commit stage, each with the
+    batches in the same order; `send` by any thread. Without tickets, the cost is one count for each landing.
     """
 
     def __init__(

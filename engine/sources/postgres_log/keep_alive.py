@@ -25,7 +25,7 @@ def period_s(connection: PostgresConnection) -> float:
 
 
 class KeepAlive:
-    """Calls `tell` every `period_s` until `end`, or until it raises EngineFault: the thread that reads the session meets that fault too."""
+    """Calls `tell` every `period_s` until `end`, or until it raises EngineFault; the thread that reads the session gets the same fault."""
 
     def __init__(self, period_s: float, tell: Callable[[], None]) -> None:
         self._period_s = period_s

@@ -75,7 +75,7 @@ class _Rights:
 def check(
     connector: Connector, tables: Sequence[TableSpec], slot: str | None, origin: OriginFilter = OriginFilter.ANY
 ) -> list[Finding]:
-    """Findings about the source and these tables. Raises nothing: a failed connection is a finding too.
+    """Findings about the source and these tables. A failed connection is a finding, not a fault.
 
     `slot`: the subscription's reader if it may exist already; its slot and publications then need no free place and no privilege.
     """

@@ -243,7 +243,7 @@ def _alone(connection: PostgresConnection, slot: str) -> Iterator[None]:
 
 @contextmanager
 def _marked(connection: PostgresConnection, slot: str, name: str, earlier: Earlier) -> Iterator[None]:
-    """As `_alone`, for changes of one publication, which its comment then records as ours. Raises as `prepare`."""
+    """As `_alone`, for changes of one publication. Its comment then records the transaction as the engine's. Raises as `prepare`."""
     with _alone(connection, slot):
         before = _read(connection, name)
         if earlier is not Earlier.ANY:

@@ -21,7 +21,7 @@ class PostgresReaderControl:
     """`ReaderControl`: the reader's name is that of its replication slot."""
 
     def __init__(self, connector: Connector, open_slots: Collection[str]) -> None:
-        """`open_slots`: temporary slots of copies, whose retained WAL a look reports."""
+        """`open_slots`: names of the copies' temporary slots, whose retained WAL `look` reports."""
         self._connector = connector
         self._open_slots = open_slots
 

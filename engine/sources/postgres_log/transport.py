@@ -173,7 +173,7 @@ class _SocketTransport:
 
 
 class _LibpqTransport:
-    """Transport over libpq. It puts the protocol headers back in front of the messages, so that `frames` can read both transports."""
+    """Transport over libpq. It adds the protocol headers to the messages again, so that `frames` can read both transports."""
 
     def __init__(self, connection: PostgresConnection) -> None:
         self._connection = connection
