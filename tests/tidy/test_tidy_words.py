@@ -61,6 +61,7 @@ CHECKED_DOCSTRINGS = (
     "engine/link",
     "engine/model",
     "engine/net",
+    "engine/pipeline",
     "engine/platform",
     "engine/postgres",
     "engine/queue",
