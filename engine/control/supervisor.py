@@ -173,7 +173,7 @@ class SubscriptionSupervisor:
 
         Args:
             request: a request that is already known is ignored.
-            tables: None reloads everything, as `reset`. Otherwise the request fails if the subscription does not run.
+            tables: None reloads everything, as `reset`. Otherwise the request fails if the subscription neither runs nor starts.
             only: partitions of the only table in `tables`.
         """
         with self._changed:

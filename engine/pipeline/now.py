@@ -1,4 +1,4 @@
-"""Takes "now" on the source: a position after every commit so far, with the time up to which the catalog's changes are in force there."""
+"""Takes "now" on the source: a position after every commit so far, and up to when changes of the catalog are in force there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HELD_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """A position of the source, at which its catalog up to another one is known.
+    """A position of the source, and the state of its catalog that is known to be in force there.
 
     `structure`: the catalog's changes up to this position are in force. `seen_us`: when the catalog was checked, in µs since 1970.
     `held`: changes were found and reported after the position was taken, so a client must receive those reports before the position.

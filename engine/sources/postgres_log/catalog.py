@@ -222,7 +222,7 @@ class CatalogTable:
 
 @contextmanager
 def one_look(connection: PostgresConnection) -> Iterator[None]:
-    """A read-only transaction in which all reads share one snapshot: facts of different moments could describe no table that existed."""
+    """A read-only transaction whose reads share one snapshot. Reads at different times could describe a table that never existed."""
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         yield

@@ -21,7 +21,7 @@ ROW_BYTES = 100
 WALK_TIMEOUT_MS = 3_600_000
 _IDENTITIES = frozenset({ReplicaIdentity.DEFAULT, ReplicaIdentity.INDEX, ReplicaIdentity.FULL})
 _KINDS = {"42703": FaultKind.TABLE_STRUCTURE_CHANGED, "42P01": FaultKind.TABLE_STRUCTURE_CHANGED}
-"""undefined_column and undefined_table: a name of our schema was renamed or dropped since. The new copy finds out which."""
+"""undefined_column and undefined_table: a name in the known schema was renamed or dropped since. The new copy determines which."""
 _KEYS = """
 SELECT (i.indkey::int2[])[0:i.indnkeyatts - 1]::int[], coalesce(array_agg(coll.by_bytes ORDER BY coll.at), '{}')
 FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am a ON a.oid = x.relam AND a.amname = 'btree'

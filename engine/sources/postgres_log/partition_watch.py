@@ -97,7 +97,7 @@ class TablesLook:
 class PartitionWatch:
     """Remembers the OIDs of tables and the partitions of each root, and reports changes between two checks.
 
-    The first check is compared with what `remember` set. Any thread may use it.
+    The first check is compared with the fingerprints that `remember` set. Any thread may use it.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Replication slots: create with an exported snapshot, check, drop, and end an older reader of the engine's."""
+"""Replication slots: create with an exported snapshot, check, drop, and end the session of an older log reader of the engine."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def terminate_reader(connector: Connector, slot: str, application: str) -> bool:
 
     A walsender is the engine's own if it has the same user, and its application name equals `application` except for the number at the
     end (an older epoch). Returns False if no session reads the slot. Raises EngineFault(SLOT_IN_USE) if another client's session does,
-    or if ours does not end.
+    or if the engine's own does not end.
     """
     with connector.session(slot) as connection:
         reader = connection.execute(_READER, [slot]).fetchone()

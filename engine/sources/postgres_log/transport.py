@@ -1,6 +1,6 @@
 """Transport of the replication protocol: reads the socket itself without TLS, and uses libpq with TLS.
 
-libpq returns one message per call and wakes for each; one read of the socket returns everything that has arrived.
+libpq returns one message per call and wakes up for each; one read of the socket returns everything that has arrived.
 """
 
 from __future__ import annotations
