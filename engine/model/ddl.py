@@ -44,13 +44,13 @@ class DdlTable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """What trigger version `mark` certifies while it stays installed. `known`: our schema of the table is current. `told`: the last DDL
+    """What trigger version `mark` certifies while it stays installed. `known`: our schema of the table is current. `reported`: the last DDL
     message about the table. `void`: the relation record in question belongs to a subtransaction that was rolled back."""
 
     mark: str
     known: bool = False
     void: bool = False
-    told: DdlTable | None = None
+    reported: DdlTable | None = None
 
 
 @dataclass(frozen=True, slots=True)

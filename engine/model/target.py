@@ -161,7 +161,7 @@ class BatchCommit:
 
 
 @dataclass(frozen=True, slots=True)
-class InOrder:
+class InOrderPlan:
     """How changes are written in log order: number of connections, and number of source transactions per target transaction."""
 
     policy: LanePolicy = LanePolicy.PESSIMISTIC
@@ -296,7 +296,7 @@ class CommitRates:
 class InOrderTarget(Protocol):
     """Optional interface of a target that keeps source transactions. Called from the commit thread."""
 
-    def commit_in_order(self, batch: BatchCommit, way: InOrder) -> int:
+    def commit_in_order(self, batch: BatchCommit, way: InOrderPlan) -> int:
         """Write a batch whose tables have `in_order` changes as the source's transactions, in commit order.
 
         Each target transaction contains `way.group` of them (the last one possibly fewer), and updates the progress record to their end.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from engine.model.identity import TableId
 from engine.model.schema import KeyMode
 from engine.model.subscription import ApplyMode, ApplyPolicy, Visibility
-from engine.model.target import InOrder, InOrderTarget, PartsTarget
+from engine.model.target import InOrderPlan, InOrderTarget, PartsTarget
 from engine.pipeline.cost_model import GroupTuner, LaneTuner, NettingCostModel, Written
 from engine.tables.planner import PlannedBatch
 
@@ -28,7 +28,7 @@ class ApplyPlan:
     """
 
     mode: ApplyMode = ApplyMode.BATCH
-    way: InOrder | None = None
+    way: InOrderPlan | None = None
     parts: int = 1
     tuning: Mapping[str, float] = field(default_factory=dict)
 
@@ -62,7 +62,7 @@ class ApplyModeSelector:
         self._lanes = LaneTuner()
         self._groups: GroupTuner | None = None
         self._net_or_not = NettingCostModel()
-        self._told: str | None = None
+        self._reported: str | None = None
 
     @property
     def keeps_transactions(self) -> bool:
@@ -82,7 +82,7 @@ class ApplyModeSelector:
             if reason is not None:
                 self._tell(f"a batch is written as one target transaction: {reason}")
                 return AS_BATCH
-            self._told = None
+            self._reported = None
             return self._in_order(planned, self._target)
 
     def learn(self, applying: ApplyPlan, transactions: int, written: Written) -> None:
@@ -126,7 +126,7 @@ class ApplyModeSelector:
                 rates = self._groups.rates
                 tuning |= {"commit_rate_low": round(rates.low, 1), "commit_rate_high": round(rates.high, 1)}
             tuning["group_size"] = float(group)
-        return ApplyPlan(policy.mode, InOrder(policy.policy, lanes, group), tuning=tuning)
+        return ApplyPlan(policy.mode, InOrderPlan(policy.policy, lanes, group), tuning=tuning)
 
     def _by_cost(self, planned: PlannedBatch) -> ApplyPlan:
         # Without a key, each single change would read the whole table to find its row.
@@ -149,7 +149,7 @@ class ApplyModeSelector:
         if net:
             return ApplyPlan(parts=as_parts, tuning=tuning)
         # One unit: the batch stays one target transaction.
-        return ApplyPlan(ApplyMode.GROUPED, InOrder(group=max(1, planned.batch.transactions)), tuning=tuning)
+        return ApplyPlan(ApplyMode.GROUPED, InOrderPlan(group=max(1, planned.batch.transactions)), tuning=tuning)
 
     def _only_as_batch(self, planned: PlannedBatch) -> str | None:
         """Why a batch's changes cannot be written one by one, as text; None if they can."""
@@ -158,8 +158,8 @@ class ApplyModeSelector:
         return _only_as_batch(planned)
 
     def _tell(self, what: str) -> None:
-        if what != self._told:
-            self._told = what
+        if what != self._reported:
+            self._reported = what
             self._announce(what)
 
 

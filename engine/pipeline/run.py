@@ -41,7 +41,7 @@ from engine.pipeline.reader_process import ReaderProcess
 from engine.pipeline.session_start import batching, free_reader, restore
 from engine.pipeline.speculative_insert import SpeculativeInserter
 from engine.pipeline.stages import RunStages
-from engine.pipeline.streamed_transactions import PIECE_PART, StreamedTransactionStager
+from engine.pipeline.streamed_transactions import OPEN_SLICE_RATIO, StreamedTransactionStager
 from engine.pipeline.task_functions import sweep
 from engine.pipeline.tickets import RunTickets
 from engine.platform.failpoints import Failpoint, hit
@@ -602,7 +602,7 @@ class ReplicationRun:
         have to remain separate and it is too large to be written change by change."""
         if self.ahead.alone(xid):
             return True
-        large = size >= self._parts.settings.piece_bytes // PIECE_PART
+        large = size >= self._parts.settings.piece_bytes // OPEN_SLICE_RATIO
         return self._chooser.keeps_transactions and (large or self.ahead.knows(xid))
 
     def queue_holds(self, event: Holds) -> None:

@@ -13,7 +13,7 @@ from engine.model.subscription import OriginFilter
 from engine.model.target import TargetProgress
 from engine.pipeline.intake import Batching, Intake
 from engine.pipeline.queue_start import QueueStart
-from engine.pipeline.streamed_transactions import PIECE_PART, StreamedSliceCutter, StreamedTransactionStager
+from engine.pipeline.streamed_transactions import OPEN_SLICE_RATIO, StreamedSliceCutter, StreamedTransactionStager
 from engine.queue import QueueCatalog
 from engine.sort.batcher import Alone, Batcher
 from engine.sort.sorter import TransactionSorter
@@ -46,7 +46,7 @@ def batching(parts: RunContext, catalog: QueueCatalog, stager: StreamedTransacti
     """The stages from records to batches. Transactions that end at or before the target's position are ignored."""
     spec, end = parts.spec, parts.start.progress.end
     sorter = TransactionSorter(end)
-    ahead = StreamedSliceCutter(sorter, catalog.bytes_between, parts.settings.piece_bytes // PIECE_PART, stager)
+    ahead = StreamedSliceCutter(sorter, catalog.bytes_between, parts.settings.piece_bytes // OPEN_SLICE_RATIO, stager)
     return Batching(sorter, ahead, Batcher(spec.batch, end, alone, last_at_start(parts), spec.origin))
 
 

@@ -26,11 +26,11 @@ from engine.pipeline.batch_slices import BytesOf, Staged, cut
 from engine.pipeline.speculative_insert import SpeculativeInserter, SpeculativeLot, SpeculativeRows
 from engine.pipeline.task_functions import net_task
 from engine.queue.catalog import QueueCatalog
-from engine.sort.closed import Controls
+from engine.sort.committed import Controls
 from engine.sort.sorter import TransactionSorter
 from engine.tables.registry import TableRegistry
 
-PIECE_PART = 4
+OPEN_SLICE_RATIO = 4
 """Ratio of the slice size of batches to that of open transactions, which is smaller because an incomplete slice is left for the commit."""
 _ANY_END = Lsn(2**64 - 1)
 """End position of ranges whose transaction has not committed: after every position that its tables have reached."""

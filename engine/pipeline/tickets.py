@@ -194,7 +194,7 @@ class RunTickets:
         self._clock = clock
         self._write = write
         self._demand = demand
-        self._told = after
+        self._reported = after
         """Tickets in batches up to here were reported."""
         self._since_us = clock.wall_us()
         self._known = ZERO
@@ -214,7 +214,7 @@ class RunTickets:
         until = self._book.until(ticket)
         if until is not None:
             self._demand(until)
-            self._book.passed(self._told)
+            self._book.passed(self._reported)
         elif self._book.claim(ticket):
             try:
                 self._book.written(ticket, self._write(ticket))
@@ -259,7 +259,7 @@ class RunTickets:
         """The batch was committed on the target, at `at_us` (µs since 1970)."""
         for marker in batch.tickets:
             self._book.applied(marker, at_us)
-        self._told = batch.end
+        self._reported = batch.end
         self._book.passed(batch.end)
 
     def _captured(self, marker: TicketMarker, transactions: int, commands: int) -> None:

@@ -16,7 +16,14 @@ from engine.model.identity import Ordinal
 from engine.model.last_commit import CommitTimes, LastCommit
 from engine.model.position import ZERO, Lsn
 from engine.model.subscription import BatchPolicy, OriginFilter
-from engine.sort.closed import Closed, PlainRun, StreamedTransaction, join_ranges, part_announcements, times_of
+from engine.sort.committed import (
+    CommittedTransactions,
+    StreamedTransaction,
+    TransactionRun,
+    join_ranges,
+    part_announcements,
+    times_of,
+)
 
 BytesOf = Callable[[Ordinal, Ordinal], int]
 """Bytes of the raw records `[start, stop)`. Must be monotonic: a larger range never has fewer bytes."""
@@ -28,7 +35,7 @@ Alone = Callable[[int, int], bool]
 class _Pending:
     """Transactions that wait to be sealed, the time when they were added, and their bytes (-1 = not measured yet)."""
 
-    closed: Closed
+    closed: CommittedTransactions
     added_ms: int
     bytes: int = -1
 
@@ -100,7 +107,7 @@ class Batcher:
         firsts = [first for pending in self._pending if (first := pending.closed.first_ordinal) is not None]
         return Ordinal(min(firsts)) if firsts else None
 
-    def add(self, closed: Iterable[Closed], now_ms: int) -> None:
+    def add(self, closed: Iterable[CommittedTransactions], now_ms: int) -> None:
         """Add committed transactions in the sorter's order. Call it before `advance` to a position at or after their ends."""
         for one in closed:
             if one.first_end <= max(self._added_end, self._sealed_end):
@@ -200,10 +207,10 @@ class Batcher:
         since = self._oldest_ms()
         return since is not None and now_ms >= since + policy.max_age_ms
 
-    def _take(self, bytes_of: BytesOf, added_by: int) -> list[Closed]:
+    def _take(self, bytes_of: BytesOf, added_by: int) -> list[CommittedTransactions]:
         """Remove transactions from the head: as many as the limits allow, none added after `added_by`, none after the next cut. At least
         one if there is one; only that one if it must be a batch of its own."""
-        taken: list[Closed] = []
+        taken: list[CommittedTransactions] = []
         count = size = 0
         while self._pending and count < self._policy.max_transactions:
             pending = self._pending[0]
@@ -227,7 +234,7 @@ class Batcher:
         closed = pending.closed
         return isinstance(closed, StreamedTransaction) and self._alone(closed.xid, pending.bytes)
 
-    def _before_cut(self, closed: Closed) -> int:
+    def _before_cut(self, closed: CommittedTransactions) -> int:
         return closed.through(self._cuts[0]) if self._cuts else closed.count
 
     def _fitting(self, pending: _Pending, most: int, bytes_of: BytesOf, size: int) -> int:
@@ -237,7 +244,7 @@ class Batcher:
         left = self._policy.max_bytes - size
         if most == closed.count and pending.bytes <= left:
             return most
-        if not isinstance(closed, PlainRun):
+        if not isinstance(closed, TransactionRun):
             return 0
         low = 0
         while low < most:
@@ -248,13 +255,13 @@ class Batcher:
                 most = middle - 1
         return low
 
-    def _pop(self, count: int, bytes_of: BytesOf) -> Closed:
+    def _pop(self, count: int, bytes_of: BytesOf) -> CommittedTransactions:
         """Remove `count` transactions from the head of the first entry."""
         pending = self._pending[0]
         self._count -= count
         self._bytes -= pending.bytes
         closed = pending.closed
-        if count == closed.count or not isinstance(closed, PlainRun):
+        if count == closed.count or not isinstance(closed, TransactionRun):
             self._pending.popleft()
             self._measured -= 1
             return closed
@@ -263,7 +270,7 @@ class Batcher:
         self._bytes += self._pending[0].bytes
         return head
 
-    def _finish(self, taken: list[Closed], *, demanded: bool) -> SealedBatch:
+    def _finish(self, taken: list[CommittedTransactions], *, demanded: bool) -> SealedBatch:
         after = self._sealed_end
         end = max(after, taken[-1].last_end) if taken else after
         for one in taken:
@@ -301,7 +308,7 @@ class Batcher:
             return last
         return LastCommit.unknown(min(self._unknown_end, position), self._before.origin)
 
-    def _times(self, taken: Iterable[Closed]) -> CommitTimes:
+    def _times(self, taken: Iterable[CommittedTransactions]) -> CommitTimes:
         times = times_of(taken)
         return replace(times, times_us=np.where(times.ends > np.uint64(self._unknown_end.value), times.times_us, 0))
 
@@ -315,10 +322,10 @@ class Batcher:
         return reached
 
 
-def _bytes(closed: Closed, bytes_of: BytesOf) -> int:
+def _bytes(closed: CommittedTransactions, bytes_of: BytesOf) -> int:
     return sum(bytes_of(Ordinal(start), Ordinal(stop)) for start, stop in closed.spans())
 
 
-def _head_bytes(run: PlainRun, count: int, bytes_of: BytesOf) -> int:
+def _head_bytes(run: TransactionRun, count: int, bytes_of: BytesOf) -> int:
     loose = sum(bytes_of(Ordinal(at), Ordinal(at + 1)) for at in run.loose)
     return loose + bytes_of(Ordinal(int(run.starts[0])), Ordinal(int(run.stops[count - 1])))

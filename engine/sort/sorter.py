@@ -21,7 +21,14 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal, RelationId
 from engine.model.position import Lsn
 from engine.records.messages import message_at, unstreamed
-from engine.sort.closed import Announcement, Closed, Controls, Ints, PlainRun, StreamedTransaction
+from engine.sort.committed import (
+    Announcement,
+    CommittedTransactions,
+    Controls,
+    Ints,
+    StreamedTransaction,
+    TransactionRun,
+)
 
 _MESSAGE = b"M"
 _PLAIN = 1
@@ -76,7 +83,7 @@ class TransactionSorter:
         self._last_end = after.value
         self._session_end = 0
         self._last_ordinal = -1
-        self._closed: list[Closed] = []
+        self._closed: list[CommittedTransactions] = []
         self._streams: dict[int, _OpenStream] = {}
         """Open streamed transactions by xid, in the order of their first chunks."""
         self._payloads: dict[bytes, bytes] = {}
@@ -109,7 +116,7 @@ class TransactionSorter:
         self._announcements = []
         self._session_end = 0
 
-    def drain(self) -> list[Closed]:
+    def drain(self) -> list[CommittedTransactions]:
         """Transactions committed since the last call, in commit order."""
         closed, self._closed = self._closed, []
         return closed
@@ -151,10 +158,10 @@ class TransactionSorter:
         self._check(controls, classes)
         at = 0
         for index in np.flatnonzero(classes == _TURN).tolist():
-            self._stretch(controls[at:index], relations)
+            self._run(controls[at:index], relations)
             self._turn(controls, index)
             at = index + 1
-        self._stretch(controls[at:], relations)
+        self._run(controls[at:], relations)
 
     def _check(self, controls: Controls, classes: npt.NDArray[np.uint8]) -> None:
         ordinals: Ints = controls["ordinal"][controls["kind"] != ControlKind.SESSION]
@@ -166,7 +173,7 @@ class TransactionSorter:
             raise _unreadable("control records out of order")
         self._last_ordinal = int(ordinals[-1])
 
-    def _stretch(self, part: Controls, relations: Mapping[int, bytes]) -> None:
+    def _run(self, part: Controls, relations: Mapping[int, bytes]) -> None:
         if len(part) == 0:
             return
         if self._in_stream is None:
@@ -234,7 +241,9 @@ class TransactionSorter:
         if known:
             loose = ()
             found = [seen for seen in found if seen.ordinal >= starts[known]]
-        run = PlainRun(starts[known:], stops[known:], ends[known:].copy(), times[known:].copy(), loose, tuple(found))
+        run = TransactionRun(
+            starts[known:], stops[known:], ends[known:].copy(), times[known:].copy(), loose, tuple(found)
+        )
         self._close(run)
 
     def _turn(self, controls: Controls, index: int) -> None:
@@ -289,7 +298,7 @@ class TransactionSorter:
         if end <= self._session_end:
             raise _unreadable("commits out of order")
 
-    def _close(self, closed: Closed) -> None:
+    def _close(self, closed: CommittedTransactions) -> None:
         self._last_end = closed.last_end
         self._closed.append(closed)
 

@@ -46,19 +46,19 @@ class DdlMessageTracker:
         """Record schemas that the catalog confirms. Tables with missing messages since then are left out."""
         for anchor in anchors:
             relation = anchor.schema.relation
-            if not self.doubted_since(relation, anchor.as_of):
+            if not self.uncertain_since(relation, anchor.as_of):
                 self._anchors[relation] = anchor
 
-    def vouches(self, seen: RelationSeen, known: TableSchema | None) -> Capture | None:
+    def certified_by(self, seen: RelationSeen, known: TableSchema | None) -> Capture | None:
         """What the DDL capture certifies about the record's table; None if nothing. `known`: our schema of the table. It counts as
         certified only if it is the same object as the anchor's schema; an equal one may be older."""
-        anchor, told = self._anchors.get(seen.relation), self._tables.get(seen.relation)
+        anchor, message = self._anchors.get(seen.relation), self._tables.get(seen.relation)
         if anchor is not None and anchor.schema is known:
-            last = told if told is not None and told.mark == anchor.mark else None
-            return Capture(anchor.mark, known=True, void=seen.void, told=last)
-        return None if told is None else Capture(told.mark, void=seen.void, told=told)
+            last = message if message is not None and message.mark == anchor.mark else None
+            return Capture(anchor.mark, known=True, void=seen.void, reported=last)
+        return None if message is None else Capture(message.mark, void=seen.void, reported=message)
 
-    def doubted_since(self, relation: RelationId, position: Lsn) -> bool:
+    def uncertain_since(self, relation: RelationId, position: Lsn) -> bool:
         """Whether the table may have changed after this position without a DDL message."""
         return max(self._doubted.get(relation, ZERO), self._all_doubted) > position
 
@@ -67,7 +67,7 @@ class DdlMessageTracker:
         unreadable."""
         end = placed.end
         try:
-            told = self._read(placed.message.payload)
+            message = self._read(placed.message.payload)
         except EngineFault as fault:
             if fault.kind is not FaultKind.LOG_UNREADABLE:
                 raise
@@ -76,15 +76,15 @@ class DdlMessageTracker:
             self._warned = True
             self._doubt(None, end)
             return None
-        if told.writers & placed.message.aborted:
+        if message.writers & placed.message.aborted:
             return None
-        self._doubt(told.unknown, end)
-        for relation in told.rewritten:
-            self._rewritten[relation] = told.values or self._rewritten.get(relation, False)
-        if told.table is None:
-            return told, False
-        self._tables[told.table.relation] = told.table
-        return told, self._rewritten.pop(told.table.relation, False)
+        self._doubt(message.unknown, end)
+        for relation in message.rewritten:
+            self._rewritten[relation] = message.values or self._rewritten.get(relation, False)
+        if message.table is None:
+            return message, False
+        self._tables[message.table.relation] = message.table
+        return message, self._rewritten.pop(message.table.relation, False)
 
     def _doubt(self, relations: frozenset[RelationId] | None, end: Lsn) -> None:
         if relations is None:
@@ -100,17 +100,17 @@ class DdlMessageTracker:
             self._doubted[relation] = end
 
 
-def relabelled(schema: TableSchema, told: DdlMessage) -> TableSchema:
+def relabelled(schema: TableSchema, message: DdlMessage) -> TableSchema:
     """The schema with the current labels of an enum type; `schema` itself if no column has the type or the labels did not change."""
-    if not any(_is_of(column.type, told) for column in schema.columns):
+    if not any(_is_of(column.type, message) for column in schema.columns):
         return schema
-    columns = tuple(_with_labels(column, told) for column in schema.columns)
+    columns = tuple(_with_labels(column, message) for column in schema.columns)
     return schema if columns == schema.columns else replace(schema, columns=columns)
 
 
-def _with_labels(column: Column, told: DdlMessage) -> Column:
-    return replace(column, labels=told.labels) if _is_of(column.type, told) else column
+def _with_labels(column: Column, message: DdlMessage) -> Column:
+    return replace(column, labels=message.labels) if _is_of(column.type, message) else column
 
 
-def _is_of(kind: SourceType, told: DdlMessage) -> bool:
-    return kind.oid in told.types
+def _is_of(kind: SourceType, message: DdlMessage) -> bool:
+    return kind.oid in message.types

@@ -27,7 +27,7 @@ class Settled:
     tables: frozenset[TableId]
     seen_us: int
 
-    def vouches(self, now: CatalogAt, live: Collection[TableId]) -> bool:
+    def is_current(self, now: CatalogAt, live: Collection[TableId]) -> bool:
         """Whether the fingerprint is unchanged and the check compared every live table: changes of the others since then are unknown."""
         return self.at.mark == now.mark and self.tables.issuperset(live)
 

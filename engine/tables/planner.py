@@ -193,7 +193,7 @@ class Planner:
         first: BatchId,
         schema_policy: SchemaPolicy = SchemaPolicy.APPLY,
     ) -> None:
-        self._told = DdlMessageTracker(reading.read_message, reading.unreadable)
+        self._messages = DdlMessageTracker(reading.read_message, reading.unreadable)
         self._explain = reading.explain
         self._policy = schema_policy
         self._learnt: list[CatalogSchema] = []
@@ -227,7 +227,7 @@ class Planner:
 
     def anchor(self, anchors: Iterable[CertifiedSchema]) -> None:
         """Record schemas that the source's catalog confirms while its DDL capture is in force. Between two plannings only."""
-        self._told.anchor(anchors)
+        self._messages.anchor(anchors)
 
     def learn(self, learnt: CatalogSchema) -> None:
         """Record a schema of the source's catalog that the log has not announced. Between two plannings only."""
@@ -243,7 +243,7 @@ class Planner:
         parked: dict[TableId, tuple[str, str]] = {}
         self._after = batch.after
         resolved, chains = self._resolve_all(batch, parked)
-        told = {t: chain[-1] for t, chain in chains.items() if chain[-1].told_at is not None and t not in parked}
+        by_message = {t: chain[-1] for t, chain in chains.items() if chain[-1].told_at is not None and t not in parked}
         learnt = self._take_learnt(batch.end, chains, parked)
         # A table that another thread parked during the planning is not resolved completely, and gets no part.
         entries = self._book.all()
@@ -261,7 +261,7 @@ class Planner:
         restructured = {t for t in chains if _is_followed(schemas.get(t), chains[t])} | learnt.keys()
         for table in restructured & (followed | {e.table for e in entries if e.reload is not None}):
             self._book.apply(table, ChunkVoided())
-        parts = [self._part(e, span, batch.after, learnt.get(e.table, told.get(e.table))) for e in live]
+        parts = [self._part(e, span, batch.after, learnt.get(e.table, by_message.get(e.table))) for e in live]
         parts += [self._part(e, span, state.applied, (self._book.get(e.table) or e).schema) for e, state in resuming]
         resumed = frozenset(e.table for e, _ in resuming)
         chunks, missed = self._take_chunks(current, {e.table for e in rest}, parked)
@@ -387,25 +387,25 @@ class Planner:
         parked: dict[TableId, tuple[str, str]],
     ) -> None:
         """Apply a DDL message: its schema is in force from its place in the log on. Only for tables whose schema is known."""
-        taken = self._told.take(placed)
+        taken = self._messages.take(placed)
         if taken is None:
             return
-        told, values = taken
-        one = self._book.by_relation(told.table.relation) if told.table is not None else None
-        for entry in self._book.all() if told.types else [one] if one is not None else []:
+        message, values = taken
+        one = self._book.by_relation(message.table.relation) if message.table is not None else None
+        for entry in self._book.all() if message.types else [one] if one is not None else []:
             before = entry.schema
             if before is None or not self._is_followed_on(entry):
                 continue
             try:
-                schema = relabelled(before, told) if told.table is None else told.table.schema(entry.spec)
+                schema = relabelled(before, message) if message.table is None else message.table.schema(entry.spec)
                 schema = replace(schema, computed=still_computed(before.computed, schema.columns))
             except EngineFault as fault:
                 parked.setdefault(entry.table, (fault.kind.value, fault.detail))
                 continue
             verdict = written_anew(before, schema, values=values)
             after = self._judged(entry, replace(with_fills(before, schema), told_at=placed.end), parked, verdict)
-            if after is not None and told.table is not None and entry.table not in parked:
-                self._told.anchor([CertifiedSchema(after, told.table.mark, placed.end)])
+            if after is not None and message.table is not None and entry.table not in parked:
+                self._messages.anchor([CertifiedSchema(after, message.table.mark, placed.end)])
             if after is not None and after is not before and entry.table not in parked:
                 chains.setdefault(entry.table, []).append(after)
 
@@ -426,7 +426,7 @@ class Planner:
         judged = self._is_structured(entry)
         try:
             known = entry.schema if judged else None
-            capture = self._told.vouches(seen, known)
+            capture = self._messages.certified_by(seen, known)
             schema = look()(seen.payload, entry.spec, known, capture)
             if known is not None and capture is not None:
                 schema = with_fills(known, schema)
@@ -449,7 +449,7 @@ class Planner:
         """
         known = entry.schema
         try:
-            schema = look()(seen.payload, entry.spec, known, self._told.vouches(seen, known))
+            schema = look()(seen.payload, entry.spec, known, self._messages.certified_by(seen, known))
         except EngineFault as fault:
             if fault.kind not in _OF_A_TABLE:
                 raise
@@ -526,7 +526,7 @@ class Planner:
         """Judge a schema from the catalog. If the DDL capture was in force since `before` was confirmed, no column changed without a
         message."""
         since, relation = learnt.captured_since, learnt.before.relation
-        if since is not None and not self._told.doubted_since(relation, since):
+        if since is not None and not self._messages.uncertain_since(relation, since):
             return written_anew(learnt.before, learnt.schema, values=False)
         return seen_in_catalog(learnt.before, learnt.schema)
 

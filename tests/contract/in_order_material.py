@@ -15,7 +15,7 @@ from engine.model.last_commit import CommitTimes, LastCommit
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode, TableSchema
 from engine.model.subscription import OriginFilter
-from engine.model.target import BatchCommit, InOrder, TableCommit
+from engine.model.target import BatchCommit, InOrderPlan, TableCommit
 from tests.contract.target_material import Pipeline, Row, inserts, keys
 
 INSERT, UPDATE, DELETE, TRUNCATE = 1, 2, 3, 4
@@ -73,7 +73,7 @@ def write_in_order(
     pipeline: Pipeline,
     schemas: Mapping[TableId, TableSchema],
     transactions: Sequence[Transaction],
-    way: InOrder,
+    way: InOrderPlan,
     pieces: int = 1,
 ) -> int:
     """Write the transactions as the next batch; each ends 10 after the previous one. Returns how many were repeated."""

@@ -20,7 +20,7 @@ from engine.model.schema import TableSchema
 from engine.model.source import LogStream, RecordChunk, Scanner, Source
 from engine.model.subscription import TableSpec
 from engine.net import decode_copy_text, run_task
-from engine.sort.closed import Closed, PlainRun, StreamedTransaction, join_ranges
+from engine.sort.committed import CommittedTransactions, StreamedTransaction, TransactionRun, join_ranges
 from engine.sort.sorter import TransactionSorter
 
 DEADLINE_S = 30.0
@@ -191,7 +191,7 @@ class Tail:
         self._sorter = TransactionSorter(start)
         self._scanner = scanner
         self._blocks: dict[str, tuple[BlockRef, Any, Any]] = {}
-        self.closed: list[Closed] = []
+        self.closed: list[CommittedTransactions] = []
 
     @property
     def streamed(self) -> int:
@@ -237,12 +237,12 @@ class Tail:
         return state
 
     def _committed(self, until: Lsn | None) -> tuple[list[LogRange], list[RelationSeen]]:
-        parts: list[Closed] = []
+        parts: list[CommittedTransactions] = []
         for closed in self.closed:
             count = closed.count if until is None else closed.through(until.value)
             if count == closed.count:
                 parts.append(closed)
-            elif count and isinstance(closed, PlainRun):
+            elif count and isinstance(closed, TransactionRun):
                 parts.append(closed.split(count)[0])
         announced = [seen for part in parts for seen in part.announcements if isinstance(seen, RelationSeen)]
         return [r for part in parts for r in part.ranges()], announced
@@ -264,9 +264,9 @@ class Tail:
         self.records += count
 
 
-def ends(closed: Sequence[Closed]) -> list[int]:
+def ends(closed: Sequence[CommittedTransactions]) -> list[int]:
     """End positions of all transactions, in the order in which the log brought them."""
     found: list[int] = []
     for each in closed:
-        found += each.ends.tolist() if isinstance(each, PlainRun) else [each.end]
+        found += each.ends.tolist() if isinstance(each, TransactionRun) else [each.end]
     return found

@@ -12,7 +12,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import SubscriptionName, TableId, TableName
 from engine.model.schema import Column, KeyMode, SourceType, TableSchema
 from engine.model.subscription import ConnectionSpec, LanePolicy
-from engine.model.target import InOrder, TableCommit, Target
+from engine.model.target import InOrderPlan, TableCommit, Target
 from engine.net.copy_text import decode_copy_text
 from engine.targets.postgres import PostgresTarget
 from server.demo.embedded import EmbeddedPostgres
@@ -204,14 +204,14 @@ def test_source_transactions_go_in_beside_what_is_the_owners(filled: Pipeline, m
         [Change(BAG, INSERT, row=("d", None))],
     ]
     schemas = {ORDERS: orders, BAG: bag}
-    write_in_order(filled, schemas, transactions, InOrder(LanePolicy.PESSIMISTIC, lanes=lanes))
+    write_in_order(filled, schemas, transactions, InOrderPlan(LanePolicy.PESSIMISTIC, lanes=lanes))
     rows: list[Row] = [*LOADED[:2], LOADED[3], (10, "us", "sad", 11), (12, "eu", "glad", -12)]
     rows += [(n, "eu", "sad" if n < 15 else "ok", n) for n in range(13, 20)]
     assert_holds(filled, mart, rows)
     assert_holds(filled, mart, [("a", 1.0), ("c", 2.0), ("d", None)], BAG, bag)
 
     last = [[change(TRUNCATE)], [change(INSERT, row=LOADED[0]), Change(BAG, TRUNCATE)]]
-    write_in_order(filled, schemas, last, InOrder(LanePolicy.PESSIMISTIC, lanes=lanes))
+    write_in_order(filled, schemas, last, InOrderPlan(LanePolicy.PESSIMISTIC, lanes=lanes))
     assert_holds(filled, mart, LOADED[:1])
     assert mart.execute("SELECT count(*) FROM bag") == [(0,)]
 
@@ -347,7 +347,7 @@ def test_what_the_owner_changes_meanwhile_parks_the_table_with_a_remedy(filled: 
     assert (fault.kind, fault.subject) == (FaultKind.TABLE_UNFIT, ORDERS)
     assert "'mood' of type pg_catalog.int4" in fault.detail
     in_order = [[Change(ORDERS, INSERT, row=(4, "eu", "sad", 1))]]
-    write = lambda: write_in_order(filled, {ORDERS: orders}, in_order, InOrder())  # noqa: E731
+    write = lambda: write_in_order(filled, {ORDERS: orders}, in_order, InOrderPlan())  # noqa: E731
     assert fault_of(write).kind is FaultKind.TABLE_UNFIT
     mart.execute("DROP TABLE orders")
     for gone in (write, lambda: filled.change(ORDERS, orders, bucket)):

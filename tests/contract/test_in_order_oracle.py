@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engine.model.identity import TableId, TableName
 from engine.model.schema import KeyMode
 from engine.model.subscription import LanePolicy
-from engine.model.target import InOrder
+from engine.model.target import InOrderPlan
 from tests.contract.in_order_material import DELETE, INSERT, TRUNCATE, UPDATE, Change, write_in_order
 from tests.contract.target_material import SUBSCRIPTION, Pipeline, Row, structure
 from tests.contract.targets import KINDS, target_opener
@@ -40,7 +40,7 @@ acts = st.one_of(
 )
 histories = st.lists(st.lists(acts, min_size=1, max_size=5), min_size=1, max_size=14)
 ways = st.builds(
-    InOrder,
+    InOrderPlan,
     policy=st.sampled_from(LanePolicy),
     lanes=st.sampled_from([1, 2, 3]),
     group=st.sampled_from([1, 1, 2, 100]),
@@ -118,7 +118,7 @@ class Model:
 
 @settings(max_examples=60, deadline=None)
 @given(history=histories, way=ways, pieces=st.sampled_from([1, 1, 3]))
-def test_in_order_histories(pipeline: Pipeline, history: list[Any], way: InOrder, pieces: int) -> None:
+def test_in_order_histories(pipeline: Pipeline, history: list[Any], way: InOrderPlan, pieces: int) -> None:
     for table, schema in SCHEMAS.items():
         pipeline.load(table, schema, [])
     model = Model()

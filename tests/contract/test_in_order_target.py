@@ -16,7 +16,7 @@ from engine.model.last_commit import LastCommit
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode
 from engine.model.subscription import ConnectionSpec, LanePolicy, OriginFilter
-from engine.model.target import BatchCommit, InOrder, LogStart, TableCommit
+from engine.model.target import BatchCommit, InOrderPlan, LogStart, TableCommit
 from engine.net.copy_text import decode_copy_text
 from engine.targets.postgres import PostgresTarget
 from server.demo.embedded import EmbeddedPostgres
@@ -41,8 +41,8 @@ SCHEMAS = {
     NOTES: structure(TableName("public", "notes"), {"note": "text"}, mode=KeyMode.APPEND),
 }
 LOADED = [(n, "new") for n in range(1, 6)]
-OPTIMISTIC, PESSIMISTIC = InOrder(LanePolicy.OPTIMISTIC, lanes=2), InOrder(LanePolicy.PESSIMISTIC, lanes=2)
-ONE = InOrder()
+OPTIMISTIC, PESSIMISTIC = InOrderPlan(LanePolicy.OPTIMISTIC, lanes=2), InOrderPlan(LanePolicy.PESSIMISTIC, lanes=2)
+ONE = InOrderPlan()
 T = TypeVar("T")
 
 
@@ -193,7 +193,7 @@ def test_each_transaction_stays_one_and_groups_are_as_large_as_said(pipeline: Pi
     writers = "SELECT count(DISTINCT xmin::text), count(*) FROM notes"
     write_in_order(pipeline, SCHEMAS, [[note(str(n))] for n in range(20)], PESSIMISTIC)
     assert mart.execute(writers) == [(20, 20)]
-    write_in_order(pipeline, SCHEMAS, [[note(str(n))] for n in range(20)], InOrder(lanes=2, group=6))
+    write_in_order(pipeline, SCHEMAS, [[note(str(n))] for n in range(20)], InOrderPlan(lanes=2, group=6))
     assert mart.execute(writers) == [(24, 40)]
 
 
@@ -209,7 +209,9 @@ def test_a_cleared_table_stands_between_what_was_before_and_what_comes(pipeline:
 
 
 @pytest.mark.parametrize("way", [ONE, PESSIMISTIC])
-def test_a_row_that_is_missing_is_the_tables_fault_and_what_came_before_stays(pipeline: Pipeline, way: InOrder) -> None:
+def test_a_row_that_is_missing_is_the_tables_fault_and_what_came_before_stays(
+    pipeline: Pipeline, way: InOrderPlan
+) -> None:
     history = [[note("one")], [note("two")], [put(99, "nobody"), note("three")], [note("four")]]
     fault = fault_of(lambda: write_in_order(pipeline, SCHEMAS, history, way))
     assert (fault.kind, fault.subject) == (FaultKind.NET_CHANGE_ANOMALY, ORDERS)
@@ -248,7 +250,7 @@ def test_a_value_that_is_refused_is_the_tables_fault_and_the_others_go_on_withou
 
 @pytest.mark.parametrize("way", [ONE, PESSIMISTIC, OPTIMISTIC])
 def test_an_engine_that_is_overtaken_in_the_middle_writes_nothing_more(
-    pipeline: Pipeline, mart: Database, opened: Callable[[], PostgresTarget], way: InOrder
+    pipeline: Pipeline, mart: Database, opened: Callable[[], PostgresTarget], way: InOrderPlan
 ) -> None:
     history = [[note("one")], [put(3, "late"), note("two")], [note("three")]]
     with held_up(mart, 3, lambda: write_in_order(pipeline, SCHEMAS, history, way)) as faults:
@@ -273,7 +275,7 @@ def retried(work: Callable[[], T], times: int) -> T:
 
 @pytest.mark.parametrize("way", [ONE, PESSIMISTIC])
 def test_lost_sessions_lose_nothing_and_the_batch_is_gone_on_with(
-    pipeline: Pipeline, mart: Database, way: InOrder
+    pipeline: Pipeline, mart: Database, way: InOrderPlan
 ) -> None:
     history = [[note("one")], [put(3, "late"), note("two")], [note("three")]]
     with held_up(mart, 3, lambda: write_in_order(pipeline, SCHEMAS, history, way)) as faults:

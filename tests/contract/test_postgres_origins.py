@@ -12,7 +12,7 @@ import pytest
 
 from engine.model.identity import TableId, TableName
 from engine.model.subscription import ConnectionSpec, LanePolicy
-from engine.model.target import InOrder
+from engine.model.target import InOrderPlan
 from engine.net.copy_text import decode_copy_text
 from engine.targets.postgres import PostgresTarget
 from engine.targets.postgres.origins import drop_unused, take_origin
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.pg
 
 ORDERS = TableId("t0a")
 orders = structure(TableName("public", "orders"), {"id": "int4", "state": "text"}, ["id"])
-LANES = InOrder(LanePolicy.PESSIMISTIC, lanes=2)
+LANES = InOrderPlan(LanePolicy.PESSIMISTIC, lanes=2)
 
 
 class Written(NamedTuple):

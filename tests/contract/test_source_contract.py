@@ -17,7 +17,7 @@ from engine.model.position import Lsn
 from engine.model.schema import KeyMode
 from engine.model.source import Severity, Source
 from engine.model.subscription import OriginFilter, TableSpec
-from engine.sort.closed import StreamedTransaction
+from engine.sort.committed import StreamedTransaction
 from tests.contract.source_material import (
     APPLICATION,
     DEADLINE_S,

@@ -12,7 +12,7 @@ from engine.model.batch import BlockRef, LogRange
 from engine.model.control import CONTROL_FIELDS, ControlKind
 from engine.model.identity import Ordinal
 from engine.records.scan import find_controls
-from engine.sort.closed import Controls
+from engine.sort.committed import Controls
 from tests.unit.net import pgoutput_encoder as pgoutput
 from tests.unit.net.batch_builder import FIRST
 

@@ -24,7 +24,7 @@ from engine.sources.postgres_log.catalog import (
     roots_of,
 )
 from engine.sources.postgres_log.connect import Connector
-from engine.sources.postgres_log.ddl_message import read_told
+from engine.sources.postgres_log.ddl_message import read_ddl_message
 from engine.sources.postgres_log.partition_watch import mark_told, marks_of
 from engine.sources.postgres_log.partitions import partitions
 
@@ -57,7 +57,7 @@ class PostgresDdlReports:
         self._capture = ddl_capture.CaptureWatch()
 
     def parse(self, payload: bytes) -> DdlMessage:
-        return read_told(payload)
+        return read_ddl_message(payload)
 
     def mark(self) -> str:
         with self._connector.session() as connection:

@@ -35,7 +35,7 @@ _VALUES_CHANGED = 0x02 | 0x04
 
 
 @dataclass(frozen=True, slots=True)
-class CatalogTold:
+class CatalogDdlTable:
     """`DdlTable`: a table as the catalog showed it at the end of a DDL command."""
 
     table: CatalogTable
@@ -66,7 +66,7 @@ class CatalogTold:
         )
 
 
-def read_told(payload: bytes) -> DdlMessage:
+def read_ddl_message(payload: bytes) -> DdlMessage:
     """Parse a DDL message. `payload`: the record without the transaction id that it carries inside a streamed transaction.
 
     Raises EngineFault(LOG_UNREADABLE) if this release cannot parse it.
@@ -92,7 +92,7 @@ def _read(said: Mapping[str, Any]) -> DdlMessage:
         return DdlMessage(tag, _writers(said), types=types, labels=tuple(str(each) for each in said["labels"]))
     if "partition" in said:
         return DdlMessage(tag, partition=RelationId(int(said["partition"])), below=_relations(said["below"]))
-    return DdlMessage(tag, _writers(said), table=CatalogTold(_table(said), mark))
+    return DdlMessage(tag, _writers(said), table=CatalogDdlTable(_table(said), mark))
 
 
 def _writers(said: Mapping[str, Any]) -> frozenset[int]:

@@ -27,7 +27,7 @@ from engine.sources.postgres_log.catalog import (
 )
 from engine.sources.postgres_log.catalog_mark import CatalogMarks
 from engine.sources.postgres_log.connect import Connector
-from engine.sources.postgres_log.ddl_message import CatalogTold
+from engine.sources.postgres_log.ddl_message import CatalogDdlTable
 from engine.sources.postgres_log.relation import complete, is_announced
 from engine.sources.postgres_log.stream import PostgresLogStream, open_stream
 from engine.sources.postgres_log.types import load_types
@@ -84,8 +84,8 @@ class PostgresLog:
             if capture is not None and capture.mark == mark:
                 if known is not None and capture.known and (capture.void or is_announced(known, one, spec, types)):
                     return known
-                if isinstance(capture.told, CatalogTold) and capture.told.is_announced(one):
-                    return _with_computed(capture.told.schema(spec), known)
+                if isinstance(capture.reported, CatalogDdlTable) and capture.reported.is_announced(one):
+                    return _with_computed(capture.reported.schema(spec), known)
             return complete(one, spec, known, now, types)
 
         return resolve
@@ -94,6 +94,6 @@ class PostgresLog:
         return parse_relation(payload).name
 
 
-def _with_computed(told: TableSchema, known: TableSchema | None) -> TableSchema:
+def _with_computed(reported: TableSchema, known: TableSchema | None) -> TableSchema:
     """The schema of a DDL message with `known`'s computed columns, which DDL messages do not contain."""
-    return told if known is None else replace(told, computed=still_computed(known.computed, told.columns))
+    return reported if known is None else replace(reported, computed=still_computed(known.computed, reported.columns))

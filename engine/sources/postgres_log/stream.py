@@ -166,8 +166,8 @@ class PostgresLogStream:
         self._reported_end = start.value
         # Nothing is confirmed before the first call of `confirm`: what was read before `start` may be in memory only.
         self._confirmed = 0
-        self._told = 0
-        self._told_at = time.monotonic()
+        self._acknowledged = 0
+        self._acknowledged_at = time.monotonic()
         self._telling = threading.Lock()
         """Held while a status message is sent."""
         self._keeping: KeepAlive | None = None
@@ -242,7 +242,7 @@ class PostgresLogStream:
         if self._keeping is not None:
             self._keeping.end()
         try:
-            if self._confirmed > self._told:
+            if self._confirmed > self._acknowledged:
                 self._status()
         except EngineFault:
             pass
@@ -348,8 +348,8 @@ class PostgresLogStream:
         self._status(ask=True)
 
     def _status_due(self, now: float) -> float:
-        every = _MOVED_STATUS_S if self._confirmed > self._told else _IDLE_STATUS_S
-        return max(0.0, self._told_at + every - now)
+        every = _MOVED_STATUS_S if self._confirmed > self._acknowledged else _IDLE_STATUS_S
+        return max(0.0, self._acknowledged_at + every - now)
 
     def _tell_in_time(self) -> None:
         if self._status_due(time.monotonic()) == 0.0:
@@ -362,8 +362,8 @@ class PostgresLogStream:
             position = self._confirmed if self.verified else 0
             ask = ask or not self.verified
             self._transport.send(_STATUS.pack(b"r", position, position, position, self._server_time, ask))
-            self._told = position
-            self._told_at = time.monotonic()
+            self._acknowledged = position
+            self._acknowledged_at = time.monotonic()
 
 
 __all__ = ["ORIGIN_VERSION", "PostgresLogStream", "open_stream", "origin_refusal", "start_command"]

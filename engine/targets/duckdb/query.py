@@ -94,7 +94,7 @@ class _Statement(Statement):
         scans = 1
         self._pin(scans, named)
         while True:
-            self._process.send({"tables": [_told(relation) for relation in self._shown]})
+            self._process.send({"tables": [_relation_message(relation) for relation in self._shown]})
             needed = self.said("planned")[0]["scans"]
             if needed <= scans:
                 return
@@ -139,7 +139,7 @@ def _names(message: Message) -> Named:
     return Named(places, frozenset(message["expressions"]), message["catalog"])
 
 
-def _told(relation: Shown) -> Message:
+def _relation_message(relation: Shown) -> Message:
     name = relation.name
     return {"schema": name.schema, "name": name.name, "columns": relation.columns, "remarks": relation.remarks}
 

@@ -53,14 +53,14 @@ class Origins:
         self._target = target
         self._lock = threading.Lock()
         self._held: WeakKeyDictionary[PostgresConnection, str] = WeakKeyDictionary()
-        self._told = False
+        self._warned = False
 
     def mark(self, connection: PostgresConnection) -> None:
         """Set an origin for this session if one is available. Outside a transaction."""
         with self._lock:
             why = self._try(connection)
-            if why is not None and not self._told:
-                self._told = True
+            if why is not None and not self._warned:
+                self._warned = True
                 log.warning("written_without_origin", target=self._target, why=why)
 
     def marked(self, connection: PostgresConnection) -> bool:

@@ -22,7 +22,7 @@ from engine.model.target import (
     PARTS_FROM_ROWS,
     BatchCommit,
     CommitRates,
-    InOrder,
+    InOrderPlan,
     JudgeReads,
     QueryAnswer,
     QueryLimits,
@@ -37,7 +37,7 @@ from engine.targets.metadata_store import MetadataStore
 from engine.targets.postgres.changes import Place, insert_rows
 from engine.targets.postgres.errors import TARGET
 from engine.targets.postgres.identifiers import qualified
-from engine.targets.postgres.lanes import LaneWriter, TableStretch, stream_of, tied_tables
+from engine.targets.postgres.lanes import LaneWriter, OrderedTable, stream_of, tied_tables
 from engine.targets.postgres.metadata import PostgresMetadata
 from engine.targets.postgres.origins import Origins, origin_findings
 from engine.targets.postgres.owner_tables.claim import adopt, refuse_reserved
@@ -342,13 +342,13 @@ class PostgresTarget(SqlTarget):
         with self._sessions.session() as connection:
             return measured_rates(connection)
 
-    def commit_in_order(self, batch: BatchCommit, way: InOrder) -> int:
+    def commit_in_order(self, batch: BatchCommit, way: InOrderPlan) -> int:
         """See the protocol, with the exception of `commit`."""
         with self._writer.lock:
             if self._writer.settled(batch):
                 return 0
             after = self._begin_in_order(batch)
-            tables = self._stretches(batch, alone=way.lanes == 1)
+            tables = self._ordered_tables(batch, alone=way.lanes == 1)
             redone = self._lanes.redone
             if tables:
                 origin = OriginFilter.ANY if batch.last is None else batch.last.origin
@@ -370,7 +370,7 @@ class PostgresTarget(SqlTarget):
         self._writer.commit()
         return position[0]
 
-    def _stretches(self, batch: BatchCommit, *, alone: bool) -> list[TableStretch]:
+    def _ordered_tables(self, batch: BatchCommit, *, alone: bool) -> list[OrderedTable]:
         """The tables' changes. `alone`: no other session writes concurrently."""
         changed = [commit for commit in batch.tables if commit.changes]
         connection = self._writer.connection
@@ -382,7 +382,7 @@ class PostgresTarget(SqlTarget):
         except psycopg.Error as error:
             raise TARGET.fault(error, self._sessions.name) from error
         return [
-            TableStretch(place, commit.changes, apart=place.qualified in tied)
+            OrderedTable(place, commit.changes, apart=place.qualified in tied)
             for place, commit in zip(places, changed, strict=True)
         ]
 

@@ -13,7 +13,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.schema import TableSchema
 from engine.model.subscription import ConnectionSpec
 from engine.sources.postgres_log.ddl_capture import MOST_BYTES, PREFIX
-from engine.sources.postgres_log.ddl_message import CatalogTold, read_told
+from engine.sources.postgres_log.ddl_message import CatalogDdlTable, read_ddl_message
 from engine.sources.postgres_log.source import PostgresSource
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
@@ -63,7 +63,7 @@ class Log:
             " 'publication_names', 'everything', 'messages', 'true')",
             [self._slot],
         )
-        return [read_told(bytes(row)) for (row,) in rows if bytes(row[:2]) == b"M\1"]
+        return [read_ddl_message(bytes(row)) for (row,) in rows if bytes(row[:2]) == b"M\1"]
 
 
 def structures(told: list[DdlMessage], *names: str) -> list[TableSchema]:
@@ -73,7 +73,7 @@ def structures(told: list[DdlMessage], *names: str) -> list[TableSchema]:
 
 
 def _named(told: DdlMessage, name: str) -> bool:
-    return isinstance(told.table, CatalogTold) and told.table.table.name.name == name
+    return isinstance(told.table, CatalogDdlTable) and told.table.table.name.name == name
 
 
 def test_it_comes_as_previewed_and_goes_without_trace(shop: Database) -> None:

@@ -9,7 +9,7 @@ from engine.model.identity import BatchId, Ordinal, TableId, TableName
 from engine.model.position import ZERO, Lsn
 from engine.model.schema import KeyMode
 from engine.model.subscription import ApplyMode, ApplyPolicy, LanePolicy
-from engine.model.target import BatchCommit, CommitRates, InOrder
+from engine.model.target import BatchCommit, CommitRates, InOrderPlan
 from engine.pipeline.apply_mode import MOST_SINGLE, ApplyModeSelector, ApplyPlan
 from engine.pipeline.cost_model import (
     IN_A_ROW,
@@ -34,7 +34,7 @@ class Target:
     def __init__(self) -> None:
         self.measured = 0
 
-    def commit_in_order(self, batch: BatchCommit, way: InOrder) -> int:
+    def commit_in_order(self, batch: BatchCommit, way: InOrderPlan) -> int:
         raise NotImplementedError
 
     def commit_rates(self) -> CommitRates:
@@ -61,9 +61,9 @@ def test_a_pinned_mode_wins() -> None:
     assert chooser(ApplyPolicy(ApplyMode.BATCH))[0].choose(planned()) == ApplyPlan()
     policy = ApplyPolicy(ApplyMode.TRANSACTIONAL, LanePolicy.OPTIMISTIC, lanes=3)
     chosen = chooser(policy)[0].choose(planned())
-    assert (chosen.mode, chosen.way) == (ApplyMode.TRANSACTIONAL, InOrder(LanePolicy.OPTIMISTIC, 3, 1))
+    assert (chosen.mode, chosen.way) == (ApplyMode.TRANSACTIONAL, InOrderPlan(LanePolicy.OPTIMISTIC, 3, 1))
     chosen = chooser(ApplyPolicy(ApplyMode.GROUPED, lanes=1, group_size=7))[0].choose(planned())
-    assert (chosen.mode, chosen.way) == (ApplyMode.GROUPED, InOrder(lanes=1, group=7))
+    assert (chosen.mode, chosen.way) == (ApplyMode.GROUPED, InOrderPlan(lanes=1, group=7))
     assert chosen.tuning == {"lanes": 1, "group_size": 7}
 
 
@@ -224,7 +224,7 @@ def test_auto_says_why_it_changes_and_keeps_a_batch_one_transaction() -> None:
         took = 12.0 if chosen.way is None else 1.5
         made.learn(chosen, 10, Written(30, 8, 30 if chosen.way is None else None, took))
     assert chosen.mode is ApplyMode.GROUPED
-    assert chosen.way == InOrder(group=10)
+    assert chosen.way == InOrderPlan(group=10)
     assert len(told) == 1
     assert told[0].startswith("changes one by one from now on: a batch of about 30 changes in")
     assert chosen.tuning["net_ms"] > chosen.tuning["single_ms"]

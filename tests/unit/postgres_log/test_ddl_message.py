@@ -21,7 +21,7 @@ from engine.records.scan import find_controls
 from engine.sort.batcher import part_announcements
 from engine.sort.sorter import TransactionSorter
 from engine.sources.postgres_log.ddl_capture import MOST_BYTES, PREFIX
-from engine.sources.postgres_log.ddl_message import read_told
+from engine.sources.postgres_log.ddl_message import read_ddl_message
 from engine.sources.postgres_log.own_messages import own_records
 from tests.unit.net import pgoutput_encoder as pgoutput
 
@@ -62,7 +62,7 @@ def found(*records: bytes, stream: int = 0) -> dict[int, bytes]:
 
 def refused(payload: bytes) -> FaultKind | None:
     try:
-        read_told(payload)
+        read_ddl_message(payload)
     except EngineFault as fault:
         return fault.kind
     return None
@@ -83,14 +83,14 @@ def test_long_ones_are_cut_and_then_make_no_sense() -> None:
     (cut,) = found(record(_TABLE | {"tag": "x" * MOST_BYTES})).values()
     assert MOST_BYTES < len(cut) < MOST_BYTES + 100
     with pytest.raises(EngineFault):
-        read_told(cut)
+        read_ddl_message(cut)
 
 
 @pytest.mark.parametrize(("server", "sent", "unsent"), [(180000, [("s", 5, None)], [4]), (160004, [], [4, 5])])
 def test_a_structure_is_read_as_the_catalog_would_give_it(
     server: int, sent: list[tuple[str, int, None]], unsent: list[int]
 ) -> None:
-    told = read_told(record(_TABLE | {"server": server}))
+    told = read_ddl_message(record(_TABLE | {"server": server}))
     assert told.writers == {700, 701}
     assert told.table is not None
     assert told.table.relation == RelationId(16400)

@@ -10,7 +10,7 @@ from engine.model.batch import SealedBatch
 from engine.model.position import Lsn
 from engine.model.subscription import BatchPolicy
 from engine.sort.batcher import Batcher, BytesOf
-from engine.sort.closed import Controls
+from engine.sort.committed import Controls
 from engine.sort.sorter import TransactionSorter
 
 

@@ -13,7 +13,7 @@ from engine.model.control import CONTROL_FIELDS, ControlKind
 from engine.model.position import Lsn
 from engine.model.subscription import BatchPolicy
 from engine.sort.batcher import Batcher
-from engine.sort.closed import Closed, Controls, PlainRun
+from engine.sort.committed import CommittedTransactions, Controls, TransactionRun
 from engine.sort.sorter import TransactionSorter
 
 RECORD_BYTES = 10
@@ -143,8 +143,8 @@ class _Script:
             self.out.append(show_batch(batch))
 
 
-def show_closed(closed: Closed) -> str:
-    name = f"{closed.count} plain" if isinstance(closed, PlainRun) else f"streamed {closed.xid}"
+def show_closed(closed: CommittedTransactions) -> str:
+    name = f"{closed.count} plain" if isinstance(closed, TransactionRun) else f"streamed {closed.xid}"
     return f"closed {name} to {closed.last_end}:{_ranges(closed.ranges())}{_relations(closed.announcements)}"
 
 

@@ -8,7 +8,7 @@ from engine.model.identity import Ordinal
 from engine.model.position import ZERO, Lsn
 from engine.model.subscription import BatchPolicy
 from engine.sort.batcher import Batcher
-from engine.sort.closed import PlainRun
+from engine.sort.committed import TransactionRun
 
 LONG_AFTER = 1_000_000
 
@@ -22,7 +22,7 @@ def gathered(count: int = 5, policy: BatchPolicy | None = None) -> Batcher:
     batcher = Batcher(policy or BatchPolicy(), ZERO)
     starts = np.arange(count, dtype=np.int64) * 3
     ends = (np.arange(count, dtype=np.uint64) + 1) * 100
-    batcher.add([PlainRun(starts, starts + 3, ends, np.zeros(count, np.int64), (), ())], 0)
+    batcher.add([TransactionRun(starts, starts + 3, ends, np.zeros(count, np.int64), (), ())], 0)
     batcher.advance(Lsn(100 * count))
     return batcher
 

@@ -17,7 +17,7 @@ from engine.model.identity import Ordinal
 from engine.model.position import Lsn
 from engine.model.subscription import BatchPolicy
 from engine.sort.batcher import Batcher
-from engine.sort.closed import Closed
+from engine.sort.committed import CommittedTransactions
 from engine.sort.sorter import TransactionSorter
 from tests.unit.sort.batcher_play import BatcherPlay, is_alone
 from tests.unit.sort.log_script import LogFeed, bytes_of
@@ -69,7 +69,7 @@ def check_batch(batch: SealedBatch, transactions: Sequence[Transaction], reality
     assert batch.last_commit_us == (inside[-1].end * 1000 if inside else 0)
 
 
-def drained(sorter: TransactionSorter, log: LogFeed, floor: list[int]) -> list[Closed]:
+def drained(sorter: TransactionSorter, log: LogFeed, floor: list[int]) -> list[CommittedTransactions]:
     """Feed what is collected, and check that nothing closed lies below what the sorter said before it still needs."""
     sorter.feed(*log.flush())
     closed = sorter.drain()
@@ -87,7 +87,7 @@ def test_sorter_closes_what_was_committed_once_and_in_order(seed: int, count: in
     transactions = make_transactions(rng, count)
     after = rng.choice((0, *(t.end for t in transactions)))
     sorter, log, reality = TransactionSorter(Lsn(after)), LogFeed(), Reality()
-    closed: list[Closed] = []
+    closed: list[CommittedTransactions] = []
     floor = [0]
     sender = Walsender(rng, transactions)
     for session in range(sessions):

@@ -22,9 +22,9 @@ def never() -> bool:
 
 def test_a_look_vouches_while_the_catalog_says_the_same_and_for_the_tables_that_it_compared() -> None:
     seen = look(10, "m", ORDERS)
-    assert seen.vouches(CatalogAt(Lsn(20), "m"), [ORDERS])
-    assert not seen.vouches(CatalogAt(Lsn(20), "other"), [ORDERS])
-    assert not seen.vouches(CatalogAt(Lsn(20), "m"), [ORDERS, LINES])
+    assert seen.is_current(CatalogAt(Lsn(20), "m"), [ORDERS])
+    assert not seen.is_current(CatalogAt(Lsn(20), "other"), [ORDERS])
+    assert not seen.is_current(CatalogAt(Lsn(20), "m"), [ORDERS, LINES])
 
 
 def test_it_counts_when_the_batches_that_were_planned_by_its_end_are_committed() -> None:

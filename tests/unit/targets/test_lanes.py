@@ -18,7 +18,7 @@ from engine.targets.postgres.lanes.arrays import TextArray, int4_array
 from engine.targets.postgres.lanes.assignment import Cut, calls
 from engine.targets.postgres.lanes.deadlocks import circle_of
 from engine.targets.postgres.lanes.procedure import DELETE, END, INSERT, TURN, UPDATE, Kind, procedure
-from engine.targets.postgres.lanes.stream import Stream, TableStretch, stream_of
+from engine.targets.postgres.lanes.stream import OrderedTable, Stream, stream_of
 from tests.contract.in_order_material import Change, staged
 from tests.contract.target_material import structure
 
@@ -34,7 +34,7 @@ def stream(transactions: Sequence[Sequence[int]], *, apart: bool = False) -> Str
         for key in keys:
             placed.append((n, 100 + t, Change(T, UPDATE, key=(key,), row=(key, str(n), None))))
             n += 1
-    return stream_of([TableStretch(PLACE, [staged(T, SCHEMA, placed)], apart)])
+    return stream_of([OrderedTable(PLACE, [staged(T, SCHEMA, placed)], apart)])
 
 
 def marks(found: Stream, cut: Cut, lane: int) -> list[int]:

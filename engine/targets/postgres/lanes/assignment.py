@@ -80,7 +80,7 @@ def calls(stream: Stream, cut: Cut, lane: int, after: Lsn) -> Iterator[Call]:
     units, begins = np.unique(dealt.unit, return_index=True)
     ends = np.append(begins[1:], len(dealt.change))
     before, behind, lasts = _borders(stream, cut, units, after)
-    for first, stop in _stretches(stream, dealt.change, ends):
+    for first, stop in _runs(stream, dealt.change, ends):
         mine = slice(int(begins[first]), int(ends[stop - 1]))
         part = _Dealt(*(getattr(dealt, name)[mine] for name in ("change", "unit", "late", "run", "many")))
         kind, counts = _marks(stream, part, cut)
@@ -166,7 +166,7 @@ def _late(stream: Stream, chosen: slice, unit: Array, cut: Cut) -> Array:
     return late | np.isin(unit, whole) if whole.size else late
 
 
-def _stretches(stream: Stream, changes: Array, ends: Array) -> Iterator[tuple[int, int]]:
+def _runs(stream: Stream, changes: Array, ends: Array) -> Iterator[tuple[int, int]]:
     """Units `[first, stop)` of each call."""
     widths = stream.starts[changes + 1] - stream.starts[changes]
     per_change = np.zeros(len(changes), np.int64)

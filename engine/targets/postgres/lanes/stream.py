@@ -27,7 +27,7 @@ _MIX = 0x9E3779B97F4A7C15
 
 
 @dataclass(frozen=True, slots=True)
-class TableStretch:
+class OrderedTable:
     """One table's changes. `apart`: its rows depend on each other by more than the key (another unique key, checked foreign keys), so
     that a unit that changes it waits for its turn at its start."""
 
@@ -89,7 +89,7 @@ class Stream:
 
 
 def stream_of(
-    tables: Sequence[TableStretch], times: CommitTimes | None = None, origin: OriginFilter = OriginFilter.ANY
+    tables: Sequence[OrderedTable], times: CommitTimes | None = None, origin: OriginFilter = OriginFilter.ANY
 ) -> Stream:
     """Merge the changes of several tables into log order. `times`: of their transactions, as far as known.
 
@@ -162,7 +162,7 @@ class _Part:
     row: Array
 
     @staticmethod
-    def of(table: TableStretch, number: int) -> _Part:
+    def of(table: OrderedTable, number: int) -> _Part:
         found = [(change.piece, joined([change.in_order])) for change in table.changes]
         filled: list[tuple[int, Any]] = [(piece, rows) for piece, rows in found if rows is not None]
         rows: Any = joined([part for _, part in filled])

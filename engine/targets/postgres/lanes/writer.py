@@ -12,7 +12,7 @@ import psycopg
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import Lsn
 from engine.model.subscription import LanePolicy
-from engine.model.target import BatchCommit, InOrder
+from engine.model.target import BatchCommit, InOrderPlan
 from engine.postgres.sessions import PostgresConnection
 from engine.targets.postgres.errors import TARGET, fault_of_table
 from engine.targets.postgres.lanes.assignment import Cut, calls
@@ -55,7 +55,9 @@ class LaneWriter:
         self.redone = 0
         """How often lanes were stopped and their transactions repeated in order."""
 
-    def write(self, batch: BatchCommit, stream: Stream, way: InOrder, after: Lsn, position: Callable[[], Lsn]) -> None:
+    def write(
+        self, batch: BatchCommit, stream: Stream, way: InOrderPlan, after: Lsn, position: Callable[[], Lsn]
+    ) -> None:
         """Commit every transaction after `after`, the recorded position. `position` reads the recorded one, and raises if another engine
         has the claim.
 

@@ -27,7 +27,7 @@ _EMPTY = 2
 
 
 @dataclass(frozen=True, slots=True)
-class PlainRun:
+class TransactionRun:
     """One or more non-streamed transactions in commit order, with no record of another transaction between them.
 
     Arrays have one entry per transaction: records `[starts[i], stops[i])`, end LSN, commit time in microseconds. `loose`: ordinals of
@@ -91,14 +91,14 @@ class PlainRun:
         """End LSN of the transaction that holds this record."""
         return int(self.ends[np.searchsorted(self.stops, ordinal, side="right")])
 
-    def split(self, count: int) -> tuple[PlainRun, PlainRun]:
+    def split(self, count: int) -> tuple[TransactionRun, TransactionRun]:
         """The first `count` transactions, and the rest. Neither may be empty."""
         border = int(self.stops[count - 1])
         here = tuple(seen for seen in self.announcements if seen.ordinal < border)
-        head = PlainRun(
+        head = TransactionRun(
             self.starts[:count], self.stops[:count], self.ends[:count], self.times[:count], self.loose, here
         )
-        tail = PlainRun(
+        tail = TransactionRun(
             self.starts[count:],
             self.stops[count:],
             self.ends[count:],
@@ -158,7 +158,7 @@ class StreamedTransaction:
         return self.end
 
     def last_commit(self, after: int, origin: OriginFilter) -> LastCommit | None:
-        """As PlainRun.last_commit."""
+        """As TransactionRun.last_commit."""
         if not self.chunks:
             return None
         return LastCommit(Lsn(after), Lsn(self.end), self.time_us, origin, certain=self.own or not self.aborted)
@@ -168,11 +168,11 @@ class StreamedTransaction:
         return int(self.end <= end)
 
 
-Closed = PlainRun | StreamedTransaction
+CommittedTransactions = TransactionRun | StreamedTransaction
 
 
 def part_announcements(
-    taken: Iterable[Closed],
+    taken: Iterable[CommittedTransactions],
 ) -> tuple[tuple[RelationSeen, ...], tuple[PlacedMessage, ...], tuple[TicketMarker, ...]]:
     """Relation records, DDL messages with their places among them, and ticket markers, each in log order."""
     relations: list[RelationSeen] = []
@@ -189,11 +189,11 @@ def part_announcements(
     return tuple(relations), tuple(messages), tuple(tickets)
 
 
-def times_of(taken: Iterable[Closed]) -> CommitTimes:
+def times_of(taken: Iterable[CommittedTransactions]) -> CommitTimes:
     """End LSN and commit time of each of these transactions."""
     parts = [
         (one.ends, one.times)
-        if isinstance(one, PlainRun)
+        if isinstance(one, TransactionRun)
         else (np.array([one.end], np.uint64), np.array([one.time_us], np.int64))
         for one in taken
     ]
