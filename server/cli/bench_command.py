@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.util import find_spec
-from typing import cast
+from typing import Any, cast
 
 import typer
 from rich.markup import escape
+from typer.core import TyperGroup
 
 from server.cli.exit_codes import ExitCode
 from server.cli.output import err
@@ -23,16 +24,17 @@ def load_bench() -> typer.Typer:
     return _absent()
 
 
+class _Absent(TyperGroup):
+    """Any arguments lead to the explanation; a group would first refuse the commands that it does not have."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if "--help" not in args:
+            err.print(escape(f"penstock bench: {_ABSENT}"))
+            ctx.exit(ExitCode.USAGE)
+        return super().parse_args(ctx, args)
+
+
 def _absent() -> typer.Typer:
-    app = typer.Typer(
-        help="Measure workloads (not installed).",
-        invoke_without_command=True,
-        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-    )
-
-    @app.callback()
-    def _explain() -> None:
-        err.print(escape(f"penstock bench: {_ABSENT}"))
-        raise typer.Exit(ExitCode.USAGE)
-
+    app = typer.Typer(cls=_Absent, help=escape(f"Measure workloads ({_ABSENT})."))
+    app.callback()(lambda: None)
     return app
