@@ -25,19 +25,19 @@ class Module:
 @functools.cache
 def modules(*folders: str) -> tuple[Module, ...]:
     """All Python files below these folders of the project."""
-    found = []
-    for folder in folders:
-        for file in sorted((ROOT / folder).rglob("*.py")):
-            text = file.read_text(encoding="utf-8")
-            found.append(Module(file.relative_to(ROOT).as_posix(), text, ast.parse(text)))
-    return tuple(found)
+    return tuple(_parsed(file) for folder in folders for file in sorted((ROOT / folder).rglob("*.py")))
 
 
-def functions(module: Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+@functools.cache
+def _parsed(file: Path) -> Module:
+    text = file.read_text(encoding="utf-8")
+    return Module(file.relative_to(ROOT).as_posix(), text, ast.parse(text))
+
+
+@functools.cache
+def functions(module: Module) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, ...]:
     """Every function and method, nested ones too."""
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
+    return tuple(node for node in ast.walk(module.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def docstrings(module: Module) -> Iterator[tuple[int, str]]:
