@@ -17,10 +17,10 @@ _ENOUGH_BYTES = 12 * 1024**3
 
 
 def _work_in_memory() -> None:
-    """What tests write is thrown away in the end; where memory is plenty, files and databases of theirs lie in it.
+    """Put the files and databases that tests write into memory where there is enough of it; all are removed in the end.
 
-    A database of its own for each test means some hundred new files; on a disk those take a third of the whole run. Whoever sets
-    TMPDIR decides, and this process's children are told by it.
+    A database of its own for each test means some hundred new files; on a disk those take a third of the whole run. TMPDIR is
+    kept where the user has set it, and this process's children get it.
     """
     if "TMPDIR" in os.environ or not os.access(_IN_MEMORY, os.W_OK):
         return
@@ -31,7 +31,7 @@ def _work_in_memory() -> None:
 
 _work_in_memory()
 
-# How long an example takes says nothing of what it tests, and other tests run beside it.
+# The time of an example says nothing about what it tests, as other tests run concurrently.
 settings.register_profile("penstock", deadline=None)
 settings.load_profile("penstock")
 

@@ -1,7 +1,7 @@
 """What outstanding freshness waits cost: how fast a backlog is replayed with none, some and many of them.
 
 pgbench writes a backlog while the process of the source that sends the log is held (SIGSTOP). Then so many waits for the backlog's
-end are opened, and when the server has them all, the sender is let go. The rate is row changes over the time from then to the
+end are opened, and when the server has them all, the sender is continued (SIGCONT). The rate is row changes over the time from then to the
 commit of the batch that holds the end. Rounds take turns with the counts. Run as `python -m tests.bench.waits`.
 
 The reader is not what is held: its connection would fill, and what is measured would be how long the kernel pauses before it tries
@@ -116,7 +116,7 @@ def pgbench(postgres: EmbeddedPostgres, *arguments: str) -> None:
 
 @contextmanager
 def held_log(rig: Rig) -> Iterator[Callable[[], None]]:
-    """Stop the source's sending process; calling what this yields lets it go on."""
+    """Stop the source's sending process; the function that this yields continues it."""
     rig.until(lambda: len(rig.postgres.execute(_SENDERS)) == 1, 30, "the log was read")
     ((sender,),) = rig.postgres.execute(_SENDERS)
     os.kill(sender, signal.SIGSTOP)
@@ -127,7 +127,7 @@ def held_log(rig: Rig) -> Iterator[Callable[[], None]]:
 
 
 def _committed(rig: Rig, end: Lsn) -> float | None:
-    """When the first batch that ends at or behind `end` was committed, in seconds since 1970."""
+    """When the first batch that ends at or after `end` was committed, in seconds since 1970."""
     batches = rig.api.get(f"{rig.path}/batches", page_size=50)["items"]
     times = [datetime.fromisoformat(b["committed_at"]).timestamp() for b in batches if Lsn.parse(b["end"]) >= end]
     return min(times, default=None)

@@ -1,4 +1,4 @@
-"""Answers that stand in for the server's: more than it has, and what it does not say yet."""
+"""Answers that replace the server's: with more items than it has, and with fields that it does not send yet."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _STATES: tuple[Document, ...] = (
 
 
 def answer(page: Page, path: str, document: Document) -> None:
-    """The tab gets `document` from this address, whatever is asked for behind the question mark."""
+    """The tab gets `document` from this address, whatever the query string is."""
 
     def fulfill(route: Route) -> None:
         route.fulfill(json=document)

@@ -18,7 +18,7 @@ def row(page: Page, name: str) -> Locator:
 
 
 def fact(page: Page, term: str) -> Locator:
-    """What stands under a term."""
+    """The description of a term."""
     found = page.get_by_role("term").filter(has_text=re.compile(f"^{re.escape(term)}$"))
     return found.locator("xpath=following-sibling::dd")
 

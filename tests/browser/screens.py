@@ -1,7 +1,7 @@
-"""Takes pictures of every page of the console, to be looked at: `python -m tests.browser.screens FOLDER [NAME …]`.
+"""Takes screenshots of every page of the console, for review: `python -m tests.browser.screens FOLDER [NAME …]`.
 
 Each at desktop and phone width, in light and dark, with subscriptions of 1, 20 and 300 tables that are really followed; some of them
-are paused, and one of each is parked. What is wider than the screen is told on standard output.
+are paused, and one of each is parked. What is wider than the screen is printed on standard output.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Gallery:
         expect(page.get_by_role("row", name="for the picture ").first).to_contain_text("applied")
 
     def _wizard(self, steps: int) -> Picture:
-        """So many steps behind the first."""
+        """The wizard, this many steps after the first."""
 
         def picture(page: Page) -> None:
             self._go(page, "/new-subscription?source=source")
@@ -189,7 +189,7 @@ def take(browser: Browser, shop: Shop, folder: Path, name: str, picture: Picture
             tab = Tab(browser, shop.url, token, width=width, scheme=scheme)
             picture(tab.page)
             file = folder / f"{name}-{width}-{scheme}.png"
-            # A dialog stands before the middle of what is seen.
+            # A dialog is placed in the middle of the visible part of the page.
             tab.page.screenshot(path=file, full_page=tab.page.get_by_role("dialog").count() == 0)
             troubles = [*wider_than_screen(tab.page), *tab.troubles]
             print(file, *troubles, sep="\n  ", flush=True)

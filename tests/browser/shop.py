@@ -78,7 +78,7 @@ class Shop:
         self.api.patch(f"{self.rig.path}/tables/{self.table(name)['id']}", {"desired_state": state})
 
     def settle(self) -> None:
-        """Return when the engine is there and everything goes on; what a test that failed has paused is resumed first."""
+        """Return when the engine is connected and every table is live; what a failed test has paused is resumed first."""
         self.rig.until(self._well, _WELL_S, "the engine was connected and every table live, but parked ones")
 
     def _well(self) -> bool:
@@ -103,7 +103,7 @@ class Shop:
         usual = supervisor.spec("engine")
         gate = self.rig.home / "gate"
         os.mkfifo(gate)
-        # Nothing can be read from the gate, and nothing runs behind it, before somebody has written to it.
+        # Reading from the gate blocks until the test writes to it, and the engine starts only after that.
         waits = ("/bin/sh", "-c", 'read -r _ < "$0"; exec "$@"', str(gate), *usual.command)
         supervisor.replace(dataclasses.replace(usual, command=waits))
         self._kill("engine")

@@ -1,4 +1,4 @@
-"""Waits, queries and tickets by the console: what it tells of them is what the server answers."""
+"""Waits, queries and tickets by the console: what it shows of them is what the server answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The console outlives what it depends on: it says that something is missing, keeps what it knows, and goes on by itself."""
+"""The console outlives what it depends on: it says that something is missing, keeps what it knows, and continues by itself."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_killed_engine(visit: Visit, shop: Shop) -> None:
     expect_live(page)
     missing = page.get_by_role("main").get_by_role("status").filter(has_text="No engine is connected.")
     with shop.without_engine():
-        # As when somebody comes back to the tab: what it reads by the clock is not waited for.
+        # As when a user returns to the tab: it reads at once, and not only at its next interval.
         page.evaluate("document.dispatchEvent(new Event('visibilitychange', { bubbles: true }))")
         expect(missing).to_be_visible()
         expect_live(page)

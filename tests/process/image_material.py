@@ -33,7 +33,7 @@ def compose() -> dict[str, Any]:
 
 
 def without_init(words: Sequence[str]) -> list[str]:
-    """The command behind `tini --`: an init process that the image installs and this machine need not have."""
+    """The command after `tini --`: an init process that the image installs and this machine need not have."""
     assert list(words[:2]) == ["tini", "--"]
     return list(words[2:])
 

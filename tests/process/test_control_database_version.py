@@ -1,4 +1,4 @@
-"""A control database that this version cannot work with: told in words, with an exit code, and nothing is started."""
+"""A control database that this version cannot work with: a message says so, with an exit code, and nothing is started."""
 
 from __future__ import annotations
 

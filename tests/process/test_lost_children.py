@@ -1,4 +1,4 @@
-"""Processes of a running engine are killed: users read which of them died, and replication goes on."""
+"""Processes of a running engine are killed: messages for users name the one that died, and replication continues."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def rig() -> Iterator[Rig]:
 
 @pytest.fixture(autouse=True)
 def goes_on(rig: Rig) -> Iterator[None]:
-    """Behind each test rows arrive, and none of what was said to users is a matter of ours."""
+    """After each test, new rows arrive, and no message to users reports an internal error."""
     yield
     with rig.connect() as connection:
         connection.execute("INSERT INTO orders SELECT max(id) + 1 FROM orders")

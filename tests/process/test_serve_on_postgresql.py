@@ -1,4 +1,4 @@
-"""`penstock serve` on a control database in PostgreSQL, with an engine beside it: what was declared outlives the server."""
+"""`penstock serve` on a control database in PostgreSQL, together with an engine: what was declared outlives the server."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Transaction:
 
 
 def history(rng: random.Random, before: Sequence[Transaction], count: int, clock_us: int) -> list[Transaction]:
-    """`before` and so many more transactions and positions behind it, from this time on."""
+    """`before`, followed by `count` more transactions and positions, from this time on."""
     found = list(before)
     at = found[-1].end if found else 100
     for _ in range(count):
@@ -107,7 +107,7 @@ class Walsender:
         cut = self._rng.randint(0, len(one.parts))
         found: list[bytes] = []
         for parts in (one.parts[:cut], one.parts[cut:]):
-            # A message carries the top transaction, whoever wrote it.
+            # A message carries the top transaction, whichever subtransaction wrote it.
             records = [_record(part, part.writer if part.row else one.xid) for part in parts]
             found += [pgoutput.stream_start(one.xid), *records, pgoutput.stream_stop()]
         return found + [pgoutput.stream_abort(one.xid, sub) for sub in sorted(one.aborted)]

@@ -1,6 +1,6 @@
 """The text form of whole logs: what arrives, as raw records, and the net changes of each batch that comes of it.
 
-table orders id* name:text     a table, as net-change cases write it, behind its name
+table orders id* name:text     a table's name, then the table, as net-change cases write it
 begin 7 120 / commit           a plain transaction and the end of its commit
 start 7 / stop                 a chunk of an open transaction
 stream-commit 7 120            its commit; `abort 7` its end, `abort 7 8` that of a savepoint

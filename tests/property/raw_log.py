@@ -62,17 +62,17 @@ class RawLog:
         return self._index[-1]
 
     def reread(self) -> tuple[Controls, Mapping[int, bytes]]:
-        """Everything flushed so far, as an engine finds it that starts anew over what has landed."""
+        """Everything flushed so far, as a new engine reads it that starts with what has landed."""
         relations = {at: record for _, found in self._index for at, record in found.items()}
         return np.concatenate([np.empty(0, CONTROL_FIELDS), *(controls for controls, _ in self._index)]), relations
 
     def empty(self) -> None:
-        """An engine starts anew that keeps nothing of what has landed."""
+        """A new engine starts, and keeps nothing of what has landed."""
         self._index = []
         self.forget(self.next_ordinal)
 
     def forget(self, below: int) -> None:
-        """Drop the blocks whose records nobody needs any more."""
+        """Drop the blocks whose records all precede this ordinal."""
         for block in self.blocks:
             if block.first + block.count <= below:
                 self.held.pop(block.path, None)

@@ -118,7 +118,7 @@ class Replica:
         self.done = 0
 
     def _confirmed(self) -> int:
-        """The source was told something at or before what is safe on our side."""
+        """A position that the engine confirmed to the source: at or before what is safe on our side."""
         safe = self.driven.sorter.last_closed_end.value
         known = [end for end in self.history.ends if end <= safe]
         return known[-1 - self.rng.choice((0, 1, 2, 4)) % len(known)]
@@ -208,7 +208,7 @@ class Replica:
         found: Sequence[TableChanges],
         early: dict[StagedRows, TableChanges],
     ) -> list[TableChanges]:
-        """What is early, and behind it what is left of the batch; nothing where the batch has to be applied as a whole."""
+        """The early rows, then what is left of the batch; empty where the batch must be applied as a whole."""
         if len({one.xid for one in batch.ranges}) != 1:
             return []
         commits = {

@@ -20,7 +20,7 @@ _XIDS = 100
 
 
 class Tape(random.Random):
-    """A `Random` that plays bytes, so that Hypothesis sees and shrinks every choice; behind their end nothing happens."""
+    """A `Random` that plays bytes, so that Hypothesis sees and shrinks every choice; after their end, nothing happens."""
 
     def __init__(self, tape: bytes) -> None:
         super().__init__(0)
@@ -46,7 +46,7 @@ class Case:
 
 @dataclass
 class SourceHistory:
-    """The transactions of a case, and what was true behind each."""
+    """The transactions of a case, and the state of the source after each of them."""
 
     tables: list[Table]
     followed: list[Table]
@@ -58,11 +58,11 @@ class SourceHistory:
     ends: list[int] = field(default_factory=lambda: [0])
     """End of each commit, in order, with the state before all of them in front."""
     states: list[dict[int, list[Row]]] = field(default_factory=list)
-    """Rows by table, behind each of `ends`."""
+    """Rows by table, after each of `ends`."""
 
     @property
     def top(self) -> int:
-        """Behind everything."""
+        """A position after all transactions."""
         return max([_START, *(t.end for t in self.transactions)]) + 100
 
     def rows_at(self, position: int, table: Table) -> list[Row]:

@@ -35,7 +35,7 @@ class Reader:
         return self.batcher.captured, self.batcher.last_commit
 
     def session(self, sent: Sequence[Sent], confirmed: int, start: Lsn, last: LastCommit) -> bool | None:
-        """Read on behind `start`. True: the log is the same one, False: it is not, None: it does not reach so far."""
+        """Read from `start` on. True: the log is the same one. False: it is not. None: it does not reach that far."""
         check, commits = HistoryCheck("slot", last, start), SessionCommits()
         check.confirmed(Lsn(confirmed))
         self._sorter.begin_session(start)

@@ -175,7 +175,7 @@ class TableLife(RuleBasedStateMachine):
         return TableSchema(_name(table), relation, columns, ("c1",), KeyMode.KEYED, ReplicaIdentity.DEFAULT)
 
     def _ended(self, entry: TableEntry) -> None:
-        """As the run does it: a table that is to be copied anew waits for that from the next planning on. Here, from the next rule on."""
+        """As in a run, where a table to be copied again waits for that from the next planning on. Here, from the next rule on."""
 
     def _renew(self) -> None:
         """Between two plannings."""
@@ -198,7 +198,7 @@ class TableLife(RuleBasedStateMachine):
     @precondition(lambda self: len(self.planned) < AHEAD)
     @rule(meanwhile=st.none() | tables)
     def plan(self, meanwhile: TableId | None) -> None:
-        """`meanwhile`: a copy of this table ends behind the actions between two plannings, before this one."""
+        """`meanwhile`: a copy of this table ends after what a run does between two plannings, and before this planning."""
         self._renew()
         if meanwhile is not None:
             self.end_copy(meanwhile)
@@ -325,7 +325,7 @@ class TableLife(RuleBasedStateMachine):
                 assert self.target.rows[table] == up_to(self.target.end.value), table
 
     def teardown(self) -> None:
-        """Nothing is stuck: whatever the tables were doing, they get live when nobody disturbs them."""
+        """No table is stuck: whatever its state was, it becomes live when no further rule interferes."""
         if not hasattr(self, "target"):
             return
         self.altered = {batch for batch in self.altered if batch < self.sealed // LENGTH}

@@ -1,9 +1,9 @@
-"""Waits against a model of the target: engines die, lose their stream, take over while the one before goes on, and begin runs on older
+"""Waits against a model of the target: engines die, lose their stream, take over while the one before still runs, and begin runs on older
 targets; tables park, pause and are reloaded in the batches that move the position; what is declared is heard of later; and reports come
 late, twice, in pieces, and from runs that have ended. A wait that is satisfied is true of the target at that moment, for each of its
 tables, and one that is refused could not have been.
 
-What the model leaves out: a target is replaced only once the server has taken in that its run ended, or that its engine is gone.
+What the model leaves out: a target is replaced only once the server has recorded that its run ended, or that its engine is gone.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class Waits(RuleBasedStateMachine):
     # Engines
 
     def an_engine_takes_over(self) -> None:
-        """The one before may go on without a connection; the target fences it off once the new one begins."""
+        """The one before may continue without a connection; the target fences it off once the new one begins."""
         if self.engines and self.engines[-1].stream is not None:
             return  # The server knows of no end of it.
         self.rows.subscription.epoch += 1
@@ -263,10 +263,10 @@ class Waits(RuleBasedStateMachine):
         awaited: set[TableId],
         delivered: int,
     ) -> None:
-        """Of the newest engine, mostly; an older one that goes on may be the one that has the target.
+        """Of the newest engine, mostly; an older one that still runs may be the one that has the target.
 
         Other threads of its run tell the position at any time, and it may arrive at once: `meanwhile` is between the commit and each report
-        of what it did to a table. `awaited`: tables whose changes in it somebody waits for.
+        of what it did to a table. `awaited`: tables whose changes in the batch a client waits for.
         """
         able = [engine for engine in self.engines if engine.alive and engine.run is not None]
         engine = able[-1] if which > 3 else able[which % len(able)]

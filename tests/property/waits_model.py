@@ -88,7 +88,7 @@ class ModelTarget:
         return {}
 
     def check_place(self) -> None:
-        """It stays in its place for as long as a run goes on."""
+        """Never raises: the target stays in its place for as long as a run lasts."""
 
     def commit(self, batch: BatchCommit) -> dict[TableId, SetAside]:
         if batch.epoch < self.epoch:
@@ -108,7 +108,7 @@ class ModelTarget:
         return {}
 
     def pass_by(self, end: int) -> None:
-        """Up to `end` nothing was changed of the tables that go on."""
+        """No table that continues was changed up to `end`."""
         for table, found in self.tables.items():
             if found.goes_on:
                 self.tables[table] = replace(found, at=end)
@@ -302,7 +302,7 @@ class Engine:
         run.tell()
 
     def commit(self, more: int, parks: TableId | None, *, rows: bool) -> None:
-        """A batch of its run, behind which its position is told. An engine that was overtaken finds that out here."""
+        """Commit a batch of its run, then report the position. An engine that lost its epoch finds that out here."""
         assert self.run is not None
         try:
             self.run.commit(more, parks, rows=rows)

@@ -1,4 +1,4 @@
-"""The setting `apply` of a subscription: taken, shown, changed and told to the engine; refused where it cannot be carried out."""
+"""The setting `apply` of a subscription: accepted, shown, changed and sent to the engine; refused where it cannot be carried out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Approvals: a table that waits with a change of structure is let go on, by who may and has seen it."""
+"""Approvals: a table that waits with a change of structure continues once a user with the right, who has seen the change, approves it."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def test_the_same_engine_keeps_its_epoch_over_a_restart_of_the_server(tmp_path: 
     try:
         assign = engine.run(applied="0/50")
         first.stop()
-        engine.progress(assign, "0/60")  # Reported while nobody listens.
+        engine.progress(assign, "0/60")  # Reported while no server listens.
         engine.table(assign, assign.tables[0].table, "parked", code="copy_failed", reason="r", remedy="m")
         engine.commands.clear()
         with running_server(tmp_path, port=first.port) as second, second.client() as client:

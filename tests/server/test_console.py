@@ -45,7 +45,7 @@ def client(folder: Path) -> TestClient:
 
 @pytest.fixture
 def console(folder: Path) -> Path:
-    """A console beside them."""
+    """The folder of a built console, next to the server's files."""
     built = folder / "console"
     (built / "assets").mkdir(parents=True)
     (built / "index.html").write_text("<title>the console</title>")

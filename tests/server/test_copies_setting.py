@@ -1,4 +1,4 @@
-"""How fast and in which order tables are copied: taken, shown, changed and told to the engine; anything else is refused."""
+"""How fast and in which order tables are copied: accepted, shown, changed and sent to the engine; invalid values are refused."""
 
 from __future__ import annotations
 

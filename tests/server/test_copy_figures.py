@@ -1,4 +1,4 @@
-"""How far copies are: figures of tables, of the subscription and of reloads, as engines report them, die and go on."""
+"""Progress of copies: figures of tables, of the subscription and of reloads, as engines report them, die and are replaced."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_the_subscription_tells_of_all_its_copies_and_never_less_because_one_is_
 def test_a_copy_that_goes_on_after_a_restart_does_not_run_back(rig: Rig) -> None:
     rig.state(0, "copying")
     rig.copied(0, 6000)
-    # Another engine begins: it has the table wait, then copied on behind what the target holds.
+    # Another engine begins: its table waits first; then its copy continues after the rows that the target holds.
     for state in ("registered", "copying"):
         rig.state(0, state)
         assert (rig.table(0)["rows"], rig.table(0)["percent"]) == (6000, 60.0)
@@ -123,7 +123,7 @@ def test_a_reload_begins_with_nothing_and_its_figures_are_told_by_the_reload_too
     rig.state(0, "reloading")
     assert (rig.table(0)["rows"], rig.table(0)["percent"], rig.table(0)["total_bytes"]) == (0, None, None)
     rig.copied(0, 4000)
-    # The state is told again, as at each new connection to the server.
+    # The engine reports the state again, as at each new connection to the server.
     rig.engine.table(rig.assign, table, "reloading", reason="again")
     assert rig.engine.link.flush(DEADLINE_S)
     assert rig.table(0)["rows"] == 4000

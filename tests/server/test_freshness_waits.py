@@ -663,7 +663,7 @@ def test_a_subscription_that_was_told_to_run_is_waited_for_from_then_on(
     waiting = _begin(pool, client, position="0/60")
     _demanded(engine, "0/60")
     if late:
-        engine.state(assign, "paused")  # It was on its way when the subscription was told to run.
+        engine.state(assign, "paused")  # This report was under way when the user resumed the subscription.
         assert client.post(_WAITS, json={"position": "0/60", "timeout_ms": 0}).status_code == 504
         assert client.get("/subscriptions/orders").json()["health"]["word"] == "starting"
     assert not waiting.done()

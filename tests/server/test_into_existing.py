@@ -1,4 +1,4 @@
-"""`into_existing` of a table over REST: declared, shown, told to the engine, changed, and refused where the target takes none so."""
+"""`into_existing` of a table over REST: declared, shown, sent to the engine, changed, and refused by a target that does not support it."""
 
 from __future__ import annotations
 

@@ -230,7 +230,7 @@ def test_a_reload_that_is_cancelled_too_late_has_succeeded(rig: Rig) -> None:
 
 @pytest.mark.parametrize("heard", ["nothing", "progress", "state"])
 def test_a_reload_that_is_cancelled_while_no_engine_is_there_names_its_table_to_the_next(rig: Rig, heard: str) -> None:
-    """It goes on with the copies that it finds, and does not know for whom they were begun."""
+    """The next engine continues the copies that it finds, and does not know for which request they were begun."""
     client, engine, assign = rig
     table = assign.tables[0].table
     answer = client.post(f"/subscriptions/orders/tables/{table}/reloads")

@@ -302,7 +302,7 @@ def test_a_table_cut_in_json_says_so(rig: Rig) -> None:
 
 
 def test_whoever_hangs_up_ends_the_answer(rig: Rig) -> None:
-    """The engine is not made to send rows that nobody takes."""
+    """The server does not request rows from the engine that no client receives."""
     client, engine, _ = rig
     engine.rows = pa.table({"t": ["x" * 10_000] * 40_000})
     body = {"sql": "s"}

@@ -23,7 +23,7 @@ SECRET = "a secret value"
 
 
 def row(number: int, state: str = "set_aside") -> dict[str, Any]:
-    """A refused row as the engine tells of it."""
+    """A refused row as the engine reports it."""
     return {
         "row": f"r{number}",
         "state": state,

@@ -19,7 +19,7 @@ Rig = tuple[httpx.Client, FakeEngine, Assign, str]
 
 
 def part(name: str, **more: Any) -> dict[str, Any]:
-    """A partition as the engine tells of it."""
+    """A partition as the engine reports it."""
     return {"name": name, "parent": "public.orders", "leaf": True, "bound": "DEFAULT", "generation": 1} | more
 
 
@@ -99,7 +99,7 @@ def test_named_partitions_are_reloaded_and_shown(rig: Rig) -> None:
 
 
 def _told(client: httpx.Client, assign: Assign) -> list[tuple[str, str]]:
-    """The newest two events of the table: kind, and detail behind its name."""
+    """The newest two events of the table: kind, and the detail after the table's name."""
     name = assign.tables[0].source
     subject = f"{name.schema}.{name.name}"
     items = client.get("/events", params={"subject": subject, "page_size": 2}).json()["items"]

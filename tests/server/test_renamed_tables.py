@@ -1,4 +1,4 @@
-"""Tables whose source gave them another name: what is shown and told to the engine follows, their places on the target stay."""
+"""Tables that were renamed on the source: the name shown and sent to the engine follows, their names on the target stay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The setting `schema_changes` of a subscription: taken, shown, changed and told to the engine; anything else is refused."""
+"""The setting `schema_changes` of a subscription: accepted, shown, changed and sent to the engine; invalid values are refused."""
 
 from __future__ import annotations
 

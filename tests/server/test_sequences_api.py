@@ -20,7 +20,7 @@ _POSTGRES = {"kind": "postgres", "settings": {"host": "db.test", "database": "ma
 
 
 def part(table: str, outcome: str = "advanced") -> dict[str, Any]:
-    """A sequence as the engine tells of it."""
+    """A sequence as the engine reports it."""
     name = {"schema": "public", "name": "orders"}
     common = {"table": table, "source": name, "column": "id", "target_table": name, "outcome": outcome}
     source = {"source_sequence": {"schema": "public", "name": "s"}, "source_value": {"last": 9, "called": True}}

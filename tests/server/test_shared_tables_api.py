@@ -1,4 +1,4 @@
-"""`shared_into` over REST and by command: declared, shown, told to the engine, refused, and listed with its members."""
+"""`shared_into` over REST and by command: declared, shown, sent to the engine, refused, and listed with its members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Subscriptions over REST: declared, expanded, moved between states, deleted; what the engine is told of them."""
+"""Subscriptions over REST: declared, expanded, moved between states, deleted; and the commands that the engine gets for them."""
 
 from __future__ import annotations
 

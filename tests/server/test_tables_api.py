@@ -165,7 +165,7 @@ def test_remove_keeps_history_and_frees_the_name(client: TestClient, app: FastAP
 
 
 def told_of(app: FastAPI, table: str) -> tuple[bool, list[str]]:
-    """Whether an engine that hears of the removal now is to drop the table, and what a new one is told to drop."""
+    """Whether the command of the removal has an engine drop the table, and the tables that a new engine's assignment has it drop."""
     with app.state.database.write() as session:
         rows = session.exec(select(OutboxRow).where(OutboxRow.kind == "table").order_by(OutboxRow.id))
         removed = [c for _, c in outbox_commands(session, app.state.secret_box, rows) if c.table == table]

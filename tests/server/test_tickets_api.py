@@ -1,4 +1,4 @@
-"""Tickets over HTTP: made, told of by the engine, compared, listed, lost, and given to the next engine."""
+"""Tickets over HTTP: created, reported by the engine, compared, listed, lost, and given to the next engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in several places says the same: dependencies and lock, faults and policies, make targets, image and compose file."""
+"""What is declared in several places agrees: dependencies and lock, faults and policies, make targets, image and compose file."""
 
 from __future__ import annotations
 

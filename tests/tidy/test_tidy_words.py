@@ -52,16 +52,22 @@ SQL = re.compile(r"^\s*(?:SELECT|INSERT|UPDATE|DELETE|CREATE|WITH)\b|\n[^\n]*\bS
 """Statements, and parts of several lines: their names are not words for users."""
 CODE = re.compile(r"`[^`\n]+`")
 FORMATTED = "0 s"
-"""What a string formats counts as a time, so that lag may be "behind"."""
+"""A value that a string formats counts as a time, so that the list accepts the word for lag."""
 CHECKED_DOCSTRINGS = (
     "bench",
     "deploy",
     "docs",
     "engine",
     "server",
+    "tests/bench",
+    "tests/browser",
     "tests/chaos",
     "tests/contract",
     "tests/fixtures",
+    "tests/process",
+    "tests/property",
+    "tests/server",
+    "tests/unit",
 )
 """Folders whose docstrings and comments use these words too. A folder is added when it does."""
 

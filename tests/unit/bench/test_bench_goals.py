@@ -1,4 +1,4 @@
-"""The goals with a PostgreSQL target, beside made-up results, as a golden file; and what carries the way to apply."""
+"""The goals with a PostgreSQL target next to made-up results, as a golden file; and which results have a mode of applying."""
 
 from __future__ import annotations
 

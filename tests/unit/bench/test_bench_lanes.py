@@ -1,4 +1,4 @@
-"""What the rounds of `lanes` are worth: ratios, and what is told where something was not as it must be."""
+"""The evaluation of the rounds of `lanes`: ratios, and what is reported where a condition does not hold."""
 
 from __future__ import annotations
 

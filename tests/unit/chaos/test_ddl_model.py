@@ -1,4 +1,4 @@
-"""What the model of a random table knows behind a change of it."""
+"""What the model of a random table knows after a change of the table."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def test_names_of_columns_are_never_given_twice(seed: int) -> None:
 
 
 def test_savepoints_undo_structures_that_were_sent() -> None:
-    """In transactions that are made to be sent; some stay open past looks at the catalog, and some have no row of a table behind that."""
+    """In streamed transactions; some stay open while the catalog is read, and some have no row of a table after that."""
     undone, held = set(), False
     for seed in range(20):
         for _, made in history(seed):

@@ -1,4 +1,4 @@
-"""The commands against a small stand-in for the server: what they send, print, and exit with."""
+"""The commands against a small fake server: what they send, print, and exit with."""
 
 from __future__ import annotations
 
@@ -547,7 +547,7 @@ def test_console_prints_a_link_that_signs_in(stand_in: StandIn, run: Run, tmp_pa
     assert json.loads(run("console", "--json").stdout) == {"url": f"{stand_in.url}/#token=a%2Bb%2Fc"}
 
 
-# What was passed over, and what could not be carried out
+# What was skipped, and what could not be carried out
 
 _WAITS, _VERIFICATIONS = "/subscriptions/m/freshness-waits", "/subscriptions/m/verifications"
 _PARKED = {"schema": "public", "name": "[lines]", "state": "parked", "reason": "a [row]"}

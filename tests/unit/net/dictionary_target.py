@@ -11,7 +11,7 @@ from tests.unit.net.history_model import Row
 
 
 def apply_keyed(before: Sequence[Row], shares: Sequence[TableChanges], key: Sequence[int] = (0,)) -> list[Row]:
-    """The rows behind the changes of all buckets; `key`: places of the key columns, in key order."""
+    """The rows after the changes of all buckets; `key`: places of the key columns, in key order."""
     held = {tuple(row[c] for c in key): row for row in before}
     inserts = [row for share in shares for row in rows(share.inserts)]
     for share in shares:
@@ -34,7 +34,7 @@ def apply_keyed(before: Sequence[Row], shares: Sequence[TableChanges], key: Sequ
 
 
 def apply_bag(before: Sequence[Row], shares: Sequence[TableChanges]) -> list[Row]:
-    """The rows behind the changes of all buckets, of a table without a key."""
+    """The rows after the changes of all buckets, of a table without a key."""
     held = Counter[Row]() if any(share.truncated for share in shares) else Counter(before)
     for share in shares:
         for *image, n in rows(share.deletes):

@@ -18,7 +18,7 @@ from tests.unit.net.batch_builder import FIRST
 
 OID = 100
 ELSEWHERE = 7
-"""A table in the log that nobody follows."""
+"""A table in the log that no subscription follows."""
 Row = tuple[int, str | None, str | None]
 _TEXTS: tuple[str | None, ...] = (None, "", "x", "null", "long value")
 
@@ -37,7 +37,7 @@ class Step:
 
 Parts = Sequence[tuple[str, Sequence[Step]]]
 """Runs of steps, and how they lie to savepoints: `saved` and `rolled_back` have one of their own, `nest` opens one that the
-next `release` or `undo` ends behind its steps, `top` is anywhere."""
+next `release` or `undo` ends after its steps, `top` is anywhere."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Written:
 
 @dataclass
 class Table:
-    """Rows, and how the log tells of them: with whole old images or keys, with a key or without, or of inserts only."""
+    """Rows, and how the log represents their changes: with whole old images or keys, with a key or without, or of inserts only."""
 
     rows: list[Row]
     full: bool = False
@@ -197,7 +197,7 @@ def execute(tables: Sequence[Table], parts: Parts, xid: int, next_xid: Callable[
 
 @dataclass
 class History:
-    """What became of one table's rows, and the log."""
+    """One table's rows after all transactions so far, and the log of these transactions."""
 
     rows: list[Row]
     full: bool

@@ -94,7 +94,7 @@ def message(prefix: str, content: bytes, xid: int = 0) -> bytes:
 
 
 def pack(records: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """The records one behind the other, and their borders as the queue keeps them."""
+    """The records joined in order, and their borders, in the form that the queue keeps."""
     borders = np.zeros(len(records) + 1, np.int32)
     np.cumsum([len(record) for record in records], out=borders[1:])
     return np.frombuffer(b"".join(records), np.uint8), borders

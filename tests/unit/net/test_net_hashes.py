@@ -1,4 +1,4 @@
-"""Hashes choose buckets and places only: keys and images whose hashes collide are told apart by their bytes."""
+"""Hashes choose buckets and places only: keys and images whose hashes collide are distinguished by their bytes."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ def test_no_position_is_there_to_be_reported_before_the_states_of_the_tables_tha
 
 @pytest.mark.parametrize("nothing", [False, True])
 def test_no_position_counts_whose_target_is_not_in_its_place_any_more(*, nothing: bool) -> None:
-    """Neither behind a commit, which succeeds all the same, nor where nothing is to be committed."""
+    """Neither after a commit, which succeeds nevertheless, nor where there is nothing to commit."""
     bench = Bench()
     bench.commit(1)
     before = bench.stage.applied
@@ -256,7 +256,7 @@ def test_what_fails_in_changes_from_before_a_new_copy_counts_for_nothing(*, begu
 
 @pytest.mark.parametrize("renewed", [False, True])
 def test_what_the_target_refuses_of_a_table_that_is_to_be_copied_anew_counts_for_nothing(*, renewed: bool) -> None:
-    """Somebody else found meanwhile that it has to be; after a crash it is copied all the same."""
+    """Another thread found meanwhile that the table must be copied again; after a crash it is copied as well."""
     bench = Bench()
     bench.stage.begin(recorded(None))
     bench.target.refuse_rows_of = OTHER
@@ -303,7 +303,7 @@ def copied_anew(bench: Bench, table: TableId) -> None:
 
 @pytest.mark.parametrize("complete", [False, True])
 def test_a_copy_in_place_of_the_one_that_was_planned_is_not_handed_over(*, complete: bool) -> None:
-    """Neither in the middle nor when it is complete: that would be behind the end of the batch."""
+    """Neither in the middle nor when it is complete: its position would be after the end of the batch."""
     bench = Bench()
     bench.book.amend(KEYED, spec=replace(table_of(bench, KEYED).spec, key=()))
 

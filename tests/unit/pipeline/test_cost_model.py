@@ -137,7 +137,7 @@ def test_jobs_of_nearly_one_size_tell_what_such_a_job_costs() -> None:
 
 
 def test_what_small_jobs_cost_says_little_of_a_large_one() -> None:
-    """They differ by what else ran beside them more than by their sizes."""
+    """The times of small jobs depend more on what ran concurrently than on their sizes."""
     tuner, noise = JobPlacement(FREE), random.Random(7)
     for _ in range(1_000):
         records = noise.randint(50, 300)

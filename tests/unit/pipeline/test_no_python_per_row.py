@@ -36,7 +36,7 @@ from tests.unit.net.batch_builder import column, table
 from tests.unit.postgres_log.replication_wire import Pieces, xlog
 
 ROWS = 400_000
-"""That stand in the target before."""
+"""In the target before the batch."""
 CHANGES = 4
 """Of a transaction: three rows updated, one inserted."""
 FEW, MANY = 1_000, 20_000

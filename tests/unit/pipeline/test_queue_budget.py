@@ -1,4 +1,4 @@
-"""When the log is read no further because the queue is full, and when that would help nobody."""
+"""When reading of the log stops because the queue is full, and when a stop would free nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BUDGET = 1000
 
 
 class Bench:
-    """An intake whose reader is played, and whose batches stay under way until they are told to be done."""
+    """An intake with a simulated reader, whose batches stay under way until the test marks them as done."""
 
     def __init__(self, folder: Path, *, verified: bool = True) -> None:
         self.holds: list[bool] = []

@@ -58,7 +58,7 @@ def _engine(silent: socket.socket, folder: Path, failpoints: str = "") -> subpro
 
 
 def _runs(process: psutil.Process) -> bool:
-    """Not where it only waits for somebody to take notice of its end."""
+    """Whether the process runs; False for a zombie, whose parent has not waited for it yet."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -81,7 +81,7 @@ class FakeRows:
 
 
 class Bench:
-    """An inserter at work over a target that has one place, and a clock that stands still."""
+    """A running inserter over a target that has one place, with a clock that only the test advances."""
 
     def __init__(self) -> None:
         self.begun: list[FakeRows] = []

@@ -1,4 +1,4 @@
-"""Tickets in the engine: each is told of stage by stage, ends once, and is never left without an end."""
+"""Tickets in the engine: each is reported at every stage, ends exactly once, and never stays without an end."""
 
 from __future__ import annotations
 

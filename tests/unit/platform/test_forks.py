@@ -1,4 +1,4 @@
-"""Children are started one at a time, also where what they are forked from ends meanwhile, and an end is put into words."""
+"""Children are started one at a time, also where the fork server ends meanwhile, and the end of a child is described in words."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_child_that_ends_with_what_it_was_forked_from_names_both(start: Start)
     assert child.wait(10.0)
     assert child.death == f"ended: the parent process (pid {server}) was ended by SIGKILL"
     assert start().connection.recv() == "here"
-    # Also where another one is started in its place before anybody asks.
+    # Also where another one is started in its place before the reason is read.
     assert child.death == f"ended: the parent process (pid {server}) was ended by SIGKILL"
 
 

@@ -258,7 +258,7 @@ def test_a_declared_key_is_taken_only_where_the_log_sends_it() -> None:
 
 
 def test_the_storage_of_a_later_structure_does_not_hide_that_rows_were_written_anew() -> None:
-    """A record from before the change, read when the catalog has it already, and then one from behind it."""
+    """A record from before the change, read when the catalog has the change already, and then one from after it."""
     before = known("id:i:1 v:t:2", relfilenode=99)
     now = catalog("id:i:1 v:t:2 w:t:3:default")
     now.columns[1] = replace(now.columns[1], column=replace(now.columns[1].column, edition=9))

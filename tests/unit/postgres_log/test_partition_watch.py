@@ -1,4 +1,4 @@
-"""What a watch makes of looks at a catalog, and of marks that an earlier watch left."""
+"""What a watch reports from the catalogs that it reads, and from marks that an earlier watch left."""
 
 from __future__ import annotations
 

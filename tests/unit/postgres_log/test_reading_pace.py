@@ -1,4 +1,4 @@
-"""How often the log is read: at once behind a pause, and seldom while changes come one after another."""
+"""How often the log is read: at once after a pause, and less often while changes follow each other."""
 
 from __future__ import annotations
 

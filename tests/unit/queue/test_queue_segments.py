@@ -1,4 +1,4 @@
-"""Segments of the queue: what was appended is read back, survives damage up to it, and is let go of in whole files."""
+"""Segments of the queue: what was appended is read back, what precedes damage survives it, and records are released in whole files."""
 
 from __future__ import annotations
 
@@ -410,7 +410,7 @@ SEEN = (ControlKind.RELATION, 0, 0, 0, 0, 0)
 def test_a_queue_that_begins_within_a_transaction_tells_nothing_of_that_one(
     tmp_path: Path, begun: tuple[Any, ...], ended: tuple[Any, ...]
 ) -> None:
-    """Its first segment went once the target had it; who has less may not go on from here."""
+    """The first segment was removed once the target had its records; a target that has less cannot continue from this queue."""
     queue = writer(tmp_path, segment_bytes=1)
     catalog = QueueCatalog(tmp_path)
     for controls in ([begun], [SEEN], [SEEN, ended, BEGIN], [COMMIT]):

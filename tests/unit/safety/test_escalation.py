@@ -1,4 +1,4 @@
-"""The guard's ladder: which rung is reached when, told once, left only well below."""
+"""The guard's ladder: when each rung is reached; it is reported once, and left only well below its threshold."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EVERYTHING = {"may_persist": True, "copying": True, "open_s": 60.0}
 
 
 class Climber:
-    """A ladder that is looked at once a second."""
+    """A ladder that is evaluated once a second."""
 
     def __init__(self, policy: GuardPolicy = POLICY, patience_s: float = 3.0) -> None:
         self.policy = policy

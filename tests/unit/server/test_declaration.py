@@ -1,4 +1,4 @@
-"""What declared tables mean: patterns, precedence, names on the target. And the small pure parts beside."""
+"""What declared tables mean: patterns, precedence, names on the target. And further small pure functions."""
 
 from __future__ import annotations
 

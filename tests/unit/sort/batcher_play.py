@@ -28,7 +28,7 @@ class Feed(Protocol):
 
 
 class BatcherPlay:
-    """One life of sorter and batcher behind a position up to which everything is known."""
+    """One run of sorter and batcher from a position up to which everything is known."""
 
     def __init__(self, rng: random.Random, policy: BatchPolicy, log: Feed, bytes_of: BytesOf, after: int = 0) -> None:
         self.rng, self.log, self.bytes_of = rng, log, bytes_of
@@ -63,7 +63,7 @@ class BatcherPlay:
             self.held.append(self.rng.choice((5, 30, 200)))
             self.batcher.hold_back(self.held[-1])
         elif chance < 0.8:
-            # As far as nothing behind it can have been committed unseen.
+            # Only up to a position that precedes every commit not read yet.
             self.batcher.advance(self.sorter.last_closed_end)
         if self.held and self.rng.random() < 0.7:
             self.batcher.let_go(self.held.pop(self.rng.randrange(len(self.held))))

@@ -1,4 +1,4 @@
-"""While batches are on their way, only a demand or a cut seals the next; behind them everything that gathered goes together."""
+"""While batches are on their way, only a demand or a cut seals the next; after them, all that gathered becomes one batch."""
 
 from __future__ import annotations
 

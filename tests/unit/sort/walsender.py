@@ -86,7 +86,7 @@ class Walsender:
 
 
 def _interleave(rng: random.Random, transactions: Sequence[Transaction]) -> list[tuple[int, int]]:
-    """(transaction, item) as they lie in the log; the item behind the last one is the transaction's end."""
+    """(transaction, item) in the order of the log; the item after the last one is the transaction's end."""
     placed: list[tuple[int, int, int]] = []
     for t in transactions:
         reach = _BETWEEN * rng.choice((0, 0, 1, 2, 5))

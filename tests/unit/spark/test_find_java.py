@@ -1,4 +1,4 @@
-"""Which Java is taken, with stand-ins for `java` that print a version."""
+"""Which Java is selected, with fakes of `java` that print a version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When what a look at the source's catalog found counts as in force."""
+"""When a catalog that was read from the source counts as in force."""
 
 from __future__ import annotations
 

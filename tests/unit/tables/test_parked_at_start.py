@@ -1,4 +1,4 @@
-"""A table that was parked before a start: its code is told, and no reason is made up for it."""
+"""A table that was parked before a start: its code is reported, and no reason is invented for it."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Bench:
     def __init__(self, *entries: TableEntry, policy: SchemaPolicy = SchemaPolicy.APPLY) -> None:
         self.moves: list[tuple[str, str]] = []
         self.looks: list[list[bytes]] = []
-        """Relation records of each look at the source."""
+        """Relation records of each reading of the source's catalog."""
         self.known: list[TableSchema | None] = []
         """What each of them was compared with."""
         self.book = TableRegistry(lambda entry, _: self.moves.append((entry.table, entry.shown.value)), policy)
@@ -70,7 +70,7 @@ class Bench:
         )
         self.announce = dict(PAYLOADS)
         self.meanwhile: Callable[[], None] = lambda: None
-        """What others do while the source is looked at."""
+        """What other threads do while the source's catalog is read."""
         self._end = 100
         self._ordinal = 0
 
@@ -130,7 +130,7 @@ def test_records_that_repeat_are_looked_up_once_and_all_counted() -> None:
 
 
 def test_a_structure_that_comes_back_means_what_it_meant_at_first() -> None:
-    """As with a transaction that announced its tables before another one's change of them, and is committed behind it."""
+    """As with a transaction that announced its tables before another one's change of them, and commits after it."""
     bench = Bench(live("a", A))
     planned = bench.plan(b"A", b"A", b"A+", b"A", b"A+", b"A+")
     assert versions(planned, "a") == [A, A, A, A_ADDED, A, A_ADDED, A_ADDED]
@@ -417,7 +417,7 @@ def test_relation_records_of_strangers_are_passed_over() -> None:
 
 @pytest.mark.parametrize("policy", SchemaPolicy)
 def test_a_record_behind_a_hand_over_that_is_not_committed_yet_is_compared_with_the_copy(policy: SchemaPolicy) -> None:
-    """Else what the catalog says of the storage, which is later than the record, would hide that rows were written anew."""
+    """Otherwise the storage in the catalog, which is later than the record, would hide that rows were rewritten."""
     bench = Bench(TableEntry(spec("a"), Registered()), policy=policy)
     bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
     bench.book.begin_chunk(TableId("ta"), A, Lsn(150), None)

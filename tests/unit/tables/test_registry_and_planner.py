@@ -1,4 +1,4 @@
-"""What the planner keeps, what a copy's end does to a parked table, and what a queue may let go."""
+"""What the planner keeps, what a copy's end does to a parked table, and what a queue may release."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_batches_without_records_are_not_kept_for_a_paused_table() -> None:
 
 
 def test_a_removed_table_does_not_end_the_planner() -> None:
-    """The catalog is asked between the look at the book and the change of it; the table may be gone by then."""
+    """The catalog is read between the reading of the book and its change; the table may be gone by then."""
     from engine.model.batch import RelationSeen
 
     book = TableRegistry(lambda *_: None)

@@ -42,7 +42,7 @@ def marks(found: Stream, cut: Cut, lane: int) -> list[int]:
 
 
 def turns(found: Stream, cut: Cut) -> list[tuple[int, int]]:
-    """Of each unit in order: changes before its turn, and behind it."""
+    """For each unit, in order: the numbers of changes before its turn and after it."""
     lanes, cut = [], replace(cut, together=False)
     for lane in range(cut.lanes):
         units: list[tuple[int, int]] = []

@@ -1,4 +1,4 @@
-"""Which types of a table that stands on the target hold every value of a source's column as it is."""
+"""Which column types of an existing table on the target hold every value of a source's column unchanged."""
 
 from __future__ import annotations
 
