@@ -64,9 +64,11 @@ CHECKED_DOCSTRINGS = (
     "tests/chaos",
     "tests/contract",
     "tests/fixtures",
+    "tests/pg",
     "tests/process",
     "tests/property",
     "tests/server",
+    "tests/tidy",
     "tests/unit",
 )
 """Folders whose docstrings and comments use these words too. A folder is added when it does."""

@@ -164,7 +164,7 @@ class BadDay(Replica):
         return self.reports.wait(found, f"event {code}", timeout_s)
 
     def settled_or_failed(self) -> str:
-        """`running` or `failed`, whichever comes next behind what went wrong."""
+        """`running` or `failed`, whichever comes next after the failure."""
 
         def last(reports: list[Report]) -> str | None:
             own = [r for r in reports if isinstance(r, SubscriptionStateReport)]
@@ -178,7 +178,7 @@ class BadDay(Replica):
         with self.database.connect() as connection:
             while (run := self.pipeline.run) is None or run.captured < position:
                 assert time.monotonic() < deadline, f"{position} was never captured"
-                # Traffic behind it brings the source's next position without anybody asking for one.
+                # Later traffic makes the source send its next position, without a request for one.
                 connection.execute("SELECT pg_logical_emit_message(true, 'test', ''), pg_sleep(0.05)")
 
     def wait_slot(self, condition: str, *values: str) -> None:
@@ -194,7 +194,7 @@ class BadDay(Replica):
         self.wait_slot("NOT active")
 
     def wait_confirmed(self, position: Lsn) -> None:
-        """Until the source was told that it may let go of everything up to here."""
+        """Wait until everything up to here is confirmed to the source, which may then remove it."""
         self.wait_slot("confirmed_flush_lsn >= %s::text::pg_lsn", str(position))
 
     def codes(self) -> list[str]:
@@ -209,7 +209,7 @@ class BadDay(Replica):
             connection.execute("INSERT INTO lines SELECT coalesce(max(order_id), 0) + 1000, 1, %s FROM lines", [note])
 
     def assert_nothing_lost(self, note: str = "afterwards") -> None:
-        """Changes go on to arrive, and every table equals the source at a cut."""
+        """Changes still arrive, and every table equals the source at a cut."""
         self.touch(note)
         self.assert_equal()
         assert self.query(f"select count(*) from orders where note = '{note}'") == [(100,)]

@@ -1,4 +1,4 @@
-"""Somebody takes the slot, or changes publications and replica identities and puts them back: it is announced, or nothing is different.
+"""Another client takes the slot, or changes publications and replica identities and restores them: it is reported, or changes nothing.
 
 What is done, and between which two steps of ours, is drawn from a seed. `tests.chaos.run` does the same under load and kills.
 """
@@ -46,7 +46,7 @@ _ALL += [("publication", what) for what in PUBLICATION_WAYS] + [("identity", wha
 
 @contextmanager
 def moment(replica: BadDay, armed: Path, which: str | Failpoint) -> Iterator[None]:
-    """While all runs, in a pause, or while a process is held behind the death of the log reader."""
+    """While all runs, in a pause, or while a process is held after the death of the log reader."""
     if isinstance(which, Failpoint):
         (armed / which.value).write_text("hold")
         kill_reader(replica)

@@ -25,7 +25,7 @@ ALL_MODES = pytest.mark.parametrize(
     "mode", [QueueMode.AUTO, QueueMode.PERSIST, pytest.param(QueueMode.MEMORY, marks=pytest.mark.chaos)]
 )
 UNHURRIED = BatchPolicy(max_age_ms=600_000)
-"""Records stay in the queue until somebody waits for them."""
+"""Records stay in the queue until a test waits for them."""
 BIG = "UPDATE orders SET note = md5(random()::text) || repeat(md5(id::text), 300)"
 
 
@@ -94,7 +94,7 @@ def test_queue_folder_deleted_while_running(shop: Database, bad_day: BadDays, mo
     replica.touch("into nothing")
     replica.wait_code("starting", "queue_corrupt")
     if replica.settled_or_failed() == "failed":
-        # Only where the source had let go of more than the target has noted.
+        # Only where the source had removed more of the log than the target has recorded.
         assert mode is QueueMode.PERSIST
         replica.wait_code("failed", "log_gap")
         replica.reload_all()
@@ -122,7 +122,7 @@ def test_queue_folder_deleted_while_stopped(shop: Database, bad_day: BadDays, mo
 def test_segment_damaged_while_the_source_still_has_it(
     shop: Database, bad_day: BadDays, mode: QueueMode, damage: Callable[[Path], None]
 ) -> None:
-    """Nothing is confirmed to the source here after the first look at it."""
+    """Here, nothing is confirmed to the source after its first check."""
     replica = bad_day(shop, queue_mode=mode, batch=UNHURRIED, engine={"guard_interval_s": 600.0})
     shop.execute(BIG)
     captured(replica)
@@ -212,7 +212,7 @@ def test_persisted_queue_that_begins_within_a_transaction(shop: Database, bad_da
 def test_queue_is_given_up_whatever_a_start_stumbles_over(
     shop: Database, bad_day: BadDays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A start that fails behind the queue's lock does not stand in the way of the next."""
+    """A start that fails after it has taken the queue's lock does not block the next start."""
     replica = bad_day(shop)
     replica.desire(DesiredState.STOPPED)
     replica.wait_state("stopped")

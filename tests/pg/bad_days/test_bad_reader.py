@@ -1,4 +1,4 @@
-"""A log reader dies, and somebody gets at the slot before its replacement does; or it is busy for longer than its source waits."""
+"""A log reader dies, and another client uses the slot before its replacement does; or it is busy for longer than its source waits."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_slot_that_lost_changes_before_a_new_reader_has_it_is_a_gap(
 def test_a_new_reader_finds_no_gap_where_there_is_none(
     shop: Database, bad_day: BadDays, armed: Path, point: Failpoint, mode: QueueMode
 ) -> None:
-    """Also behind positions without records of ours, up to which the dead reader confirmed."""
+    """Also after positions without records of ours, up to which the dead reader confirmed."""
     replica = bad_day(shop, queue_mode=mode)
     shop.execute("CREATE TABLE apart (id bigint)")
     for round_ in range(2):
@@ -139,7 +139,7 @@ def senders(shop: Database, replica: BadDay) -> list[tuple[int]]:
 def test_a_reader_that_is_busy_for_longer_than_the_source_waits_keeps_its_session(
     private_shop: Callable[..., Database], bad_day: BadDays, armed: Path, point: Failpoint, bytes_: int, mode: QueueMode
 ) -> None:
-    """What the source asks for is behind the rows, and nobody reads it meanwhile."""
+    """The source's request for a reply follows the rows in the stream, and no process reads it meanwhile."""
     shop = private_shop(wal_sender_timeout="'1s'")
     replica = bad_day(shop, queue_mode=mode)
     replica.catch_up()
@@ -149,7 +149,7 @@ def test_a_reader_that_is_busy_for_longer_than_the_source_waits_keeps_its_sessio
     shop.execute("ALTER TABLE orders ALTER note SET STORAGE external")
     shop.execute("UPDATE orders SET note = repeat(md5(random()::text), %s / 32) WHERE id = 1", [bytes_])
     until(held_file(armed, point).exists, _PATIENCE_S)
-    # What comes behind it fills the session's buffers.
+    # The changes that follow it fill the session's buffers.
     shop.execute("UPDATE orders SET note = repeat(md5(random()::text), 1000000 / 32) WHERE id <= 20")
     shop.execute("SELECT pg_sleep(4)")
     held_file(armed, point).unlink()

@@ -76,7 +76,7 @@ def restored(shop: Database, tmp_path: Path, meanwhile: Callable[[], None]) -> N
 
 
 def assert_gap_and_reload(replica: BadDay, code: str = "log_gap") -> None:
-    """Nothing goes on by itself; the old rows stay readable; a reload makes it equal again."""
+    """The subscription does not continue by itself; the old rows stay readable; a reload makes it equal again."""
     assert "reloads" in (replica.wait_code("failed", code).remedy or "")
     before = replica.query("select count(*) from orders")
     assert before[0][0] > 0
@@ -168,7 +168,7 @@ def test_slot_recreated_by_someone(shop: Database, bad_day: BadDays) -> None:
 
 
 def test_slot_behind_is_read_again_and_applied_once(shop: Database, bad_day: BadDays) -> None:
-    """The source confirms late, or forgets what was confirmed when it crashes: what comes again is passed over."""
+    """The source confirms late, or loses the confirmed position when it crashes: what it sends again is skipped."""
     replica = bad_day(shop, engine={"guard_interval_s": 600.0})
     for i in range(5):
         replica.touch(f"round {i}")
@@ -269,7 +269,7 @@ def test_walsender_terminated(shop: Database, bad_day: BadDays) -> None:
 
 
 def test_log_reader_stopped_for_a_while(private_shop: PrivateShop, bad_day: BadDays) -> None:
-    """Shorter and longer than the source has patience: it goes on in the same session, or in a new one."""
+    """For less and for more than the source's wal_sender_timeout: it continues in the same session, or in a new one."""
     shop = private_shop(wal_sender_timeout="'2s'")
     replica = bad_day(shop)
     for timed_out in (False, True):
@@ -302,7 +302,7 @@ class SlowLoad(Load):
 def test_a_verification_is_made_beside_transactions_that_are_open_all_the_time(
     shop: Database, bad_day: BadDays
 ) -> None:
-    """A snapshot waits for each of them, while waits are satisfied behind the load."""
+    """A snapshot waits for each of these transactions, while waits for positions after the load are satisfied."""
     shop.execute(f"INSERT INTO lines SELECT {_SLOW_FROM} + n, 1, 'slow' FROM generate_series(0, {_SLOW - 1}) n")
     replica = bad_day(shop)
     verified = threading.Event()

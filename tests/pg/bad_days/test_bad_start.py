@@ -1,4 +1,4 @@
-"""What keeps a subscription from starting is told with its remedy, and once that was followed it starts."""
+"""What keeps a subscription from starting is reported with its remedy; once the remedy is followed, it starts."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_table_missing_at_the_start_is_taken_up_when_it_comes(shop: Database, ba
     assert parked.remedy
     replica.wait_live("orders", "lines")
     shop.execute("CREATE TABLE coming (id int PRIMARY KEY); INSERT INTO coming VALUES (1)")
-    # Somebody creating it is no reason to fail: the others go on until a reload takes it up.
+    # Its creation on the source fails nothing: the others continue, and a reload adds it.
     for _ in range(3):
         replica.touch("meanwhile")
         replica.catch_up()

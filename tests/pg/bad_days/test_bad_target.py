@@ -119,7 +119,7 @@ def test_target_write_fails_at_a_file_size_limit(shop: Database, bad_day: BadDay
 
 
 def test_a_file_removed_while_it_is_written_to_is_noticed_and_made_again(shop: Database, bad_day: BadDays) -> None:
-    """Nobody else could open what it holds: no wait for a later position may be satisfied by it."""
+    """No other process could open the removed file: its rows must not satisfy a wait for a later position."""
     replica = bad_day(shop)
     replica.catch_up()
     replica.target.unlink()
@@ -161,7 +161,7 @@ def test_a_file_that_was_renamed_and_put_back_goes_on_where_it_was(shop: Databas
 def test_a_file_replaced_by_an_older_copy_of_it_loses_nothing_unseen(
     shop: Database, bad_day: BadDays, *, queued: bool
 ) -> None:
-    """Changes since the copy are applied again where the queue still has them; else there is a gap, as the source let go of them."""
+    """Changes since the copy are applied again where the queue still has them; else there is a gap, as the source removed them."""
     replica = bad_day(shop)
     replica.catch_up()
     replica.desire(DesiredState.STOPPED)

@@ -96,7 +96,7 @@ def held(replica: BadDay, armed: Path, point: Failpoint) -> Iterator[None]:
 
 
 def kill_engine(replica: BadDay, load: BagLoad, armed: Path, rng: random.Random) -> None:
-    """Another engine goes on, under the next epoch, and is killed; one more follows."""
+    """Another engine continues under the next epoch, and is killed; one more follows."""
     replica.close()
     with engine(replica, replica.spec.queue_mode, armed) as process:
         wait_for(process, "bag live")

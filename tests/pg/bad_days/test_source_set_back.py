@@ -156,7 +156,7 @@ def all_confirmed(shop: Database, replica: BadDay) -> Lsn:
 
 
 def started_again(replica: BadDay) -> None:
-    """A new engine behind one that was killed."""
+    """Start a new engine after one that was killed."""
     replica.again(replica.spec)
 
 
@@ -201,7 +201,7 @@ def test_a_fork_behind_the_last_transaction_is_noticed_by_what_came_instead(
         wait_slot(shop, replica.spec.reader, "active")
         for _ in range(20):
             shop.execute(APART)
-        end = all_confirmed(shop, replica)  # the target's record may be behind a queue that is durable
+        end = all_confirmed(shop, replica)  # the target's record may precede the end of a durable queue
     disk.put_back()
     shop.execute("UPDATE orders SET note = 'another history' WHERE id = 2")
     assert log_end(shop) < end
@@ -215,7 +215,7 @@ def test_a_fork_behind_the_last_transaction_is_noticed_by_what_came_instead(
 def test_a_snapshot_of_all_that_was_read_goes_on(
     shop_of: ShopOf, bad_day: BadDays, storage: DiskOf, tmp_path: Path, version: int, mode: QueueMode
 ) -> None:
-    """The source lost nothing that was read, and goes on in another way from there."""
+    """The source lost nothing that was read, and its history differs from there on."""
     shop = shop_of(version)
     replica = bad_day(shop, queue_mode=mode)
     disk = storage(shop)

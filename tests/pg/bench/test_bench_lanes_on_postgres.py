@@ -1,4 +1,4 @@
-"""`lanes` on real PostgreSQL: what is written, the usual ways beside it, what its checks find, and a whole run of it."""
+"""`lanes` on real PostgreSQL: what it writes, the usual modes compared with it, what its checks find, and a whole run."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ SMALL_CHUNKS = CopySettings(chunk_bytes=32 * 1024, limits=ReadLimits(batch_bytes
 
 @dataclass
 class World:
-    """A source with tables, a target, and what the copy told."""
+    """A source with tables, a target, and what the copy reported."""
 
     database: Database
     source: PostgresSource

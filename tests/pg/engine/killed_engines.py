@@ -81,7 +81,7 @@ def wait_for(process: subprocess.Popen[str], beginning: str) -> None:
 
 
 def arm(folder: Path, point: Failpoint, passing: int) -> None:
-    """Whoever passes this failpoint for the given time dies there."""
+    """Kill the process that passes this failpoint for the `passing`-th time."""
     draft = folder.parent / "draft"
     draft.write_text(f"kill@{passing}")
     draft.rename(folder / point.value)

@@ -1,4 +1,4 @@
-"""Tables with a higher priority are copied first, and copies are slowed down and let go while they run."""
+"""Tables with a higher priority are copied first, and the limit of a copy's rate is set and removed while it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A queue that is damaged while its records are still needed, and one whose mode is changed: nothing is lost, and it is told."""
+"""A queue that is damaged while its records are still needed, and one whose mode is changed: nothing is lost, and both are reported."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def cut_off(path: Path) -> None:
 
 
 def only_in_the_queue(replica: Replica, job_stage: JobStage) -> Lsn:
-    """Change rows while the job stage is held, until the source has let go of that. The position behind it."""
+    """Change rows while the job stage is held, and return the position after them once it is confirmed to the source."""
     replica.database.execute(NEEDED)
     behind = replica.now()
     captured(replica, behind)
@@ -129,7 +129,7 @@ def only_in_the_queue(replica: Replica, job_stage: JobStage) -> Lsn:
 
 
 def confirms(monkeypatch: pytest.MonkeyPatch) -> list[Lsn]:
-    """What log readers were told to confirm from now on."""
+    """The positions that log readers are commanded to confirm from now on."""
     told: list[Lsn] = []
     real = ReaderProcess.send
 
@@ -199,7 +199,7 @@ def test_what_only_the_queue_had_fails_the_subscription_and_a_reload_repairs_it(
 def test_a_persisted_queue_keeps_what_lies_before_the_damage(
     shop: Database, replicate: Replicate, job_stage: JobStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The source has let go of what is whole in the queue, and still has what is not."""
+    """The source has removed what is whole in the queue, and still has what is damaged."""
     replica = replicate(shop, [table("orders"), table("lines")], queue_mode=QueueMode.PERSIST)
     with job_stage.held():
         shop.execute("UPDATE lines SET sku = 'only in the queue'")
@@ -274,7 +274,7 @@ def test_what_nobody_has_made_durable_does_not_count_as_that_when_the_mode_chang
 def test_a_start_where_the_slot_was_confirmed_meanwhile_is_a_gap(
     shop: Database, replicate: Replicate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An earlier reader's last word may reach the source after the queue was looked at."""
+    """An earlier reader's last confirmation may reach the source after the queue was opened."""
     replica = replicate(shop, [table("orders"), table("lines")])
     replica.desire(DesiredState.PAUSED)
     replica.wait_state("paused")

@@ -35,7 +35,7 @@ def shop(pg: EmbeddedPostgres, database_on: Callable[[EmbeddedPostgres], Databas
 
 
 def install(replica: Replica, database: Database) -> None:
-    """Install it, and return when a look at the catalog behind that was applied: everything is vouched for from there on."""
+    """Install it, and return when a later reading of the catalog is applied: every structure is certain from there on."""
     with closing(open_source(replica.spec.source)) as source:
         assert source.ddl.install().current
     for n in range(2):
@@ -43,13 +43,13 @@ def install(replica: Replica, database: Database) -> None:
 
 
 def look(replica: Replica, database: Database, column: str) -> None:
-    """Return when the catalog was looked at and what it shows applied. In this isolation, the trigger tells nothing for certain."""
+    """Return when the catalog was read and its contents applied. At this isolation level, the trigger reports nothing as certain."""
     database.execute(f"BEGIN ISOLATION LEVEL REPEATABLE READ; ALTER TABLE probe ADD COLUMN {column} int; COMMIT")
     replica.reports.wait(lambda _: ("catalog", True, (f"column {column} was added",)) in told(replica, "probe"), column)
 
 
 def told(replica: Replica, name: str) -> list[tuple[str, bool, tuple[str, ...]]]:
-    """How each structure behind the copy was learnt, whether that was certain, and what was different."""
+    """How each structure after the copy was learnt, whether that was certain, and what was different."""
     own = [r for r in replica.reports.all() if isinstance(r, SchemaVersion) and r.table == replica.table_id(name)]
     return [(r.learnt, r.certain, r.changes) for r in own if r.changes]
 

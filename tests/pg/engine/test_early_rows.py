@@ -1,4 +1,4 @@
-"""Large open transactions that only insert: their rows are in the target before the commit, and nobody sees them until then."""
+"""Large open transactions that only insert: their rows are in the target before the commit, and are not visible until then."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_a_restart_in_the_middle_begins_again(shop: Database, replica: Replica, 
     replica.restart()
     replica.wait_live()
     assert before.early.counts.committed == 0
-    # What was confirmed may lie behind all of the transaction: the source streams it again with the next change only.
+    # The confirmed position may follow all of the transaction: the source streams it again only with the next change.
     shop.execute("INSERT INTO log VALUES (1, 'goes on')")
     until(lambda: replica.pipeline.run is not None and counts(replica).inserted >= 2)
     assert orders(replica) == 20_000
@@ -253,7 +253,7 @@ def test_killed_at_any_point_nothing_is_lost_and_nothing_comes_twice(
 
 
 class Crowd:
-    """Threads whose transactions insert much into the same tables and end in every way, with small ones beside them."""
+    """Threads whose transactions insert much into the same tables and end in every way, concurrently with small ones."""
 
     def __init__(self, shop: Database, seed: int) -> None:
         self._shop = shop

@@ -52,7 +52,7 @@ class Guarded(BadDay):
         )
 
     def fill(self, share: float, budget: int = BUDGET) -> None:
-        """Write log that nobody follows, until the slot holds back this share of its budget or is gone."""
+        """Write log of a table that is not followed, until the slot retains this share of its budget or is gone."""
         with self.database.connect() as connection:
             while (left := share * budget - self._retained(connection)) > 0:
                 rows = 20 + int(left * 0.1 / 2000)

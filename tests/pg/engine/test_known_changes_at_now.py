@@ -1,4 +1,4 @@
-"""Waits for "now" behind a row of random changes, with many that only the source's catalog tells of: each shows what was committed."""
+"""Waits for "now" after random changes, many of them known from the source's catalog only: each shows what was committed."""
 
 from __future__ import annotations
 

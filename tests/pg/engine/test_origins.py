@@ -43,7 +43,7 @@ def test_a_change_goes_over_once_and_back_never(
     first.execute("INSERT INTO items SELECT n, repeat('x', 40) FROM generate_series(11, %s) n", [10 + STREAMED_ROWS])
     over.catch_up()
     written = first.execute("SELECT id, xmin FROM items ORDER BY id")
-    # Nothing of ours stands behind it: what is left out is passed by the position alone.
+    # No record of ours follows: only the position shows that the omitted changes were passed.
     back.wait_applied(Lsn.parse(second.execute("SELECT pg_current_wal_flush_lsn()::text")[0][0]))
     second.execute("INSERT INTO items VALUES (3, 'new'); UPDATE items SET note = 'second' WHERE id = 2")
     second.execute("UPDATE items SET note = 'second' WHERE id = 3")

@@ -1,4 +1,4 @@
-"""Engines that die while they load a partition anew, under changes: the table is the old one or the new one, and ends equal."""
+"""Engines that die while they reload a partition, under changes: the table is the old one or the new one, and ends equal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ INSERT INTO sales SELECT i, i % 10, repeat('o', 60) FROM generate_series(1, 2000
 """
 FEW = [(Failpoint.PARTITIONS_READ, 1)]
 MANY = [(Failpoint.COPY_RUNNING, 1), *FEW, (Failpoint.COMMIT_BEFORE, 2), (Failpoint.COMMIT_AFTER, 3)]
-"""The first ones are passed by copies alone, the others by any batch: the last one may be behind the load."""
+"""Only copies pass the first two, any batch passes the others: the last one may be passed after the load."""
 
 
 class Changes(Load):

@@ -1,4 +1,4 @@
-"""What happened below partitioned roots while nobody looked: between two runs, and around a kill."""
+"""What happened below partitioned roots while no engine watched: between two runs, and around a kill."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def marked(replica: Replica, *roots: str) -> None:
 
 @contextmanager
 def down(replica: Replica, way: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The body runs while nobody looks: `stopped` by its user, or with its engine `killed`, which writes nothing at the end."""
+    """The body runs while no engine watches: `stopped` by its user, or with its engine `killed`, which writes nothing at the end."""
     if way == "stopped":
         replica.desire(DesiredState.STOPPED)
         replica.wait_state("stopped")
@@ -98,7 +98,7 @@ def down(replica: Replica, way: str, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 
 def decided(database: Database, replica: Replica) -> set[str]:
-    """The roots that are parked when the guard has looked, read the log behind that look, and looked again."""
+    """The roots that are parked after the guard has read the catalog, the log up to there is read, and the guard has read it again."""
     for root in LOOKS:
         database.execute(f"ALTER TABLE {root} DETACH PARTITION {root}_1")
         replica.wait_table(root, "parked")
@@ -168,7 +168,7 @@ def came_and_went(
     eyes: Eyes,
     meanwhile: Callable[[Replica], AbstractContextManager[None]],
 ) -> Replica:
-    """All of it happens while nobody looks, and within `meanwhile`; it is on the target when this returns."""
+    """All of it happens within `meanwhile`, while no engine watches; it is on the target when this returns."""
     make(database, *CAME_AND_WENT.keys() - {"plain"})
     for statement in (
         "CREATE TABLE plain (id int PRIMARY KEY)",
@@ -371,7 +371,7 @@ def test_a_partition_detached_while_a_root_made_again_is_copied_is_found(
 def test_a_root_that_parked_over_rows_of_an_unseen_partition_is_copied_at_the_next_start(
     database: Database, replicate: Callable[..., Replica], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Changes of rows that came with a partition are met before anybody looks, and the truncate makes what was seen before void."""
+    """Changes of a partition's rows arrive before the guard reads the catalog, and the truncate invalidates what it read before."""
     make(database, "attached")
     replica = replicate(database, [table("attached")], guard_interval_s=3600.0)
     database.execute("TRUNCATE attached")

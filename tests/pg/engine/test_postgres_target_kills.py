@@ -60,7 +60,7 @@ def replica(database: Database, mart: Database, tmp_path: Path) -> Iterator[BadD
 
 
 def left_behind(mart: Database) -> list[tuple[str]]:
-    """What of ours stands on the target beside the tables and the record."""
+    """The product's objects on the target, except the tables and the record."""
     return mart.execute(
         "SELECT relname::text FROM pg_class WHERE relname LIKE '%penstock\\_%' AND relkind IN ('r', 'S', 'v')"
         " UNION ALL SELECT gid FROM pg_prepared_xacts"

@@ -89,7 +89,7 @@ def test_a_publication_put_back_while_paused_fails_the_start(shop: Database, rep
     replica.desire(DesiredState.RUNNING)
     assert replica.wait_state("failed").code == "publication_changed"
     assert replica.query("SELECT count(*) FROM orders WHERE note = 'unseen'") == [(0,)]
-    # Whoever starts it again, and with whatever engine, finds it as before.
+    # The fault remains after a restart, also with another engine.
     replica.restart()
     assert replica.wait_state("failed").code == "publication_changed"
     is_mended_by_a_reload(replica)
@@ -99,7 +99,7 @@ def test_a_publication_put_back_while_paused_fails_the_start(shop: Database, rep
 
 
 def test_a_change_of_ours_that_the_target_never_heard_of_is_none(shop: Database, replica: Replica) -> None:
-    """An engine that was killed behind its ALTER PUBLICATION, before anything else."""
+    """An engine that was killed right after its ALTER PUBLICATION."""
     shop.execute("CREATE TABLE more (id int PRIMARY KEY)")
     replica.desire(DesiredState.PAUSED)
     replica.wait_state("paused")

@@ -52,7 +52,7 @@ def test_values_that_no_column_holds_stand_aside_from_the_copy_on(database: Data
     assert [(row.operation, row.key, row.values) for row in kept(replica)] == [("copy", ("900",), ("900", "NaN", long))]
     assert aside_told(replica)[-1] == 1
 
-    # The value that an update leaves out, and the row of a key that changes, come from what stands aside.
+    # The value that an update leaves out, and the row of a key that changes, come from the row that is set aside.
     database.execute("UPDATE orders SET id = 901 WHERE id = 900; UPDATE orders SET total = 'NaN' WHERE id = 7")
     replica.catch_up()
     assert {row.key: row.values[2] for row in kept(replica)} == {("901",): long, ("7",): "note 7"}

@@ -1,4 +1,4 @@
-"""Partitions of a live table that are loaded anew: only they are read, readers see old rows until the swap, and it ends equal."""
+"""Reloads of partitions of a live table: only these are read, readers see old rows until the swap, and the table ends equal."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def target_kind(request: pytest.FixtureRequest) -> str:
 
 
 class WatchedRunner(LocalRunner):
-    """Tells what copies read, and does something behind each of their runs."""
+    """Records what copies read, and calls `behind` after each of their runs."""
 
     read: ClassVar[set[str]] = set()
     behind: ClassVar[Callable[[], None]] = staticmethod(lambda: None)
@@ -77,7 +77,7 @@ def runner(monkeypatch: pytest.MonkeyPatch) -> type[WatchedRunner]:
 
 
 def spoil(replica: Replica, *statements: str) -> None:
-    """Change the target's rows behind the engine's back."""
+    """Change the target's rows without the engine's knowledge."""
     target: Any = replica.pipeline.target
     if replica.spec.target.kind == "duckdb":
         with target.writing():
@@ -279,7 +279,7 @@ def test_after_a_new_start_it_begins_again_and_what_is_done_is_not_repeated(
     reload(replica, "r1", "sales", "public.sales_may")
     assert succeeded(replica, "r1") == {"public.sales_may": ("asked", 2)}
     replica.assert_equal()
-    # The end was told to nobody, and so it is asked for again.
+    # No server received the report of the end, and so it sends the request again.
     runner.read.clear()
     replica.restart()
     replica.wait_live()

@@ -1,4 +1,4 @@
-"""Reloads that are told once more, or that a run leaves open: each is made once, and each gets its answer."""
+"""Reload requests that are sent again, or that a run leaves open: each is carried out once, and each gets its answer."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def test_a_cancelled_reload_replaces_no_rows(
 def test_a_reload_that_is_cancelled_while_no_engine_is_there_replaces_no_rows(
     shop: Database, replicate: Replicate, copies: HeldCopies, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    """The engine that comes next goes on with the copy, and knows nothing of the reload."""
+    """The next engine continues the copy, and does not know of the reload."""
     orders = table("orders")
     replica = replicate(shop, [orders, table("lines")])
     begin_held(replica, copies, "r1", [orders.table])

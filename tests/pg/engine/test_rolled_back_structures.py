@@ -69,7 +69,7 @@ def streamed(shop: Database, before: int) -> None:
 
 
 def look_twice(replica: Replica) -> None:
-    """Return when two looks at the catalog that began after this call have ended."""
+    """Return when the catalog was read twice since this call began."""
     run = replica.pipeline.run
     assert run is not None
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Sequences of a PostgreSQL target are brought to where the source's stand, never back; what cannot be done is said by name."""
+"""Sequences of a PostgreSQL target are advanced to the values of the source's, never set back; those that cannot be are named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How things stand is told also where no batch tells it: an idle subscription is not a silent one, and what waits grows older."""
+"""Lag and position are reported also without a batch: an idle subscription still reports, and the age of waiting changes grows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_it_reports_while_nothing_happens_and_what_waits_grows_older(
     replica = replicate(database, [table("orders")], batch=LATE)
     replica.wait_live()
     database.execute("INSERT INTO orders VALUES (0)")
-    replica.catch_up()  # Nobody waits for anything any more.
+    replica.catch_up()  # No change waits any more.
     idle = told(replica, lambda r: r.lag_seconds == 0.0, number=3)
     assert None not in (idle.lag_bytes, idle.retained_bytes)
     assert idle.committed_at is None

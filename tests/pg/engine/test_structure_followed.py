@@ -58,7 +58,7 @@ def states(replica: Replica, name: str) -> list[tuple[str, str | None]]:
 
 
 def changes(replica: Replica, name: str) -> list[tuple[str, tuple[str, ...]]]:
-    """How each structure behind the copy was learnt, and what was different."""
+    """How each structure after the copy was learnt, and what was different."""
     own = [r for r in replica.reports.all() if isinstance(r, SchemaVersion) and r.table == replica.table_id(name)]
     return [(r.learnt, r.changes) for r in own if r.changes]
 
@@ -302,7 +302,7 @@ def test_a_renamed_table_goes_on_in_its_place(shop: Database, replicate: Replica
 def test_a_table_that_gets_the_name_of_another_while_nobody_looks_is_missing_under_its_own(
     shop: Database, replicate: Replicate
 ) -> None:
-    """What stands under a name counts; and what is there again without an identity is no longer said to be missing."""
+    """The table that now has the name counts; and one that exists again without an identity is no longer reported as missing."""
     shop.execute("CREATE TABLE gone (id int PRIMARY KEY)")
     replica = replicate(shop, [table("orders"), table("lines"), table("gone")])
     with stopped(replica):

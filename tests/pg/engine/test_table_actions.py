@@ -1,4 +1,4 @@
-"""What is done to one table while the subscription goes on: removed with its table on the target, or tried again when parked."""
+"""Actions on one table while the subscription runs: removed with its table on the target, or tried again when parked."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_a_table_with_rows_that_the_user_may_not_see_is_not_copied_without_them(
     replica.pipeline.reload("r1", [orders.table])
     replica.wait_live()
     replica.assert_equal()
-    # Its changes are in the log whoever may read it; a comparison says that it could not be made.
+    # The log has its changes whatever the policies of the table are; a comparison reports that it could not be made.
     owned.execute("ALTER TABLE orders FORCE ROW LEVEL SECURITY; UPDATE orders SET note = 'y' WHERE id < 50")
     replica.catch_up()
     assert replica.query("SELECT count(*) FROM orders WHERE note = 'y'") == [(49,)]

@@ -129,7 +129,7 @@ def test_a_second_pause_behind_a_resume_loses_nothing(
     passed(replica)
     run = replica.pipeline.run
     assert run is not None
-    # In one stretch, as two requests that come right behind each other.
+    # At once, as two requests that follow each other directly.
     run._between.put(lambda *_: (run._book.apply(orders.table, AskResume()), None)[1])
     run.pause(orders.table)
     passed(replica)
@@ -155,7 +155,7 @@ def test_a_table_parked_while_it_is_copied_stays_parked(
     hold(gate)
     update(replica, lines, parts)
     assert gate.reached.wait(20)
-    threading.Event().wait(1.5)  # the guard's first look at the partitions
+    threading.Event().wait(1.5)  # the guard's first reading of the partitions
     database.execute("ALTER TABLE p DETACH PARTITION p2")
     replica.wait_table("p", "parked", timeout_s=20)
     database.execute("DELETE FROM p WHERE id < 50")
@@ -538,7 +538,7 @@ def test_a_table_that_gets_the_name_of_one_whose_copy_begins_is_published_first(
 
 
 def test_a_whole_reload_asked_for_while_the_subscription_starts_is_made(shop: Database, replicate: Replicate) -> None:
-    """The request comes when the start has looked at `_reset` already, and its run is not there yet."""
+    """The request comes when the start has read `_reset` already, and its run does not exist yet."""
     from engine.control import supervisor as module
 
     lines = table("lines")

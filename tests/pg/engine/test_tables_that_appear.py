@@ -40,7 +40,7 @@ def wait_found(replica: Replica, *names: str) -> None:
 
 
 def looked(replica: Replica) -> None:
-    """The guard has looked at everything that is on the source by now."""
+    """Return when the guard has checked everything that is on the source by now."""
     run = replica.pipeline.run
     assert run is not None
     run.check_source()

@@ -208,7 +208,7 @@ def test_publications_are_made_kept_and_watched(db: Database, source: PostgresSo
     tables = [spec("a"), spec("log", insert_only=True), spec("keyless"), spec("missing")]
     source.sent_tables.prepare(tables, slot)
     assert (members(db, slot), members(db, slot + "_ins")) == ({"a"}, {"log"})
-    # The owner's own update of a table without identity goes on working.
+    # The owner's own update of a table without identity still works.
     db.execute("UPDATE keyless SET id = 2")
     assert source.safety.look(tables, slot).sending_faults == ()
 
@@ -253,7 +253,7 @@ def test_tables_that_inherit_are_published_where_they_are_asked_for(db: Database
     assert members(db, slot) == {"a", "a_child"}
     source.sent_tables.prepare([spec("a_child")], slot)
     assert (members(db, slot), members(db, slot + "_ins")) == ({"a_child"}, set())
-    # As somebody else puts them in, with all that inherit.
+    # As another user would add them, with all tables that inherit.
     db.execute(f"ALTER PUBLICATION {slot} SET TABLE a; ALTER PUBLICATION {slot}_ins SET TABLE log")
     assert (members(db, slot), members(db, slot + "_ins")) == ({"a", "a_child"}, {"log", "log_child"})
     foreign = f"table public.log_child does not belong in publication {slot}_ins"
@@ -532,14 +532,14 @@ def test_names_given_again_and_again_are_no_change_of_the_publication(db: Databa
     source.sent_tables.prepare(tables, slot_of(db))
     source.safety.look(tables, slot_of(db))
     db.execute("ALTER TABLE a RENAME TO c")
-    # As a table of ours that nobody asks for by this name yet.
+    # As a table of ours that no declaration has by this name yet.
     source.sent_tables.prepare(tables, slot_of(db))
     db.execute("ALTER TABLE c RENAME TO d")
     reading = source.safety.look(tables, slot_of(db))
     assert (reading.renamed, reading.sending_faults) == ({tables[0].source: TableName("public", "d")}, ())
     tables = [spec("d"), spec("b")]
     db.execute("ALTER TABLE d RENAME TO e")
-    # Nothing was published under the name that the guard told last.
+    # Nothing was published under the name that the guard reported last.
     source.sent_tables.prepare(tables, slot_of(db))
     assert members(db, slot_of(db)) == {"b", "e"}
     db.execute("ALTER TABLE e RENAME TO d")
@@ -1044,7 +1044,7 @@ def test_relation_records_follow_added_and_dropped_columns(db: Database, source:
     db.execute("INSERT INTO t VALUES (4, 10)")
     announced = _relation_records(source, slot, start)
     assert len(announced) == 3
-    # The catalog has moved on to the last structure by the time the first record is looked at.
+    # The catalog has the last structure already when the first record is resolved.
     schemas = []
     for payload in announced:
         known = source.log.resolve(payload, table, known)
@@ -1076,7 +1076,7 @@ def test_a_root_announces_itself_with_what_its_leaves_hold(db: Database, source:
     db.execute("INSERT INTO m VALUES (2)")
     db.execute("CREATE TABLE m1 PARTITION OF m FOR VALUES FROM (10) TO (20)")
     db.execute("INSERT INTO m VALUES (12)")
-    # The log announces the leaves as well; their records name tables that nobody subscribed to.
+    # The log announces the leaves as well; their records name tables that are not subscribed.
     announced = {source.log.relation_name(payload): payload for payload in _relation_records(source, slot, start)}
     assert announced.keys() == {TableName("public", name) for name in ("m", "m0", "m1")}
     payload = announced[TableName("public", "m")]

@@ -215,7 +215,7 @@ def test_a_publication_dropped_while_streaming_is_noticed(db: Database) -> None:
         try:
             reader.past(source.log.now())
         except EngineFault as fault:
-            assert fault.kind is FaultKind.PUBLICATION_CHANGED  # noqa: PT017 - 16 refuses, 18 goes on without the table
+            assert fault.kind is FaultKind.PUBLICATION_CHANGED  # noqa: PT017 - 16 refuses, 18 continues without the table
         assert reader.kinds().count("I") == 1
 
 

@@ -133,7 +133,7 @@ def test_a_publication_renamed_and_back_is_found(db: Database, source: PostgresS
 
 
 def test_what_takes_nothing_from_our_tables_is_no_change(db: Database, source: PostgresSource) -> None:
-    """Tables that come and go again beside ours, and what keeps the catalog small."""
+    """Other tables than ours that are added and removed again, and what keeps the catalog small."""
     known = relations(source)
     for statement in (
         f"ALTER PUBLICATION {SLOT} ADD TABLE stranger",
@@ -238,7 +238,7 @@ def test_two_engines_of_ours_take_each_others_changes_for_ours(db: Database, sou
 def test_a_change_between_our_look_and_our_own_change_is_found(
     db: Database, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is not covered by the comment that we write behind our own."""
+    """The comment that the engine writes after its own change does not cover it."""
     db.execute("CREATE TABLE c (id int PRIMARY KEY)")
     steps = publications._steps
 

@@ -21,7 +21,7 @@ Row = tuple[str | None, ...]
 
 @dataclass(frozen=True)
 class Outcome:
-    """Where a table ends: its state with its code, what the target holds, and what was told of it."""
+    """A table at the end: its state with its code, what the target holds, and what was reported of it."""
 
     state: str
     columns: tuple[str, ...] = ()
@@ -128,7 +128,7 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _order(row: Row) -> list[tuple[int, str]]:
-    """Numbers of one length and texts as they stand, without a look at types."""
+    """Sort numbers of one length, and texts, by their characters, whatever the types are."""
     return [(len(value or ""), value or "") for value in row]
 
 

@@ -82,7 +82,7 @@ class ReplicaToKill(Replica):
         self._start()
 
     def home(self) -> None:
-        """Go on with the next epoch in this process, so that its target can be asked."""
+        """Continue with the next epoch in this process, so that its target can be queried."""
         self.kill()
         self._next_epoch()
         super()._start()
@@ -107,7 +107,8 @@ class Killing(Playing):
     It is killed when half of them have done their statements, so that these are on their way; the others do theirs while no engine is
     there. The next engine dies at `moment`, in the batch that has those statements. And it is killed when all are at rest.
 
-    All begins when every table has been looked at: of what is truncated or detached below a root only what was seen there is known.
+    The first statements run after the guard has read every table: it knows only what it has read there of the tables below a root that
+    are truncated or detached later.
     """
 
     def __init__(

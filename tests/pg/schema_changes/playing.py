@@ -45,7 +45,7 @@ _PASSING = frozenset({"source_timeout", "source_unreachable"})
 _RESTING = frozenset({"live", "parked"})
 _COMPARE = "compare"
 OWN_ERROR = "SQLSTATE XX000"
-"""An error of the source itself: decoding may meet an "unexpected duplicate" of a file that was written anew and rolled back. It passes."""
+"""An error of the source itself: decoding may meet an "unexpected duplicate" of a file that was rewritten and rolled back. It passes."""
 STREAM_ALL = {"debug_logical_replication_streaming": "immediate"}
 """Every open transaction is streamed, however small."""
 
@@ -117,7 +117,7 @@ class Played:
         return Outcome(self.state(name), columns, tuple(self._on_target(record)), history(reports, spec.table))
 
     def state(self, name: TableName) -> str:
-        """The last state that was told of the table of this name at the beginning, with its code."""
+        """The last reported state, with its code, of the table that had this name at the beginning."""
         return ended(self.replica.reports.all(), self.specs[name].table)
 
     def both_sides(self, name: TableName) -> tuple[list[Row], list[Row]]:
@@ -128,7 +128,7 @@ class Played:
     def compare(self, scenario: str) -> None:
         """Wait until all that is committed by now is applied; AssertionError where a table of the scenario is not equal then.
 
-        Nobody else writes meanwhile, so what the source shows is the state at that position. Played at once, nothing is
+        No other client writes meanwhile, so what the source shows is the state at that position. Played at once, nothing is
         waited for and nothing compared.
         """
         if not self.stepwise:
@@ -196,15 +196,16 @@ def _in_array(value: str | None, delimiter: str) -> str:
 
 
 def ended(reports: Sequence[Report], spec: TableId) -> str:
-    """The last state that was told of a table, with its code."""
+    """The last reported state of a table, with its code."""
     states = [r for r in reports if isinstance(r, TableStateReport) and r.table == spec]
     return " ".join(filter(None, (states[-1].state, states[-1].code))) if states else "untold"
 
 
 def history(reports: Sequence[Report], spec: TableId) -> tuple[str, ...]:
-    """What was told of a table behind its first copy. Said twice in a row counts once, and a new name only as a renaming.
+    """What was reported of a table after its first copy. The same report twice in a row counts once, and a new name only as a renaming.
 
-    A table that parks has been told to be copied anew before or not, as it was the log or the catalog that told first.
+    A reload that was reported just before the table parks is left out: whether it was depends on whether the log or the catalog
+    reported the change first.
     """
     told: list[str] = []
     for report in reports:
@@ -279,7 +280,7 @@ class Playing:
             self._play_round(golden, number)
 
     def _settle(self, what: str) -> None:
-        """Wait until all that is committed now has been applied and looked at, and no table is being copied."""
+        """Wait until all that is committed now is applied, the guard has checked it, and no table is being copied."""
         self._look()
         self._look()
         self._wait(lambda state, _: state.partition(" ")[0] in _RESTING, what)
@@ -294,10 +295,10 @@ class Playing:
             self._played.failures[name] = f"part {number + 1} could not be played: {error}"
 
     def _look(self) -> None:
-        """Return when the source's catalog was looked at behind all that is committed now, and what was found has been applied.
+        """Return when the guard has read the source's catalog after all that is committed now, and what it found is applied.
 
-        The guard looks at the tables in their order, and the probe is the last. What it finds below partitioned tables it may
-        judge one look later.
+        The guard reads the tables in their order, and the probe is the last. What it finds below partitioned tables it may
+        judge one reading later.
         """
         self._probes += 1
         column = f"c{self._probes}"

@@ -1,8 +1,8 @@
-"""Every scenario of tests/golden/schema_changes: whatever becomes of a table's structure, its copy follows, and the history tells how.
+"""Every scenario of tests/golden/schema_changes: however a table's structure changes, its copy follows, and the history says how.
 
-All are played on one source with one subscription for each kind of target; a test then looks at what one of them came to. Played `at
-once`, without waits, only the end counts: what is told on the way depends on who comes first. `captured`, the source tells its DDL by
-itself: each step of it is told then, and less is copied anew. Those runs are for `make chaos`.
+All are played on one source with one subscription for each kind of target; a test then checks the result of one of them. Played `at
+once`, without waits, only the end counts: the reports before it depend on whether the log or the catalog is read first. `captured`,
+the source sends its DDL by itself: each step of it is reported then, and less is copied again. Those runs are for `make chaos`.
 """
 
 from __future__ import annotations

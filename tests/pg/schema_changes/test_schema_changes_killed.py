@@ -1,9 +1,9 @@
 """Every scenario of tests/golden/schema_changes again, on engines that are killed in the middle of it: the copies end the same.
 
 In parts of forty, each on one source with one subscription. Tables end in the state and with the columns and rows that are expected,
-and equal to the source. What is told on the way may differ, and is only held against what the scenario expects: a structure that two
-engines come to is told by both, one whose engine dies between its commit and its words by none, and a table that a start takes in
-again is parked for a moment.
+and equal to the source. The reports before the end may differ, and are only compared with what the scenario expects: a structure that
+two engines meet is reported by both, one whose engine dies between its commit and its report by none, and a table that a start
+accepts again is parked for a moment.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def without_history(text: str) -> str:
 
 
 def told(text: str) -> list[str]:
-    """Lines of the history. Parked and taken in again for the same reason is taken in again."""
+    """Lines of the history. A table that is parked and then reloaded for the same reason counts as reloaded only."""
     lines = [line.removeprefix("--   ") for line in text.partition("-- history ")[2].splitlines()[1:]]
     pairs = zip(lines, [*lines[1:], ""], strict=False)
     return [line for line, after in pairs if not line.startswith("parked: ") or after != f"reloading: {line[8:]}"]
