@@ -116,7 +116,7 @@ class Model:
         return sorted(rows.values() if isinstance(rows, dict) else rows, key=lambda row: tuple(map(str, row)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(history=histories, way=ways, pieces=st.sampled_from([1, 1, 3]))
 def test_in_order_histories(pipeline: Pipeline, history: list[Any], way: InOrderPlan, pieces: int) -> None:
     for table, schema in SCHEMAS.items():

@@ -443,5 +443,5 @@ class Waits(RuleBasedStateMachine):
             assert good == [None]
 
 
-Waits.TestCase.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)
+Waits.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
 TestWaits = Waits.TestCase

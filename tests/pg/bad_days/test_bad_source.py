@@ -299,6 +299,7 @@ class SlowLoad(Load):
             connection.execute("SELECT pg_sleep(%s)", [self.rng.uniform(2.0, 4.0)])
 
 
+@pytest.mark.chaos
 def test_a_verification_is_made_beside_transactions_that_are_open_all_the_time(
     shop: Database, bad_day: BadDays
 ) -> None:

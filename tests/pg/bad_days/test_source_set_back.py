@@ -25,7 +25,7 @@ pytestmark = pytest.mark.pg
 
 APART = "INSERT INTO apart SELECT 1, string_agg(md5(random()::text), '') FROM generate_series(1, 200)"
 """More log than a start writes by itself, of a table that is not replicated."""
-MODES = pytest.mark.parametrize("mode", [QueueMode.MEMORY, QueueMode.PERSIST])
+MODES = pytest.mark.parametrize("mode", [pytest.param(QueueMode.MEMORY, marks=pytest.mark.chaos), QueueMode.PERSIST])
 VERSIONS = pytest.mark.parametrize("version", [pytest.param(16, marks=pytest.mark.chaos), 18])
 
 

@@ -1,4 +1,4 @@
-"""A queue that is damaged while its records are still needed, and one whose mode is changed: nothing is lost, and both are reported."""
+"""A queue that is damaged while its records are still needed, and one whose mode is changed: nothing is lost, and damage is reported."""
 
 from __future__ import annotations
 

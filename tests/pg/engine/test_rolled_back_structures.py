@@ -104,6 +104,7 @@ def roll_back(shop: Database, replica: Replica, statements: tuple[str, str], lat
 @pytest.mark.parametrize("what", list(ROLLED_BACK))
 def test_nothing_of_it_is_on_the_target(shop: Database, replicate: Replicate, what: str, later: str | None) -> None:
     replica = replicate(shop, [table("orders"), table("lines")])
+    until(lambda: bool(of_orders(replica, SchemaVersion)), 20.0)  # It is reported after the table is live.
     versions = len(of_orders(replica, SchemaVersion))
     roll_back(shop, replica, ROLLED_BACK[what], later)
     replica.catch_up()

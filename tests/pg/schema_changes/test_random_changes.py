@@ -16,7 +16,7 @@ STEPS = 8
 @pytest.mark.parametrize(
     ("target", "captured", "seed"),
     [
-        ("duckdb", False, 1),
+        pytest.param("duckdb", False, 1, marks=pytest.mark.chaos),
         ("postgres", True, 2),
         pytest.param("duckdb", True, 3, marks=pytest.mark.chaos),
         pytest.param("postgres", False, 4, marks=pytest.mark.chaos),
