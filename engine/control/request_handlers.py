@@ -58,6 +58,7 @@ from engine.tables.registry import TableEntry
 from engine.tables.reporter import wall_time
 
 WORKERS = 16
+"""Requests that are handled at once. Queries have fewer places, by settings; the other threads mostly wait for databases. Not measured."""
 _LATE_S = 5.0
 """Seconds after its time limit during which the result of a query may still be uploaded, including the frame that ends it."""
 

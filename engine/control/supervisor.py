@@ -65,7 +65,10 @@ from engine.tables.state import (
 log = structlog.get_logger(__name__)
 
 FIRST_RETRY_S = 0.5
+"""Pause after the first failed attempt in seconds; each further one takes twice as long. Not measured."""
 LAST_RETRY_S = 30.0
+"""Longest pause between attempts in seconds: a database that is back is used again after at most this time. An attempt that lasted longer
+than this counts as a success, and the pauses begin with FIRST_RETRY_S again. Not measured."""
 _OPENED_ANEW = {FaultKind.TARGET_UNAVAILABLE, FaultKind.TARGET_DISK_FULL, FaultKind.TARGET_FILE_GONE}
 DECODING_TRIES = 6
 """Number of failures to decode the log at one position after which the subscription fails instead of starting again."""

@@ -33,9 +33,12 @@ TRIES = 3
 
 
 LEAST_BYTES = 64 * 1024
+"""Smallest size of a chunk in bytes under a limit of rows: a smaller one would cost more for its snapshot and its batch than for its rows.
+Not measured."""
 SLOW_S = 60
 """Longest time to read one chunk when the rate of rows is limited, if a row has SLOW_ROW_BYTES."""
 SLOW_ROW_BYTES = 100
+"""Assumed bytes of a row, which turn a limit of rows per second into the size of a chunk: as `key_walk.ROW_BYTES`. Not measured."""
 STORED_ROW_BYTES = 28
 """Bytes of storage that a row needs in addition to its values: tuple header and line pointer."""
 

@@ -55,7 +55,10 @@ from engine.tables.state import (
 )
 
 SPARK_START_S = 120.0
+"""Longest wait of a copy for Spark in seconds. A cold start was measured at 5 to 13 s; the rest is for a slow cluster or a further
+attempt."""
 RETRY_S = 2.0
+"""Pause in seconds after a copy failed by a fault that ends by itself, or found no table to copy. Not measured."""
 LOOK_AGAIN_S = 0.2
 """Between two reads of the catalog while the log has not reached the structure that the catalog shows."""
 _BEING_COPIED = frozenset(

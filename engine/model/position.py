@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import total_ordering
 
 _MAX_LSN = 2**64 - 1
+"""Positions are unsigned 64-bit numbers, as PostgreSQL's `pg_lsn`."""
 
 
 class MalformedPosition(ValueError):

@@ -17,6 +17,7 @@ OK, ALREADY_THERE, NOT_THERE, NO_OLD_IMAGE, KEY_NULL, VALUE_UNKNOWN, OTHER_COLUM
 _INSERT, _UPDATE, _DELETE = 1, 2, 3
 _TEXT, _MISSING = ord("t"), ord("n")
 _KEY_ONLY = 1
+"""`ScannedChanges.old_kind`: the old image has only the key."""
 _SEED, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x9E3779B97F4A7C15)
 _MIX, _SHIFT = np.uint64(0xFF51AFD7ED558CCD), np.uint64(32)
 

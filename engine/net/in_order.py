@@ -29,6 +29,7 @@ from engine.net.table import (
 from engine.platform.compiled import NULL, Array, empty_places
 
 _INSERT = 1
+"""`ScannedChanges.op`: insert."""
 
 
 class Places(NamedTuple):

@@ -22,6 +22,7 @@ from engine.platform.compiled import NULL, UNSET, Array, empty_places
 _OPERATIONS = {1: "insert", 2: "update", 3: "delete", 4: "truncate"}
 _INSERT, _UPDATE, TRUNCATE = 1, 2, 4
 _FULL_ROW = 2
+"""`ScannedChanges.old_kind`: the old image has all columns."""
 _DETAILS = {
     kernels.ALREADY_THERE: "a row gets a key that another row has",
     kernels.NOT_THERE: "an update or delete of a missing row",

@@ -11,12 +11,16 @@ import numpy as np
 from engine.platform.compiled import NULL, Array, kernel
 
 _INT64_MAX = 9223372036854775807
+"""Largest int64; as a timestamp, infinity in DuckDB."""
 _TENTH = _INT64_MAX // 10
 _DAY_US = 86_400_000_000
+"""Microseconds of a day."""
 _LAST_WHOLE_DAY = _INT64_MAX // _DAY_US
 _EPOCH_DAY = 719_163
+"""1970-01-01 as a day of the proleptic Gregorian calendar, where 0001-01-01 is day 1 (`date.toordinal`)."""
 _MONTH_STARTS = np.array([0, 0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365], np.int64)
 _DATE_INFINITY = 2147483647
+"""Infinity as a date, in days: DuckDB's, the largest int32."""
 _LOW32, _TEN, _HALF = np.uint64(0xFFFFFFFF), np.uint64(10), np.uint64(32)
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 _MINUS, _DOT, _QUOTE, _ESCAPE, _OPEN, _CLOSE = (ord(c) for c in '-."\\{}')

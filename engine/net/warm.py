@@ -33,6 +33,7 @@ _SAMPLES: dict[str, str] = {
     "uuid": "00000000-0000-0000-0000-000000000000",
 }
 _DECIMAL_9_2 = (9 << 16 | 2) + 4
+"""Type modifier of numeric(9,2) in PostgreSQL: precision in the upper 16 bits, scale in the lower ones, plus the 4 bytes of VARHDRSZ."""
 _TEXTS = [*_SAMPLES.values(), "{1}"]
 
 

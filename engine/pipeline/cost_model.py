@@ -40,6 +40,8 @@ LANE_CHOICES = (1, 2, 4)
 LANES_FROM, LANES_TO = 500, 20_000
 """Fewest transactions of a batch from which a number of lanes is measured, and most transactions with which another number is tried."""
 MOST_IN_A_GROUP = 65_536
+"""Most transactions of a group whose size is chosen by commit rates; it bounds the doubling only. A user may set up to 100,000. Not
+measured."""
 
 
 class LinearCost:

@@ -37,11 +37,17 @@ from engine.sort.batcher import Batcher
 from engine.sort.sorter import TransactionSorter
 
 IDLE_WAIT_S = 0.2
+"""Longest wait for input in seconds if nothing is due; input ends it at once. It bounds the time until a stop is noticed. Not measured."""
 BUSY_WAIT_S = 0.01
+"""Longest wait for input in seconds while a batch becomes due or a position is demanded: as ASK_EAGERLY_MS, so that each request to the
+source is made in time."""
 ASK_EAGERLY_MS = 10.0
 """Pause between requests to an idle source for its position while a position is waited for (CORRECTNESS, "Now")."""
 ASK_PATIENTLY_MS = 200.0
+"""Pause between these requests in ms after EAGER_FOR_MS: a source that is this late is busy or away, and more requests would not help. Not
+measured."""
 EAGER_FOR_MS = 1000.0
+"""Time in ms after a demand during which an idle source is asked every ASK_EAGERLY_MS. Most demands are met earlier. Not measured."""
 AHEAD = 2
 """Most batches in flight: one that is committed and one that is prepared. Demands and cuts may exceed it."""
 RESUME_SHARE = 0.8

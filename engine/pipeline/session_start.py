@@ -20,6 +20,7 @@ from engine.sort.sorter import TransactionSorter
 from engine.tables.context import RunContext
 
 READER_GRACE_MS = 5000.0
+"""Time in ms for an older session to end by itself: longer than `reader_process.STOP_TIMEOUT_S`, after which a log reader is killed."""
 
 
 def last_at_start(parts: RunContext) -> LastCommit:

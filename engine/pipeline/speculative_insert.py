@@ -28,6 +28,8 @@ from engine.tables.registry import TableRegistry
 OPEN_MS = 600_000.0
 """Longest time in ms for which rows wait in the target for their commit: the target cannot do its maintenance meanwhile."""
 WAIT_S = 0.2
+"""Longest wait in seconds for rows or commits; both end it at once. It bounds the time until a late transaction is noticed. Not
+measured."""
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ import signal
 import threading
 from multiprocessing.connection import Connection
 
+# Options of Linux' prctl(2), from <linux/prctl.h>.
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 

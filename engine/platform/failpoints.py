@@ -70,6 +70,7 @@ class Failpoint(StrEnum):
 
 
 _HOLD_POLL_S = 0.02
+"""Interval in seconds between two checks of the file that holds a process; tests only. Not measured."""
 
 
 @dataclass

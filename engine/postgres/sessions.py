@@ -25,11 +25,19 @@ from engine.model.subscription import ConnectionSpec
 PostgresConnection = psycopg.Connection[tuple[Any, ...]]
 
 CONNECT_TIMEOUT_S = 10
+"""Seconds to open a connection, to a server that may be far away or busy; after that the fault counts as unavailable, with retries. Not
+measured."""
 STATEMENT_TIMEOUT_MS = 30_000
+"""Default limit of a statement in ms: reads of the catalog and small writes take much less. Copies and key walks set limits of their own.
+Not measured."""
 LOCK_TIMEOUT_MS = 5_000
+"""Longest wait for a lock in ms: a waiting DDL statement blocks all later users of the table, so it gives up early and is tried later. Not
+measured."""
 APPLICATION = "penstock"
 _DEFAULT_HOST = "127.0.0.1"
 _IDLE_KEPT = 2
+"""Idle connections that are kept for reuse; further ones are closed, because each takes one of the server's `max_connections`. Not
+measured."""
 
 _PRINTING = {
     "datestyle": "ISO",

@@ -14,6 +14,7 @@ _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 SEGMENT_SUFFIX = ".arrow"
 INDEX_SUFFIX = ".index"
 _DIGITS = 20
+"""Decimal digits of the largest unsigned 64-bit number, so that the order of names is that of ordinals."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -26,10 +26,12 @@ _HEAD = struct.Struct("<HQqQI")
 _LANDED = struct.Struct("<QQQIqIII")
 _RELATION = struct.Struct("<qI")
 _LENGTH = struct.Struct("<I")
+# The index format, which is the queue's own: its version, and the kinds of its frames.
 _VERSION = 1
 _KIND_HEAD = 1
 _KIND_LANDED = 2
 NO_SEGMENT = -1
+"""`Head.previous` of the queue's first segment: ordinals are never negative."""
 
 
 class DamagedFrameError(ValueError):

@@ -20,6 +20,7 @@ from engine.queue.index import NO_SEGMENT, DamagedFrameError, Head, read_frames
 from engine.queue.relations import RelationLedger
 
 _READ_BYTES = 1 << 20
+"""Bytes read at once to check a block, which may be larger than memory allows. Not measured."""
 _ENDS = frozenset({ControlKind.COMMIT, ControlKind.STREAM_STOP})
 _TELLING = [
     *_ENDS,

@@ -25,7 +25,10 @@ from engine.queue.recovery import mend_last
 from engine.queue.relations import RelationLedger
 
 SEGMENT_BYTES = 64 * 1024 * 1024
+"""Size of a segment's file in bytes from which the next one begins. Disk space is released by whole segments; smaller ones mean more files
+and more fsyncs. Not measured."""
 INDEX_BYTES = 16 * 1024 * 1024
+"""The same for the index, which a start reads whole: many small transactions fill it faster than the segment. Not measured."""
 
 
 @dataclass(frozen=True, slots=True)

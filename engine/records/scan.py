@@ -33,6 +33,7 @@ _T_RELATION, _T_INSERT, _T_UPDATE, _T_DELETE, _T_TRUNCATE, _T_MESSAGE = (ord(c) 
 _T_KEY, _T_OLD, _T_NEW = (ord(c) for c in "KON")
 _V_NULL, _V_UNCHANGED, _V_TEXT = (ord(c) for c in "nut")
 
+# pgoutput's BEGIN: type (1), final LSN (8), commit time (8), transaction id (4).
 _SHORTEST_BEGIN = 21
 _KIND_OF = np.zeros(256, np.uint8)
 _SHORTEST = np.ones(256, np.int64)

@@ -28,6 +28,7 @@ from engine.safety.observed_partitions import (
 )
 
 PARTITIONS_KEPT = 10_000
+"""Number of last created partitions that are known: as TRUNCATIONS_KEPT, it must cover those between two checks of the source."""
 TRUNCATIONS_KEPT = 10_000
 """Number of last truncating transactions that are known. It must cover the transactions between two checks of the source."""
 

@@ -31,6 +31,7 @@ from engine.sort.committed import (
 )
 
 _MESSAGE = b"M"
+# Classes of control records: those between two ends of transactions are processed in one step; others change which one is open.
 _PLAIN = 1
 _TURN = 2
 

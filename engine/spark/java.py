@@ -15,6 +15,7 @@ from pathlib import Path
 from engine.model.fault import EngineFault, FaultKind
 
 OLDEST = 17
+"""Oldest Java that Spark 4 runs on."""
 _VECTOR = "--add-modules=jdk.incubator.vector"
 _VERSION = re.compile(r'version "(\d+)')
 

@@ -34,12 +34,19 @@ R = TypeVar("R")
 KEEP_ALIVE_S = 25.0
 """Interval of idle jobs. Spark ends Python workers, with their caches, after a minute without work."""
 START_S = 180.0
+"""Longest wait of a job for a session in seconds. A cold start was measured at 5 to 13 s; the rest is for START_TRIES attempts and a slow
+cluster."""
 STOP_S = 3.0
+"""Seconds for Spark's own stop, and then for its Java process to end, before the process is killed. Nothing is lost then. Not measured."""
 WARM_TRIES = 3
+"""Attempts to prepare the workers: each may lose a worker, for example to a lack of memory; a cause that lasts is to be seen. Not
+measured."""
 START_TRIES = 3
 """Immediate attempts if the Java process ends during the start; further attempts follow with pauses."""
 FIRST_PAUSE_S = 2.0
+"""Pause after the first failed start in seconds; each further one is twice as long. A start itself takes longer. Not measured."""
 LAST_PAUSE_S = 60.0
+"""Longest pause between starts in seconds: a cluster that is back is used after at most this time. Not measured."""
 NOTICE_S = 1.0
 """Wait for the end of a Java process that stopped to answer; if it still runs after that, it has not ended."""
 

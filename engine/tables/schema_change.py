@@ -9,6 +9,7 @@ from engine.model.schema import Column, TableSchema
 from engine.model.widening import same_form, widens
 
 _OTHER_STORAGE = -1
+"""A relfilenode that no table has, so that it differs from each: PostgreSQL's are unsigned."""
 _OF_A_TYPE = re.compile(r"(\d+)[:=] ")
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from engine.platform.child_processes import die_with_parent, die_with_peer, name_process
 
 MAX_SQL_CHARACTERS = 100_000
+"""Longest statement in characters: some hundred kilobytes of nested subqueries overflow the stack of DuckDB's parser."""
 _LEFT_SHARE = 0.2
 """Memory that a process may still hold after a statement; above it, the process is replaced."""
 _NICE = 10

@@ -23,6 +23,8 @@ _LATE = "late"
 _KEPT = 2
 """Idle processes that are kept."""
 _END_SECONDS = 5.0
+"""Seconds for a killed process to end and for its thread to notice; the kernel needs milliseconds, unless it waits for a disk. Not
+measured."""
 _WITH_HANDLE = frozenset({"scan", "answer"})
 
 Message = dict[str, Any]

@@ -10,6 +10,7 @@ from engine.model.identity import RelationId, TableName
 from engine.model.schema import Column, Expression, Input, KeyMode, ReplicaIdentity, SourceType, TableSchema
 
 FORMAT = 1
+"""Version of this text form, the engine's own; another one is refused."""
 
 
 def to_text(schema: TableSchema) -> str:

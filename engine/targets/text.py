@@ -13,10 +13,12 @@ from pyarrow import csv
 from engine.model.values import Kind, ValueType
 
 ROWS_AT_ONCE = 16_384
+"""Rows whose text is held at once, for COPY: the fixed cost of a column's kernels is small then. Not measured."""
 _OPTIONS = csv.WriteOptions(include_header=False, quoting_style="all_valid")
 """COPY's CSV options: every value quoted, NULL empty."""
 _HEX = np.frombuffer(bytes(range(256)).hex().encode(), np.uint8).reshape(256, 2)
 _DAY_US = 86_400_000_000
+"""Microseconds of a day."""
 _NEVER_QUOTED = frozenset({Kind.BOOL, Kind.INT16, Kind.INT32, Kind.INT64, Kind.UINT32, Kind.DECIMAL})
 _INFINITY = {Kind.DATE: 2**31 - 1, Kind.TIMESTAMP: 2**63 - 1, Kind.TIMESTAMPTZ: 2**63 - 1}
 

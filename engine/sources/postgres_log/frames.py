@@ -15,10 +15,12 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 MESSAGE_HEADER = 5
 """Type byte and length of a protocol message; the length counts itself."""
 _COPY_DATA, _XLOG_DATA, _KEEPALIVE = ord("d"), ord("w"), ord("k")
+# PostgreSQL's replication protocol: XLogData header, 1 + 8 + 8 + 8 bytes; primary keepalive message, 1 + 8 + 8 + 1 bytes.
 _XLOG_HEADER = 25
 _KEEPALIVE_BYTES = 18
 
 MALFORMED = -1
+"""In the place of a message type, which is a byte, so never negative."""
 
 
 def _kernel(function: _F) -> _F:

@@ -13,6 +13,8 @@ from engine.model.fault import EngineFault
 from engine.postgres.sessions import PostgresConnection
 
 LONGEST_S = 5.0
+"""Longest interval in seconds between status messages, also with a long or no `wal_sender_timeout`: as `stream._IDLE_STATUS_S`. Not
+measured."""
 _WITHIN_TIMEOUT = 4
 """Status messages per `wal_sender_timeout`: under load the thread may be late with some of them."""
 _TIMEOUT = "SELECT setting::bigint FROM pg_catalog.pg_settings WHERE name = 'wal_sender_timeout'"

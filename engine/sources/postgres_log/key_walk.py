@@ -19,6 +19,8 @@ from engine.sources.postgres_log.connect import SOURCE, Connector
 ROW_BYTES = 100
 """Assumed row size if the source has no statistics of the table."""
 WALK_TIMEOUT_MS = 3_600_000
+"""Limit of one statement of a walk in ms (1 hour): an index scan up to the next chunk's first key, on a source that may be slow. Not
+measured."""
 _IDENTITIES = frozenset({ReplicaIdentity.DEFAULT, ReplicaIdentity.INDEX, ReplicaIdentity.FULL})
 _KINDS = {"42703": FaultKind.TABLE_STRUCTURE_CHANGED, "42P01": FaultKind.TABLE_STRUCTURE_CHANGED}
 """undefined_column and undefined_table: a name in the known schema was renamed or dropped since. The new copy determines which."""

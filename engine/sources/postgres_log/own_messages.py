@@ -13,10 +13,12 @@ from engine.sources.postgres_log.ddl_capture import MOST_BYTES, PREFIX
 HEAD = 10
 """Bytes before the prefix: type (1), flags (1), LSN (8). In a streamed transaction a 4-byte transaction id follows the type."""
 _LENGTH = 4
+"""pgoutput's MESSAGE: bytes of the content's length, which follows the prefix."""
 _SHARED = np.frombuffer(b"penstock.", np.uint8)
 _DDL = PREFIX.encode() + b"\0"
 _LONGEST = len(_DDL) + _LENGTH + MOST_BYTES
 _TRANSACTIONAL = 1
+"""pgoutput's MESSAGE: flag of a transactional message."""
 
 Array = npt.NDArray[Any]
 

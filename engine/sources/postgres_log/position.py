@@ -18,6 +18,7 @@ _MARK = """
 SELECT at_us, pg_logical_emit_message(true, %s, concat(%s::text, ' ', at_us))
 FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS at_us) AS clock
 """
+# PostgreSQL's WAL: page headers at the start of a segment (SizeOfXLogLongPHD) and of other pages (SizeOfXLogShortPHD).
 _LONG_HEADER = 40
 _SHORT_HEADER = 24
 

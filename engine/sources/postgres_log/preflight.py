@@ -25,6 +25,7 @@ from engine.sources.postgres_log.connect import Connector
 from engine.sources.postgres_log.stream import ORIGIN_VERSION, origin_refusal
 
 OLDEST_VERSION = 140000
+"""PostgreSQL 14 as `server_version_num`: the first whose pgoutput sends open transactions and logical messages."""
 
 _SERVER = """
 SELECT current_setting('wal_level'), current_setting('max_replication_slots')::int, current_setting('max_wal_senders')::int,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 _LISTED = 3
+"""Most foreign transactions that an event's text names: a finding must be readable, and one is enough to search for. Not measured."""
 _TEXT = "Penstock: leave this publication alone. Its rows were written by"
 
 

@@ -22,6 +22,7 @@ from engine.sources.postgres_log.connect import Connector
 from engine.sources.postgres_log.publication_marks import mark_text, strangers, writers_in
 
 _MOST_BYTES = 59
+"""PostgreSQL's limit of names, 63 bytes, without the longest suffix, `_ins`."""
 _FULL = "insert, update, delete, truncate"
 _INSERTS = "insert, truncate"
 _NONE, _STORED = "n", "s"

@@ -19,9 +19,13 @@ from engine.postgres.sessions import PostgresConnection, describe_state
 from engine.sources.postgres_log.connect import SOURCE, Connector
 
 CREATE_TIMEOUT_S = 600.0
+"""Seconds to create a slot, which waits for all transactions that are open at its beginning: longer than most of them. Not measured."""
 FREE_TIMEOUT_S = 5.0
+"""Seconds for a session to end and release the slot: longer than `reader_process.STOP_TIMEOUT_S`, after which a log reader is killed."""
 _POLL_S = 0.05
+"""Interval in seconds between two checks whether the slot is free; each is one short query. Not measured."""
 _CANCEL_TIMEOUT_S = 5.0
+"""Seconds for a cancelled command to end, before its connection is given up. A server that answers needs milliseconds. Not measured."""
 
 _KINDS = {
     "55000": FaultKind.SOURCE_WAL_LEVEL,

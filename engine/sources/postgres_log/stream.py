@@ -26,26 +26,40 @@ from engine.sources.postgres_log.own_messages import own_records
 from engine.sources.postgres_log.transport import Inbox, Transport, open_transport
 
 CHUNK_BYTES = 8 * 1024 * 1024
+"""Most bytes of records in one chunk: what a read gives at most, as `transport.RECEIVE_BUFFER_BYTES`. A larger record is a chunk of its
+own."""
 _INBOX_BYTES = CHUNK_BYTES + 256 * 1024
 
 _FIRST_NAP_S = 0.001
+"""Pause in seconds after the first read that follows a silence: a single commit costs this at most, and a burst gets the next pause. Not
+measured."""
 _TRICKLE_NAP_S = 0.005
+"""Pause in seconds after a small read. Wakeups cost the source and this process; waits for a commit get this later at most. Not
+measured."""
 _POUR_NAP_S = 0.010
+"""Pause in seconds after a read of _POUR_BYTES. A backlog of 61 MB took 2.7 s with pauses of 10 ms and a buffer of 8 MB, and 7.8 s if read
+eagerly."""
 _POUR_BYTES = 16 * 1024
 """A read of at least this size: a steady flow of changes; the next read waits a little. The source sends, and wakes its reader, once per
 change, so fewer reads make it faster and give fewer chunks. The first change after a pause is read at once."""
 _FLOOD_NAP_S = 0.020
+"""Pause in seconds after a read of _FLOOD_BYTES: longer than _POUR_NAP_S, as the latency of a backlog does not matter. Not measured."""
 _FLOOD_BYTES = 192 * 1024
 """A read of at least this size: the source sends as fast as it can, for example a backlog."""
 _NAPS = ((_FLOOD_BYTES, _FLOOD_NAP_S), (_POUR_BYTES, _POUR_NAP_S), (0, _TRICKLE_NAP_S))
 _STEADY_READS = 20
+"""Consecutive reads with data after which _STEADY_NAP_S holds: a burst of some commits shall not wait for it. Not measured."""
 _STEADY_NAP_S = 0.015
 """Pause between reads after many consecutive reads with data: a steady flow of small transactions. The cost of a read, here and in
 the stages that process the chunk, hardly depends on its size, so fewer and larger reads are made."""
 
 _MOVED_STATUS_S = 1.0
+"""Longest time in seconds until the source learns of a later confirmed position, which lets it remove log. Not measured."""
 _IDLE_STATUS_S = 5.0
+"""Interval of status messages in seconds if nothing was confirmed: far below the default `wal_sender_timeout`, 60 s; `keep_alive` follows
+shorter ones."""
 _START_TIMEOUT_S = 60.0
+"""Seconds until the source has begun to stream: it first reads the log from the slot's restart position only after that. Not measured."""
 _SILENCE_S = 300.0
 """A source that sent nothing for this long is asked for a keepalive, and has the same time to answer: it may be decoding a large
 transaction."""

@@ -21,8 +21,11 @@ from engine.targets.duckdb.settings import DuckDbSettings
 from engine.targets.duckdb.staging import StagingConnection
 
 _PROBE_SECONDS = 10.0
+"""Seconds for the probe, a Python process without imports of ours, which takes tenths of a second; a disk may be slow. Not measured."""
 _CLOSE_ATTEMPTS = 100
+"""Interrupts before a file is closed with a reader still in it: 5 s with _CLOSE_WAIT_SECONDS. Not measured."""
 _CLOSE_WAIT_SECONDS = 0.05
+"""Pause between two interrupts in seconds: one that comes just before a statement has no effect on it, so it is repeated."""
 _CONNECTING = threading.Lock()
 """All openers of a file in one process get the same instance, which only the first can configure."""
 

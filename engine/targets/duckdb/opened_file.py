@@ -11,6 +11,7 @@ from pathlib import Path
 
 _DESCRIPTORS = Path("/proc/self/fd")
 _LOOKS = 20
+"""Checks before the log counts as missing: one second with _LOOK_SECONDS. Not measured."""
 _LOOK_SECONDS = 0.05
 """A checkpoint ends the write-ahead log and begins a new one; a difference that persists for this long is not a checkpoint."""
 

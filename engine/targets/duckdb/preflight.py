@@ -20,6 +20,7 @@ Finding = tuple[str, str, str, str]
 
 MAP_REMEDY = "map it to another name with `target` in the table's declaration"
 _LITTLE_SPACE = 1024**3
+"""Free bytes of the disk below which a check warns: a batch and its checkpoint may need some hundred megabytes. Not measured."""
 _SYSTEM_SCHEMAS = frozenset({OWN_SCHEMA, "information_schema", "pg_catalog"})
 _COLLISION = FaultKind.TABLE_NAME_COLLISION.value
 _UNAVAILABLE = FaultKind.TARGET_UNAVAILABLE.value

@@ -7,10 +7,12 @@ import fcntl
 import sys
 from pathlib import Path
 
+# Exit codes of the probe: 0, and others than 1 and 2, with which Python itself ends.
 FREE = 0
 LOCKED = 10
 NOT_A_DATABASE = 11
 UNREADABLE = 12
+# DuckDB's file format: an 8-byte checksum, then these bytes.
 _MAGIC_AT = 8
 _MAGIC = b"DUCK"
 

@@ -23,6 +23,7 @@ from engine.targets.query_pool import Message, QueryPool, QueryProcess, Statemen
 from engine.targets.query_rows import limited
 
 _READ_BYTES = 1 << 16
+"""Buffer in bytes for reading an answer: the default capacity of a pipe on Linux."""
 
 
 @contextmanager

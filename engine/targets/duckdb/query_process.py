@@ -29,17 +29,20 @@ from engine.targets.query_channel import MAX_SQL_CHARACTERS, EngineChannel, Run,
 from engine.targets.query_rows import pieces
 
 MAX_NESTING = 200
+"""Most open brackets of a statement: people write far fewer, and DuckDB's parser recurses for each (see `bounded`). Not measured."""
 SEARCH_PATH = "main,public"
 """Schemas of unqualified names; `public` for users of PostgreSQL."""
 SCAN = "__penstock_scan_"
 NOTHING = "nothing"
 """A column of every scan without a value of the table: DuckDB requests it if it only counts rows."""
 _ROWS_AT_ONCE = 2048
+"""Rows of an answer's batch: DuckDB's vector size, below which it makes no batches."""
 _DUCKDB_SHARE = 0.6
 """Of the process's memory; Arrow, and what functions make of one vector, have the rest."""
 _CATALOG_FUNCTIONS = ("tables", "columns", "views")
 _SCAN_OPERATOR = "PYTHON_ARROW_SCAN"
 _READ_BYTES = 1 << 16
+"""Buffer in bytes for reading a scan: the default capacity of a pipe on Linux."""
 
 
 @dataclass(frozen=True, slots=True)

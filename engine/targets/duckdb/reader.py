@@ -23,6 +23,7 @@ _BOUNDS = "temp.__penstock_bounds"
 _WIDE_BYTES = 32 * 1024
 """DuckDB reads 2,048 rows at once; if they are larger than this on average, they exceed 64 MB, and fewer are requested."""
 _READ_BYTES = 64 * 1024 * 1024
+"""Most bytes of rows that DuckDB shall read at once: 2,048 rows of _WIDE_BYTES."""
 
 
 class DuckDbReader:

@@ -30,9 +30,13 @@ from engine.targets.duckdb.query_process import NOTHING
 MOST_SCANS = 64
 """Most scans of one statement; all may be open at once."""
 _ROWS_AT_ONCE = 20_480
+"""Rows of a scan's batch: ten of DuckDB's vectors of 2,048 rows. Not measured."""
 _COUNTED_AT_ONCE = 1 << 20
+"""Rows without values in one batch; they are one byte each, so 1 MiB. Not measured."""
 _PIPE_BYTES = 1 << 20
+"""Capacity of a scan's pipe in bytes: the most that Linux grants without privileges by default (`fs.pipe-max-size`)."""
 _INTERRUPT_AGAIN_SECONDS = 0.05
+"""Pause between two interrupts in seconds: one that comes just before a statement has no effect on it, so it is repeated."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ Finding = tuple[str, str, str, str]
 
 MAP_REMEDY = "map it to another name with `target` in the table's declaration"
 MAX_NAME_BYTES = 63
+"""PostgreSQL's NAMEDATALEN of 64, without the zero byte."""
 INTO_REMEDY = 'or give "into_existing": true to replicate into it as it is'
 _COLLISION = FaultKind.TABLE_NAME_COLLISION.value
 _TRIGGERS = (

@@ -8,9 +8,13 @@ from engine.model.target import CommitRates
 from engine.postgres.sessions import PostgresConnection
 
 _FOR_S = 0.2
+"""Longest time of a measurement in seconds, but for one commit: claims wait for it. Not measured."""
 _MOST_COMMITS = 200
+"""Most small commits that are measured: enough for the mean, should commits take less than a millisecond. Not measured."""
 _FULL_COMMITS = 3
+"""Most commits with full log buffers: each may write _MOST_BYTES of log."""
 _MOST_BYTES = 16 * 1024 * 1024
+"""Most bytes of log of one such commit: `wal_buffers` is at most one segment of 16 MB unless it is set."""
 _MESSAGE = "SELECT pg_logical_emit_message(true, 'penstock-rate', repeat('x', %s::int4))"
 
 

@@ -68,6 +68,7 @@ from engine.targets.target_metadata import (
 )
 
 QUERY_MEMORY = 512 << 20
+"""Memory of a query process in bytes where the caller names none; the engine passes its setting `query_memory_mb`."""
 _NOT_THE_ROWS = frozenset({FaultKind.TARGET_UNAVAILABLE, FaultKind.TARGET_DISK_FULL, FaultKind.EPOCH_LOST})
 """Faults that another way of writing the same rows would also meet."""
 

@@ -17,6 +17,7 @@ from engine.targets.postgres.lanes.procedure import DELETE, END, INSERT, TRUNCAT
 from engine.targets.postgres.lanes.stream import Stream
 
 CHANGES_AT_ONCE = 8_192
+"""Limit of changes in one call of the procedure; a larger unit is a call of its own. It bounds the arrays of a call. Not measured."""
 BYTES_AT_ONCE = 4 * 1024 * 1024
 """Limit of changes, or values, in one call of the procedure; a larger unit is a call of its own."""
 TOGETHER_FROM = 4

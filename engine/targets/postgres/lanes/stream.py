@@ -24,6 +24,7 @@ from engine.targets.text import as_text
 Array = npt.NDArray[Any]
 
 _MIX = 0x9E3779B97F4A7C15
+"""2**64 divided by the golden ratio, the multiplier of Fibonacci hashing: it spreads consecutive table numbers over 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ _MINE = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database() A
 _ALONE_S = 30.0
 """How long to wait for parts of an older engine that are still being written."""
 _TRY_MS = 200
+"""Longest wait for the record's lock in ms per attempt; between attempts, parts that were prepared meanwhile are ended. Not measured."""
 
 
 @dataclass(frozen=True, slots=True)
