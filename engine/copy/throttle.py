@@ -18,6 +18,8 @@ LOOK_SHARE = 0.25
 RISE = 0.3
 """Tolerated increase of the time until commits are readable, relative to that without copies."""
 LEAST_RISE_MS, MOST_RISE_MS = 15.0, 150.0
+"""Bounds of the tolerated increase in ms: below the first it is noise, and the second is the most that a slow target's users get. Not
+measured."""
 LOOK_MS = 500.0
 """Interval between two decisions on the share, in ms: a quarter of WINDOW_MS, so that commits under the changed share are in the next one's
 window. Not measured."""
@@ -26,6 +28,7 @@ WINDOW_MS = 2000.0
 BEHIND_MS = 5000.0
 """Time after a copy's last row during which commits may still be delayed by it."""
 _SLOWER, _FASTER = 0.7, 1.2
+"""Factors of the share at a decision: it falls faster than it rises, so that commits come before copies. Not measured."""
 _QUIET = 400
 """Most batches whose lags are kept, with and without copies: a bound of memory, of which old ones are dropped first. Not measured."""
 _ENOUGH = 20

@@ -35,11 +35,11 @@ log = structlog.get_logger(__name__)
 
 _JSON = {"Content-Type": "application/json"}
 _FRAMES = {"Content-Type": "application/octet-stream"}
-# HTTP status codes (RFC 9110): the server does not know this engine or request; the request is no longer awaited.
+# HTTP status codes (RFC 9110): the server does not know this engine or request, and the result is not awaited any more.
 _NOT_FOUND = 404
 _GONE = 410
 _BUNDLE = 500
-"""Most reports in one message: the server stores a message in one transaction, which must not hold its database for long. Not measured."""
+"""Most reports in one message. The server stores a message in one transaction, which must not hold its database for long. Not measured."""
 _ANSWER_DEADLINE_S = 30.0
 """Seconds after which an answer is no longer delivered: the default of the server's `engine_request_timeout_s`, after which it is not
 awaited."""

@@ -15,6 +15,7 @@ from engine.platform.compiled import NULL, UNSET, Array, kernel
 OK, ALREADY_THERE, NOT_THERE, NO_OLD_IMAGE, KEY_NULL, VALUE_UNKNOWN, OTHER_COLUMNS, TWO_ROWS, NOT_AN_INSERT = range(9)
 
 _INSERT, _UPDATE, _DELETE = 1, 2, 3
+"""Codes of `ScannedChanges.op`."""
 _TEXT, _MISSING = ord("t"), ord("n")
 _KEY_ONLY = 1
 """`ScannedChanges.old_kind`: the old image has only the key."""

@@ -13,7 +13,7 @@ from engine.net.value_kernels import split_copy
 from engine.platform.compiled import empty_places
 
 _MAX_BYTES = 2**31 - 1
-"""Offsets into the text are signed 32-bit numbers."""
+"""Bytes of text at once: the length of a value in it has to fit into a signed 32-bit number."""
 
 
 def decode_copy_text(data: bytes | bytearray | memoryview, schema: TableSchema) -> pa.RecordBatch:

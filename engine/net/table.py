@@ -21,6 +21,7 @@ from engine.platform.compiled import NULL, UNSET, Array, empty_places
 
 _OPERATIONS = {1: "insert", 2: "update", 3: "delete", 4: "truncate"}
 _INSERT, _UPDATE, TRUNCATE = 1, 2, 4
+"""Codes of `ScannedChanges.op`."""
 _FULL_ROW = 2
 """`ScannedChanges.old_kind`: the old image has all columns."""
 _DETAILS = {

@@ -37,6 +37,7 @@ CHEAP_MS = 20.0
 TABLE_ROWS = 100
 """Cost of a changed table in a batch of net changes, in rows."""
 LANE_CHOICES = (1, 2, 4)
+"""Numbers of lanes that are tried: powers of two, few enough that each is measured soon. More lanes can be set. Not measured."""
 LANES_FROM, LANES_TO = 500, 20_000
 """Fewest transactions of a batch from which a number of lanes is measured, and most transactions with which another number is tried."""
 MOST_IN_A_GROUP = 65_536

@@ -47,7 +47,8 @@ ASK_PATIENTLY_MS = 200.0
 """Pause between these requests in ms after EAGER_FOR_MS: a source that is this late is busy or away, and more requests would not help. Not
 measured."""
 EAGER_FOR_MS = 1000.0
-"""Time in ms after a demand during which an idle source is asked every ASK_EAGERLY_MS. Most demands are met earlier. Not measured."""
+"""Time in ms after a demand during which an idle source is asked every ASK_EAGERLY_MS: one that is not busy answers within milliseconds.
+Not measured."""
 AHEAD = 2
 """Most batches in flight: one that is committed and one that is prepared. Demands and cuts may exceed it."""
 RESUME_SHARE = 0.8

@@ -13,8 +13,8 @@ CLEAR_PART = 0.8
 HELD_FROM_S = 5.0
 """Open transactions younger than this are not reported as the cause of retained log."""
 _GROWTH_OVER_S = 300.0
-"""Seconds over which the growth is averaged: longer than a checkpoint or a burst of writes usually lasts, short enough to show a stopped
-reader. Not measured."""
+"""Seconds over which the growth is averaged: long enough to level out bursts of writes, short enough to follow a change of load. Not
+measured."""
 
 
 class EscalationLevel(IntEnum):

@@ -39,8 +39,7 @@ cluster."""
 STOP_S = 3.0
 """Seconds for Spark's own stop, and then for its Java process to end, before the process is killed. Nothing is lost then. Not measured."""
 WARM_TRIES = 3
-"""Attempts to prepare the workers: each may lose a worker, for example to a lack of memory; a cause that lasts is to be seen. Not
-measured."""
+"""Attempts to prepare the workers: the loss of one is survived, a lasting cause is reported soon. Not measured."""
 START_TRIES = 3
 """Immediate attempts if the Java process ends during the start; further attempts follow with pauses."""
 FIRST_PAUSE_S = 2.0

@@ -14,9 +14,9 @@ from engine.model.values import Kind, ValueType
 from engine.net.decode import arrow_type
 
 _ROWS_AT_ONCE = 65_536
-"""Rows from which collected batches are handed on: fixed costs of a piece are small then. Not measured."""
+"""Rows from which collected batches are handed on, so that each insert is worth its fixed cost. Not measured."""
 _BYTES_AT_ONCE = 64 * 1024 * 1024
-"""The same in bytes: large rows shall not fill the memory. Not measured."""
+"""The same in bytes: it bounds the memory for large rows. Not measured."""
 _TEXTS = (pa.large_string(), pa.string_view())
 _ALSO = {Kind.TEXT: _TEXTS, Kind.UUID: _TEXTS, Kind.BYTES: (pa.large_binary(), pa.binary_view())}
 """Forms of the same values that a target takes as well."""

@@ -13,7 +13,7 @@ from pyarrow import csv
 from engine.model.values import Kind, ValueType
 
 ROWS_AT_ONCE = 16_384
-"""Rows whose text is held at once, for COPY: the fixed cost of a column's kernels is small then. Not measured."""
+"""Rows whose text is held at once for COPY: large enough for a small fixed cost per column. Not measured."""
 _OPTIONS = csv.WriteOptions(include_header=False, quoting_style="all_valid")
 """COPY's CSV options: every value quoted, NULL empty."""
 _HEX = np.frombuffer(bytes(range(256)).hex().encode(), np.uint8).reshape(256, 2)

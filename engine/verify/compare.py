@@ -23,7 +23,8 @@ Decode = Callable[[bytes, TableSchema], Any]
 """Decodes COPY text (whole lines) by a schema to a pyarrow.RecordBatch with columns c0 … cn."""
 
 DIFFERENCES = 100
-"""Differing rows of a table that a verification lists; all are counted. A person reads no more. Not measured."""
+"""Most differing rows of a table that a verification lists: enough to search for a cause; the first one already fails the table. Not
+measured."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,12 @@ from engine.sources.postgres_log.frames import MALFORMED, copy_lines, error_fiel
 from engine.sources.postgres_log.transport import Inbox, RawSocket
 
 PIECE_BYTES = 256 * 1024
-"""Least bytes of whole lines that are handed on at once: large enough for fixed costs to be small, small beside the memory of a copy. Not
+"""Least bytes of whole lines that are handed on at once: large enough for small fixed costs, small against the memory of a copy. Not
 measured."""
 _READ_TIMEOUT_MS = 21_600_000
 """Statement timeout for one chunk (6 hours): a throttled copy reads slowly."""
 _SILENCE_S = 600.0
-"""Seconds without a byte after which the source counts as lost: it may search long for a first row, for example after many dead ones. Not
+"""Seconds without a byte after which the source counts as lost: it may search long for the first row, for example among dead ones. Not
 measured."""
 
 _STORAGE = """

@@ -26,12 +26,11 @@ from engine.sources.postgres_log.own_messages import own_records
 from engine.sources.postgres_log.transport import Inbox, Transport, open_transport
 
 CHUNK_BYTES = 8 * 1024 * 1024
-"""Most bytes of records in one chunk: what a read gives at most, as `transport.RECEIVE_BUFFER_BYTES`. A larger record is a chunk of its
-own."""
+"""Most bytes of records in one chunk: as `transport.RECEIVE_BUFFER_BYTES`. A larger record is a chunk of its own. Not measured."""
 _INBOX_BYTES = CHUNK_BYTES + 256 * 1024
 
 _FIRST_NAP_S = 0.001
-"""Pause in seconds after the first read that follows a silence: a single commit costs this at most, and a burst gets the next pause. Not
+"""Pause in seconds after the read that ends a silence: the rest of a commit follows at once, and a longer pause would delay its batch. Not
 measured."""
 _TRICKLE_NAP_S = 0.005
 """Pause in seconds after a small read. Wakeups cost the source and this process; waits for a commit get this later at most. Not
@@ -59,7 +58,8 @@ _IDLE_STATUS_S = 5.0
 """Interval of status messages in seconds if nothing was confirmed: far below the default `wal_sender_timeout`, 60 s; `keep_alive` follows
 shorter ones."""
 _START_TIMEOUT_S = 60.0
-"""Seconds until the source has begun to stream: it first reads the log from the slot's restart position only after that. Not measured."""
+"""Seconds for the source to confirm the start. It reads the log from the slot's restart position after that, so the log's size does not
+count. Not measured."""
 _SILENCE_S = 300.0
 """A source that sent nothing for this long is asked for a keepalive, and has the same time to answer: it may be decoding a large
 transaction."""

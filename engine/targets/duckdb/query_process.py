@@ -36,7 +36,7 @@ SCAN = "__penstock_scan_"
 NOTHING = "nothing"
 """A column of every scan without a value of the table: DuckDB requests it if it only counts rows."""
 _ROWS_AT_ONCE = 2048
-"""Rows of an answer's batch: DuckDB's vector size, below which it makes no batches."""
+"""Rows of an answer's batch: DuckDB's vector size, so that the first rows of a slow statement are sent early."""
 _DUCKDB_SHARE = 0.6
 """Of the process's memory; Arrow, and what functions make of one vector, have the rest."""
 _CATALOG_FUNCTIONS = ("tables", "columns", "views")

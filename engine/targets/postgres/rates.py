@@ -8,7 +8,7 @@ from engine.model.target import CommitRates
 from engine.postgres.sessions import PostgresConnection
 
 _FOR_S = 0.2
-"""Longest time of a measurement in seconds, but for one commit: claims wait for it. Not measured."""
+"""Longest time of a measurement in seconds, except that one commit is always made: the first batches in order wait for it. Not measured."""
 _MOST_COMMITS = 200
 """Most small commits that are measured: enough for the mean, should commits take less than a millisecond. Not measured."""
 _FULL_COMMITS = 3

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from psycopg import pq
 from psycopg.adapt import Dumper
 
+# PostgreSQL's catalog pg_type: OIDs of int4, text and their arrays, the same in every version.
 _INT4, _TEXT = 23, 25
 _INT4_ARRAY, _TEXT_ARRAY = 1007, 1009
 

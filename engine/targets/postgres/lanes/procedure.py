@@ -23,6 +23,7 @@ ROW_MISSING = "PS001"
 OUT_OF_TURN = "PS002"
 """SQLSTATE: the progress record is not at the end of the previous unit."""
 INSERT, UPDATE, DELETE, TRUNCATE = 1, 2, 3, 4
+"""Kinds of changes in the procedure's arrays: as `ScannedChanges.op`."""
 END, TURN = 0, -1
 """Marks in place of a change: END, the unit ends; TURN, wait until the previous unit is committed."""
 
