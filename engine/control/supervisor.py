@@ -335,9 +335,8 @@ class SubscriptionSupervisor:
     def _pause_or_resume(self, run: ReplicationRun, before: TableSpec, after: TableSpec) -> None:
         entry = self._book.get(after.table)
         if entry is not None and after.source == before.source:
-            after = replace(
-                after, source=entry.spec.source
-            )  # The declaration does not contain a rename that the engine has found.
+            # The declaration does not contain a rename that the engine has found.
+            after = replace(after, source=entry.spec.source)
         self._book.amend(after.table, spec=after)
         if after.paused and not before.paused:
             run.pause(after.table)
@@ -489,9 +488,8 @@ class SubscriptionSupervisor:
                 or (isinstance(entry.state, Parked) and not awaits_recopy(entry.state))
                 or (isinstance(entry.state, Paused) and entry.state.kept_from is not None)
             ):
-                self._begin_reload(
-                    run, request, [table], None
-                )  # The earlier run ended before any chunk of the copy was on the target.
+                # The earlier run ended before any chunk of the copy was on the target.
+                self._begin_reload(run, request, [table], None)
         tables = [entry.table for entry in self._book.in_state(TableStateKind.REGISTERED, TableStateKind.RELOADING)]
         self._whole_reloads = [request for request in self._whole_reloads if request not in requests]
         for request in requests:

@@ -113,9 +113,8 @@ class CopyOrchestrator:
         """Copy these tables again while the others are replicated; their old rows stay readable until the handover."""
         self.reloads.begin(request, tables)
         self._host.defer(Reload, tables)
-        if self.reloads.is_cancelled(
-            request
-        ):  # Cancelled before the tables were moved: the cancellation saw none of them wait.
+        # Where it was cancelled before the tables were moved, the cancellation saw none of them wait.
+        if self.reloads.is_cancelled(request):
             self.park_cancelled(tables)
         for table in tables:
             if self._parts.book.get(table) is None:

@@ -45,14 +45,14 @@ def test_the_rule_accepts_a_string_below_a_comment_and_a_commented_group() -> No
 def unexplained(module: Module) -> Iterator[str]:
     """The names of the module's numbers without a string below, a comment on their line, or one above their group."""
     commented = {line for line, _ in comments(module)}
-    body = module.tree.body
+    body, lines = module.tree.body, module.text.splitlines()
     grouped = -1
     """Last line of a group below a comment."""
     for node, following in zip(body, [*body[1:], None], strict=True):
         if not isinstance(node, ast.Assign | ast.AnnAssign):
             continue
         above = node.lineno - 1
-        if above == grouped or (above in commented and module.text.splitlines()[above - 1].startswith("#")):
+        if above == grouped or (above in commented and lines[above - 1].startswith("#")):
             grouped = node.end_lineno or node.lineno
         explained = node.lineno <= grouped or commented.intersection(range(node.lineno, (node.end_lineno or 0) + 1))
         names = _numbers(node)
