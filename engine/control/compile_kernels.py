@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from engine import net
-from engine.connectors import SOURCE_KERNELS
+from engine.connectors import SOURCES
 from engine.records import encode, scan
 
 if __name__ == "__main__":
-    for warm in (scan.warm, encode.warm, *SOURCE_KERNELS, net.warm):
+    for warm in (scan.warm, encode.warm, *(kind.compile_kernels for kind in SOURCES.values()), net.warm):
         warm()

@@ -11,7 +11,7 @@ from importlib.metadata import version
 
 import structlog
 
-from engine.connectors import open_source, open_target
+from engine.connectors import DEFAULT_CAPTURE, form_of, open_source, open_target
 from engine.control.handlers import Handlers
 from engine.control.request_handlers import RequestHandler
 from engine.control.supervisor import EngineContext, SubscriptionSupervisor
@@ -163,12 +163,16 @@ class Engine:
             return
         if running is not None:
             self._let_go(str(spec.name))
-        reporter = Reporter(spec, self._link.report, self._clock)
-        pipeline = SubscriptionSupervisor(spec, self._parts, reporter)
+        pipeline = self._supervisor(spec)
         with self._lock:
             self._pipelines[str(spec.name)] = pipeline
         log.info("subscription_taken", subscription=spec.name, epoch=spec.epoch)
         pipeline.start()
+
+    def _supervisor(self, spec: SubscriptionSpec) -> SubscriptionSupervisor:
+        capture = spec.source.capture
+        form = form_of(DEFAULT_CAPTURE if capture is None else capture.kind)
+        return SubscriptionSupervisor(spec, self._parts, Reporter(spec, self._link.report, self._clock, form))
 
     @HANDLERS.handles(Sync)
     def _sync(self, command: Sync) -> None:
@@ -190,8 +194,7 @@ class Engine:
         with self._lock:
             pipeline = self._pipelines.pop(command.subscription, None)
         if pipeline is None and command.assignment is not None:
-            spec = command.assignment.to_spec()
-            pipeline = SubscriptionSupervisor(spec, self._parts, Reporter(spec, self._link.report, self._clock))
+            pipeline = self._supervisor(command.assignment.to_spec())
 
         def forget() -> None:
             left = pipeline.forget() if pipeline is not None else []

@@ -79,6 +79,20 @@ class SourceIdentity:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceTerms:
+    """What users of this kind of source call the things of every source, as nouns within a sentence."""
+
+    database: str = "database"
+    """What has a system identifier."""
+    history: str = "history"
+    """What SourceIdentity.timeline counts."""
+    reader: str = "reader"
+    """What the source keeps for the reader of its log."""
+    sent_tables: str = "sent tables"
+    """What chooses the tables that the source sends."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReaderStatus:
     """What a source keeps for the reader of its log, as it reports it: on PostgreSQL a replication slot. Sizes in bytes."""
 

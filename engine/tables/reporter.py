@@ -35,7 +35,7 @@ from engine.model.fault import FaultKind
 from engine.model.identity import TableId, TableName, TicketId
 from engine.model.partitions import LoadReason
 from engine.model.position import Lsn
-from engine.model.positions import DEFAULT_CAPTURE, FORMS
+from engine.model.positions import PositionForm
 from engine.model.schema import TableSchema
 from engine.model.subscription import ApplyMode, SubscriptionSpec, TableSpec
 from engine.model.subscription_state import Reason, SubscriptionState
@@ -117,12 +117,13 @@ class CopyTotals:
 class Reporter:
     """Sends the reports of one subscription and epoch. Calls never block on the network."""
 
-    def __init__(self, spec: SubscriptionSpec, send: Send, clock: Clock) -> None:
+    def __init__(self, spec: SubscriptionSpec, send: Send, clock: Clock, form: PositionForm) -> None:
+        """`form`: of the positions in events."""
         self._name = str(spec.name)
         self._epoch = int(spec.epoch)
         self._send = send
         self._clock = clock
-        self._form = FORMS[spec.source.capture.kind if spec.source.capture is not None else DEFAULT_CAPTURE]
+        self._form = form
         self.run = 1
         """Number of the current run, or of the next one between two runs."""
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
+from engine.connectors import CONNECTIONS
 from server.connection_kinds.schemas import ConnectionKindView, kind_view
-from server.declarations.connection_kinds import KINDS
 from server.paging import Page
 from server.security.principal import Role
 from server.security.require import needs
@@ -16,4 +16,4 @@ router = APIRouter(prefix="/connection-kinds", tags=["connections"], dependencie
 @router.get("", operation_id="connection_kinds_list", summary="List the kinds of connections")
 async def list_connection_kinds() -> Page[ConnectionKindView]:
     """Each with the JSON schemas of its settings and captures, from which a program can draw a form; all on one page."""
-    return Page(items=[kind_view(kind) for kind in KINDS.values()])
+    return Page(items=[kind_view(kind) for kind in CONNECTIONS.values()])

@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from engine.kinds import ConnectionKind
 from server.declarations.captures import CAPTURES
-from server.declarations.connection_kinds import Kind
 
 _EXAMPLE: dict[str, Any] = {
     "kind": "postgres",
@@ -53,7 +53,7 @@ class ConnectionKindView(BaseModel):
     )
 
 
-def kind_view(kind: Kind) -> ConnectionKindView:
+def kind_view(kind: ConnectionKind) -> ConnectionKindView:
     settings = kind.settings.model_json_schema()
     settings["properties"] = _labelled(settings["properties"], kind.labels)
     secrets = {name: {"type": "string", "title": name.title()} for name in sorted(kind.secrets)}

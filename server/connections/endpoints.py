@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from sqlmodel import col, select
 
+from engine.connectors import CONNECTIONS
 from server.connections import repository, service
 from server.connections.schemas import (
     CheckRequest,
@@ -23,7 +24,6 @@ from server.connections.service import ConnectionInUse, ConnectionKindFixed
 from server.db.dependencies import Reading, Writing, run_read, run_write
 from server.db.models.connection import ConnectionRow
 from server.db.session import ReadSession
-from server.declarations.connection_kinds import KINDS
 from server.declarations.table_body import preflight_specs
 from server.declarations.table_declaration import IntoExistingUnsupported, refuse_existing_bodies
 from server.errors import Conflict, InvalidRequest, NotFound, NotSupportedYet, PreconditionFailed, responses
@@ -148,7 +148,7 @@ async def check_connection(request: Request, box: Box, name: NamePath, body: Che
     """The engine connects and reports what would prevent a subscription from working. It only reads."""
     body = body or CheckRequest()
     connection = await _opened(request, box, name, body.connection)
-    kind = KINDS[connection["kind"]]
+    kind = CONNECTIONS[connection["kind"]]
     role = body.role or ("source" if kind.source else "target")
     if not getattr(kind, role):
         raise InvalidRequest.at("/role", f"'{name}' is of the kind {kind.name}, which cannot be a {role}.")
@@ -245,6 +245,6 @@ async def _opened(request: Request, box: SecretBox, name: str, given: Connection
 async def _opened_source(request: Request, box: SecretBox, name: str) -> dict[str, Any]:
     """The connection of this name. Raises NotASource where it cannot be a source."""
     connection = await _opened(request, box, name)
-    if not KINDS[connection["kind"]].source:
+    if not CONNECTIONS[connection["kind"]].source:
         raise NotASource(f"'{name}' is of the kind {connection['kind']}, which cannot be a source.")
     return connection

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, SecretStr, StringConstraints, WithJsonSchema
 
+from engine.connectors import CONNECTIONS
 from engine.model.subscription import OriginFilter
-from server.declarations.connection_kinds import KINDS
 from server.declarations.table_body import TableBody
 from server.naming import QualifiedName
 from server.plans import FieldChange, PlanResult
@@ -18,7 +18,7 @@ _SETTINGS_SCHEMA: dict[str, Any] = {
     "type": "object",
     "title": "Settings",
     "description": "By kind; unknown names are refused.",
-    "anyOf": [kind.settings.model_json_schema() for kind in KINDS.values()],
+    "anyOf": [kind.settings.model_json_schema() for kind in CONNECTIONS.values()],
 }
 GivenSettings = Annotated[dict[str, JsonValue], WithJsonSchema(_SETTINGS_SCHEMA)]
 GivenSecrets = Annotated[
@@ -40,7 +40,9 @@ class ConnectionPut(BaseModel):
         extra="forbid", hide_input_in_errors=True, json_schema_extra={"examples": [_POSTGRES, _DUCKDB]}
     )
 
-    kind: Annotated[str, StringConstraints(max_length=32), WithJsonSchema({"type": "string", "enum": list(KINDS)})]
+    kind: Annotated[
+        str, StringConstraints(max_length=32), WithJsonSchema({"type": "string", "enum": list(CONNECTIONS)})
+    ]
     settings: GivenSettings
     secrets: GivenSecrets = Field(default_factory=dict)
 

@@ -7,12 +7,13 @@ from typing import Any
 
 from pydantic import JsonValue, SecretStr, ValidationError
 
+from engine.connectors import CONNECTIONS
+from engine.kinds import ConnectionKind
 from server.connections import repository
 from server.connections.schemas import ConnectionPatch, ConnectionPlan, ConnectionPut
 from server.db.models.connection import ConnectionRow
 from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
-from server.declarations.connection_kinds import KINDS, Kind
 from server.error_handlers import field_errors
 from server.errors import Conflict, FieldError, InvalidRequest, NotFound
 from server.etags import check_if_match, etag_of, new_stamp
@@ -90,7 +91,9 @@ def patch_connection(
     row = _lock_connection(session, name)
     check_if_match(if_match, row)
     merged: dict[str, JsonValue] = {**row.settings, **body.settings}
-    settings = _valid_settings(KINDS[row.kind], {key: value for key, value in merged.items() if value is not None})
+    settings = _valid_settings(
+        CONNECTIONS[row.kind], {key: value for key, value in merged.items() if value is not None}
+    )
     _change(session, box, row, settings, body.secrets)
     return row
 
@@ -153,7 +156,7 @@ def _create(
     session: WriteSession,
     box: SecretBox,
     name: str,
-    kind: Kind,
+    kind: ConnectionKind,
     settings: dict[str, str | int],
     given: Mapping[str, SecretStr | None],
 ) -> ConnectionRow:
@@ -182,7 +185,7 @@ def _change(
     settings: dict[str, str | int],
     given: Mapping[str, SecretStr | None],
 ) -> None:
-    kind = KINDS[row.kind]
+    kind = CONNECTIONS[row.kind]
     before = _readable_secrets(row, box, given)
     secrets = _merged_secrets(kind, before, given)
     if settings == row.settings and secrets == before:
@@ -211,14 +214,16 @@ def _readable_secrets(row: ConnectionRow, box: SecretBox, given: Mapping[str, Se
         raise
 
 
-def _kind(name: str) -> Kind:
-    kind = KINDS.get(name)
+def _kind(name: str) -> ConnectionKind:
+    kind = CONNECTIONS.get(name)
     if kind is None:
-        raise InvalidRequest.at("/kind", f"'{name}' is not a kind of connection; there are {', '.join(sorted(KINDS))}.")
+        raise InvalidRequest.at(
+            "/kind", f"'{name}' is not a kind of connection; there are {', '.join(sorted(CONNECTIONS))}."
+        )
     return kind
 
 
-def _valid_settings(kind: Kind, given: Mapping[str, JsonValue]) -> dict[str, str | int]:
+def _valid_settings(kind: ConnectionKind, given: Mapping[str, JsonValue]) -> dict[str, str | int]:
     try:
         parsed = kind.settings.model_validate(dict(given))
     except ValidationError as error:
@@ -232,7 +237,9 @@ def _valid_settings(kind: Kind, given: Mapping[str, JsonValue]) -> dict[str, str
     return parsed.model_dump(exclude_none=True)
 
 
-def _merged_secrets(kind: Kind, before: Mapping[str, str], given: Mapping[str, SecretStr | None]) -> dict[str, str]:
+def _merged_secrets(
+    kind: ConnectionKind, before: Mapping[str, str], given: Mapping[str, SecretStr | None]
+) -> dict[str, str]:
     unknown = sorted(set(given) - kind.secrets)
     if unknown:
         takes = ", ".join(sorted(kind.secrets)) or "none"

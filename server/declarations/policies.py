@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import Field, TypeAdapter, ValidationInfo, field_validator
 
+from engine.kinds import SPEC, Policy
 from engine.model.subscription import (
     ApplyMode,
     ApplyPolicy,
@@ -17,7 +18,6 @@ from engine.model.subscription import (
     Visibility,
 )
 from server.declarations.captures import CapturePolicy
-from server.declarations.policy import SPEC, Policy
 
 _APPLY = ApplyPolicy()
 _BATCH = BatchPolicy()

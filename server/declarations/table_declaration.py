@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from engine.kinds import ConnectionKind
 from engine.model.identity import TableName
 from engine.model.shared import SharedInto
 from engine.model.table_options import TableOptions
-from server.declarations.connection_kinds import Kind
 from server.declarations.table_body import TableBody, require_all_supported
 from server.errors import FieldError, InvalidRequest
 
@@ -86,7 +86,7 @@ def declare_table(body: TableBody, pointer: str, subscription: str) -> Declarati
     )
 
 
-def refuse_existing(tables: Sequence[tuple[str, bool]], target: Kind) -> None:
+def refuse_existing(tables: Sequence[tuple[str, bool]], target: ConnectionKind) -> None:
     """Refuse `into_existing` if the target does not support it. `tables`: JSON pointer and `into_existing` of each.
 
     Raises:
@@ -99,7 +99,7 @@ def refuse_existing(tables: Sequence[tuple[str, bool]], target: Kind) -> None:
         raise IntoExistingUnsupported(detail, errors=errors)
 
 
-def refuse_existing_bodies(bodies: Sequence[TableBody], target: Kind) -> None:
+def refuse_existing_bodies(bodies: Sequence[TableBody], target: ConnectionKind) -> None:
     """Like `refuse_existing`, for the member `tables` of the request's body."""
     refuse_existing([(f"/tables/{number}", body.into_existing) for number, body in enumerate(bodies)], target)
 
@@ -107,7 +107,7 @@ def refuse_existing_bodies(bodies: Sequence[TableBody], target: Kind) -> None:
 def resolve_tables(
     bodies: Sequence[TableBody],
     discovered: Sequence[Mapping[str, Any]],
-    target: Kind,
+    target: ConnectionKind,
     subscription: str,
     kept_out: Collection[tuple[str, str]] = (),
 ) -> list[Declaration]:
@@ -146,7 +146,7 @@ def resolve_tables(
     return tables
 
 
-def check_targets(tables: Sequence[Declaration], target: Kind, taken: OccupiedPlaces) -> None:
+def check_targets(tables: Sequence[Declaration], target: ConnectionKind, taken: OccupiedPlaces) -> None:
     """Refuse tables whose names on the target conflict with each other or with `taken`.
 
     Raises:
@@ -172,7 +172,7 @@ def check_targets(tables: Sequence[Declaration], target: Kind, taken: OccupiedPl
     _check_shared(tables, target, OccupiedPlaces(seen, taken.shown))
 
 
-def _check_shared(tables: Sequence[Declaration], target: Kind, taken: OccupiedPlaces) -> None:
+def _check_shared(tables: Sequence[Declaration], target: ConnectionKind, taken: OccupiedPlaces) -> None:
     """`taken.places` must include those of `tables`."""
     relations = {_fold(target, shared.relation): (shared, who) for who, shared in taken.shown}
     values = {(_fold(target, shared.relation), shared.source_value): who for who, shared in taken.shown}
@@ -201,7 +201,7 @@ def _check_shared(tables: Sequence[Declaration], target: Kind, taken: OccupiedPl
         raise SharedTableConflict(errors[0].detail, errors=errors)
 
 
-def _fold(target: Kind, name: TableName) -> tuple[str, str]:
+def _fold(target: ConnectionKind, name: TableName) -> tuple[str, str]:
     return target.fold(name.schema), target.fold(name.name)
 
 

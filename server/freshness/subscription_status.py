@@ -12,7 +12,7 @@ from datetime import datetime
 
 from engine.link.messages import Progress
 from engine.model.position import Lsn
-from engine.model.positions import DEFAULT_CAPTURE, FORMS, ONLY_LOG, Marks, PositionForm, Reached, text_of
+from engine.model.positions import ONLY_LOG, Marks, PositionForm, Reached, text_of
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from engine.model.table_state import TableStateKind
 from server.clock import SystemClock
@@ -94,7 +94,7 @@ class SubscriptionStatus:
     """
 
     name: str
-    form: PositionForm = FORMS[DEFAULT_CAPTURE]
+    form: PositionForm
     """How positions of its source are written and measured."""
     epoch: int = 0
     state: SubscriptionState = SubscriptionState.CREATED

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from engine.connectors import CONNECTIONS
 from engine.link.messages import SequencePart, SequencesBody
 from engine.model.identity import TableName
 from engine.model.sequences import SequenceOutcome, SequenceValue
 from server.connections.repository import connections_by_id
 from server.db.models.subscription import SubscriptionRow
 from server.db.session import ReadSession, WriteSession
-from server.declarations.connection_kinds import KINDS
 from server.errors import FieldError, InvalidRequest, Problem
 from server.events.service import record_event
 from server.lookup.subscriptions import require_subscription
@@ -55,7 +55,7 @@ def sequences_payload(session: ReadSession, name: str, request: SequencesRequest
     """
     subscription = require_subscription(session, name)
     target = connections_by_id(session, [subscription.target_id])[subscription.target_id]
-    if not KINDS[target.kind].has_sequences:
+    if not CONNECTIONS[target.kind].has_sequences:
         raise SequencesUnsupported(f"'{target.name}' is of the kind {target.kind}, which has no sequences.")
     return {"subscription": name, "tables": _table_ids(session, subscription, request), "margin": request.margin}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.connectors import CONNECTIONS
 from engine.model.positions import text_of
 from engine.model.shared import SharedInto
 from engine.model.table_state import TableStateKind
@@ -9,7 +10,6 @@ from server.db.models.connection import ConnectionRow
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession
-from server.declarations.connection_kinds import KINDS
 from server.declarations.table_body import shared_from
 from server.lookup.subscriptions import position_form
 from server.shared_tables.schemas import MemberView, SharedTableView
@@ -22,7 +22,7 @@ def shared_tables(session: ReadSession, target: ConnectionRow) -> list[SharedTab
 
     Tables of deleted subscriptions are not among the members.
     """
-    fold = KINDS[target.kind].fold
+    fold = CONNECTIONS[target.kind].fold
     members: dict[tuple[str, str], tuple[TableRow, SubscriptionRow]] = {}
     for row, subscription in repository.list_ever_on_target(session, target.id or 0):
         # Rows are in the order of their addition: a target table that was taken over belongs to the later one.

@@ -7,7 +7,8 @@ from typing import Any
 
 from pydantic import JsonValue, ValidationError
 
-from engine.model.positions import DEFAULT_CAPTURE
+from engine.connectors import CONNECTIONS, DEFAULT_CAPTURE
+from engine.kinds import ConnectionKind
 from engine.model.subscription import ApplyMode, Visibility
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from server.connections import repository as connections
@@ -15,7 +16,6 @@ from server.db.models.connection import ConnectionRow
 from server.db.models.subscription import SubscriptionRow
 from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
-from server.declarations.connection_kinds import KINDS, Kind
 from server.declarations.policies import POLICIES, ApplyBody
 from server.declarations.table_body import TableBody, require_all_supported
 from server.declarations.table_declaration import refuse_existing_bodies, resolve_tables
@@ -82,7 +82,7 @@ def put_subscription(
         return _create(session, name, body, source, target, policies, discovered), True
     row = lock_changeable_subscription(session, name)
     _refuse_moving(session, row, body.source, body.target)
-    changed = _set_tables(session, row, body.tables, discovered, KINDS[target.kind], keep=keep_tables)
+    changed = _set_tables(session, row, body.tables, discovered, CONNECTIONS[target.kind], keep=keep_tables)
     changed |= _set_policies(row, policies)
     changed |= declare_desired(session, row, body.desired_state)
     if changed:
@@ -110,7 +110,7 @@ def patch_subscription(
     _refuse_mode(target, ApplyBody.model_validate(merged.get("apply", {})))
     redeclared = _set_policies(row, merged)
     if body.tables is not None:
-        redeclared |= _set_tables(session, row, body.tables, discovered, KINDS[target.kind])
+        redeclared |= _set_tables(session, row, body.tables, discovered, CONNECTIONS[target.kind])
     desired = body.desired_state is not None and declare_desired(session, row, body.desired_state)
     if redeclared or desired:
         _bump_revision(session, row)
@@ -197,7 +197,7 @@ def _create(
     session.add(row)
     session.flush()
     record_event(session, kind="subscription_created", subscription=name, detail=f"'{name}' was created.")
-    _set_tables(session, row, body.tables, discovered, KINDS[target.kind])
+    _set_tables(session, row, body.tables, discovered, CONNECTIONS[target.kind])
     declare_desired(session, row, body.desired_state)
     session.touch(name)
     enqueue(session, name, "assign", {})
@@ -211,8 +211,8 @@ def _endpoints(session: ReadSession, source: str, target: str) -> tuple[Connecti
     for row, name, place in zip(rows, (source, target), ("source", "target"), strict=True):
         if row is None:
             errors.append(FieldError(pointer=f"/{place}", detail=f"There is no connection named '{name}'."))
-        elif not getattr(KINDS[row.kind], place):
-            fitting = ", ".join(kind.name for kind in KINDS.values() if getattr(kind, place))
+        elif not getattr(CONNECTIONS[row.kind], place):
+            fitting = ", ".join(kind.name for kind in CONNECTIONS.values() if getattr(kind, place))
             detail = f"'{name}' is of the kind {row.kind}, which cannot be a {place}; these can: {fitting}."
             errors.append(FieldError(pointer=f"/{place}", detail=detail))
     if not errors and source == target:
@@ -234,16 +234,16 @@ def check_before_discovery(session: ReadSession, body: SubscriptionPut) -> Conne
     _captured(source, body.policies()["capture"])
     _refuse_mode(target, body.apply)
     require_all_supported(body.tables)
-    refuse_existing_bodies(body.tables, KINDS[target.kind])
+    refuse_existing_bodies(body.tables, CONNECTIONS[target.kind])
     return source
 
 
 def _refuse_mode(target: ConnectionRow, apply: ApplyBody) -> None:
-    if apply.mode in (ApplyMode.GROUPED, ApplyMode.TRANSACTIONAL) and not KINDS[target.kind].keeps_transactions:
-        fitting = ", ".join(kind.name for kind in KINDS.values() if kind.keeps_transactions)
+    if apply.mode in (ApplyMode.GROUPED, ApplyMode.TRANSACTIONAL) and not CONNECTIONS[target.kind].keeps_transactions:
+        fitting = ", ".join(kind.name for kind in CONNECTIONS.values() if kind.keeps_transactions)
         detail = f"'{target.name}' is of the kind {target.kind}, which cannot apply in the mode '{apply.mode}'; these can: {fitting}."
         raise ApplyModeUnsupported.at("/apply/mode", detail)
-    if apply.visibility is Visibility.RELAXED and not KINDS[target.kind].keeps_transactions:
+    if apply.visibility is Visibility.RELAXED and not CONNECTIONS[target.kind].keeps_transactions:
         detail = f"'{target.name}' is of the kind {target.kind}, whose batches become visible at once only."
         raise VisibilityUnsupported.at("/apply/visibility", detail)
 
@@ -263,7 +263,7 @@ def _set_tables(
     row: SubscriptionRow,
     bodies: Sequence[TableBody],
     discovered: Discovered,
-    target: Kind,
+    target: ConnectionKind,
     *,
     keep: bool = False,
 ) -> bool:
@@ -310,7 +310,7 @@ def _valid_policy(policy: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _captured(source: ConnectionRow, given: dict[str, Any]) -> dict[str, Any]:
     """The capture as it is stored: with its kind, where that is not the usual one of all sources."""
-    captures = KINDS[source.kind].captures
+    captures = CONNECTIONS[source.kind].captures
     kind = given.get("kind", captures[0])
     if kind not in captures:
         detail = f"'{source.name}' is of the kind {source.kind}, which has no capture '{kind}'; it has: {', '.join(captures)}."

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from engine.connectors import CONNECTIONS
 from engine.link.messages import FoundTable
 from server.connections import repository as connections
 from server.db.models.subscription import SubscriptionRow
 from server.db.session import WriteSession
-from server.declarations.connection_kinds import KINDS
 from server.declarations.table_body import TableBody
 from server.declarations.table_declaration import Declaration, declare_by_pattern
 from server.errors import InvalidRequest
@@ -23,7 +23,7 @@ def add_found_tables(session: WriteSession, subscription: SubscriptionRow, found
     """
     if subscription.deleting:
         return
-    target = KINDS[connections.connections_by_id(session, [subscription.target_id])[subscription.target_id].kind]
+    target = CONNECTIONS[connections.connections_by_id(session, [subscription.target_id])[subscription.target_id].kind]
     patterns = [TableBody.model_validate(pattern) for pattern in subscription.patterns]
     kept_out = repository.list_kept_out(session, subscription.id or 0)
     wanted, refusals = [], {}

@@ -7,13 +7,14 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request, Response
 from sqlmodel import col
 
+from engine.connectors import CONNECTIONS
+from engine.kinds import ConnectionKind
 from engine.model.table_state import TableStateKind
 from server.assessment.assess import assess_subscription
 from server.connections.repository import connections_by_id
 from server.db.dependencies import Reading, Writing
 from server.db.models.table import TableRow
 from server.db.session import ReadSession
-from server.declarations.connection_kinds import KINDS, Kind
 from server.declarations.table_body import TableBody, require_supported
 from server.declarations.table_declaration import IntoExistingUnsupported, SharedTableConflict, declare_table
 from server.errors import InvalidRequest, NotFound, NotSupportedYet, PreconditionFailed, responses
@@ -163,6 +164,6 @@ def shown_table(request: Request, session: ReadSession, name: str, row: TableRow
     return service.table_view(row, assessment.table_health(row), assessment.table_copy(row))
 
 
-def _target_kind(session: ReadSession, name: str) -> Kind:
+def _target_kind(session: ReadSession, name: str) -> ConnectionKind:
     target = connections_by_id(session, [require_subscription(session, name).target_id])
-    return KINDS[next(iter(target.values())).kind]
+    return CONNECTIONS[next(iter(target.values())).kind]

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from pydantic import ValidationError
 
+from engine.kinds import ConnectionKind
 from engine.model.identity import TableName
 from engine.model.table_options import TableOptions
 from engine.model.table_state import Refused, TableEventKind, TableStateKind, next_state
@@ -16,7 +17,6 @@ from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
-from server.declarations.connection_kinds import Kind
 from server.declarations.table_body import require_supported, shared_from
 from server.declarations.table_declaration import Declaration, OccupiedPlaces, check_targets, refuse_existing
 from server.declarations.table_options import (
@@ -93,7 +93,7 @@ def table_view(row: TableRow, health: TableHealth, copied: Copied) -> TableView:
     )
 
 
-def add_table(session: WriteSession, name: str, table: Declaration, target: Kind) -> TableRow:
+def add_table(session: WriteSession, name: str, table: Declaration, target: ConnectionKind) -> TableRow:
     """Add one table to a subscription; its copy begins when the engine receives the command.
 
     Raises:
@@ -113,7 +113,7 @@ def add_table(session: WriteSession, name: str, table: Declaration, target: Kind
 
 
 def add_by_pattern(
-    session: WriteSession, subscription: SubscriptionRow, tables: Sequence[Declaration], target: Kind
+    session: WriteSession, subscription: SubscriptionRow, tables: Sequence[Declaration], target: ConnectionKind
 ) -> dict[tuple[str, str], InvalidRequest]:
     """Add tables that appeared on the source and that a pattern includes; existing ones are ignored.
 
@@ -142,7 +142,7 @@ def add_by_pattern(
 
 
 def _occupied_places(
-    session: ReadSession, subscription: SubscriptionRow, present: Sequence[TableRow], target: Kind
+    session: ReadSession, subscription: SubscriptionRow, present: Sequence[TableRow], target: ConnectionKind
 ) -> OccupiedPlaces:
     """The names on the target used by these tables, and by tables of other subscriptions with the same target."""
     rows = [
@@ -157,7 +157,7 @@ def _occupied_places(
     )
 
 
-def _target_place(row: TableRow, target: Kind) -> tuple[str, str]:
+def _target_place(row: TableRow, target: ConnectionKind) -> tuple[str, str]:
     return target.fold(row.target_schema), target.fold(row.target_name)
 
 
@@ -165,7 +165,7 @@ def reconcile_tables(
     session: WriteSession,
     subscription: SubscriptionRow,
     tables: Sequence[Declaration],
-    target: Kind,
+    target: ConnectionKind,
     *,
     keep: bool = False,
 ) -> bool:
@@ -203,7 +203,7 @@ def reconcile_tables(
 
 
 def patch_table(
-    session: WriteSession, name: str, table_id: str, body: TablePatch, target: Kind, if_match: str | None
+    session: WriteSession, name: str, table_id: str, body: TablePatch, target: ConnectionKind, if_match: str | None
 ) -> TableRow:
     """Change the members of `body`.
 

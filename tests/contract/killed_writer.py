@@ -7,7 +7,8 @@ from pathlib import Path
 
 from engine.model.identity import TableId, TableName
 from engine.model.target import TableCommit
-from engine.targets.duckdb import DuckDbSettings, DuckDbTarget
+from engine.targets.duckdb.settings import DuckDbSettings
+from engine.targets.duckdb.target import DuckDbTarget
 from tests.contract.target_material import Pipeline, changes, inserts, keys, structure
 
 LEFT = TableId("t0a")

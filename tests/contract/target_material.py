@@ -14,8 +14,8 @@ from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.target import BatchCommit, LogStart, TableCommit, Target
 from engine.model.values import Kind, ValueType, value_type
-from engine.targets.duckdb import DuckDbTarget
-from engine.targets.postgres import PostgresTarget
+from engine.targets.duckdb.target import DuckDbTarget
+from engine.targets.postgres.target import PostgresTarget
 from tests.fixtures.answers import answered
 
 SUBSCRIPTION = SubscriptionName("shop")

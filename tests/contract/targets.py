@@ -12,8 +12,8 @@ import pytest
 from engine.model.subscription import ConnectionSpec
 from engine.model.target import PARTS_FROM_ROWS, Target
 from engine.net.copy_text import decode_copy_text
-from engine.targets.duckdb import DuckDbTarget
-from engine.targets.postgres import PostgresTarget
+from engine.targets.duckdb.target import DuckDbTarget
+from engine.targets.postgres.target import PostgresTarget
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database, drop_database, target_settings
 

@@ -15,8 +15,7 @@ from engine.model.position import Lsn
 from engine.model.subscription import ConnectionSpec
 from engine.model.target import BatchCommit, LogStart, QueryRefused, TableCommit
 from engine.net.copy_text import decode_copy_text
-from engine.targets.postgres import PostgresTarget
-from engine.targets.postgres.target import Passage
+from engine.targets.postgres.target import Passage, PostgresTarget
 from engine.targets.postgres.two_phase.recovery import PartId, database_of
 from server.demo.embedded import EmbeddedPostgres
 from tests.contract.target_material import (

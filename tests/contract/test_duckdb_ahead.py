@@ -16,8 +16,8 @@ from engine.model.identity import BatchId, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
 from engine.model.target import BatchCommit, LogStart, SpeculativeTransaction, TableCommit
-from engine.targets.duckdb import DuckDbTarget
 from engine.targets.duckdb import speculative_insert as ahead
+from engine.targets.duckdb.target import DuckDbTarget
 from tests.contract.target_material import SUBSCRIPTION, Pipeline, changes, inserts, keys, structure
 
 T, OTHER = TableId("t0a"), TableId("t0b")

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from engine.model.target import TableCommit
-from engine.targets.duckdb import DuckDbSettings, DuckDbTarget
+from engine.targets.duckdb.settings import DuckDbSettings
+from engine.targets.duckdb.target import DuckDbTarget
 from tests.contract import killed_writer
 from tests.contract.target_material import SUBSCRIPTION, Pipeline, changes, inserts, keys
 from tests.fixtures.answers import answered
@@ -61,7 +62,8 @@ def test_killed_at_any_moment_it_stands_at_one_batch(tmp_path: Path) -> None:
 DISK_FULL = """
 import resource, sys
 from pathlib import Path
-from engine.targets.duckdb import DuckDbSettings, DuckDbTarget
+from engine.targets.duckdb.settings import DuckDbSettings
+from engine.targets.duckdb.target import DuckDbTarget
 from engine.model.fault import EngineFault
 from tests.contract.target_material import Pipeline, changes, inserts
 from tests.contract.killed_writer import LEFT as T, left as pairs

@@ -14,7 +14,8 @@ from engine.control.target_registry import TargetRegistry
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
 from engine.model.subscription import ConnectionSpec
-from engine.targets.duckdb import DuckDbSettings, DuckDbTarget
+from engine.targets.duckdb.settings import DuckDbSettings
+from engine.targets.duckdb.target import DuckDbTarget
 from tests.contract.target_material import SUBSCRIPTION, Pipeline, changes, inserts, structure
 from tests.fixtures.answers import answered
 

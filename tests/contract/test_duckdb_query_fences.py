@@ -18,9 +18,10 @@ import pytest
 
 from engine.model.identity import SubscriptionName, TableId, TableName
 from engine.model.target import QueryLimits, QueryRefused
-from engine.targets.duckdb import DuckDbSettings, DuckDbTarget
 from engine.targets.duckdb.query_guard import TABLE_FUNCTIONS, Named
 from engine.targets.duckdb.scans import Snapshot, snapshot
+from engine.targets.duckdb.settings import DuckDbSettings
+from engine.targets.duckdb.target import DuckDbTarget
 from tests.contract.target_material import SUBSCRIPTION, Pipeline, changes, inserts, keys, structure
 from tests.fixtures.answers import answered
 

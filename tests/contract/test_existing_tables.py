@@ -14,7 +14,7 @@ from engine.model.schema import Column, KeyMode, SourceType, TableSchema
 from engine.model.subscription import ConnectionSpec, LanePolicy
 from engine.model.target import InOrderPlan, TableCommit, Target
 from engine.net.copy_text import decode_copy_text
-from engine.targets.postgres import PostgresTarget
+from engine.targets.postgres.target import PostgresTarget
 from server.demo.embedded import EmbeddedPostgres
 from tests.contract.in_order_material import DELETE, INSERT, TRUNCATE, UPDATE, Change, write_in_order
 from tests.contract.target_material import (

@@ -18,7 +18,7 @@ from engine.model.schema import KeyMode
 from engine.model.subscription import ConnectionSpec, LanePolicy, OriginFilter
 from engine.model.target import BatchCommit, InOrderPlan, LogStart, TableCommit
 from engine.net.copy_text import decode_copy_text
-from engine.targets.postgres import PostgresTarget
+from engine.targets.postgres.target import PostgresTarget
 from server.demo.embedded import EmbeddedPostgres
 from tests.contract.in_order_material import (
     DELETE,

@@ -14,8 +14,8 @@ from engine.model.identity import TableId, TableName
 from engine.model.subscription import ConnectionSpec, LanePolicy
 from engine.model.target import InOrderPlan
 from engine.net.copy_text import decode_copy_text
-from engine.targets.postgres import PostgresTarget
 from engine.targets.postgres.origins import drop_unused, take_origin
+from engine.targets.postgres.target import PostgresTarget
 from server.demo.embedded import EmbeddedPostgres
 from tests.contract.in_order_material import INSERT, Change, write_in_order
 from tests.contract.target_material import SUBSCRIPTION, Pipeline, changes, inserts, structure

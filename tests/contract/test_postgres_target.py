@@ -16,7 +16,7 @@ from engine.model.position import Lsn
 from engine.model.subscription import ConnectionSpec
 from engine.model.target import LogStart, QueryRefused, TableCommit
 from engine.net.copy_text import decode_copy_text
-from engine.targets.postgres import PostgresTarget
+from engine.targets.postgres.target import PostgresTarget
 from server.demo.embedded import EmbeddedPostgres
 from tests.contract.target_material import (
     SLOT,

@@ -19,7 +19,7 @@ from engine.model.schema import KeyMode
 from engine.model.subscription import ConnectionSpec
 from engine.model.target import BatchCommit, TableCommit, Target
 from engine.net.copy_text import decode_copy_text
-from engine.targets.postgres import PostgresTarget
+from engine.targets.postgres.target import PostgresTarget
 from tests.contract.target_material import (
     SUBSCRIPTION,
     Pipeline,

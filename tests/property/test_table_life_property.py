@@ -29,6 +29,7 @@ from engine.pipeline.commit import CommitStage
 from engine.pipeline.compute import Computed
 from engine.platform.clock import SystemClock
 from engine.safety.partition_fingerprints import PartitionFingerprints
+from engine.sources.postgres_log.position_form import PostgresLogForm
 from engine.tables.planner import PlannedBatch, Planner, SchemaReading
 from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.reporter import Reporter
@@ -160,7 +161,13 @@ class TableLife(RuleBasedStateMachine):
         )
         clock, told = SystemClock(), list[Report]()
         self.stage = CommitStage(
-            run_context(spec, self.target, self.book, Reporter(spec, told.append, clock), position_write_s=1e-9),
+            run_context(
+                spec,
+                self.target,
+                self.book,
+                Reporter(spec, told.append, clock, PostgresLogForm()),
+                position_write_s=1e-9,
+            ),
             progress.end,
             NOTHING_TO_COMPUTE,
             PartitionFingerprints(lambda mark, _: mark, lambda _: {}),

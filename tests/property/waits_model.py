@@ -28,6 +28,7 @@ from engine.pipeline.commit import CommitStage
 from engine.pipeline.compute import Computed
 from engine.platform.clock import SystemClock
 from engine.safety.partition_fingerprints import PartitionFingerprints
+from engine.sources.postgres_log.position_form import PostgresLogForm
 from engine.tables.planner import CatchUpRanges, PlannedBatch
 from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.reporter import Reporter
@@ -259,7 +260,7 @@ class Engine:
         self.link = ServerLink(
             "http://127.0.0.1:1", "", Registration(instance=self.id, name="e", version=""), lambda _: None
         )
-        self.reporter = Reporter(self.spec, self.link.report, SystemClock())
+        self.reporter = Reporter(self.spec, self.link.report, SystemClock(), PostgresLogForm())
         self.ended: list[Run] = []
         """Runs that have ended; a thread of theirs may still report."""
         self.sequence = 0

@@ -7,12 +7,11 @@ from typing import ClassVar, Literal
 import pytest
 from fastapi.testclient import TestClient
 
-from engine.connectors import SOURCES, TARGETS
-from engine.model.positions import FORMS
+from engine.connectors import CONNECTIONS, SOURCES, TARGETS
+from engine.kinds import Capture, ConnectionKind
+from engine.targets.duckdb.declaration import DuckDbSettings
 from server.db.models.connection import ConnectionRow
-from server.declarations import captures, connection_kinds
-from server.declarations.captures import CAPTURES, Capture
-from server.declarations.connection_kinds import KINDS
+from server.declarations.captures import CAPTURES
 from server.errors import InvalidRequest
 from server.subscriptions import service
 
@@ -34,14 +33,14 @@ class LedgerCapture(Capture):
 
 @pytest.fixture
 def ledger(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(captures.CAPTURES, "ledger", LedgerCapture)
+    monkeypatch.setitem(CAPTURES, "ledger", LedgerCapture)
 
 
 def test_every_kind_says_what_a_form_needs(client: TestClient) -> None:
     answer = client.get(URL)
     assert (answer.status_code, answer.json()["next_page_token"]) == (200, None)
     found = {item["kind"]: item for item in answer.json()["items"]}
-    assert list(found) == list(KINDS)
+    assert list(found) == list(CONNECTIONS)
     shop, mart = found["postgres"], found["duckdb"]
     assert (shop["title"], shop["source"], shop["target"], shop["embedded"]) == ("PostgreSQL", True, True, False)
     assert (mart["title"], mart["source"], mart["target"], mart["embedded"]) == ("DuckDB", False, True, True)
@@ -55,10 +54,10 @@ def test_every_kind_says_what_a_form_needs(client: TestClient) -> None:
 
 
 def test_every_kind_and_label_is_real() -> None:
-    assert {(name, capture) for name, kind in KINDS.items() for capture in kind.captures} == set(SOURCES)
-    assert {name for name, kind in KINDS.items() if kind.target} == set(TARGETS)
-    assert CAPTURES.keys() <= FORMS.keys()
-    for kind in KINDS.values():
+    assert {(name, capture) for name, kind in CONNECTIONS.items() for capture in kind.captures} == set(SOURCES)
+    assert {name for name, kind in CONNECTIONS.items() if kind.target} == set(TARGETS)
+    assert CAPTURES.keys() == {capture for _, capture in SOURCES}
+    for kind in CONNECTIONS.values():
         assert kind.labels.keys() <= kind.settings.model_fields.keys() | kind.secrets
 
 
@@ -97,10 +96,8 @@ def test_a_capture_that_no_source_has_is_refused_with_those_that_there_are(clien
 
 @pytest.mark.usefixtures("ledger")
 def test_a_source_without_a_log_has_its_own_usual_capture(monkeypatch: pytest.MonkeyPatch) -> None:
-    kind = connection_kinds.Kind(
-        "paper", "Paper", connection_kinds.DuckDbSettings, {}, frozenset(), target=False, captures=("ledger",)
-    )
-    monkeypatch.setitem(connection_kinds.KINDS, "paper", kind)
+    paper = ConnectionKind("paper", "Paper", DuckDbSettings, {}, frozenset(), captures=("ledger",))
+    monkeypatch.setitem(CONNECTIONS, "paper", paper)
     source = ConnectionRow(name="books", kind="paper")
     assert service._captured(source, {}) == {"kind": "ledger"}
     assert service._captured(source, {"kind": "ledger", "pages": 3}) == {"kind": "ledger", "pages": 3}

@@ -25,6 +25,7 @@ from engine.model.subscription import BatchPolicy, ConnectionSpec, QueueMode, Sc
 from engine.platform.clock import Clock, SystemClock
 from engine.platform.failpoints import watch
 from engine.platform.settings import EngineSettings
+from engine.sources.postgres_log.position_form import PostgresLogForm
 from engine.tables.reporter import Reporter
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
@@ -86,7 +87,7 @@ class BadDay(Replica):
         self._targets = TargetRegistry(lambda connection: open_target(connection, settings))
         parts = EngineContext(open_source, self._targets, self._runner, settings, self.given.clock)
         self.pipeline = SubscriptionSupervisor(
-            self.spec, parts, Reporter(self.spec, self.reports.take, self.given.clock)
+            self.spec, parts, Reporter(self.spec, self.reports.take, self.given.clock, PostgresLogForm())
         )
         self.pipeline.start()
 

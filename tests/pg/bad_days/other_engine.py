@@ -12,6 +12,7 @@ from engine.control.target_registry import TargetRegistry
 from engine.link.messages import Report, SubscriptionStateReport
 from engine.platform.clock import SystemClock
 from engine.platform.settings import EngineSettings
+from engine.sources.postgres_log.position_form import PostgresLogForm
 from engine.tables.reporter import Reporter
 from tests.fixtures.local_runner import LocalRunner
 
@@ -28,7 +29,7 @@ def main(given: Path) -> None:
     clock = SystemClock()
     targets = TargetRegistry(lambda connection: open_target(connection, settings))
     parts = EngineContext(open_source, targets, LocalRunner(1), settings, clock)
-    pipeline = SubscriptionSupervisor(spec, parts, Reporter(spec, _tell, clock))
+    pipeline = SubscriptionSupervisor(spec, parts, Reporter(spec, _tell, clock, PostgresLogForm()))
     pipeline.start()
     sys.stdin.readline()
     pipeline.close()

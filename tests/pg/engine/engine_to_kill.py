@@ -26,6 +26,7 @@ from engine.model.subscription import QueueMode
 from engine.platform.clock import SystemClock
 from engine.platform.failpoints import arm_from_environment
 from engine.platform.settings import EngineSettings
+from engine.sources.postgres_log.position_form import PostgresLogForm
 from engine.tables.reporter import Reporter
 from tests.fixtures.local_runner import LocalRunner
 
@@ -63,7 +64,7 @@ def main(given: Path) -> None:
     clock = SystemClock()
     targets = TargetRegistry(lambda connection: open_target(connection, settings))
     parts = EngineContext(open_source, targets, _Telling(1), settings, clock)
-    pipeline = SubscriptionSupervisor(spec, parts, Reporter(spec, _tell, clock))
+    pipeline = SubscriptionSupervisor(spec, parts, Reporter(spec, _tell, clock, PostgresLogForm()))
     pipeline.start()
     for line in sys.stdin:
         if not line.strip():

@@ -21,8 +21,8 @@ from engine.net.copy_text import decode_copy_text
 from engine.platform.settings import EngineSettings
 from engine.postgres.sequences import sequences_of, values_of
 from engine.sources.postgres_log.source import PostgresSource
-from engine.targets.postgres import PostgresTarget
 from engine.targets.postgres.sequences import _LOCK, _set
+from engine.targets.postgres.target import PostgresTarget
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database

@@ -16,6 +16,7 @@ from engine.control.target_registry import TargetRegistry
 from engine.link.messages import Report
 from engine.platform.clock import SystemClock
 from engine.platform.failpoints import arm_from_environment
+from engine.sources.postgres_log.position_form import PostgresLogForm
 from engine.tables.reporter import Reporter
 from tests.fixtures.local_runner import LocalRunner
 
@@ -31,7 +32,7 @@ def main(given: Path) -> None:
     clock = SystemClock()
     targets = TargetRegistry(lambda connection: open_target(connection, settings))
     parts = EngineContext(open_source, targets, LocalRunner(2), settings, clock)
-    pipeline = SubscriptionSupervisor(spec, parts, Reporter(spec, _tell, clock))
+    pipeline = SubscriptionSupervisor(spec, parts, Reporter(spec, _tell, clock, PostgresLogForm()))
     pipeline.start()
     sys.stdin.read()
     pipeline.close()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from dataclasses import fields, replace
+from pkgutil import resolve_name
 from typing import Any, cast
 
 import pytest
 
 from engine import connectors
+from engine.kinds import Imported, SourceKind, TargetKind
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.source import Source
 from engine.model.subscription import CaptureSpec, ConnectionSpec
@@ -24,8 +29,10 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
         return open_it
 
-    monkeypatch.setitem(connectors.SOURCES, ("paper", "ledger"), opener("ledger"))
-    monkeypatch.setitem(connectors.SOURCES, ("paper", "diff"), opener("diff"))
+    (usual,) = connectors.SOURCES.values()
+    for capture in ("ledger", "diff"):
+        kind = replace(usual, open_source=opener(capture))
+        monkeypatch.setitem(connectors.SOURCES, ("paper", capture), kind)
     return seen
 
 
@@ -49,3 +56,18 @@ def test_a_capture_that_the_kind_does_not_have_names_those_that_it_has(opened: l
     with pytest.raises(EngineFault, match="'paper' cannot be captured by 'postgres_log': ledger, diff"):
         connectors.open_source(ConnectionSpec("books", "paper", {}, capture=CaptureSpec("postgres_log")))
     assert not opened
+
+
+def test_the_declarations_of_the_kinds_import_no_driver_and_no_kernel() -> None:
+    """The server reads them; drivers and compiled kernels would cost it memory and a second at its start."""
+    code = "import sys, engine.connectors; print(*{name.partition('.')[0] for name in sys.modules})"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout.split()
+    assert "pydantic" in loaded
+    assert not {"duckdb", "psycopg", "numba", "pyarrow", "pyspark", "adbc_driver_postgresql"} & set(loaded)
+
+
+@pytest.mark.parametrize("kind", [*connectors.SOURCES.values(), *connectors.TARGETS.values()])
+def test_what_a_kind_imports_exists(kind: SourceKind | TargetKind) -> None:
+    for value in (getattr(kind, field.name) for field in fields(kind)):
+        if isinstance(value, Imported):
+            assert callable(resolve_name(value.reference))

@@ -24,7 +24,8 @@ from engine.model.position import Lsn
 from engine.model.subscription import ConnectionSpec
 from engine.model.target import QueryAnswer
 from engine.platform.settings import EngineSettings
-from engine.targets.duckdb import DuckDbSettings, DuckDbTarget
+from engine.targets.duckdb.settings import DuckDbSettings
+from engine.targets.duckdb.target import DuckDbTarget
 from tests.contract.target_material import SUBSCRIPTION
 from tests.contract.target_material import Pipeline as Filled
 

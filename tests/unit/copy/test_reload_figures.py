@@ -15,6 +15,7 @@ from engine.model.copies import CopyProgress
 from engine.model.identity import Epoch, SubscriptionName, TableId
 from engine.model.subscription import ConnectionSpec, SubscriptionSpec
 from engine.platform.clock import SystemClock
+from engine.sources.postgres_log.position_form import PostgresLogForm
 from engine.tables.reporter import Reporter
 
 A, B = TableId("ta"), TableId("tb")
@@ -31,7 +32,9 @@ class Told:
 
     def __init__(self) -> None:
         self.reports: list[Report] = []
-        self.book = ReloadRequests(Reporter(cast("SubscriptionSpec", _Named()), self.reports.append, SystemClock()))
+        self.book = ReloadRequests(
+            Reporter(cast("SubscriptionSpec", _Named()), self.reports.append, SystemClock(), PostgresLogForm())
+        )
         self.book.begin("r1", [A, B])
 
     def progressed(self, progress: CopyProgress) -> ReloadReport:

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from engine.link.messages import Progress
 from engine.model.position import Lsn
-from engine.model.positions import Mark, PostgresLogForm, single_mark
+from engine.model.positions import Mark, single_mark
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from engine.model.table_state import TableStateKind
+from engine.sources.postgres_log.position_form import PostgresLogForm
 from server.freshness.subscription_status import GONE_AFTER_S, SubscriptionStatus, TableView
 from server.freshness.wait_registry import Unreachable, Verdict, Wait, WaitRegistry
 
@@ -28,7 +29,7 @@ def _progress(applied: int, source: int | None = None) -> Progress:
 def _registry(applied: int | None = 10, state: SubscriptionState = SubscriptionState.RUNNING) -> WaitRegistry:
     desired = DesiredState.PAUSED if state is SubscriptionState.PAUSED else DesiredState.RUNNING
     progress = None if applied is None else _progress(applied)
-    status = SubscriptionStatus(name="s", state=state, desired=desired, progress=progress)
+    status = SubscriptionStatus(name="s", form=PostgresLogForm(), state=state, desired=desired, progress=progress)
     status.stream = lambda: "s"
     status.confirm_run(0, "s")
     for table in _TABLES:

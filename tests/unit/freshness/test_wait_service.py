@@ -12,6 +12,7 @@ from engine.link.messages import Progress
 from engine.model.position import Lsn
 from engine.model.positions import single_mark
 from engine.model.table_state import TableStateKind
+from engine.sources.postgres_log.position_form import PostgresLogForm
 from server.clock import SystemClock
 from server.errors import NotFound
 from server.freshness.service import WaitService
@@ -29,7 +30,9 @@ class _Service:
         tables = {f"t{n}": TableView(f"t{n}", "public", f"table {n}", TableStateKind.LIVE) for n in range(_TABLES)}
         at = datetime(2026, 1, 1, tzinfo=UTC)
         progress = Progress(subscription="orders", epoch=0, applied=Lsn(100), at=at)
-        self.status = SubscriptionStatus("orders", tables=tables, progress=progress, stream=lambda: "s")
+        self.status = SubscriptionStatus(
+            "orders", PostgresLogForm(), tables=tables, progress=progress, stream=lambda: "s"
+        )
         self.status.confirm_run(0, "s")
 
     async def current_registry(self, _: str) -> WaitRegistry:

@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.connectors import SOURCES
 from engine.model.position import Lsn, MalformedPosition
-from engine.model.positions import FORMS, PositionForm, PostgresLogForm, WholeNumberForm, single_mark
+from engine.model.positions import PositionForm, WholeNumberForm, single_mark
+from engine.sources.postgres_log.position_form import PostgresLogForm
 
-ALL = [*FORMS.values(), WholeNumberForm()]
+ALL = [*(kind.form for kind in SOURCES.values()), WholeNumberForm()]
 POSITION = st.integers(0, 2**64 - 1).map(Lsn)
 every_form = pytest.mark.parametrize("form", ALL, ids=lambda form: type(form).__name__)
 

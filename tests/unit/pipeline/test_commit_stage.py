@@ -23,6 +23,7 @@ from engine.pipeline.commit import CommitStage
 from engine.pipeline.compute import Computed
 from engine.platform.clock import SystemClock
 from engine.safety.partition_fingerprints import PartitionFingerprints, PartitionsByTable
+from engine.sources.postgres_log.position_form import PostgresLogForm
 from engine.tables.planner import CatchUpRanges, PlannedBatch
 from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.reporter import Reporter
@@ -119,7 +120,7 @@ class Bench:
             self.book.add(TableEntry(one, copied(KEYED) if one.table == KEYED else Live(), SCHEMAS[one.table]))
         connection = ConnectionSpec("c", "none", {})
         spec = SubscriptionSpec(SubscriptionName("s"), Epoch(1), connection, connection, specs, "slot", dropped=dropped)
-        reporter = Reporter(spec, self.reports.append, SystemClock())
+        reporter = Reporter(spec, self.reports.append, SystemClock(), PostgresLogForm())
         self.stage = CommitStage(
             run_context(spec, self.target, self.book, reporter, position_write_s=10),
             ZERO,

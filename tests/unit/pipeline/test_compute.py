@@ -13,6 +13,7 @@ from engine.pipeline.apply_mode import ApplyModeSelector
 from engine.pipeline.compute import Computed, JobStage
 from engine.pipeline.cost_model import Written
 from engine.platform.clock import SystemClock
+from engine.sources.postgres_log.position_form import PostgresLogForm
 from engine.tables.planner import PlannedBatch
 from engine.tables.registry import TableRegistry
 from engine.tables.reporter import Reporter
@@ -49,7 +50,7 @@ def changes(table: TableId, inserts: int) -> TableChanges:
 def test_a_commit_is_measured_with_all_that_its_whole_copies_missed() -> None:
     connection = ConnectionSpec("c", "none", {})
     spec = SubscriptionSpec(SubscriptionName("s"), Epoch(1), connection, connection, (), "slot")
-    reporter = Reporter(spec, lambda _: None, SystemClock())
+    reporter = Reporter(spec, lambda _: None, SystemClock(), PostgresLogForm())
     context = run_context(spec, object(), TableRegistry(lambda *_: None), reporter, position_write_s=10)
     learner = Learner()
     stage = JobStage(context, _NONE, _NONE, _NONE, _NONE, cast("ApplyModeSelector", learner))

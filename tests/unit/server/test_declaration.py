@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from engine.connectors import CONNECTIONS
 from engine.model.identity import TableName
 from engine.model.quarantine import RefusedPolicy
 from engine.model.table_options import TableOptions
 from server.db.models.table import TableRow
-from server.declarations.connection_kinds import KINDS
 from server.declarations.table_body import TableBody, preflight_specs
 from server.declarations.table_declaration import OccupiedPlaces, check_targets, declare_table, resolve_tables
 from server.declarations.table_options import (
@@ -33,7 +33,7 @@ from server.errors import InvalidRequest
 from server.paging import PageRequest, PageTokenInvalid, _parse
 from server.tables.schemas import TablePatch, TableView
 
-DUCK = KINDS["duckdb"]
+DUCK = CONNECTIONS["duckdb"]
 names = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=20).filter(
     lambda name: "*" not in name
 )
@@ -105,7 +105,7 @@ def test_two_patterns_may_not_put_one_name_twice_into_one_schema() -> None:
 
 def test_case_is_ignored_of_ascii_letters_only() -> None:
     assert DUCK.fold("ÄB") == "Äb"
-    assert KINDS["postgres"].fold("AB") == "AB"
+    assert CONNECTIONS["postgres"].fold("AB") == "AB"
     taken = OccupiedPlaces({(DUCK.fold("public"), DUCK.fold("Orders")): "public.Orders"}, [])
     with pytest.raises(InvalidRequest) as refused:
         check_targets([declare_table(body(name="orders"), "", "s")], DUCK, taken)

@@ -11,6 +11,7 @@ from engine.model.subscription import ConnectionSpec, SubscriptionSpec
 from engine.model.table_state import TableStateKind
 from engine.model.target import TableRecord, TargetProgress
 from engine.platform.clock import SystemClock
+from engine.sources.postgres_log.position_form import PostgresLogForm
 from engine.tables.registry import TableRegistry
 from engine.tables.reporter import Reporter
 from engine.tables.start_point import StartPoint, entry_at_start
@@ -27,7 +28,9 @@ def test_the_reason_of_a_table_that_was_parked_before_is_left_to_who_knows_it() 
     told: list[Report] = []
     subscription = cast("SubscriptionSpec", _Named())
     book = TableRegistry(
-        lambda each, position: Reporter(subscription, told.append, SystemClock()).table(each, position)
+        lambda each, position: Reporter(subscription, told.append, SystemClock(), PostgresLogForm()).table(
+            each, position
+        )
     )
     book.add(entry)
     book.park(T, "value_out_of_domain", "column at: year 294270")

@@ -1,0 +1,133 @@
+"""What kinds of connection, source and target declare. Without their drivers: the server reads the declarations too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pkgutil import resolve_name
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, StringConstraints
+
+from engine.model.positions import PositionForm
+from engine.model.source import Source, SourceTerms
+from engine.model.subscription import ConnectionSpec, SubscriptionSpec
+from engine.model.target import Target
+from engine.platform.settings import EngineSettings
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=r"^[^\x00]*$")]
+Size = Annotated[str, StringConstraints(max_length=32, pattern=r"^[0-9]+(\.[0-9]+)? ?([KMGT]i?B|%)$")]
+SPEC: dict[str, Any] = {field.name: field.default for field in fields(SubscriptionSpec)}
+"""Defaults of a subscription's specification, by field."""
+
+
+class Policy(BaseModel):
+    """Base of the policies of a subscription; unknown names are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class KindSettings(BaseModel):
+    """Base of the settings of one kind; unknown names are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Capture(Policy):
+    """Base of all kinds of capture. `title` and `words` describe one where a user chooses among them."""
+
+    title: ClassVar[str]
+    words: ClassVar[str]
+
+    kind: str
+
+    def assigned(self) -> dict[str, Any]:
+        """What the command `assign` says of it."""
+        return {"capture": {"kind": self.kind}}
+
+    def log_budget(self) -> tuple[int, float]:
+        """Bytes of log that may be held back on the source, and the share of them from which a subscription is at risk."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionKind:
+    """One kind of connection."""
+
+    name: str
+    title: str
+    settings: type[KindSettings]
+    labels: Mapping[str, str]
+    """What forms call those settings and secrets whose names do not say it."""
+    secrets: frozenset[str]
+    embedded: bool = False
+    """The engine opens the database itself, and makes it where it is missing; other programs query it through Penstock."""
+    keeps_transactions: bool = False
+    """As a target it supports the apply modes `grouped` and `transactional`."""
+    has_sequences: bool = False
+    """As a target its columns can have sequences."""
+    takes_existing: bool = False
+    """As a target it supports `into_existing`."""
+    ignores_case: bool = False
+    """Table names that differ only in the case of ASCII letters are the same name."""
+    own_schemas: frozenset[str] = frozenset()
+    """Schemas reserved for Penstock or the database: no table is replicated into them."""
+    captures: tuple[str, ...] = ()
+    """How its changes can be read as a source; the first one is usual. Set by `engine.connectors`."""
+    target: bool = False
+    """Whether it can be a target. Set by `engine.connectors`."""
+
+    @property
+    def source(self) -> bool:
+        return bool(self.captures)
+
+    def fold(self, name: str) -> str:
+        """The folded form of a name; equal for names that the database does not distinguish."""
+        return name.translate(_LOWER) if self.ignores_case else name
+
+
+_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+
+
+def _nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class SourceKind:
+    """How the changes of one kind of connection are captured."""
+
+    connection: ConnectionKind
+    capture: type[Capture]
+    form: PositionForm
+    terms: SourceTerms
+    open_source: Callable[[ConnectionSpec], Source]
+    compile_kernels: Callable[[], None] = _nothing
+    """Compiles the numba kernels of the kind; may be called at any time."""
+
+    @property
+    def name(self) -> str:
+        """`capture.kind` of a subscription."""
+        return str(self.capture.model_fields["kind"].default)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetKind:
+    """A kind of connection as a target."""
+
+    connection: ConnectionKind
+    open_target: Callable[[ConnectionSpec, EngineSettings], Target]
+    map_others_as: str | None = None
+    """`TableSpec.map_others_as` of its tables, for a target whose columns are not held by their type."""
+    computes_here: Callable[[ConnectionSpec], bool] | None = None
+    """Whether a separate server on this machine executes its queries; None if it never does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A function that imports `module:name` when it is called, and calls that: a declaration imports no driver."""
+
+    reference: str
+
+    def __call__(self, *given: Any) -> Any:
+        return resolve_name(self.reference)(*given)
