@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from engine.kinds import ConnectionKind, SourceKind, TargetKind
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.positions import PositionForm, WholeNumberForm
-from engine.model.source import Source
+from engine.model.source import Source, SourceTerms
 from engine.model.subscription import ConnectionSpec, SubscriptionSpec
 from engine.model.target import Target
 from engine.platform.settings import EngineSettings
@@ -48,9 +47,12 @@ def source_kind(connection: ConnectionSpec) -> SourceKind:
     return captures[capture]
 
 
-def form_of(capture: str) -> PositionForm:
-    """Form of the positions of a kind of capture; whole numbers for a kind that this version does not know."""
-    return next((kind.form for kind in SOURCES.values() if kind.name == capture), WholeNumberForm())
+def terms_of(connection: ConnectionSpec) -> SourceTerms:
+    """The terms of this source; those of every source if this version does not know its kind."""
+    try:
+        return source_kind(connection).terms
+    except EngineFault:
+        return SourceTerms()
 
 
 def open_source(connection: ConnectionSpec) -> Source:

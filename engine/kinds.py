@@ -9,7 +9,6 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
-from engine.model.positions import PositionForm
 from engine.model.source import Source, SourceTerms
 from engine.model.subscription import ConnectionSpec, SubscriptionSpec
 from engine.model.target import Target
@@ -99,7 +98,6 @@ class SourceKind:
 
     connection: ConnectionKind
     capture: type[Capture]
-    form: PositionForm
     terms: SourceTerms
     open_source: Callable[[ConnectionSpec], Source]
     compile_kernels: Callable[[], None] = _nothing

@@ -11,7 +11,7 @@ from importlib.metadata import version
 
 import structlog
 
-from engine.connectors import DEFAULT_CAPTURE, form_of, open_source, open_target
+from engine.connectors import open_source, open_target, terms_of
 from engine.control.handlers import Handlers
 from engine.control.request_handlers import RequestHandler
 from engine.control.supervisor import EngineContext, SubscriptionSupervisor
@@ -170,8 +170,7 @@ class Engine:
         pipeline.start()
 
     def _supervisor(self, spec: SubscriptionSpec) -> SubscriptionSupervisor:
-        capture = spec.source.capture
-        form = form_of(DEFAULT_CAPTURE if capture is None else capture.kind)
+        form = terms_of(spec.source).form
         return SubscriptionSupervisor(spec, self._parts, Reporter(spec, self._link.report, self._clock, form))
 
     @HANDLERS.handles(Sync)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from engine.connectors import as_held
+from engine.connectors import as_held, terms_of
 from engine.control.target_registry import TargetRegistry
 from engine.copy.reload_requests import PartitionChoice, ReloadRequests
 from engine.model.batch import TableFault
@@ -121,7 +121,7 @@ class SubscriptionSupervisor:
         self._reloads = ReloadRequests(reporter)
         self.tickets = TicketTracker(reporter)
         settings = parts.settings
-        self._care = RetentionGuard(spec, reporter, parts.clock, settings.guard_patience_s)
+        self._care = RetentionGuard(spec, reporter, parts.clock, settings.guard_patience_s, terms_of(spec.source))
         self._dropped = ReaderTombstone(settings.queue_folder, spec.reader)
         self._resting = IdleReaderMonitor(
             parts.open_source, self._care, self._dropped, parts.clock, settings.guard_interval_s
@@ -311,6 +311,7 @@ class SubscriptionSupervisor:
         removed, as text. Blocks."""
         self.close()
         left: list[str] = []
+        terms = terms_of(self._spec.source)
         try:
             source = self._parts.open_source(self._spec.source)
             try:
@@ -318,7 +319,7 @@ class SubscriptionSupervisor:
             finally:
                 source.close()
         except EngineFault as fault:
-            left.append(f"slot and publications {self._spec.reader} on the source: {fault.detail}")
+            left.append(f"{terms.reader} and {terms.sent_tables} {self._spec.reader} on the source: {fault.detail}")
         try:
             target = self._parts.targets.acquire(self._spec.target)
             try:
@@ -328,7 +329,7 @@ class SubscriptionSupervisor:
         except EngineFault as fault:
             left.append(f"the progress record on the target: {fault.detail}")
         shutil.rmtree(self._parts.settings.queue_folder / self._spec.reader, ignore_errors=True)
-        RestartWatermark(self._parts.settings.queue_folder, self._spec.reader).forget()
+        RestartWatermark(self._parts.settings.queue_folder, self._spec.reader, terms).forget()
         self._dropped.forget()
         return left
 

@@ -495,7 +495,7 @@ class CopyOrchestrator:
                 self._parts.target.discard_copy(table)
             return
         if chunk.upto is None:
-            detail = f"{self._chunks.rows(table, rows)} rows as of {position}"
+            detail = f"{self._chunks.rows(table, rows)} rows as of {self._parts.source.terms.text(position)}"
             self._parts.reporter.event("info", "table_copied", str(table), detail)
         self._host.flush(position)
 

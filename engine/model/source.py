@@ -15,6 +15,7 @@ from engine.model.identity import RelationId, TableId, TableName, TicketId
 from engine.model.last_commit import LastCommit
 from engine.model.partitions import Partition
 from engine.model.position import Lsn
+from engine.model.positions import PositionForm, WholeNumberForm, single_mark
 from engine.model.schema import Column, TableSchema
 from engine.model.sequences import SourceSequence
 from engine.model.subscription import OriginFilter, TableSpec
@@ -80,8 +81,9 @@ class SourceIdentity:
 
 @dataclass(frozen=True, slots=True)
 class SourceTerms:
-    """What users of this kind of source call the things of every source, as nouns within a sentence."""
+    """How positions are shown to users of this kind of source, and what they call the things of every source, as nouns in a sentence."""
 
+    form: PositionForm = field(default_factory=WholeNumberForm)
     database: str = "database"
     """What has a system identifier."""
     history: str = "history"
@@ -90,6 +92,9 @@ class SourceTerms:
     """What the source keeps for the reader of its log."""
     sent_tables: str = "sent tables"
     """What chooses the tables that the source sends."""
+
+    def text(self, position: Lsn) -> str:
+        return self.form.text(single_mark(position))
 
 
 @dataclass(frozen=True, slots=True)
@@ -581,6 +586,7 @@ class Source(Protocol):
     the capabilities that it lacks from `absent_capabilities`; the engine never depends on the kind.
     """
 
+    terms: SourceTerms
     log: LogSource
     copies: SnapshotSource
     reader: ReaderControl

@@ -10,7 +10,7 @@ from pathlib import Path
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal
 from engine.model.position import Lsn
-from engine.model.source import Landed, ReaderStatus
+from engine.model.source import Landed, ReaderStatus, SourceTerms
 from engine.model.subscription import QueueMode
 from engine.queue import QueueCatalog, Recovered, is_durable, open_folder, recover, unmark_durable
 
@@ -31,6 +31,7 @@ class QueueStart:
     resume: Lsn
     relations: tuple[bytes, ...]
     close: Callable[[], None]
+    terms: SourceTerms
     damage: str | None = None
     resumed: bool = False
     """Whether the segments of an earlier process are used."""
@@ -38,19 +39,25 @@ class QueueStart:
     def check_reader(self, status: ReaderStatus) -> None:
         """Raise EngineFault(LOG_GAP) if the source has released log after `resume`: it would skip those changes without an error."""
         if status.confirmed is not None and status.confirmed > self.resume:
-            raise _gap(self.folder, status.confirmed, f"target and queue end at {self.resume}", self.damage)
+            confirmed, resume = self.terms.text(status.confirmed), self.terms.text(self.resume)
+            detail = f"the {self.terms.reader} was confirmed up to {confirmed}, target and queue end at {resume}: changes between are gone"
+            raise EngineFault(
+                FaultKind.LOG_GAP, str(self.folder), f"{detail} ({self.damage})" if self.damage else detail
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class QueueCheck:
     """The facts that decide whether a queue is used.
 
-    `reader`: the source's reader. `current`: the end of the source's log. `new_reader`: the queue belongs to an earlier reader, possibly of
-    another history. `suspect`: an earlier run found damage in the queue, so every block is read and checked before it is used.
+    `reader`: the source's reader. `current`: the end of the source's log. `terms`: the source's. `new_reader`: the queue belongs to an
+    earlier reader, possibly of another history. `suspect`: an earlier run found damage in the queue, so every block is read and checked
+    before it is used.
     """
 
     reader: ReaderStatus
     current: Lsn
+    terms: SourceTerms
     new_reader: bool = False
     suspect: bool = False
 
@@ -85,7 +92,7 @@ def _opened(folder: Path, mode: QueueMode, applied: Lsn, check: QueueCheck, clos
         recovered = recover(folder, thorough=check.suspect or not durable)
     damage = _damage(recovered, check)
     if recovered is None or not recovered.begin <= applied <= recovered.end:
-        start = QueueStart(folder, QueueCatalog(folder), [], Ordinal(0), applied, (), close, damage)
+        start = QueueStart(folder, QueueCatalog(folder), [], Ordinal(0), applied, (), close, check.terms, damage)
         start.check_reader(check.reader)
         _empty(folder)
         return start
@@ -97,12 +104,14 @@ def _opened(folder: Path, mode: QueueMode, applied: Lsn, check: QueueCheck, clos
         recovered.end,
         recovered.relations,
         close,
+        check.terms,
         damage,
         resumed=True,
     )
     start.check_reader(check.reader)
     if recovered.end > check.current:
-        detail = f"the queue ends at {recovered.end}, the source's log already at {check.current}: it was set back"
+        end, current = check.terms.text(recovered.end), check.terms.text(check.current)
+        detail = f"the queue ends at {end}, the source's log already at {current}: it was set back"
         raise EngineFault(FaultKind.LOG_GAP, str(folder), detail)
     return start
 
@@ -110,13 +119,8 @@ def _opened(folder: Path, mode: QueueMode, applied: Lsn, check: QueueCheck, clos
 def _damage(recovered: Recovered | None, check: QueueCheck) -> str | None:
     """The queue's damage as text; None if none was found. A queue that is not needed is not examined."""
     if recovered is not None and recovered.damaged:
-        return f"the queue was damaged after {recovered.end}"
+        return f"the queue was damaged after {check.terms.text(recovered.end)}"
     return "a damaged place was met in the queue" if check.suspect and not check.new_reader else None
-
-
-def _gap(folder: Path, confirmed: Lsn, held: str, damage: str | None) -> EngineFault:
-    detail = f"the slot was confirmed up to {confirmed}, {held}: changes between are gone"
-    return EngineFault(FaultKind.LOG_GAP, str(folder), f"{detail} ({damage})" if damage else detail)
 
 
 def _empty(folder: Path) -> None:

@@ -110,12 +110,14 @@ class ReplicationRun:
         """Whether the source's log was verified to continue the log read before. No position is reported before."""
         folder = parts.settings.queue_folder / parts.spec.reader
         status = parts.source.reader.status(parts.spec.reader)
-        self._mark = RestartWatermark(parts.settings.queue_folder, parts.spec.reader)
+        self._mark = RestartWatermark(parts.settings.queue_folder, parts.spec.reader, parts.source.terms)
         self._mark.begin(status, new_reader=parts.start.fresh)
         self._released = status.confirmed or ZERO
         """The position that the source had released before this run. No lower position is confirmed: some versions would accept it, and
         a later start there would receive transactions without their beginnings."""
-        found = QueueCheck(status, parts.source.log.current(), parts.start.fresh, parts.suspect_queue)
+        found = QueueCheck(
+            status, parts.source.log.current(), parts.source.terms, parts.start.fresh, parts.suspect_queue
+        )
         opened = open_queue(folder, parts.spec.queue_mode, parts.start.progress.end, found)
         try:
             self._wire(opened, status.confirmed or ZERO)
@@ -127,7 +129,8 @@ class ReplicationRun:
         parts, end = self._parts, self._parts.start.progress.end
         self._opened = opened
         if opened.damage is not None:
-            again = f"{opened.damage}; the log after {opened.resume} is read from the source again"
+            resume = parts.source.terms.text(opened.resume)
+            again = f"{opened.damage}; the log after {resume} is read from the source again"
             parts.reporter.event("warning", "queue_reread", parts.spec.reader, again)
         self._staging = parts.settings.staging_folder / parts.spec.reader
         sweep(self._staging)
@@ -611,7 +614,7 @@ class ReplicationRun:
             return
         hit(Failpoint.QUEUE_SWITCHED)
         if event.order.number:
-            persist = f"persist: everything up to {event.wal_end} is on disk"
+            persist = f"persist: everything up to {self._parts.source.terms.text(event.wal_end)} is on disk"
             now = persist if event.order.on else "memory: the target has passed all that was confirmed"
             self._parts.reporter.event("info", "queue_mode_changed", self._spec.reader, now)
         self._confirm()

@@ -38,7 +38,8 @@ def last_at_start(parts: RunContext) -> LastCommit:
         last = LastCommit.unknown(progress.end, last.origin)
     else:
         return last
-    detail = f"{reason}: whether the source's log is the one that was read up to {progress.end} is not verified at this start"
+    end = parts.source.terms.text(progress.end)
+    detail = f"{reason}: whether the source's log is the one that was read up to {end} is not verified at this start"
     parts.reporter.event("info", "log_not_verified", parts.spec.reader, detail)
     return last
 

@@ -27,10 +27,13 @@ ENDED_KEPT = 1000
 _MISSED = (
     "ticket_missed",
     "everything up to its marker is on the target, but the marker itself was not seen: the engine ended before it reported it, or"
-    " the subscription began again with a new slot",
+    " the subscription began again with a new reader of the log",
     "Make another ticket.",
 )
-_NO_WRITES = "Grant EXECUTE on the source's function pg_logical_emit_message; a standby or a read-only database takes no tickets."
+_NO_WRITES = (
+    "Let the source's user write markers to its log (on PostgreSQL: EXECUTE on pg_logical_emit_message); a standby or a read-only database"
+    " takes no tickets."
+)
 Problem = tuple[str, str, str]
 """Code, detail and remedy."""
 

@@ -28,7 +28,8 @@ class Policy:
 
 
 _RELOAD_ALL = (
-    "POST /subscriptions/{name}/reloads creates a new slot and copies all tables; old rows stay readable until then."
+    "POST /subscriptions/{name}/reloads begins again at the end of the log and copies all tables; old rows stay readable until"
+    " then."
 )
 _RELOAD_TABLE = (
     "POST /subscriptions/{name}/tables/{table_id}/reloads copies the table again; the other tables continue."

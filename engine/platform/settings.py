@@ -65,12 +65,15 @@ class EngineSettings(BaseSettings):
         default=60.0, gt=0, description="How long a copy or cut waits for open transactions."
     )
     guard_interval_s: float = Field(
-        default=3.0, gt=0, description="How often the source's slot and publications are checked."
+        default=3.0,
+        gt=0,
+        description="How often the source is checked: the log that it retains, and the tables that it sends.",
     )
     guard_patience_s: float = Field(
         default=60.0,
         ge=0,
-        description="How long the log retained by a slot must not have decreased before the guard drops the slot.",
+        description="How long the log that the source retains must not have decreased before the guard drops the reader (on PostgreSQL,"
+        " the slot).",
     )
     position_write_s: float = Field(
         default=10.0, gt=0, description="How often, at most, a position without changes is written to the target."

@@ -18,6 +18,7 @@ from engine.model.control import ControlKind
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.last_commit import LastCommit
 from engine.model.position import Lsn
+from engine.model.source import SourceTerms
 
 Array = npt.NDArray[Any]
 _ROWS = np.frombuffer(b"IUDT", np.uint8)
@@ -39,16 +40,17 @@ class Commit(NamedTuple):
 class HistoryCheck:
     """The check for one session. `done`: the log up to `start` has been verified; the session's records are used from there on.
 
-    The slot's confirmed position only covers transactions that were read, so the log before it is the same. After it, the session must
+    The reader's confirmed position only covers transactions that were read, so the log before it is the same. After it, the session must
     deliver the last held transaction unchanged, and no other transaction that ends at or before `start`. Positions alone prove nothing,
     because both logs contain them.
     """
 
-    def __init__(self, reader: str, last: LastCommit, start: Lsn) -> None:
+    def __init__(self, reader: str, last: LastCommit, start: Lsn, terms: SourceTerms) -> None:
         """`last`: the last transaction up to `start`."""
         self._reader = reader
         self._last = last
         self._start = start
+        self._text = terms.text
         self._awaited = last.known and last.certain
         self.done = False
 
@@ -58,7 +60,7 @@ class HistoryCheck:
         return min(self._last.after if self._last.known else self._last.end, self._start)
 
     def confirmed(self, confirmed: Lsn) -> None:
-        """Set the slot's confirmed position: the session delivers no transaction that ends at or before it."""
+        """Set the reader's confirmed position: the session delivers no transaction that ends at or before it."""
         self._awaited &= confirmed < self._last.end
         self.done = confirmed >= self._start
 
@@ -71,28 +73,27 @@ class HistoryCheck:
                 return
             self._judge(commit)
         if not self.done and read >= self._start:
-            self._reached(f"the log is read up to {read}")
+            self._reached(f"the log is read up to {self._text(read)}")
 
     def _judge(self, commit: Commit) -> None:
         end, last = Lsn(commit.end), self._last
         if end > self._start:
-            self._reached(f"the next one ends at {end}")
+            self._reached(f"the next one ends at {self._text(end)}")
         elif end == last.end and last.known:
             if commit.time_us != last.time_us:
-                raise self._other(f"the transaction that ends at {end} is another one")
+                raise self._other(f"the transaction that ends at {self._text(end)} is another one")
             self._awaited = False
         elif commit.changes and (end > last.end or not last.certain):
-            raise self._other(f"a transaction ends at {end}, where there was none")
+            raise self._other(f"a transaction ends at {self._text(end)}, where there was none")
 
     def _reached(self, where: str) -> None:
         if self._awaited:
-            raise self._other(f"the transaction that ends at {self._last.end} did not come, and {where}")
+            raise self._other(f"the transaction that ends at {self._text(self._last.end)} did not come, and {where}")
         self.done = True
 
     def _other(self, what: str) -> EngineFault:
-        detail = (
-            f"{what}: this is not the log that was read up to {self._start}, the source was restored from an older copy"
-        )
+        start = self._text(self._start)
+        detail = f"{what}: this is not the log that was read up to {start}, the source was restored from an older copy"
         return EngineFault(FaultKind.LOG_GAP, self._reader, detail)
 
 

@@ -11,13 +11,14 @@ from pathlib import Path
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import Lsn, MalformedPosition
-from engine.model.source import ReaderStatus
+from engine.model.source import ReaderStatus, SourceTerms
 
 
 class RestartWatermark:
     """The highest restart position seen of one reader, in a file of the engine. Without either, nothing is checked."""
 
-    def __init__(self, folder: Path, reader: str) -> None:
+    def __init__(self, folder: Path, reader: str, terms: SourceTerms) -> None:
+        self._terms = terms
         self._path = folder / f"{reader}.mark"
         self._reader = reader
 
@@ -31,7 +32,10 @@ class RestartWatermark:
         """Raises EngineFault(LOG_GAP) if the reader's restart position is below the watermark."""
         seen = self._read()
         if seen is not None and status.restart is not None and status.restart < seen:
-            detail = f"the slot begins at {status.restart}, it had come to {seen} already: the source was set back"
+            now, before = self._terms.text(status.restart), self._terms.text(seen)
+            detail = (
+                f"the {self._terms.reader} begins at {now}, it had come to {before} already: the source was set back"
+            )
             raise EngineFault(FaultKind.LOG_GAP, self._reader, detail)
 
     def note(self, status: ReaderStatus, *, new_reader: bool = False) -> None:

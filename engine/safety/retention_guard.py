@@ -9,7 +9,7 @@ import threading
 from dataclasses import dataclass
 
 from engine.model.sizes import size
-from engine.model.source import GuardReading
+from engine.model.source import GuardReading, SourceTerms
 from engine.model.subscription import SubscriptionSpec
 from engine.platform.clock import Clock
 from engine.safety.escalation import (
@@ -46,7 +46,10 @@ _STANDING_STILL = RetentionProgress()
 class RetentionGuard:
     """Judges the figures of one reader, which its run reads, or the supervisor while there is no run."""
 
-    def __init__(self, spec: SubscriptionSpec, reporter: Reporter, clock: Clock, patience_s: float) -> None:
+    def __init__(
+        self, spec: SubscriptionSpec, reporter: Reporter, clock: Clock, patience_s: float, terms: SourceTerms
+    ) -> None:
+        self._terms = terms
         self._spec = spec
         self._reporter = reporter
         self._clock = clock
@@ -90,11 +93,11 @@ class RetentionGuard:
             self._standing = step.standing
             figures = self._figures(look)
         for rung in step.reached:
-            self._tell(rung, figures, reading)
+            self._report_level(rung, figures, reading)
         if EscalationLevel.STOP_COPIES in step.left:
             self._reporter.event("info", "slot_lets_copies_go_on", self._spec.reader, f"{figures}; copies begin again")
         dropped = (
-            f"{figures}, and nothing else helped{_from(reading)}"
+            f"{figures}, and nothing else helped{self._since(reading)}"
             if EscalationLevel.DROP_READER in step.reached
             else None
         )
@@ -105,9 +108,10 @@ class RetentionGuard:
         return RetentionActions(EscalationLevel.PERSIST_QUEUE in reached, EscalationLevel.STOP_COPIES in reached, drop)
 
     def _figures(self, look: Look) -> str:
-        text = f"the slot holds back {size(look.retained_bytes)} of log, {look.share:.0%} of the {size(look.budget_bytes)} it may"
+        held = f"{size(look.retained_bytes)} of log, {look.share:.0%} of the {size(look.budget_bytes)} it may"
+        text = f"the {self._terms.reader} holds back {held}"
         if look.share_for(EscalationLevel.STOP_COPIES) > look.share:
-            text += f"; slots of copies hold back {size(look.copy_retained_bytes)}"
+            text += f"; copies hold back {size(look.copy_retained_bytes)}"
         rate, full = self._growth.bytes_per_s, self._growth.full_in_s(look.budget_bytes)
         if rate is None:
             return text
@@ -115,7 +119,7 @@ class RetentionGuard:
             return f"{text}; it does not grow"
         return f"{text}; it grows by {size(rate)} a second and is full in {full:.0f} s"
 
-    def _tell(self, rung: EscalationLevel, figures: str, reading: GuardReading) -> None:
+    def _report_level(self, rung: EscalationLevel, figures: str, reading: GuardReading) -> None:
         reader = self._spec.reader
         holder = f"; the oldest open transaction on the source is {reading.oldest_open}" if reading.oldest_open else ""
         if rung is EscalationLevel.WARN:
@@ -129,7 +133,8 @@ class RetentionGuard:
             detail = f"{figures}; {reading.oldest_open} on the source holds it: only its end lets the log go"
             self._reporter.event("warning", "slot_held_by_transaction", reader, detail)
 
-
-def _from(reading: GuardReading) -> str:
-    confirmed = reading.reader.confirmed
-    return "" if confirmed is None else f"; changes after {confirmed} are no longer held for this subscription"
+    def _since(self, reading: GuardReading) -> str:
+        confirmed = reading.reader.confirmed
+        if confirmed is None:
+            return ""
+        return f"; changes after {self._terms.text(confirmed)} are no longer held for this subscription"

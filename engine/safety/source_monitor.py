@@ -13,7 +13,7 @@ from engine.model.identity import RelationId, TableId, TableName
 from engine.model.patterns import TablePattern
 from engine.model.position import ZERO, Lsn
 from engine.model.schema import KeyMode, TableSchema
-from engine.model.source import CatalogAt, GuardReading, PartitionRewrite
+from engine.model.source import CatalogAt, GuardReading, PartitionRewrite, SourceTerms
 from engine.model.subscription import TableSpec
 from engine.model.table_state import TableStateKind
 from engine.safety.findings import (
@@ -242,7 +242,7 @@ class SourceMonitor:
         self._last = reading
         for old, new in reading.renamed.items():
             yield Renamed(old, new)
-        yield from _judge_reader(reading)
+        yield from _judge_reader(self._parts.source.terms, reading)
         if tables == self._tables():
             if reading.sending_faults:
                 yield SourceGone(FaultKind.PUBLICATION_CHANGED, "; ".join(reading.sending_faults))
@@ -395,8 +395,12 @@ class SourceMonitor:
         return marks
 
 
-def _judge_reader(reading: GuardReading) -> Iterator[Finding]:
-    lost = reading.reader.lost if reading.reader.exists else "the replication slot was dropped by someone"
+def _judge_reader(terms: SourceTerms, reading: GuardReading) -> Iterator[Finding]:
+    lost = (
+        reading.reader.lost
+        if reading.reader.exists
+        else f"the {terms.reader} was dropped by another user of the source"
+    )
     if lost is not None:
         yield SourceGone(FaultKind.LOG_GAP, lost)
 

@@ -12,7 +12,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode
-from engine.model.source import Earlier, ReaderStatus, Severity, Source, SourceIdentity
+from engine.model.source import Earlier, ReaderStatus, Severity, Source, SourceIdentity, SourceTerms
 from engine.model.subscription import SubscriptionSpec, TableSpec
 from engine.model.subscription_state import Reason
 from engine.model.target import LogStart, TableRecord, Target, TargetProgress
@@ -114,34 +114,37 @@ def known_marks(tables: Iterable[TableSpec], progress: TargetProgress) -> dict[T
 def check_gap(spec: SubscriptionSpec, source: Source, identity: SourceIdentity, progress: TargetProgress) -> None:
     """Check that streaming can resume without a gap; raises LOG_GAP or PUBLICATION_CHANGED. That the reader is not ahead of the queue is
     checked when the queue is opened."""
-    reason = _identity_gap(identity, progress) or _reader_gap(source.reader.status(spec.reader))
+    terms = source.terms
+    reason = _identity_gap(terms, identity, progress) or _reader_gap(terms, source.reader.status(spec.reader))
     if reason is None:
         changed = _sending_gap(spec, source, progress)
         if changed is not None:
             raise EngineFault(FaultKind.PUBLICATION_CHANGED, spec.reader, changed)
     if reason is None and source.log.current() < progress.end:
-        reason = f"the source's log ends before {progress.end}, up to where the target already is: it was set back"
+        end = terms.text(progress.end)
+        reason = f"the source's log ends before {end}, up to where the target already is: it was set back"
     if reason is not None:
         raise EngineFault(FaultKind.LOG_GAP, spec.reader, reason)
 
 
-def _identity_gap(identity: SourceIdentity, progress: TargetProgress) -> str | None:
+def _identity_gap(terms: SourceTerms, identity: SourceIdentity, progress: TargetProgress) -> str | None:
     if identity.system_id != progress.system_id:
-        return "this is another database cluster than the one that was copied (system identifier differs)"
+        return f"this is another {terms.database} than the one that was copied (system identifier differs)"
     if identity.timeline != progress.timeline:
-        return f"the source is on timeline {identity.timeline}, the copy is of timeline {progress.timeline}: failover or restore"
+        now, then = f"{terms.history} {identity.timeline}", f"{terms.history} {progress.timeline}"
+        return f"the source is on {now}, the copy is of {then}: failover or restore"
     return None
 
 
-def _reader_gap(status: ReaderStatus) -> str | None:
-    return status.lost if status.exists else "the replication slot is gone"
+def _reader_gap(terms: SourceTerms, status: ReaderStatus) -> str | None:
+    return status.lost if status.exists else f"the {terms.reader} is gone"
 
 
 def _sending_gap(spec: SubscriptionSpec, source: Source, progress: TargetProgress) -> str | None:
     """Why changes of a complete table may be missing in the log: it is not sent any more, or what sends it was created again. None if none
     are. A change that was reverted is found by `prepare`."""
     if progress.sent_tables and source.sent_tables.recorded(spec.reader) != progress.sent_tables:
-        return "the publications were dropped, and maybe created again under their names"
+        return f"the {source.terms.sent_tables} were dropped, and maybe created again under their names"
     described = source.describe(spec.tables)
     followed = []
     for table, record in _complete(spec, progress):
@@ -179,7 +182,7 @@ def _sent_tables(spec: SubscriptionSpec, source: Source) -> str:
     subscription's mark, and the next check reports that. Raises EngineFault(PUBLICATION_CHANGED) if they are missing."""
     found = source.sent_tables.recorded(spec.reader)
     if found is None:
-        raise EngineFault(FaultKind.PUBLICATION_CHANGED, spec.reader, "the publications were dropped")
+        raise EngineFault(FaultKind.PUBLICATION_CHANGED, spec.reader, f"the {source.terms.sent_tables} were dropped")
     return found
 
 

@@ -88,8 +88,11 @@ def verify_tables(
     Raises EngineFault(INTERNAL) if the two sides are not at the same position.
     """
     if reader.position != snapshot.position:
+        text = source.terms.text
         raise EngineFault(
-            FaultKind.INTERNAL, "verification", f"target at {reader.position}, source snapshot at {snapshot.position}"
+            FaultKind.INTERNAL,
+            "verification",
+            f"target at {text(reader.position)}, source snapshot at {text(snapshot.position)}",
         )
     run = _Comparison(
         source,

@@ -12,9 +12,12 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from engine.connectors import DEFAULT_CAPTURE, SOURCES
 from engine.kinds import Capture
+from engine.model.positions import PositionForm
 
 CAPTURES: dict[str, type[Capture]] = {kind.name: kind.capture for kind in SOURCES.values()}
 """By kind."""
+FORMS: dict[str, PositionForm] = {kind.name: kind.terms.form for kind in SOURCES.values()}
+"""Of the positions of their sources, by kind."""
 if TYPE_CHECKING:
     AnyCapture: TypeAlias = Capture
 else:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from sqlmodel import select
 
-from engine.connectors import DEFAULT_CAPTURE, form_of
+from engine.connectors import DEFAULT_CAPTURE
 from engine.model.position import Lsn
 from engine.model.positions import PositionForm, text_of
 from server.db.models.subscription import SubscriptionRow
 from server.db.session import ReadSession, WriteSession
+from server.declarations.captures import FORMS
 from server.errors import Conflict, NotFound
 
 
@@ -52,7 +53,7 @@ def lock_changeable_subscription(session: WriteSession, name: str) -> Subscripti
 
 def position_form(row: SubscriptionRow) -> PositionForm:
     """How positions of the subscription's source are written and measured."""
-    return form_of(row.capture.get("kind", DEFAULT_CAPTURE))
+    return FORMS[row.capture.get("kind", DEFAULT_CAPTURE)]
 
 
 def position_text(session: ReadSession, subscription_id: int, position: Lsn | None) -> str | None:

@@ -45,6 +45,7 @@ from engine.model.source import (
     Severity,
     Source,
     SourceIdentity,
+    SourceTerms,
 )
 from engine.model.subscription import OriginFilter, TableSpec
 from engine.records.encode import (
@@ -154,7 +155,7 @@ class RowsLog:
         session = self._calls.attach(slot, application)
         if not session:
             raise EngineFault(FaultKind.SLOT_IN_USE, slot, f"{reader.application} reads")
-        history = HistoryCheck(slot, last or LastCommit.unknown(start), start)
+        history = HistoryCheck(slot, last or LastCommit.unknown(start), start, SourceTerms())
         history.confirmed(Lsn(reader.confirmed))
         return RowsStream(self._calls, slot, session, max(reader.confirmed, history.begin.value), history, wake)
 
@@ -388,6 +389,7 @@ class RowsSource:
         self._calls = calls = _Calls(database)
         self.log = RowsLog(calls)
         self.copies = RowsSnapshots(calls)
+        self.terms = SourceTerms()
         self.reader = RowsReader(calls)
         self.sent_tables = EverythingSent(self.describe)
         self.partitioned = NoPartitions()

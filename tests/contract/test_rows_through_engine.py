@@ -6,6 +6,7 @@ Its database is served to the reader process by a manager; nothing else differs 
 from __future__ import annotations
 
 import random
+import re
 import threading
 from collections.abc import Iterator
 from multiprocessing.connection import Client
@@ -15,6 +16,7 @@ from typing import Any, cast
 
 import pytest
 
+from engine.link.messages import EventReport
 from engine.model.identity import Epoch, SubscriptionName
 from engine.model.source import Source
 from engine.model.subscription import BatchPolicy, ConnectionSpec, QueueMode, SubscriptionSpec
@@ -23,6 +25,7 @@ from tests.contract.source_rows import RowsSource
 from tests.fixtures.replication import Replica, table
 
 _KEY = b"rows"
+OF_POSTGRES = re.compile(r"\b(slots?|publications?|timelines?|LSN|WAL|[0-9A-F]+/[0-9A-F]+)\b")
 
 
 class _Served(BaseManager):
@@ -110,6 +113,9 @@ def replica(address: tuple[str, int], tmp_path: Path) -> Iterator[RowsReplica]:
         yield made
     finally:
         made.close()
+    texts = [f"{report.detail} {report.remedy}" for report in made.reports.all() if isinstance(report, EventReport)]
+    assert any("rows as of" in text for text in texts)
+    assert not [text for text in texts if OF_POSTGRES.search(text)]
 
 
 def run(database: RowsDatabase, *statements: str) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.last_commit import LastCommit
 from engine.model.position import Lsn
+from engine.model.source import SourceTerms
 from engine.model.subscription import BatchPolicy
 from engine.records.history import HistoryCheck, SessionCommits
 from engine.sort.batcher import Batcher
@@ -36,7 +37,7 @@ class Reader:
 
     def session(self, sent: Sequence[Sent], confirmed: int, start: Lsn, last: LastCommit) -> bool | None:
         """Read from `start` on. True: the log is the same one. False: it is not. None: it does not reach that far."""
-        check, commits = HistoryCheck("slot", last, start), SessionCommits()
+        check, commits = HistoryCheck("slot", last, start, SourceTerms()), SessionCommits()
         check.confirmed(Lsn(confirmed))
         self._sorter.begin_session(start)
         for chunk, highest in chunks(self._rng, sent, start):
@@ -79,7 +80,7 @@ def test_a_log_that_forked_is_told_from_the_one_that_is_held(seed: int) -> None:
     assert LastCommit.parse(str(last)) == last
     shared = Lsn(first[fork - 1].end if fork else 0)
     confirmed = rng.choice([0, *(one.end for one in first if one.end <= min(start, shared).value)])
-    begin = max(confirmed, HistoryCheck("slot", last, start).begin.value)
+    begin = max(confirmed, HistoryCheck("slot", last, start, SourceTerms()).begin.value)
     found = Reader(rng).session(Walsender(rng, other, old=old).session(begin), confirmed, start, last)
     ours, theirs = behind(first, Lsn(confirmed), start), behind(other, Lsn(confirmed), start)
     if ours == theirs:
@@ -102,12 +103,12 @@ def test_sessions_that_begin_anywhere_in_one_log_are_never_taken_for_another(see
     start, last = Lsn(0), LastCommit.unknown(Lsn(0))
     for _ in range(4):
         confirmed = rng.choice([0, *(one.end for one in log if one.end <= start.value)])
-        begin = max(confirmed, HistoryCheck("slot", last, start).begin.value)
+        begin = max(confirmed, HistoryCheck("slot", last, start, SourceTerms()).begin.value)
         sent = Walsender(rng, log, old=old).session(begin)
         assert reader.session(sent[: rng.randint(0, len(sent))], confirmed, start, last) is not False
         start, last = reader.batcher.captured, reader.batcher.last_commit
     whole = [
-        *Walsender(rng, log, old=old).session(HistoryCheck("slot", last, start).begin.value),
+        *Walsender(rng, log, old=old).session(HistoryCheck("slot", last, start, SourceTerms()).begin.value),
         Sent(None, log[-1].end),
     ]
     assert reader.session(whole, 0, start, last) is True

@@ -17,6 +17,13 @@ THEIR_PLACES = (
     "engine/postgres/",
     "engine/targets/postgres/lanes/stream.py",
 )
+TERMS = re.compile(r"\b(slots?|publications?|timelines?|LSN|WAL|pgoutput)\b", re.IGNORECASE)
+WITH_THEIR_TEXTS = {
+    # Failpoints and names within a message are promises.
+    *("engine/platform/failpoints.py", "engine/link/messages.py"),
+    # Remedies of faults that only this kind of source raises, and the names of its things in settings.
+    *("engine/platform/fault_policy.py", "engine/platform/settings.py"),
+}
 PUBLIC = {
     # Codes of faults, with their policies.
     *("SLOT_DROPPED", "SLOT_IN_USE", "SOURCE_NO_SLOTS", "PUBLICATION_CHANGED"),
@@ -49,9 +56,29 @@ def test_names_of_one_kind_of_source_stay_in_its_folder() -> None:
     assert not bad, f"say it in the words of every kind of source (reader, sent tables, retained log): {bad}"
 
 
+def test_texts_for_users_are_in_the_terms_of_their_source() -> None:
+    bad = [
+        f"{module.path}:{line} {text!r}"
+        for module in modules("engine")
+        if not module.path.startswith((*THEIR_PLACES, "engine/targets/")) and module.path not in WITH_THEIR_TEXTS
+        for text, line in _texts(module)
+        if TERMS.search(text)
+    ]
+    assert not bad, f"take the words from Source.terms, and positions by its text(): {bad}"
+
+
 def test_each_public_name_is_still_needed() -> None:
     used = {name for module in modules("engine") for name, _ in _identifiers(module)}
     assert used >= PUBLIC
+
+
+def _texts(module: Module) -> Iterator[tuple[str, int]]:
+    """Strings that are no docstrings, with their lines."""
+    bodies = [body for node in ast.walk(module.tree) if isinstance(body := getattr(node, "body", None), list)]
+    documents = {id(each.value) for body in bodies for each in body if isinstance(each, ast.Expr)}
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documents:
+            yield node.value, node.lineno
 
 
 def _identifiers(module: Module) -> Iterator[tuple[str, int]]:

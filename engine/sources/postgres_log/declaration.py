@@ -7,10 +7,9 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from engine.kinds import SPEC, Capture, Imported, Policy, SourceKind
-from engine.model.source import SourceTerms
 from engine.model.subscription import GuardPolicy, OriginFilter
 from engine.postgres.declaration import POSTGRES_CONNECTION
-from engine.sources.postgres_log.position_form import PostgresLogForm
+from engine.sources.postgres_log.terms import POSTGRES_LOG_TERMS
 
 _GUARD = GuardPolicy()
 
@@ -108,8 +107,7 @@ class PostgresLogCapture(Capture):
 POSTGRES_LOG = SourceKind(
     POSTGRES_CONNECTION,
     PostgresLogCapture,
-    PostgresLogForm(),
-    SourceTerms(database="database cluster", history="timeline", reader="replication slot", sent_tables="publications"),
+    POSTGRES_LOG_TERMS,
     Imported("engine.sources.postgres_log.source:PostgresSource"),
     Imported("engine.sources.postgres_log.frames:warm"),
 )

@@ -47,6 +47,7 @@ from engine.sources.postgres_log.partition_watch import PartitionWatch
 from engine.sources.postgres_log.published_tables import PostgresPublications, PostgresSafety
 from engine.sources.postgres_log.reader_control import PostgresReaderControl
 from engine.sources.postgres_log.snapshots import PostgresSnapshots
+from engine.sources.postgres_log.terms import POSTGRES_LOG_TERMS
 
 
 class PostgresSource:
@@ -57,6 +58,7 @@ class PostgresSource:
 
     def __init__(self, spec: ConnectionSpec) -> None:
         self._connector = connector = Connector(spec)
+        self.terms = POSTGRES_LOG_TERMS
         watch = PartitionWatch()
         marks = CatalogMarks(watch)
         copies = PostgresSnapshots(connector)

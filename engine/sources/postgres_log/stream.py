@@ -23,6 +23,7 @@ from engine.sources.postgres_log.connect import SOURCE, Connector
 from engine.sources.postgres_log.frames import MALFORMED, Array, Frames, cut, error_fields
 from engine.sources.postgres_log.keep_alive import KeepAlive, period_s
 from engine.sources.postgres_log.own_messages import own_records
+from engine.sources.postgres_log.terms import POSTGRES_LOG_TERMS
 from engine.sources.postgres_log.transport import Inbox, Transport, open_transport
 
 CHUNK_BYTES = 8 * 1024 * 1024
@@ -142,7 +143,7 @@ def open_stream(
     Raises EngineFault: SLOT_IN_USE, ORIGIN_UNSUPPORTED, LOG_GAP (the slot is missing, invalid, or beyond `start`), LOG_NOT_DECODED,
     SOURCE_*.
     """
-    history = HistoryCheck(slot, last or LastCommit.unknown(start), start)
+    history = HistoryCheck(slot, last or LastCommit.unknown(start), start, POSTGRES_LOG_TERMS)
     connection = connector.open(application, replication=True)
     try:
         connection.execute(_HOLD_LESS)

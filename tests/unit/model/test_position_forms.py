@@ -11,7 +11,7 @@ from engine.model.position import Lsn, MalformedPosition
 from engine.model.positions import PositionForm, WholeNumberForm, single_mark
 from engine.sources.postgres_log.position_form import PostgresLogForm
 
-ALL = [*(kind.form for kind in SOURCES.values()), WholeNumberForm()]
+ALL = [*(kind.terms.form for kind in SOURCES.values()), WholeNumberForm()]
 POSITION = st.integers(0, 2**64 - 1).map(Lsn)
 every_form = pytest.mark.parametrize("form", ALL, ids=lambda form: type(form).__name__)
 

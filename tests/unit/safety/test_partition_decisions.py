@@ -16,7 +16,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Ordinal, RelationId, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode
-from engine.model.source import CatalogAt, GuardReading, Landed, PartitionRewrite, ReaderStatus
+from engine.model.source import CatalogAt, GuardReading, Landed, PartitionRewrite, ReaderStatus, SourceTerms
 from engine.model.subscription import TableSpec
 from engine.model.subscription_state import Reason
 from engine.records.messages import parse_truncate
@@ -135,6 +135,7 @@ class Watched:
             spec=SimpleNamespace(tables=(), reader="s", patterns=()),
             clock=SimpleNamespace(wall_us=lambda: 5),
             source=SimpleNamespace(
+                terms=SourceTerms(),
                 safety=SimpleNamespace(look=lambda *_: self.reading, accept=lambda *told: self.accepted.append(told)),
                 log=SimpleNamespace(
                     current=lambda: Lsn(99), catalog_at=lambda *_, now: CatalogAt(Lsn(98), f"mark, {now=}")
