@@ -19,8 +19,18 @@ from engine.model.quarantine import (
 from engine.model.schema import TableSchema
 from engine.model.target import BatchCommit, QueryRefused, TableCommit
 from engine.targets.metadata_store import MetadataStore
-from engine.targets.quarantine import RefusedByTarget, RefusingTables, RowQuarantine, TableAt
-from engine.targets.quarantined_rows import OF_COPY, DecodeText, Origin, key_of, moment, refused_row, texts_of
+from engine.targets.quarantine import RowQuarantine, TableAt
+from engine.targets.quarantined_rows import (
+    OF_COPY,
+    DecodeText,
+    Origin,
+    RefusedByTarget,
+    key_of,
+    moment,
+    refused_row,
+    texts_of,
+)
+from engine.targets.sql_tables import SqlTables
 from engine.targets.target_metadata import CopyRecord, TableReservation
 
 PutInPlace = Callable[[int], RefusedByTarget]
@@ -33,7 +43,7 @@ class BatchQuarantine:
     """The effects of one transaction on quarantined rows."""
 
     def __init__(
-        self, records: MetadataStore, tables: RefusingTables, decode: DecodeText, careful: Collection[TableId]
+        self, records: MetadataStore, tables: SqlTables, decode: DecodeText, careful: Collection[TableId]
     ) -> None:
         """`careful`: as in BatchWriter."""
         self._records = records

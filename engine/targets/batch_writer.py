@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
 
 from engine.model.batch import TableChanges
 from engine.model.copies import StandingCopy
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
-from engine.model.partitions import PartitionRows
 from engine.model.position import ZERO, Lsn
 from engine.model.quarantine import PARKED_KEPT
-from engine.model.schema import TableSchema
 from engine.model.target import BatchCommit, PartitionSwap, TableCommit, TableRecord
 from engine.targets.arrow_rows import refuse_faults
 from engine.targets.batch_quarantine import BatchQuarantine
-from engine.targets.evolution import Evolution, evolution
+from engine.targets.evolution import evolution
 from engine.targets.metadata_store import MetadataStore
-from engine.targets.quarantine import RefusedByTarget, RefusingTables
 from engine.targets.quarantined_rows import DecodeText
-from engine.targets.shared import SharedTables, Views, shown_alike
+from engine.targets.shared import SharedTables, SqlViews, shown_alike
+from engine.targets.sql_tables import SqlTables
 from engine.targets.target_metadata import (
     CopyRecord,
     Position,
@@ -34,83 +30,14 @@ from engine.targets.target_metadata import (
 )
 
 
-class Tables(RefusingTables, Protocol):
-    """Operations on the target's tables, implemented by each kind of target."""
-
-    def same(self, one: TableName, other: TableName) -> bool:
-        """Whether both names denote the same table on the target."""
-        ...
-
-    def evolve(self, table: TableId, place: TableName, schema: TableSchema, change: Evolution) -> None:
-        """Change a table's columns to `schema`."""
-        ...
-
-    def change(self, table: TableId, place: TableName, schema: TableSchema, changes: Sequence[TableChanges]) -> None:
-        """Apply net changes. Raises EngineFault(NET_CHANGE_ANOMALY) if an expected row is missing."""
-        ...
-
-    def read(self, table: TableId, place: TableName, schema: TableSchema, keys: Any, columns: Sequence[int]) -> Any:
-        """As `model.target.ReadRows`."""
-        ...
-
-    def make_copy(
-        self, table: TableId, copy: TableName, target: TableName, schema: TableSchema, *, keyed: bool
-    ) -> None:
-        """Create an empty table for a copy that will replace `target`. `keyed`: as in Target.begin_copy.
-
-        Raises EngineFault(TABLE_STRUCTURE_CHANGED) if the target cannot have such a table, TABLE_UNFIT if `target` cannot hold its rows.
-        """
-        ...
-
-    def trim(self, table: TableId, place: TableName, schema: TableSchema, above: Any) -> int:
-        """Like Target.trim_copy."""
-        ...
-
-    def check_key(self, table: TableId, place: TableName, schema: TableSchema) -> None:
-        """Raise EngineFault(TABLE_KEY_NOT_UNIQUE) if the key does not identify the table's rows."""
-        ...
-
-    def put_in_place(
-        self, copy: TableName, target: TableName, schema: TableSchema, *, refuse: int = 0
-    ) -> RefusedByTarget:
-        """Replace the table that readers see, if it exists, by the copy.
-
-        `refuse`: most rows that the user's own table may reject; they are left out and returned. It stops after one more.
-        """
-        ...
-
-    def trial(self) -> AbstractContextManager[bool]:
-        """A savepoint, rolled back at the end of its block, with faults in the block suppressed. Yields whether the target has
-        savepoints."""
-        ...
-
-    def exchange(
-        self, table: TableId, copy: TableName, target: TableName, schema: TableSchema, rows: PartitionRows
-    ) -> None:
-        """Replace the table's rows of these partitions by the copy's rows; the copy is dropped."""
-        ...
-
-    def drop(self, place: TableName) -> None:
-        """Drop a table if it exists."""
-        ...
-
-    def drop_for_good(self, table: TableId, place: TableName) -> None:
-        """Drop a table that readers saw, if it exists. Raises EngineFault(TABLE_NOT_DROPPED) if other objects depend on it."""
-        ...
-
-    def stands(self, place: TableName) -> bool:
-        """Whether a table or view with this name exists."""
-        ...
-
-
 class BatchWriter:
     """Applies one batch."""
 
     def __init__(
         self,
         records: MetadataStore,
-        tables: Tables,
-        views: Views,
+        tables: SqlTables,
+        views: SqlViews,
         decode: DecodeText,
         careful: Collection[TableId] = frozenset(),
     ) -> None:
@@ -118,7 +45,7 @@ class BatchWriter:
         self.records = records
         self.tables = tables
         self._views = views
-        self.shared = SharedTables(records, views, tables.stands)
+        self.shared = SharedTables(records, views, tables.exists)
         self._decode = decode
         self.refused = BatchQuarantine(records, tables, decode, careful)
 
@@ -240,18 +167,18 @@ class BatchWriter:
         """The changes, with the values of columns that the log does not contain."""
         if commit.compute is None:
             return commit.changes
-        return commit.compute(commit.changes, partial(self.tables.read, commit.table, place, commit.schema))
+        return commit.compute(commit.changes, partial(self.tables.read_rows, commit.table, place, commit.schema))
 
     def _change(self, batch: BatchCommit, commit: TableCommit, place: TableName, *, of_copy: bool = False) -> None:
         if self.refused.concern(batch, commit, of_copy=of_copy):
             refuse_faults(commit.table, commit.changes)
             self.refused.change(batch, commit, place, self._computed(commit, place), of_copy=of_copy)
         elif commit.changes:
-            self.tables.change(commit.table, place, commit.schema, self._computed(commit, place))
+            self.tables.apply_changes(commit.table, place, commit.schema, self._computed(commit, place))
 
     def _hand_over(self, batch: BatchCommit, commit: TableCommit, before: TableReservation | None) -> None:
         copies = self.records.copies(batch.subscription, commit.table)
-        if not copies or before is None or before.removed or not self.tables.same(before.target, commit.target):
+        if not copies or before is None or before.removed or not self.records.same_table(before.target, commit.target):
             raise EngineFault(FaultKind.INTERNAL, commit.table, "no complete copy is available to replace this table")
         copy = copies[0]
         if copy.load is not None:
@@ -281,8 +208,8 @@ class BatchWriter:
         copy = copies[0]
         self._evolve(commit, copy.place, copy)
         if swap.changes:
-            self.tables.change(commit.table, copy.place, commit.schema, swap.changes)
-        self.tables.exchange(commit.table, copy.place, before.target, commit.schema, swap.rows)
+            self.tables.apply_changes(commit.table, copy.place, commit.schema, swap.changes)
+        self.tables.exchange_partitions(commit.table, copy.place, before.target, commit.schema, swap.rows)
         self.records.delete_copy(commit.table)
         known = self.records.loads(batch.subscription).get(commit.table, {})
         after = loaded_partitions(known, swap.reasons, batch.end, swap.request)
@@ -296,7 +223,7 @@ class BatchWriter:
         copy = copies[0]
         self._evolve(commit, copy.place, copy)
         if commit.changes:
-            self.tables.change(commit.table, copy.place, commit.schema, self._computed(commit, copy.place))
+            self.tables.apply_changes(commit.table, copy.place, commit.schema, self._computed(commit, copy.place))
         after = replace(copy, schema=commit.schema, standing=standing)
         if after != copy:
             self.records.amend_copy(after)
@@ -345,7 +272,7 @@ class BatchWriter:
             self.shared.open(left.table, left.target)
             self.tables.drop_for_good(left.table, left.target)
             self.shared.gone(left.target)
-        elif self.tables.stands(left.target):
+        elif self.tables.exists(left.target):
             detail = f"{left.target} on the target is from before: no copy of the table has taken its place yet"
             raise EngineFault(FaultKind.TABLE_NOT_DROPPED, left.table, detail)
         self.records.delete_table(batch.subscription, left.table)

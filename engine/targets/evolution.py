@@ -65,6 +65,18 @@ def structure_changed(table: TableId, detail: str) -> EngineFault:
     return EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, table, detail)
 
 
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """The DDL of tables in one kind of target: pure functions. A place is a table's full quoted name."""
+
+    create: Callable[[str, TableSchema, bool], list[str]]
+    """Makes an empty table at a place. True: with its key."""
+    evolve: Callable[[TableId, str, Evolution], list[str]]
+    """Changes a table at a place."""
+    check: Callable[[TableId, TableSchema], None] = require_columns
+    """Raises EngineFault(TABLE_STRUCTURE_CHANGED, TABLE_NAME_COLLISION) for a table that this kind of target cannot have."""
+
+
 def _require_followed(table: TableId, old: Column, new: Column) -> None:
     if not widens(old.type, new.type):
         raise structure_changed(table, f"column {new.name!r} has another type")

@@ -194,6 +194,10 @@ class MetadataStore:
         """Of one subscription or all, of the given tables or all; including removed ones."""
         return self._reservations(*self._only({"subscription": subscription, "table_id": tables}))
 
+    def same_table(self, one: TableName, other: TableName) -> bool:
+        """Whether both names denote the same table on the target."""
+        return self._folded(one) == self._folded(other)
+
     def reserve(
         self,
         subscription: SubscriptionName,

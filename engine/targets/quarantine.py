@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -26,30 +25,7 @@ from engine.targets.quarantined_rows import (
     typed,
     typed_one,
 )
-
-RefusedByTarget = list[tuple[Any, RefusedCause]]
-"""Rows (each a pyarrow.Table of one row, columns c0 … cn) that the target rejected, and why."""
-
-
-class RefusingTables(Protocol):
-    """Operations on a table that may reject rows."""
-
-    def take(
-        self, table: TableId, place: TableName, schema: TableSchema, changes: TableChanges, most: int
-    ) -> RefusedByTarget:
-        """Clear, delete and insert; returns the rows that could not be inserted. Other errors raise as in `change`.
-
-        It stops after more than `most` rejected rows; its changes must then be rolled back.
-        """
-        ...
-
-    def texts_at(self, table: TableId, place: TableName, schema: TableSchema, keys: Any) -> dict[Texts, Texts]:
-        """The rows with these keys (pyarrow.Table, columns k0 … km) as texts, by the texts of their keys."""
-        ...
-
-    def faults_of(self, table: TableId) -> AbstractContextManager[None]:
-        """Turns the driver's errors in the block into faults of this table, if it is the cause."""
-        ...
+from engine.targets.sql_tables import SqlTables
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +41,7 @@ class RowQuarantine:
     """One table in one transaction. The quarantined rows after it are in `rows`."""
 
     def __init__(
-        self, tables: RefusingTables, decode: DecodeText, at: TableAt, standing: Sequence[RefusedRow], most: int
+        self, tables: SqlTables, decode: DecodeText, at: TableAt, standing: Sequence[RefusedRow], most: int
     ) -> None:
         """`standing`: rows that are quarantined already. `most`: how many rows may be quarantined."""
         self._most = most
@@ -124,7 +100,9 @@ class RowQuarantine:
         found = typed_one(self._schema, values, self._decode)
         if isinstance(found, RefusedCause):
             return found
-        refused = self._tables.take(self._table, self._place, self._schema, self._changes(None, found), 1)
+        refused = self._tables.apply_except_refused(
+            self._table, self._place, self._schema, self._changes(None, found), 1
+        )
         return refused[0][1] if refused else None
 
     def _change_piece(self, changes: Sequence[TableChanges], origin: Origin) -> None:
@@ -143,7 +121,7 @@ class RowQuarantine:
         if refused is not None:
             self._keep(refused, images, origin)
         whole = self._changes(deletes, joined(inserts), truncated=truncated)
-        refused_here = self._tables.take(self._table, self._place, self._schema, whole, self._left)
+        refused_here = self._tables.apply_except_refused(self._table, self._place, self._schema, whole, self._left)
         before = set(texts_of(all_deletes, self._keys, self._schema.key_columns)) if refused_here else set()
         for row, cause in refused_here:
             values = texts_of(row, self._columns, self._schema.columns)[0]

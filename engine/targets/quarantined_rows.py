@@ -21,6 +21,8 @@ from engine.targets.text import as_text
 
 DecodeText = Callable[[bytes, TableSchema], Any]
 """Parses lines of COPY's text form to a pyarrow.RecordBatch with columns c0 … cn. Raises EngineFault(VALUE_OUT_OF_DOMAIN)."""
+RefusedByTarget = list[tuple[Any, RefusedCause]]
+"""Rows (each a pyarrow.Table of one row, columns c0 … cn) that the target rejected, and why."""
 
 
 def no_decoder(lines: bytes, schema: TableSchema) -> Any:

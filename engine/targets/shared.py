@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import SubscriptionName, TableId, TableName
 from engine.model.schema import Column, SourceType, TableSchema
 from engine.model.shared import SharedInto
 from engine.model.widening import holds
+from engine.targets.identifiers import quoted
 from engine.targets.metadata_store import MetadataStore
+from engine.targets.sql_statements import SqlStatements
 from engine.targets.target_metadata import Member
 
 
@@ -63,11 +65,11 @@ class SharedView:
             {same_name(column.name) for column in present} - {same_name(column.name) for column in self.columns}
         )
 
-    def select(self, qualified: Callable[[TableName], str], quoted: Callable[[str], str]) -> str:
+    def select(self, qualified: Callable[[TableName], str]) -> str:
         """The rows of all members, as SQL."""
-        return " UNION ALL ".join(self._select(part, qualified, quoted) for part in self.parts)
+        return " UNION ALL ".join(self._select(part, qualified) for part in self.parts)
 
-    def _select(self, part: SharedPart, qualified: Callable[[TableName], str], quoted: Callable[[str], str]) -> str:
+    def _select(self, part: SharedPart, qualified: Callable[[TableName], str]) -> str:
         source, *others = self.columns
         value = "'" + part.value.replace("'", "''") + "'"
         terms = [f"CAST({value} AS {source.type}) AS {quoted(source.name)}"]
@@ -79,47 +81,70 @@ class SharedView:
         return f"SELECT {', '.join(terms)} FROM {qualified(part.place)}"
 
 
-def nothing(columns: Sequence[SharedColumn], quoted: Callable[[str], str]) -> str:
+def nothing(columns: Sequence[SharedColumn]) -> str:
     """SQL that returns these columns without rows, from no table."""
     return f"SELECT {', '.join(f'CAST(NULL AS {c.type}) AS {quoted(c.name)}' for c in columns)} WHERE false"
 
 
-class Views(Protocol):
-    """Operations on shared tables within the caller's transaction, implemented by each kind of target."""
+class SqlViews(SqlStatements, ABC):
+    """A base for operations on shared tables, which are views, within the caller's transaction.
 
-    def same_name(self, name: str) -> str:
-        """Equal for names of columns, schemas and tables that the target does not distinguish."""
-        ...
+    A kind of target implements the five abstract methods, and overrides others if it folds names, writes concurrently, or has owners.
+    """
 
+    @abstractmethod
     def type_of(self, column: Column) -> str:
         """Type text of a column in a table of ours."""
-        ...
 
-    def lock(self) -> None:
-        """Prevent others from defining a shared table until the transaction ends."""
-        ...
+    @abstractmethod
+    def columns(self, relation: TableName) -> list[SharedColumn]:
+        """The columns of an existing view; none if the relation is not one."""
 
-    def is_view(self, relation: TableName) -> bool:
-        """Whether the existing relation is a view, as shared tables are."""
-        ...
+    @abstractmethod
+    def dependents(self, relation: TableName) -> list[str]:
+        """Names of the objects that depend on the relation."""
 
-    def loosen(self, table: TableId, relation: TableName) -> None:
-        """Redefine the relation without members until it is shown again, so that they can change. No effect if it does not exist.
+    @abstractmethod
+    def replace(self, relation: TableName, select: str) -> None:
+        """Create the view, or replace it in place."""
 
-        Raises EngineFault(TABLE_UNFIT) for `table` if we lack the privilege.
-        """
-        ...
-
+    @abstractmethod
     def show(self, table: TableId, view: SharedView) -> None:
         """Define the relation. A column on which other objects depend stays, as NULL, even if no member has it any more.
 
         Raises EngineFault(TABLE_UNFIT) for `table` if dependent objects prevent it.
         """
-        ...
+
+    def same_name(self, name: str) -> str:
+        """Equal for names of columns, schemas and tables that the target does not distinguish."""
+        return name
+
+    def lock(self) -> None:
+        """Prevent others from defining a shared table until the transaction ends. By default no one else writes."""
+
+    def owned(self, table: TableId, relation: TableName) -> AbstractContextManager[None]:
+        """Raises EngineFault(TABLE_UNFIT) for `table` if we lack the privilege for what the block does to the relation."""
+        del table, relation
+        return nullcontext()
+
+    def loosen(self, table: TableId, relation: TableName) -> None:
+        """Redefine the relation without members until it is shown again, so that they can change. No effect if it does not exist.
+
+        Raises as `owned`. Readers do not see this: it is defined with members again in the same transaction.
+        """
+        present = self.columns(relation)
+        if present:
+            with self.owned(table, relation):
+                self.replace(relation, nothing(present))
 
     def drop(self, table: TableId, relation: TableName) -> None:
-        """Raises EngineFault(TABLE_NOT_DROPPED) for `table` if other objects depend on the relation."""
-        ...
+        """Raises EngineFault(TABLE_NOT_DROPPED) for `table` if other objects depend on the relation, and as `owned`."""
+        dependents = self.dependents(relation)
+        if dependents:
+            detail = f"it is the last table that {relation} shows, and these show that: {', '.join(dependents)}"
+            raise EngineFault(FaultKind.TABLE_NOT_DROPPED, table, detail)
+        with self.owned(table, relation):
+            self.execute(f"DROP VIEW IF EXISTS {self.qualified(relation)}")
 
 
 class SharedTables:
@@ -128,11 +153,11 @@ class SharedTables:
     Call `open` before a change of a member, then `shown`, `gone` or neither, and `settle` last.
     """
 
-    def __init__(self, records: MetadataStore, views: Views, stands: Callable[[TableName], bool]) -> None:
-        """`stands`: `Tables.stands`."""
+    def __init__(self, records: MetadataStore, views: SqlViews, exists: Callable[[TableName], bool]) -> None:
+        """`exists`: `SqlTables.exists`."""
         self._records = records
         self._views = views
-        self._stands = stands
+        self._exists = exists
         self._touched: dict[TableName, list[TableId]] = {}
         """Relations to redefine, each with the tables that change, one of which is named in a fault."""
         self._strange: set[TableName] = set()
@@ -157,7 +182,7 @@ class SharedTables:
     def settle(self, faults_of: Callable[[TableId], AbstractContextManager[None]]) -> None:
         """Redefine the affected relations, or drop those without members.
 
-        `faults_of`: as Tables.faults_of. Raises EngineFault(SHARED_TABLE_CONFLICT, TABLE_NAME_COLLISION, TABLE_UNFIT, TABLE_NOT_DROPPED)
+        `faults_of`: as SqlTables.faults_of. Raises EngineFault(SHARED_TABLE_CONFLICT, TABLE_NAME_COLLISION, TABLE_UNFIT, TABLE_NOT_DROPPED)
         for a table that changed.
         """
         touched, self._touched = self._touched, {}
@@ -198,8 +223,8 @@ class SharedTables:
         for own in shown:
             if own.subscription != subscription or own.into.relation in self._touched:
                 continue
-            lost = [m for m in shown if m.into.relation == own.into.relation and not self._stands(m.place)]
-            if lost or not self._stands(own.into.relation):
+            lost = [m for m in shown if m.into.relation == own.into.relation and not self._exists(m.place)]
+            if lost or not self._exists(own.into.relation):
                 self._touch(own.table, own.into.relation)
                 for member in lost:
                     self.gone(member.place)
@@ -211,10 +236,10 @@ class SharedTables:
         if why is not None:
             raise EngineFault(FaultKind.SHARED_TABLE_CONFLICT, table, why)
         relation = _folded(into.relation, self._views.same_name)
-        stands = self._stands(into.relation)
+        exists = self._exists(into.relation)
         same = [r for r in self._records.reservations(None) if _folded(r.target, self._views.same_name) == relation]
         shown = any(member.schema is not None for member in members)
-        if any(stands or not one.removed for one in same) or (stands and not shown):
+        if any(exists or not one.removed for one in same) or (exists and not shown):
             detail = f"a table or view {into.relation} on the target has the shared table's name"
             raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail)
 
@@ -229,9 +254,9 @@ class SharedTables:
 
     def _define(self, tables: Sequence[TableId], relation: TableName) -> None:
         table = tables[-1]
-        members = [m for m in self._records.members(relation) if m.schema is not None and self._stands(m.place)]
-        ours = relation not in self._strange and self._views.is_view(relation)
-        if members and not ours and self._stands(relation):
+        members = [m for m in self._records.members(relation) if m.schema is not None and self._exists(m.place)]
+        ours = relation not in self._strange and bool(self._views.columns(relation))
+        if members and not ours and self._exists(relation):
             detail = f"a table or view {relation} on the target has the shared table's name"
             raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail)
         if not members:
@@ -287,7 +312,7 @@ def shared_findings(
 
 
 def shared_view(
-    changing: Sequence[TableId], relation: TableName, members: Sequence[Member], views: Views
+    changing: Sequence[TableId], relation: TableName, members: Sequence[Member], views: SqlViews
 ) -> SharedView:
     """The definition: the source column, and the union of the members' columns by name, each with a type for all values.
 
@@ -314,13 +339,13 @@ def shared_view(
     return SharedView(relation, (SharedColumn(source.name, views.type_of(source)), *columns), parts)
 
 
-def _part(member: Member, found: Mapping[str, tuple[Member, Column]], views: Views) -> SharedPart:
+def _part(member: Member, found: Mapping[str, tuple[Member, Column]], views: SqlViews) -> SharedPart:
     own = {views.same_name(column.name): column for column in _columns(member)}
     columns = tuple((own[name].name, views.type_of(own[name])) if name in own else None for name in found)
     return SharedPart(member.place, member.into.source_value, columns)
 
 
-def _wider(one: Column, other: Column, views: Views) -> Column | None:
+def _wider(one: Column, other: Column, views: SqlViews) -> Column | None:
     """The column whose type holds the values of both, under the first one's name; None where neither does."""
     if views.type_of(one) == views.type_of(other) or _all_held(other, one, views):
         return one
@@ -332,7 +357,7 @@ def _no_type(
     relation: TableName,
     one: tuple[Member, Column],
     other: tuple[Member, Column],
-    views: Views,
+    views: SqlViews,
 ) -> EngineFault:
     (member, column), (another, there) = one, other
     detail = (
@@ -347,7 +372,7 @@ def _blamed(changing: Sequence[TableId], members: Collection[Member]) -> TableId
     return next((member.table for member in members if member.table in changing), changing[-1])
 
 
-def _all_held(narrow: Column, wide: Column, views: Views) -> bool:
+def _all_held(narrow: Column, wide: Column, views: SqlViews) -> bool:
     """Whether values of the one are values of the other as the target holds them: what it has no type for is text there."""
     if narrow.map_as is None and wide.map_as is None and holds(narrow.type, wide.type):
         return True

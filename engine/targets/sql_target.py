@@ -16,6 +16,8 @@ from engine.model.quarantine import RefusedCause, RefusedRow, SetAside, Texts
 from engine.model.schema import TableSchema
 from engine.model.target import BatchCommit, LogStart, Target, TargetProgress
 from engine.targets.batch_writer import BatchWriter
+from engine.targets.evolution import Structure, evolution
+from engine.targets.identifiers import qualified
 from engine.targets.metadata_store import MetadataStore
 from engine.targets.quarantined_rows import in_order
 from engine.targets.query_pool import Begin, QueryPool
@@ -28,9 +30,12 @@ Rule = Callable[[SubscriptionName, Position | None, Position], Position]
 class SqlTarget(Target):
     """A base for targets: a method here implements `Target`, and may raise what `writing` and `reading` raise.
 
-    A kind of target implements ten methods: the two abstract ones, and of the protocol `check`, `adopt`, `append_copy`, `commit`,
-    `evolution`, `query`, `pin` and `close`. `on_reset`, `after_claim` and `fence` are hooks, without effect by default.
+    A kind of target names its `structure`, and implements nine methods: the two abstract ones, and of the protocol `check`, `adopt`,
+    `append_copy`, `commit`, `query`, `pin` and `close`. `on_reset`, `after_claim` and `fence` are hooks, without effect by default.
+    `writing` yields a BatchWriter with the kind's SqlTables and SqlViews.
     """
+
+    structure: Structure
 
     def __init__(self) -> None:
         self._queries: QueryPool | None = None
@@ -135,13 +140,13 @@ class SqlTarget(Target):
         load: str | None = None,
     ) -> None:
         with self.writing(table) as writer:
-            records, tables = writer.records, writer.tables
+            records = writer.records
             self.fence(records, subscription)
-            if not any(tables.same(r.target, target) for r in records.reservations(subscription, [table])):
+            if not any(records.same_table(r.target, target) for r in records.reservations(subscription, [table])):
                 raise EngineFault(FaultKind.INTERNAL, table, "its name on the target was not reserved")
             writer.drop_copies(records.copies(None, table))
             place = hidden_name(table, target)
-            tables.make_copy(table, place, target, schema, keyed=keyed)
+            writer.tables.make_copy(table, place, target, schema, keyed=keyed)
             writer.shared.refuse_columns(table, target, schema)
             records.write_copy(subscription, CopyRecord(table, place, schema, load=load))
 
@@ -201,6 +206,9 @@ class SqlTarget(Target):
         with self.writing(table) as writer:
             self.fence(writer.records, subscription)
             return writer.refused.skip(subscription, table, rows, by)
+
+    def evolution(self, table: TableId, target: TableName, old: TableSchema, new: TableSchema) -> list[str]:
+        return self.structure.evolve(table, qualified(target), evolution(table, old, new))
 
     def check_place(self) -> None:
         """No effect: a database cannot disappear while sessions use it."""

@@ -15,9 +15,10 @@ from engine.model.partitions import PartitionRows
 from engine.model.schema import KeyMode, TableSchema
 from engine.model.values import Kind, ValueType, value_type
 from engine.targets.arrow_rows import joined, refuse_faults, require_form
-from engine.targets.duckdb.identifiers import folded, quoted
+from engine.targets.duckdb.identifiers import folded
 from engine.targets.duckdb.staging import StagingConnection
 from engine.targets.duckdb.types import equal_means_identical, staged_as
+from engine.targets.identifiers import quoted
 from engine.targets.partition_rows import condition
 from engine.targets.target_metadata import behind
 

@@ -9,8 +9,8 @@ from engine.model.schema import KeyMode
 from engine.model.target import TableRecord
 from engine.model.values import Kind, value_type
 from engine.targets.duckdb.changes import Place, identical
-from engine.targets.duckdb.identifiers import quoted
 from engine.targets.duckdb.types import duckdb_type, equal_means_identical
+from engine.targets.identifiers import quoted
 
 SOURCE = "temp.__penstock_source"
 """The source's rows, prepared for the comparison."""

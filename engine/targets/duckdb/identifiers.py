@@ -1,17 +1,13 @@
-"""Names in DuckDB's SQL: quoting and equality. Pure."""
+"""Names in DuckDB's SQL: constants and equality. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from engine.model.identity import TableName
+from engine.targets.identifiers import quoted
 
 _UPPER_TO_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
-
-
-def quoted(name: str) -> str:
-    """The name as a quoted identifier; any character may occur."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def literal(text: str) -> str:

@@ -8,7 +8,8 @@ from typing import Any
 
 from engine.model.identity import SubscriptionName, TableId
 from engine.model.position import Lsn
-from engine.targets.duckdb.identifiers import folded, quoted
+from engine.targets.duckdb.identifiers import folded
+from engine.targets.identifiers import quoted
 from engine.targets.metadata_store import COLUMNS, Dialect, MetadataStore, progress_row
 from engine.targets.target_metadata import OWN_SCHEMA, CopyRecord, Position
 

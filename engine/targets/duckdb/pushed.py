@@ -13,7 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.targets.duckdb.identifiers import literal, quoted
+from engine.targets.duckdb.identifiers import literal
+from engine.targets.identifiers import quoted
 
 Condition = list[Any]
 """`["and" | "or" | "not" | "=" …, …]` in JSON types; a column is its number, a constant a text that DuckDB casts to the column's type."""

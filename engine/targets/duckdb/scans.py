@@ -21,11 +21,12 @@ from engine.model.identity import SubscriptionName, TableName
 from engine.model.position import Lsn
 from engine.model.target import QueryRefused, TableRead
 from engine.targets.duckdb.database import Database
-from engine.targets.duckdb.identifiers import folded, folded_name, qualified, quoted
+from engine.targets.duckdb.identifiers import folded, folded_name, qualified
 from engine.targets.duckdb.metadata import DuckDbMetadata
 from engine.targets.duckdb.pushed import condition_sql, scan_column
 from engine.targets.duckdb.query_guard import Named
 from engine.targets.duckdb.query_process import NOTHING
+from engine.targets.identifiers import quoted
 
 MOST_SCANS = 64
 """Most scans of one statement; all may be open at once."""

@@ -7,9 +7,10 @@ from engine.model.identity import TableId
 from engine.model.schema import Column, SourceType, TableSchema
 from engine.model.values import Kind, value_type
 from engine.targets.duckdb.fill import OutsideDomain, fill_expression
-from engine.targets.duckdb.identifiers import folded, literal, quoted, same_to_duckdb
+from engine.targets.duckdb.identifiers import folded, literal, same_to_duckdb
 from engine.targets.duckdb.types import duckdb_type
-from engine.targets.evolution import Evolution, require_columns
+from engine.targets.evolution import Evolution, Structure, require_columns
+from engine.targets.identifiers import quoted
 
 
 def check_columns(table: TableId, schema: TableSchema) -> None:
@@ -23,8 +24,9 @@ def check_columns(table: TableId, schema: TableSchema) -> None:
         raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail)
 
 
-def create_statements(place: str, schema: TableSchema) -> list[str]:
+def create_statements(place: str, schema: TableSchema, keyed: bool = False) -> list[str]:
     """DDL for an empty table. No keys, constraints or indexes; the source enforces NOT NULL."""
+    del keyed
     columns = ", ".join(f"{quoted(c.name)} {duckdb_type(value_type(c))}" for c in schema.columns)
     return [f"CREATE TABLE {place} ({columns})", *(_remark(place, c) for c in schema.columns if _needs_remark(c))]
 
@@ -84,3 +86,6 @@ def _remark(place: str, column: Column) -> str:
 
 def _type_words(source: SourceType) -> str:
     return f"{_type_words(source.element)}[]" if source.element is not None else source.name
+
+
+DUCKDB_STRUCTURE = Structure(create_statements, evolve_statements, check_columns)

@@ -32,7 +32,7 @@ from engine.targets.batch_writer import BatchWriter
 from engine.targets.duckdb.changes import Place
 from engine.targets.duckdb.database import Database, roll_back, transaction
 from engine.targets.duckdb.errors import fault_of, is_broken
-from engine.targets.duckdb.identifiers import folded, folded_name, qualified, quoted
+from engine.targets.duckdb.identifiers import folded, folded_name, qualified
 from engine.targets.duckdb.loading import CopyLoad
 from engine.targets.duckdb.metadata import DuckDbMetadata
 from engine.targets.duckdb.preflight import (
@@ -51,9 +51,8 @@ from engine.targets.duckdb.reader import DuckDbReader
 from engine.targets.duckdb.settings import DuckDbSettings, settings_from
 from engine.targets.duckdb.shared import DuckDbViews
 from engine.targets.duckdb.speculative_insert import AheadTransaction
-from engine.targets.duckdb.structure import evolve_statements
+from engine.targets.duckdb.structure import DUCKDB_STRUCTURE
 from engine.targets.duckdb.tables import DuckDbTables
-from engine.targets.evolution import evolution
 from engine.targets.metadata_store import MetadataStore
 from engine.targets.quarantined_rows import DecodeText, no_decoder
 from engine.targets.query_pool import Begin
@@ -68,6 +67,8 @@ class DuckDbTarget(SqlTarget):
     Any method may raise EngineFault(TARGET_LOCKED, TARGET_UNAVAILABLE, TARGET_DISK_FULL, TARGET_FILE_GONE). After a fault that broke the
     instance the next call opens the file again; after TARGET_FILE_GONE, the next call after `close`.
     """
+
+    structure = DUCKDB_STRUCTURE
 
     def __init__(
         self,
@@ -168,10 +169,10 @@ class DuckDbTarget(SqlTarget):
         mine = {r.table: r for r in records.reservations(subscription) if folded_name(r.target) == folded_name(target)}
         if table in mine and not mine[table].removed:
             return
-        stands = writer.tables.stands(target)
+        exists = writer.tables.exists(target)
         others = [other for other in same if other.table not in mine or not other.removed]
         if others and all(other.removed for other in others):
-            if stands:
+            if exists:
                 detail = f"{target} was left by another subscription: drop it, or map this table to another name"
                 raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail)
             # The table left by another subscription was dropped, so its name is free.
@@ -180,7 +181,7 @@ class DuckDbTarget(SqlTarget):
         elif others:
             detail = f"{target} is already the target of {others[0].target}; names differ in more than case"
             raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail + "; map one to another name")
-        if not mine and stands:
+        if not mine and exists:
             detail = (
                 f"a table or view {target} that Penstock did not create exists on the target; map it to another name"
             )
@@ -287,10 +288,6 @@ class DuckDbTarget(SqlTarget):
         with self._lock:
             self._end_ahead(subscription)
             return super().retry_refused(subscription, table, rows)
-
-    def evolution(self, table: TableId, target: TableName, old: TableSchema, new: TableSchema) -> list[str]:
-        place = f"{quoted(target.schema)}.{quoted(target.name)}"
-        return evolve_statements(table, place, evolution(table, old, new))
 
     def begin_ahead(self, subscription: SubscriptionName) -> SpeculativeTransaction | None:
         with self._lock:

@@ -19,9 +19,9 @@ from engine.model.schema import KeyMode, TableSchema
 from engine.model.values import Kind, ValueType, value_type
 from engine.postgres.sessions import PostgresConnection
 from engine.targets.arrow_rows import joined, refuse_faults, require_form, split
+from engine.targets.identifiers import quoted
 from engine.targets.partition_rows import condition
 from engine.targets.postgres.errors import cause_of
-from engine.targets.postgres.identifiers import quoted
 from engine.targets.postgres.plans import JOIN_WHOLE_ROWS
 from engine.targets.postgres.staging import (
     COPY_ABOVE_ROWS,
@@ -33,7 +33,7 @@ from engine.targets.postgres.staging import (
     staged,
 )
 from engine.targets.postgres.types import postgres_type
-from engine.targets.quarantine import RefusedByTarget
+from engine.targets.quarantined_rows import RefusedByTarget
 from engine.targets.target_metadata import behind
 
 _COMPLETED = "pg_temp.__penstock_completed"

@@ -20,8 +20,8 @@ from engine.model.identity import SubscriptionName, TableName
 from engine.model.subscription import ConnectionSpec
 from engine.model.target import QueryRefused
 from engine.postgres.sessions import PostgresConnection, Sessions
+from engine.targets.identifiers import qualified, quoted
 from engine.targets.postgres.errors import TARGET
-from engine.targets.postgres.identifiers import qualified, quoted
 
 UNFIT = "query_role_unfit"
 UNUSABLE = "query_role_unusable"

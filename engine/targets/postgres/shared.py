@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import psycopg
@@ -11,9 +11,9 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
 from engine.model.schema import Column
 from engine.postgres.sessions import PostgresConnection
-from engine.targets.postgres.identifiers import qualified, quoted
+from engine.targets.identifiers import qualified
 from engine.targets.postgres.types import postgres_type
-from engine.targets.shared import SharedColumn, SharedView, nothing
+from engine.targets.shared import SharedColumn, SharedView, SqlViews
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('penstock shared', 0))"
 _COLUMNS = """
@@ -55,46 +55,42 @@ ORDER BY 1
 """Users' comments and privileges on a relation, as statements with a placeholder for its name, and the column of each, if any."""
 
 
-class PostgresViews:
-    """Implements Views."""
+class PostgresViews(SqlViews):
+    """Implements SqlViews."""
 
     def __init__(self, connection: PostgresConnection) -> None:
+        super().__init__(lambda statement: connection.execute(statement.encode()))
         self._connection = connection
-
-    def same_name(self, name: str) -> str:
-        return name
 
     def type_of(self, column: Column) -> str:
         return postgres_type(column)
+
+    def columns(self, relation: TableName) -> list[SharedColumn]:
+        rows = self._connection.execute(_COLUMNS, [qualified(relation)]).fetchall()
+        return [SharedColumn(name, type_) for name, type_ in rows]
+
+    def dependents(self, relation: TableName) -> list[str]:
+        return [row[0] for row in self._connection.execute(_BUILT_UPON, [qualified(relation)]).fetchall()]
 
     def lock(self) -> None:
         """One lock for all shared tables of the database: transactions that change several of them cannot deadlock."""
         self._connection.execute(_LOCK)
 
-    def is_view(self, relation: TableName) -> bool:
-        return bool(self._columns(relation))
-
-    def loosen(self, table: TableId, relation: TableName) -> None:
-        present = self._columns(relation)
-        if present:
-            with self._owned(table, relation):
-                self._replace(relation, nothing(present, quoted))
-
     def show(self, table: TableId, view: SharedView) -> None:
-        present = self._columns(view.relation)
+        present = self.columns(view.relation)
         if not present:
-            self._execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(view.relation.schema)}")
+            self.create_schema(view.relation.schema)
             self._create(view)
             return
-        upon = self._built_upon(view.relation)
+        upon = self.dependents(view.relation)
         arranged = view.arranged(present, self.same_name, kept=bool(upon))
-        with self._owned(table, view.relation):
+        with self.owned(table, view.relation):
             if view.drops(present, self.same_name) and not upon:
                 self._recreate(arranged)
                 return
             try:
                 with self._connection.transaction():
-                    self._replace(view.relation, arranged.select(qualified, quoted))
+                    self.replace(view.relation, arranged.select(qualified))
             except psycopg.errors.InvalidTableDefinition as error:
                 # The type of a column changed.
                 if upon:
@@ -104,48 +100,30 @@ class PostgresViews:
                     ) from error
                 self._recreate(arranged)
 
-    def drop(self, table: TableId, relation: TableName) -> None:
-        upon = self._built_upon(relation)
-        if upon:
-            detail = f"it is the last table that {relation} shows, and these show that: {', '.join(upon)}"
-            raise EngineFault(FaultKind.TABLE_NOT_DROPPED, table, detail)
-        with self._owned(table, relation):
-            self._execute(f"DROP VIEW IF EXISTS {qualified(relation)}")
-
-    def _columns(self, relation: TableName) -> Sequence[SharedColumn]:
-        rows = self._connection.execute(_COLUMNS, [qualified(relation)]).fetchall()
-        return [SharedColumn(name, type_) for name, type_ in rows]
-
-    def _built_upon(self, relation: TableName) -> list[str]:
-        return [row[0] for row in self._connection.execute(_BUILT_UPON, [qualified(relation)]).fetchall()]
-
-    def _replace(self, relation: TableName, select: str) -> None:
+    def replace(self, relation: TableName, select: str) -> None:
         """Replace the view; PostgreSQL keeps everything but its options."""
         set_ = self._connection.execute(_OPTIONS, [qualified(relation)]).fetchall()
         options = f" WITH ({set_[0][0]})" if set_ else ""
-        self._execute(f"CREATE OR REPLACE VIEW {qualified(relation)}{options} AS {select}")
+        self.execute(f"CREATE OR REPLACE VIEW {qualified(relation)}{options} AS {select}")
 
     def _create(self, view: SharedView) -> None:
-        self._execute(f"CREATE VIEW {qualified(view.relation)} AS {view.select(qualified, quoted)}")
+        self.execute(f"CREATE VIEW {qualified(view.relation)} AS {view.select(qualified)}")
 
     def _recreate(self, view: SharedView) -> None:
         """Replace the existing view by a new one with the users' comments and privileges."""
         place = qualified(view.relation)
         remarks = self._connection.execute(_REMARKS, {"place": place}).fetchall()
         names = {column.name for column in view.columns}
-        self._execute(f"DROP VIEW {place}")
+        self.execute(f"DROP VIEW {place}")
         self._create(view)
         for _, statement, column in sorted(remarks, key=lambda row: (-row[0], row[1])):
             if column is None or column in names:
-                self._execute(statement.replace("%1$s", place, 1))
+                self.execute(statement.replace("%1$s", place, 1))
 
     @contextmanager
-    def _owned(self, table: TableId, relation: TableName) -> Iterator[None]:
+    def owned(self, table: TableId, relation: TableName) -> Iterator[None]:
         try:
             yield
         except psycopg.errors.InsufficientPrivilege as error:
             detail = f"only the owner of {relation} on the target may redefine it: ALTER VIEW {qualified(relation)} OWNER TO our user"
             raise EngineFault(FaultKind.TABLE_UNFIT, table, detail) from error
-
-    def _execute(self, statement: str) -> None:
-        self._connection.execute(statement.encode())

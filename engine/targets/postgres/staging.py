@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from engine.model.values import ValueType
 from engine.postgres.sessions import PostgresConnection
-from engine.targets.postgres.identifiers import quoted
+from engine.targets.identifiers import quoted
 from engine.targets.text import array_literal, csv_blocks
 
 COPY_ABOVE_ROWS = 2_000

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from engine.model.identity import TableId
 from engine.model.schema import Column, TableSchema
-from engine.targets.evolution import Evolution
-from engine.targets.postgres.identifiers import literal, quoted
+from engine.targets.evolution import Evolution, Structure
+from engine.targets.identifiers import quoted
+from engine.targets.postgres.identifiers import literal
 from engine.targets.postgres.types import postgres_type
 
 
-def create_statement(place: str, schema: TableSchema) -> str:
-    """DDL for an empty table. Its key is added when it is complete; the source enforces NOT NULL."""
+def create_statements(place: str, schema: TableSchema, keyed: bool) -> list[str]:
+    """DDL for an empty table. Unless `keyed`, its key is added when it is complete; the source enforces NOT NULL."""
     columns = ", ".join(f"{quoted(c.name)} {postgres_type(c)}" for c in schema.columns)
-    return f"CREATE TABLE {place} ({columns})"
+    key = key_statement(place, schema) if keyed else None
+    return [f"CREATE TABLE {place} ({columns})", *([key] if key is not None else [])]
 
 
 def key_statement(place: str, schema: TableSchema) -> str | None:
@@ -20,8 +23,9 @@ def key_statement(place: str, schema: TableSchema) -> str | None:
     return f"ALTER TABLE {place} ADD PRIMARY KEY ({keys})" if keys else None
 
 
-def evolve_statements(place: str, change: Evolution) -> list[str]:
+def evolve_statements(table: TableId, place: str, change: Evolution) -> list[str]:
     """DDL for the change. A constant default for a new column needs no rewrite; it is dropped at once."""
+    del table
     statements = [f"ALTER TABLE {place} DROP COLUMN {quoted(column.name)}" for column in change.dropped]
     statements += rename_statements(place, change)
     statements += [widen_statement(place, column) for column in change.widened]
@@ -57,3 +61,6 @@ def add_statements(place: str, column: Column) -> list[str]:
         f"{declared} DEFAULT {constant}",
         f"ALTER TABLE {place} ALTER COLUMN {quoted(column.name)} DROP DEFAULT",
     ]
+
+
+POSTGRES_STRUCTURE = Structure(create_statements, evolve_statements)

@@ -16,7 +16,7 @@ from engine.model.quarantine import Texts
 from engine.model.schema import TableSchema
 from engine.postgres.sessions import PostgresConnection
 from engine.targets.evolution import Evolution, require_columns
-from engine.targets.key_check import check_key
+from engine.targets.identifiers import qualified, quoted
 from engine.targets.postgres.changes import (
     Place,
     apply_changes,
@@ -28,7 +28,7 @@ from engine.targets.postgres.changes import (
     texts_at,
 )
 from engine.targets.postgres.errors import cause_of, fault_of_table
-from engine.targets.postgres.identifiers import literal, qualified, quoted
+from engine.targets.postgres.identifiers import literal
 from engine.targets.postgres.metadata import PostgresMetadata
 from engine.targets.postgres.owner_tables.ddl import add_columns, follow
 from engine.targets.postgres.owner_tables.inspect import (
@@ -39,10 +39,10 @@ from engine.targets.postgres.owner_tables.inspect import (
     refuse_unfit,
     takes_rows_of,
 )
-from engine.targets.postgres.structure import create_statement, evolve_statements, key_statement
+from engine.targets.postgres.structure import POSTGRES_STRUCTURE, key_statement
 from engine.targets.postgres.types import postgres_type
-from engine.targets.quarantine import RefusedByTarget
-from engine.targets.quarantined_rows import DecodeText, key_of, typed
+from engine.targets.quarantined_rows import DecodeText, RefusedByTarget, key_of, typed
+from engine.targets.sql_tables import SqlTables
 from engine.targets.target_metadata import OwnerTable, TableReservation
 
 TRUNCATE_ABOVE_BYTES = 32 * 1024 * 1024
@@ -78,70 +78,65 @@ def _pouring(copy: TableName, place: str, columns: Sequence[tuple[str, str]]) ->
     return f"{into} SELECT {read} FROM {qualified(copy)} AS c"
 
 
-class PostgresTables:
-    """Implements Tables within the caller's transaction."""
+class PostgresTables(SqlTables):
+    """Implements SqlTables. A user's own table is filled instead of replaced, and may reject rows."""
 
     def __init__(
         self, connection: PostgresConnection, records: PostgresMetadata, decode: DecodeText, *, in_place: bool = True
     ) -> None:
-        """`in_place`: as in `apply_changes`. `decode` converts rows to columns if a user's table is filled row by row."""
+        """`in_place`: as in the function `apply_changes`. `decode` converts rows to columns if a user's table is filled row by row."""
+        super().__init__(POSTGRES_STRUCTURE, lambda statement: connection.execute(statement.encode()))
         self._decode = decode
         self._in_place = in_place
         self._connection = connection
         self._records = records
 
-    def same(self, one: TableName, other: TableName) -> bool:
-        return one == other
+    def exists(self, place: TableName) -> bool:
+        found = self._connection.execute("SELECT pg_catalog.to_regclass(%s) IS NOT NULL", [qualified(place)])
+        return bool(found.fetchall()[0][0])
 
-    def evolve(self, table: TableId, place: TableName, schema: TableSchema, change: Evolution) -> None:
-        require_columns(table, schema)
-        if self._records.existing(place) is not None:
-            follow(self._connection, table, place, schema, change)
-            return
-        for statement in evolve_statements(qualified(place), change):
-            self._execute(statement)
-
-    def change(self, table: TableId, place: TableName, schema: TableSchema, changes: Sequence[TableChanges]) -> None:
-        where = place_of(self._connection, self._records, table, place, schema)
+    def apply_changes(
+        self, table: TableId, place: TableName, schema: TableSchema, changes: Sequence[TableChanges]
+    ) -> None:
+        where = self._place(table, place, schema)
         apply_changes(self._connection, where, changes, lambda: self._clear(place), in_place=self._in_place)
 
-    def take(
+    def apply_except_refused(
         self, table: TableId, place: TableName, schema: TableSchema, changes: TableChanges, most: int
     ) -> RefusedByTarget:
-        where = place_of(self._connection, self._records, table, place, schema)
+        where = self._place(table, place, schema)
         return take_changes(self._connection, where, changes, lambda: self._clear(place), most)
 
+    def read_rows(
+        self, table: TableId, place: TableName, schema: TableSchema, keys: Any, columns: Sequence[int]
+    ) -> Any:
+        return read_rows(self._connection, self._place(table, place, schema), keys, columns)
+
     def texts_at(self, table: TableId, place: TableName, schema: TableSchema, keys: Any) -> dict[Texts, Texts]:
-        where = place_of(self._connection, self._records, table, place, schema)
-        found = texts_at(self._connection, where, keys)
+        found = texts_at(self._connection, self._place(table, place, schema), keys)
         return {key_of(schema, texts, self._decode): texts for texts in found}
+
+    def trim(self, table: TableId, place: TableName, schema: TableSchema, above: Any) -> int:
+        return delete_behind(self._connection, Place(table, qualified(place), schema), above)
+
+    def evolve(self, table: TableId, place: TableName, schema: TableSchema, change: Evolution) -> None:
+        if self._records.existing(place) is not None:
+            follow(self._connection, table, place, schema, change)
+        else:
+            super().evolve(table, place, schema, change)
 
     @contextmanager
     def trial(self) -> Iterator[bool]:
         with suppress(EngineFault, psycopg.Error), self._connection.transaction(force_rollback=True):
             yield True
 
-    def read(self, table: TableId, place: TableName, schema: TableSchema, keys: Any, columns: Sequence[int]) -> Any:
-        where = place_of(self._connection, self._records, table, place, schema)
-        return read_rows(self._connection, where, keys, columns)
-
     def make_copy(
         self, table: TableId, copy: TableName, target: TableName, schema: TableSchema, *, keyed: bool
     ) -> None:
-        require_columns(table, schema)
         if self._records.existing(target) is not None:
+            require_columns(table, schema)
             refuse_unfit(self._connection, table, target, schema)
-        self._execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(copy.schema)}")
-        self._execute(create_statement(qualified(copy), schema))
-        key = key_statement(qualified(copy), schema) if keyed else None
-        if key is not None:
-            self._execute(key)
-
-    def trim(self, table: TableId, place: TableName, schema: TableSchema, above: Any) -> int:
-        return delete_behind(self._connection, Place(table, qualified(place), schema), above)
-
-    def check_key(self, table: TableId, place: TableName, schema: TableSchema) -> None:
-        check_key(self._connection.execute, table, qualified(place), schema.key, quoted)
+        super().make_copy(table, copy, target, schema, keyed=keyed)
 
     def put_in_place(
         self, copy: TableName, target: TableName, schema: TableSchema, *, refuse: int = 0
@@ -149,37 +144,24 @@ class PostgresTables:
         existing = self._records.existing(target)
         if existing is not None:
             return self._fill(existing, copy, schema, leave_out=refuse)
-        self._replace(copy, target, schema)
-        return []
-
-    def _replace(self, copy: TableName, target: TableName, schema: TableSchema) -> None:
         if self._is_built_upon(target) and takes_rows_of(self._connection, target, copy, schema):
             self._clear(target)
             self._pour(copy, target, [(quoted(column.name), postgres_type(column)) for column in schema.columns])
-            return
+            return []
         self._records.next_generation(target)
-        self.drop(target)
-        self._execute(f"ALTER TABLE {qualified(copy)} RENAME TO {quoted(target.name)}")
+        super().put_in_place(copy, target, schema)
         key = key_statement(qualified(target), schema)
         if key is not None and not self._has_key(target):
-            self._execute(key)
+            self.execute(key)
+        return []
 
-    def _has_key(self, place: TableName) -> bool:
-        sql = (
-            "SELECT EXISTS (SELECT FROM pg_catalog.pg_index WHERE indrelid = %s::pg_catalog.regclass AND indisprimary)"
-        )
-        return bool(self._connection.execute(sql, [qualified(place)]).fetchall()[0][0])
-
-    def exchange(
+    def exchange_partitions(
         self, table: TableId, copy: TableName, target: TableName, schema: TableSchema, rows: PartitionRows
     ) -> None:
-        place = place_of(self._connection, self._records, table, target, schema)
+        place = self._place(table, target, schema)
         delete_rows(self._connection, place, rows)
         types = [column.type for column in place.columns]
         self._pour(copy, target, list(zip(place.quoted, types, strict=True)))
-
-    def drop(self, place: TableName) -> None:
-        self._execute(f"DROP TABLE IF EXISTS {qualified(place)}")
 
     def drop_for_good(self, table: TableId, place: TableName) -> None:
         try:
@@ -188,16 +170,21 @@ class PostgresTables:
             words = [error.diag.message_primary or "", *(error.diag.message_detail or "").splitlines()]
             raise EngineFault(FaultKind.TABLE_NOT_DROPPED, table, "; ".join(word for word in words if word)) from error
 
-    def stands(self, place: TableName) -> bool:
-        found = self._connection.execute("SELECT pg_catalog.to_regclass(%s) IS NOT NULL", [qualified(place)])
-        return bool(found.fetchall()[0][0])
-
     @contextmanager
     def faults_of(self, table: TableId) -> Iterator[None]:
         try:
             yield
         except psycopg.Error as error:
             raise fault_of_table(error, table, of_owner=self._records.is_of_owner(table)) from error
+
+    def _place(self, table: TableId, place: TableName, schema: TableSchema) -> Place:
+        return place_of(self._connection, self._records, table, place, schema)
+
+    def _has_key(self, place: TableName) -> bool:
+        sql = (
+            "SELECT EXISTS (SELECT FROM pg_catalog.pg_index WHERE indrelid = %s::pg_catalog.regclass AND indisprimary)"
+        )
+        return bool(self._connection.execute(sql, [qualified(place)]).fetchall()[0][0])
 
     def _fill(
         self, existing: TableReservation, copy: TableName, schema: TableSchema, *, leave_out: int
@@ -213,7 +200,7 @@ class PostgresTables:
             self._clear(target)
         elif holds_rows(self._connection, target):
             refuse(existing.table, target, [foreign_rows(target)])
-        place = place_of(self._connection, self._records, existing.table, target, schema)
+        place = self._place(existing.table, target, schema)
         columns = [(place.quoted[i], place.columns[i].type) for i in place.written]
         refused: RefusedByTarget = []
         if leave_out:
@@ -225,7 +212,7 @@ class PostgresTables:
 
     def _pour(self, copy: TableName, target: TableName, columns: Sequence[tuple[str, str]]) -> None:
         """Move the copy's rows to the table, and drop the copy. `columns`: quoted name and type of each."""
-        self._execute(_pouring(copy, qualified(target), columns))
+        self.execute(_pouring(copy, qualified(target), columns))
         self.drop(copy)
 
     def _pour_by_pages(
@@ -241,7 +228,7 @@ class PostgresTables:
             pages = f" WHERE c.ctid >= '({low},0)' AND c.ctid < '({high},0)'"
             try:
                 with self._connection.transaction():
-                    self._execute(_pouring(copy, place.qualified, columns) + pages)
+                    self.execute(_pouring(copy, place.qualified, columns) + pages)
             except psycopg.Error as error:
                 if cause_of(error) is None:
                     raise
@@ -268,10 +255,7 @@ class PostgresTables:
         TRUNCATE."""
         by_rows = f"SELECT {cleared_by_rows(qualified(place))}".encode()
         if self._connection.execute(by_rows).fetchall()[0][0]:
-            self._execute(f"DELETE FROM {qualified(place)}")
+            self.execute(f"DELETE FROM {qualified(place)}")
             return
         self._records.next_generation(place)
-        self._execute(f"TRUNCATE {qualified(place)}")
-
-    def _execute(self, statement: str) -> None:
-        self._connection.execute(statement.encode())
+        self.execute(f"TRUNCATE {qualified(place)}")

@@ -15,7 +15,6 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.quarantine import SetAside
-from engine.model.schema import TableSchema
 from engine.model.shared import SharedInto
 from engine.model.subscription import ConnectionSpec, OriginFilter
 from engine.model.target import (
@@ -32,11 +31,10 @@ from engine.model.target import (
 )
 from engine.postgres.sessions import PostgresConnection, Sessions
 from engine.targets.batch_writer import BatchWriter
-from engine.targets.evolution import evolution
+from engine.targets.identifiers import qualified
 from engine.targets.metadata_store import MetadataStore
 from engine.targets.postgres.changes import Place, insert_rows
 from engine.targets.postgres.errors import TARGET
-from engine.targets.postgres.identifiers import qualified
 from engine.targets.postgres.lanes import LaneWriter, OrderedTable, stream_of, tied_tables
 from engine.targets.postgres.metadata import PostgresMetadata
 from engine.targets.postgres.origins import Origins, origin_findings
@@ -57,7 +55,7 @@ from engine.targets.postgres.rates import measured_rates
 from engine.targets.postgres.reader import PostgresReader
 from engine.targets.postgres.readers import Readers, role_findings
 from engine.targets.postgres.sequences import PostgresSequences
-from engine.targets.postgres.structure import evolve_statements
+from engine.targets.postgres.structure import POSTGRES_STRUCTURE
 from engine.targets.postgres.two_phase.recovery import all_prepared, wait_alone, waiting_parts
 from engine.targets.postgres.two_phase.writer import Dealt, PartSessions, PartsUnderWay, apply_part, deal
 from engine.targets.postgres.writer import Writer, roll_back
@@ -101,6 +99,8 @@ class PostgresTarget(SqlTarget):
 
     Any method may raise EngineFault(TARGET_UNAVAILABLE, TARGET_DISK_FULL). After a lost connection the next call connects again.
     """
+
+    structure = POSTGRES_STRUCTURE
 
     def __init__(
         self,
@@ -251,9 +251,6 @@ class PostgresTarget(SqlTarget):
         """End readers' statements, one of which may block a batch's change of a table. False if none runs."""
         queries = self._queries
         return queries is not None and queries.kill_busy(GAVE_WAY)
-
-    def evolution(self, table: TableId, target: TableName, old: TableSchema, new: TableSchema) -> list[str]:
-        return evolve_statements(qualified(target), evolution(table, old, new))
 
     def tuning(self) -> dict[str, float]:
         found = self._writer.ingest

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.model.schema import Column, SourceType
-from engine.targets.postgres.identifiers import quoted
+from engine.targets.identifiers import quoted
 
 # fmt: off
 _EVERYWHERE = frozenset({

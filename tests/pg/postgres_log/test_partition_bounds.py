@@ -21,8 +21,8 @@ from engine.net import decode_copy_text
 from engine.sources.postgres_log.source import PostgresSource
 from engine.targets.duckdb.changes import Place as DuckDbPlace
 from engine.targets.duckdb.changes import belongs as belongs_in_duckdb
-from engine.targets.duckdb.identifiers import quoted
 from engine.targets.duckdb.staging import StagingConnection
+from engine.targets.identifiers import quoted
 from engine.targets.postgres.changes import Place, belongs, bounds_of
 from engine.targets.postgres.staging import as_arrays
 from tests.fixtures.postgres import Database, Session

@@ -14,9 +14,10 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableId, TableName
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.targets.duckdb.errors import fault_of, is_broken, is_disk_full, is_out_of_memory
-from engine.targets.duckdb.identifiers import folded, literal, quoted, same_to_duckdb
+from engine.targets.duckdb.identifiers import folded, literal, same_to_duckdb
 from engine.targets.duckdb.structure import create_statements, evolve_statements
 from engine.targets.evolution import evolution
+from engine.targets.identifiers import quoted
 from engine.targets.structure_text import from_text, to_text
 from tests.contract.target_material import source_type, structure
 

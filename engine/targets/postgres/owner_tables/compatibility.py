@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from engine.model.identity import TableName
 from engine.model.schema import Column, SourceType, TableSchema
-from engine.targets.postgres.identifiers import qualified, quoted
+from engine.targets.identifiers import qualified, quoted
 from engine.targets.postgres.types import postgres_type
 
 _TEXTS = frozenset({"text", "varchar", "name"})

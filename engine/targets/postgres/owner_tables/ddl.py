@@ -10,7 +10,8 @@ from engine.model.identity import TableId, TableName
 from engine.model.schema import Column, TableSchema
 from engine.postgres.sessions import PostgresConnection
 from engine.targets.evolution import Evolution
-from engine.targets.postgres.identifiers import literal, qualified, quoted
+from engine.targets.identifiers import qualified, quoted
+from engine.targets.postgres.identifiers import literal
 from engine.targets.postgres.owner_tables.compatibility import fits
 from engine.targets.postgres.owner_tables.inspect import refuse, refuse_unfit, standing_table
 from engine.targets.postgres.structure import add_statements, rename_statements, widen_statement

@@ -9,8 +9,8 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
 from engine.model.schema import SourceType, TableSchema
 from engine.postgres.sessions import PostgresConnection
+from engine.targets.identifiers import qualified, quoted
 from engine.targets.postgres.changes import Place
-from engine.targets.postgres.identifiers import qualified, quoted
 from engine.targets.postgres.metadata import PostgresMetadata
 from engine.targets.postgres.owner_tables.compatibility import StandingColumn, StandingTable, key_misfits, misfits
 from engine.targets.postgres.types import own_type
