@@ -337,7 +337,11 @@ class PartsTarget(Protocol):
 class Target(Protocol):
     """A target database. `commit`, copies and DDL are called from one thread at a time; `query` and `pin` from any thread.
 
-    Methods with a body say what a target answers that lacks the capability.
+    A kind of SQL database brings seven of these methods: `check`, `adopt`, `append_copy`, `commit`, `query`, `pin` and `close`.
+    `SqlTarget` of `engine/targets` gives fourteen: `progress`, `claim`, `rebase`, `forget`, `begin_copy`, `finish_copy`,
+    `set_aside_of_copy`, `trim_copy`, `discard_copy`, `check_place`, `refused_rows`, `retry_refused`, `skip_refused` and `evolution`. The
+    five with a body say what a target answers that lacks the capability: `tuning`, `in_parts`, `in_order`, `sequences` and
+    `begin_speculative_insert`.
     """
 
     def check(
@@ -504,7 +508,7 @@ class Target(Protocol):
         """Interface for sequences of columns; None if the target has no sequences."""
         return None
 
-    def begin_ahead(self, subscription: SubscriptionName) -> SpeculativeTransaction | None:
+    def begin_speculative_insert(self, subscription: SubscriptionName) -> SpeculativeTransaction | None:
         """Begin a speculative insert; one at a time. None if that is not possible now, or not on this target."""
         return None
 

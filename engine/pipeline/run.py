@@ -135,7 +135,9 @@ class ReplicationRun:
         self._staging = parts.settings.staging_folder / parts.spec.reader
         sweep(self._staging)
         self._catalog: QueueCatalog = opened.catalog
-        self.early = SpeculativeInserter(lambda: parts.target.begin_ahead(parts.spec.name), parts.book, parts.clock)
+        self.early = SpeculativeInserter(
+            lambda: parts.target.begin_speculative_insert(parts.spec.name), parts.book, parts.clock
+        )
         self.ahead = StreamedTransactionStager(
             parts.spec, parts.book, self._catalog, parts.runner, self._staging, self.early
         )

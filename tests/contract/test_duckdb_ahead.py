@@ -16,7 +16,7 @@ from engine.model.identity import BatchId, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
 from engine.model.target import BatchCommit, LogStart, SpeculativeTransaction, TableCommit
-from engine.targets.duckdb import speculative_insert as ahead
+from engine.targets.duckdb import speculative_insert
 from engine.targets.duckdb.target import DuckDbTarget
 from tests.contract.target_material import SUBSCRIPTION, Pipeline, changes, inserts, keys, structure
 
@@ -49,7 +49,7 @@ def some(first: int, count: int, table: TableId = T, schema: TableSchema = pairs
 
 def begun(pipeline: Pipeline, count: int = 10) -> SpeculativeTransaction:
     """Rows 0 … count - 1 are in."""
-    rows = pipeline.target.begin_ahead(pipeline.subscription)
+    rows = pipeline.target.begin_speculative_insert(pipeline.subscription)
     assert rows is not None
     assert rows.insert(some(0, count))
     return rows
@@ -109,7 +109,7 @@ def test_batches_beside_them_go_on_and_leave_one_row_of_progress(pipeline: Pipel
 
 def test_a_rollback_leaves_nothing_and_makes_room_for_the_next(pipeline: Pipeline) -> None:
     rows = begun(pipeline, MANY)
-    assert pipeline.target.begin_ahead(SUBSCRIPTION) is None
+    assert pipeline.target.begin_speculative_insert(SUBSCRIPTION) is None
     rows.roll_back()
     rows.roll_back()
     assert rows.over
@@ -158,7 +158,7 @@ def test_what_happens_to_the_table_itself_ends_them(pipeline: Pipeline, what: st
 
 @pytest.mark.parametrize("what", ["swap", "restructure", "park", "remove", "stale"])
 def test_a_table_that_changed_before_its_first_rows_is_not_taken_for_the_old_one(pipeline: Pipeline, what: str) -> None:
-    rows = pipeline.target.begin_ahead(SUBSCRIPTION)
+    rows = pipeline.target.begin_speculative_insert(SUBSCRIPTION)
     assert rows is not None
     assert rows.insert(some(0, 5, OTHER, twins))
     CHANGES_OF_THE_TABLE[what](pipeline)
@@ -247,7 +247,7 @@ class Failing:
 @pytest.mark.parametrize("durable", [True, False])
 def test_a_commit_in_doubt_is_looked_up(pipeline: Pipeline, *, durable: bool) -> None:
     rows = begun(pipeline)
-    assert isinstance(rows, ahead.AheadTransaction)
+    assert isinstance(rows, speculative_insert.DuckDbSpeculativeInsert)
     rows._connection = Failing(rows._connection, durable=durable)  # type: ignore[assignment]
     whole = batch(pipeline, nothing_more())
     assert rows.commit(whole) is durable
@@ -287,7 +287,7 @@ def test_a_log_that_grows_too_long_meanwhile_makes_them_overdue(
 ) -> None:
     rows = begun(pipeline)
     assert not rows.overdue
-    monkeypatch.setattr(ahead, "LOG_BYTES", 100_000)
+    monkeypatch.setattr(speculative_insert, "LOG_BYTES", 100_000)
     for n in range(10):
         pipeline.commit(some(n * 1000, 1000, OTHER, twins))
     assert rows.overdue

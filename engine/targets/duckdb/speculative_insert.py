@@ -41,14 +41,14 @@ class _Standing:
     """DuckDB's number of the table."""
 
 
-class AheadTransaction:
+class DuckDbSpeculativeInsert:
     """Implements SpeculativeTransaction. The target's lock is never requested while this one's is held."""
 
     def __init__(
         self,
         database: Database,
         subscription: SubscriptionName,
-        commit: Callable[[AheadTransaction, BatchCommit], bool],
+        commit: Callable[[DuckDbSpeculativeInsert, BatchCommit], bool],
     ) -> None:
         """`commit`: implements the method `commit`; it calls `write` and `finish`. Raises duckdb.Error."""
         self.database = database
@@ -125,7 +125,7 @@ class AheadTransaction:
     def _insert(self, table: TableCommit) -> None:
         place = self._place(table)
         if any(one.truncated or one.deletes is not None or one.partials is not None for one in table.changes):
-            raise EngineFault(FaultKind.INTERNAL, table.table, "something else than inserts, ahead of its commit")
+            raise EngineFault(FaultKind.INTERNAL, table.table, "something else than inserts in a speculative insert")
         apply_changes(self._connection, place, table.changes)
 
     def _write(self, batch: BatchCommit, position: Position, writer: StagingConnection) -> None:

@@ -50,7 +50,7 @@ from engine.targets.duckdb.query_process import main as query_process
 from engine.targets.duckdb.reader import DuckDbReader
 from engine.targets.duckdb.settings import DuckDbSettings, settings_from
 from engine.targets.duckdb.shared import DuckDbViews
-from engine.targets.duckdb.speculative_insert import AheadTransaction
+from engine.targets.duckdb.speculative_insert import DuckDbSpeculativeInsert
 from engine.targets.duckdb.structure import DUCKDB_STRUCTURE
 from engine.targets.duckdb.tables import DuckDbTables
 from engine.targets.metadata_store import MetadataStore
@@ -90,7 +90,7 @@ class DuckDbTarget(SqlTarget):
         """Guards `_database`. Acquired after `_lock`, never before it, except without waiting."""
         self._database: Database | None = None
         self._in_doubt: BatchCommit | None = None
-        self._ahead: AheadTransaction | None = None
+        self._speculative: DuckDbSpeculativeInsert | None = None
         """The newest one. It may end at any time; `_lock` is held to begin or commit one."""
         self._loads: dict[TableId, CopyLoad] = {}
         """Unfinished copies with appended rows. Guarded by `_loading`, which is held only briefly."""
@@ -135,7 +135,7 @@ class DuckDbTarget(SqlTarget):
 
     def on_reset(self, records: MetadataStore, subscription: SubscriptionName, before: Position | None) -> None:
         del before
-        self._end_ahead(subscription)
+        self._end_speculative(subscription)
         self._give_up_loads(copy.table for copy in records.copies(subscription))
 
     def adopt(
@@ -271,8 +271,8 @@ class DuckDbTarget(SqlTarget):
         with self._lock:
             if self._in_doubt is not None and self._settle(batch):
                 return self.standing_aside(batch)
-            if self._ahead is not None and self._ahead.in_the_way_of(batch):
-                self._end_ahead()
+            if self._speculative is not None and self._speculative.in_the_way_of(batch):
+                self._end_speculative()
             try:
                 return self._commit_once(batch)
             except duckdb.OutOfMemoryException:
@@ -286,19 +286,19 @@ class DuckDbTarget(SqlTarget):
 
     def retry_refused(self, subscription: SubscriptionName, table: TableId, rows: Collection[str] | None) -> list[str]:
         with self._lock:
-            self._end_ahead(subscription)
+            self._end_speculative(subscription)
             return super().retry_refused(subscription, table, rows)
 
-    def begin_ahead(self, subscription: SubscriptionName) -> SpeculativeTransaction | None:
+    def begin_speculative_insert(self, subscription: SubscriptionName) -> SpeculativeTransaction | None:
         with self._lock:
-            if self._ahead is not None and not self._ahead.over:
+            if self._speculative is not None and not self._speculative.over:
                 return None
             database = self._open()
             try:
-                self._ahead = AheadTransaction(database, subscription, self._commit_ahead)
+                self._speculative = DuckDbSpeculativeInsert(database, subscription, self._commit_speculative)
             except duckdb.Error as error:
                 raise self._fault(error, database) from error
-            return self._ahead
+            return self._speculative
 
     @contextmanager
     def query(
@@ -332,7 +332,7 @@ class DuckDbTarget(SqlTarget):
         """Checkpoint and close the file. Running queries are interrupted. A later call opens the file again."""
         self.close_queries()
         with self._lock:
-            self._end_ahead()
+            self._end_speculative()
             self._give_up_loads()
             database, self._database = self._database, None
             if database is not None:
@@ -365,7 +365,7 @@ class DuckDbTarget(SqlTarget):
                 raise fault from error
         return writer.refused.set_aside
 
-    def _commit_ahead(self, rows: AheadTransaction, batch: BatchCommit) -> bool:
+    def _commit_speculative(self, rows: DuckDbSpeculativeInsert, batch: BatchCommit) -> bool:
         """Implements `commit` of a speculative insert, between two batches of the writer, the only one that moves the fence."""
         with self._lock:
             if self._in_doubt is not None and self._settle(batch):
@@ -398,15 +398,15 @@ class DuckDbTarget(SqlTarget):
                 records.write_position(batch.subscription, position)
             records.write_applied(batch.subscription, [one.table for one in batch.tables], batch.end)
 
-    def _end_ahead(self, subscription: SubscriptionName | None = None) -> None:
+    def _end_speculative(self, subscription: SubscriptionName | None = None) -> None:
         """Roll back speculative inserts of this subscription, or of any."""
-        if self._ahead is not None and subscription in {None, self._ahead.subscription}:
-            self._ahead.roll_back()
-            self._ahead = None
+        if self._speculative is not None and subscription in {None, self._speculative.subscription}:
+            self._speculative.roll_back()
+            self._speculative = None
 
     def _retry(self, batch: BatchCommit) -> Mapping[TableId, SetAside]:
         """Retry after ending queries and speculative inserts, which share the memory with the batch and can be repeated."""
-        self._end_ahead()
+        self._end_speculative()
         database = self._open()
         database.interrupt_readers()
         try:
@@ -450,7 +450,7 @@ class DuckDbTarget(SqlTarget):
             return {folded_name(name) for name in standing(connection)} - ours, members
 
     def _batch_writer(self, database: Database) -> BatchWriter:
-        crowded = self._ahead is not None and not self._ahead.over
+        crowded = self._speculative is not None and not self._speculative.over
         return BatchWriter(
             DuckDbMetadata(database.writer, database.catalog, crowded=crowded),
             DuckDbTables(database.writer, database.catalog, self.path),
@@ -472,7 +472,7 @@ class DuckDbTarget(SqlTarget):
         if not self._lock.acquire(blocking=False):
             raise EngineFault(FaultKind.TARGET_UNAVAILABLE, str(self.path), "the file failed and must be opened again")
         try:
-            self._end_ahead()
+            self._end_speculative()
             self._give_up_loads()
             database.close(checkpoint=False)
             self._database = None

@@ -179,7 +179,7 @@ def test_a_restart_in_the_middle_begins_again(shop: Database, replica: Replica, 
 def test_a_target_that_takes_no_rows_early_gets_them_with_the_batch(
     replica: Replica, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replica.pipeline.target, "begin_ahead", lambda _: None)
+    monkeypatch.setattr(replica.pipeline.target, "begin_speculative_insert", lambda _: None)
     session.execute("BEGIN")
     session.execute(_MANY.format(100_000).encode())
     until(lambda: run_of(replica).ahead.counts.staged >= 2)
