@@ -24,14 +24,14 @@ from engine.link.messages import (
     TableRenamed,
     TableStateReport,
 )
-from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
+from engine.model.identity import TableId, TableName
 from engine.model.position import ZERO, Lsn
 from engine.model.subscription import ApplyMode, ApplyPolicy, ConnectionSpec, SubscriptionSpec, TableSpec
 from server.demo.binaries import bundled
 from server.demo.embedded import EmbeddedPostgres, server_folder
 from tests.chaos.ddl_transactions import BALLAST
 from tests.fixtures.postgres import Database, drop_database
-from tests.fixtures.replication import Replica, Reports, table
+from tests.fixtures.replication import Replica, Reports, duckdb_target, subscription_spec, table
 from tests.pg.schema_changes.playing import OWN_ERROR
 
 T = TypeVar("T")
@@ -275,19 +275,10 @@ def standing(target: str, version: int, mode: str, capture: bool | None = None) 
         place = (
             ConnectionSpec("mart", "postgres", stack.enter_context(_database(cluster, "mart")).settings)
             if target == "postgres"
-            else ConnectionSpec("mart", "duckdb", {"path": str(home / "mart.duckdb")})
+            else duckdb_target(home)
         )
         source.execute(f"CREATE TABLE {PROBE} (id int PRIMARY KEY, c0 int); CREATE TABLE {BALLAST} (filler text)")
-        name = f"s{uuid.uuid4().hex[:8]}"
-        spec = SubscriptionSpec(
-            name=SubscriptionName(name),
-            epoch=Epoch(1),
-            source=ConnectionSpec("shop", "postgres", source.settings),
-            target=place,
-            tables=(table(PROBE),),
-            reader=f"penstock_{name}",
-            apply=ApplyPolicy(mode=ApplyMode(mode)),
-        )
+        spec = subscription_spec(source, place, (table(PROBE),), apply=ApplyPolicy(mode=ApplyMode(mode)))
         replica = Standing(source, home, spec, capture)
         stack.callback(replica.close)
         probe = replica.spec.tables[0]

@@ -22,7 +22,7 @@ from engine.model.source import Source
 from engine.model.subscription import BatchPolicy, ConnectionSpec, QueueMode, SubscriptionSpec
 from tests.contract.rows_database import RowsDatabase
 from tests.contract.source_rows import RowsSource
-from tests.fixtures.replication import Replica, table
+from tests.fixtures.replication import Replica, duckdb_target, table
 
 _KEY = b"rows"
 OF_POSTGRES = re.compile(r"\b(slots?|publications?|timelines?|LSN|WAL|[0-9A-F]+/[0-9A-F]+)\b")
@@ -100,7 +100,7 @@ def replica(address: tuple[str, int], tmp_path: Path) -> Iterator[RowsReplica]:
         name=SubscriptionName("rows"),
         epoch=Epoch(1),
         source=ConnectionSpec("rows", "rows", {"host": host, "port": port}),
-        target=ConnectionSpec("mart", "duckdb", {"path": str(tmp_path / "mart.duckdb")}),
+        target=duckdb_target(tmp_path),
         tables=(table("notes"), table("lines")),
         reader="penstock_rows",
         desired="running",

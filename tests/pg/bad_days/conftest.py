@@ -19,7 +19,7 @@ from engine.control.supervisor import EngineContext, SubscriptionSupervisor
 from engine.control.target_registry import TargetRegistry
 from engine.link.messages import EventReport, Report, SubscriptionStateReport, TableStateReport
 from engine.model.fault import EngineFault
-from engine.model.identity import Epoch, SubscriptionName
+from engine.model.identity import Epoch
 from engine.model.position import Lsn
 from engine.model.subscription import BatchPolicy, ConnectionSpec, QueueMode, SchemaPolicy, SubscriptionSpec, TableSpec
 from engine.platform.clock import Clock, SystemClock
@@ -29,7 +29,7 @@ from engine.sources.postgres_log.position_form import PostgresLogForm
 from engine.tables.reporter import Reporter
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
-from tests.fixtures.replication import Replica, Reports, table
+from tests.fixtures.replication import Replica, Reports, subscription_spec, table
 from tests.pg.bad_days.small_disk import small_disk
 
 __all__ = ["BadDay", "BadDays", "Circumstances", "small_disk"]
@@ -67,19 +67,16 @@ class BadDay(Replica):
         self.given = given
         self.home = given.home or folder
         self.target = given.target or folder / "mart.duckdb"
-        name = f"s{uuid.uuid4().hex[:8]}"
-        spec = given.spec or SubscriptionSpec(
-            name=SubscriptionName(name),
-            epoch=Epoch(1),
-            source=ConnectionSpec("shop", "postgres", {**database.settings, **given.source}, given.secrets),
-            target=ConnectionSpec("mart", "duckdb", {"path": str(self.target)}),
-            tables=tuple(tables),
-            reader=f"penstock_{name}",
+        spec = subscription_spec(
+            database,
+            ConnectionSpec("mart", "duckdb", {"path": str(self.target)}),
+            tables,
             queue_mode=given.queue_mode,
             batch=given.batch,
             schema_changes=given.schema_changes,
         )
-        super().__init__(database, folder, spec)
+        source = ConnectionSpec("shop", "postgres", {**spec.source.settings, **given.source}, given.secrets)
+        super().__init__(database, folder, given.spec or replace(spec, source=source))
 
     def _start(self) -> None:
         chosen: dict[str, Any] = {"guard_interval_s": 0.3, "position_write_s": 1.0, "snapshot_timeout_s": 20.0}

@@ -10,7 +10,7 @@ import pytest
 
 from engine.model.subscription import BatchPolicy, ConnectionSpec
 from tests.fixtures.postgres import Database, Session
-from tests.fixtures.replication import Replica, table
+from tests.fixtures.replication import Replica, duckdb_target, table
 
 _PIECE = 256 * 1024
 _SHOP = """
@@ -43,7 +43,7 @@ def session(shop: Database) -> Iterator[Session]:
 def mart(request: pytest.FixtureRequest, tmp_path: Path) -> ConnectionSpec:
     """A target of each kind; the second one where there is time."""
     if request.param == "duckdb":
-        return ConnectionSpec("mart", "duckdb", {"path": str(tmp_path / "mart.duckdb")})
+        return duckdb_target(tmp_path)
     database_on: Callable[..., Database] = request.getfixturevalue("database_on")
     return ConnectionSpec("mart", "postgres", database_on(request.getfixturevalue("pg16")).settings)
 

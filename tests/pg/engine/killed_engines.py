@@ -6,18 +6,17 @@ import os
 import pickle
 import subprocess
 import sys
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from engine.model.identity import Epoch, SubscriptionName
-from engine.model.subscription import ConnectionSpec, QueueMode, SubscriptionSpec
+from engine.model.identity import Epoch
+from engine.model.subscription import ConnectionSpec, QueueMode
 from engine.platform.failpoints import Failpoint
 from tests.fixtures.load import Load
 from tests.fixtures.postgres import Database, Session
-from tests.fixtures.replication import table
+from tests.fixtures.replication import subscription_spec, table
 from tests.pg.bad_days.conftest import BadDay, Circumstances
 
 
@@ -38,15 +37,7 @@ class OrderLoad(Load):
 @contextmanager
 def subscribed(database: Database, target: ConnectionSpec, tables: Sequence[str], home: Path) -> Iterator[BadDay]:
     """A subscription of these tables, run by an engine of this process."""
-    name = f"s{uuid.uuid4().hex[:8]}"
-    spec = SubscriptionSpec(
-        name=SubscriptionName(name),
-        epoch=Epoch(1),
-        source=ConnectionSpec("shop", "postgres", database.settings),
-        target=target,
-        tables=tuple(map(table, tables)),
-        reader=f"penstock_{name}",
-    )
+    spec = subscription_spec(database, target, map(table, tables))
     made = BadDay(database, home, [], Circumstances(spec=spec))
     yield made
     made.release()

@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,15 +16,14 @@ import pytest
 
 from engine.link.messages import EventReport
 from engine.model import sizes
-from engine.model.identity import Epoch, SubscriptionName
-from engine.model.subscription import BatchPolicy, ConnectionSpec, GuardPolicy, QueueMode, SubscriptionSpec
+from engine.model.subscription import BatchPolicy, GuardPolicy, QueueMode
 from engine.model.subscription_state import DesiredState
 from engine.queue.durability_switch import QueueState
 from engine.safety.reader_tombstone import ReaderTombstone
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures import replication
 from tests.fixtures.postgres import Database
-from tests.fixtures.replication import table
+from tests.fixtures.replication import duckdb_target, subscription_spec, table
 from tests.pg.bad_days.conftest import SHOP, BadDay, Circumstances
 from tests.pg.engine.test_tables_meanwhile import GatedRunner
 
@@ -104,14 +102,10 @@ def guarded(tmp_path: Path) -> Iterator[Guard]:
         folder = tmp_path / f"home{len(started)}"
         folder.mkdir()
         engine = {"guard_interval_s": 0.2, "guard_patience_s": patience_s}
-        name = f"s{uuid.uuid4().hex[:8]}"
-        spec = SubscriptionSpec(
-            name=SubscriptionName(name),
-            epoch=Epoch(1),
-            source=ConnectionSpec("shop", "postgres", database.settings),
-            target=ConnectionSpec("mart", "duckdb", {"path": str(folder / "mart.duckdb")}),
-            tables=(table("orders"), table("lines")),
-            reader=f"penstock_{name}",
+        spec = subscription_spec(
+            database,
+            duckdb_target(folder),
+            (table("orders"), table("lines")),
             guard=policy or GuardPolicy(),
             retained_log_budget_bytes=budget,
             **given,

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from engine.link.messages import EventReport, Report, RowsSetAside
-from engine.model.identity import Epoch, SubscriptionName
 from engine.model.quarantine import RefusedPolicy, RefusedRow
-from engine.model.subscription import ApplyMode, ApplyPolicy, ConnectionSpec, QueueMode, SubscriptionSpec
+from engine.model.subscription import ApplyMode, ApplyPolicy, ConnectionSpec, QueueMode
 from engine.platform.failpoints import Failpoint
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
-from tests.fixtures.replication import Replica, table
+from tests.fixtures.replication import Replica, subscription_spec, table
 from tests.pg.bad_days.conftest import BadDay, Circumstances
 from tests.pg.engine.killed_engines import arm, engine, wait_for
 
@@ -129,14 +127,10 @@ def mortal(
     mart = database_on(pg18)
     database.execute(SHOP)
     mart.execute(OWNED)
-    name = f"s{uuid.uuid4().hex[:8]}"
-    spec = SubscriptionSpec(
-        name=SubscriptionName(name),
-        epoch=Epoch(1),
-        source=ConnectionSpec("shop", "postgres", database.settings),
-        target=ConnectionSpec("mart", "postgres", mart.settings),
-        tables=(table("orders", into_existing=True, refused_rows=ASIDE),),
-        reader=f"penstock_{name}",
+    spec = subscription_spec(
+        database,
+        ConnectionSpec("mart", "postgres", mart.settings),
+        (table("orders", into_existing=True, refused_rows=ASIDE),),
     )
     made = BadDay(database, tmp_path, [], Circumstances(spec=spec))
     yield made, mart

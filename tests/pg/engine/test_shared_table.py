@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -11,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from engine.model.identity import Epoch, SubscriptionName, TableName
+from engine.model.identity import TableName
 from engine.model.shared import SharedInto
-from engine.model.subscription import ApplyMode, ApplyPolicy, ConnectionSpec, QueueMode, SubscriptionSpec, TableSpec
+from engine.model.subscription import ApplyMode, ApplyPolicy, ConnectionSpec, QueueMode, TableSpec
 from engine.platform.failpoints import Failpoint
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
-from tests.fixtures.replication import Replica, table
+from tests.fixtures.replication import Replica, duckdb_target, subscription_spec, table
 from tests.pg.bad_days.conftest import BadDay, Circumstances
 from tests.pg.engine.killed_engines import arm, engine, wait_for
 
@@ -138,7 +137,7 @@ def test_each_source_has_its_rows_in_it_whatever_becomes_of_the_others(
 @pytest.fixture
 def target_of_two(tmp_path: Path, target_kind: str, request: pytest.FixtureRequest) -> ConnectionSpec:
     if target_kind == "duckdb":
-        return ConnectionSpec("mart", "duckdb", {"path": str(tmp_path / "mart.duckdb")})
+        return duckdb_target(tmp_path)
     made = request.getfixturevalue("database_on")(request.getfixturevalue("pg16"))
     return ConnectionSpec("mart", "postgres", made.settings)
 
@@ -156,15 +155,7 @@ def test_an_engine_that_dies_leaves_all_of_it_as_it_was_or_as_it_is_to_be(
     days = {}
     for source, shop in shops.items():
         shop.execute(SHOP)
-        name = f"s{uuid.uuid4().hex[:8]}"
-        spec = SubscriptionSpec(
-            name=SubscriptionName(name),
-            epoch=Epoch(1),
-            source=ConnectionSpec("shop", "postgres", shop.settings),
-            target=target_of_two,
-            tables=(orders(source),),
-            reader=f"penstock_{name}",
-        )
+        spec = subscription_spec(shop, target_of_two, (orders(source),))
         folder = tmp_path / source
         folder.mkdir()
         days[source] = BadDay(shop, folder, [], Circumstances(spec=spec))

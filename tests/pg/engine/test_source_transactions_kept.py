@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -11,18 +10,16 @@ from pathlib import Path
 import pytest
 
 from engine.link.messages import BatchReport
-from engine.model.identity import Epoch, SubscriptionName
 from engine.model.subscription import (
     ApplyMode,
     ApplyPolicy,
     BatchPolicy,
     ConnectionSpec,
     LanePolicy,
-    SubscriptionSpec,
 )
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
-from tests.fixtures.replication import table
+from tests.fixtures.replication import subscription_spec, table
 from tests.pg.bad_days.conftest import BadDay, Circumstances
 
 pytestmark = pytest.mark.pg
@@ -137,14 +134,10 @@ def _followed(
     database: Database, mart: Database, folder: Path, tables: Sequence[str], policy: LanePolicy
 ) -> Iterator[BadDay]:
     """A replica that writes the source's transactions over three lanes, once its tables are live."""
-    name = f"s{uuid.uuid4().hex[:8]}"
-    spec = SubscriptionSpec(
-        name=SubscriptionName(name),
-        epoch=Epoch(1),
-        source=ConnectionSpec("shop", "postgres", database.settings),
-        target=ConnectionSpec("mart", "postgres", mart.settings),
-        tables=tuple(table(each) for each in tables),
-        reader=f"penstock_{name}",
+    spec = subscription_spec(
+        database,
+        ConnectionSpec("mart", "postgres", mart.settings),
+        [table(each) for each in tables],
         batch=BatchPolicy(max_transactions=3000),
         apply=ApplyPolicy(ApplyMode.TRANSACTIONAL, policy, lanes=3),
     )

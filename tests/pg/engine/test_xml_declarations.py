@@ -10,7 +10,7 @@ import pytest
 from engine.model.subscription import ConnectionSpec
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
-from tests.fixtures.replication import Replica, table
+from tests.fixtures.replication import Replica, duckdb_target, table
 
 pytestmark = [pytest.mark.pg, pytest.mark.pg15]
 
@@ -47,7 +47,7 @@ def test_copy_insert_and_update_bring_what_is_documented(
             [100 * (way == "updated"), way, way, written],
         )
     mart = database_on(pg15)
-    target = ConnectionSpec("mart", "duckdb", {"path": str(tmp_path / "mart.duckdb")})
+    target = duckdb_target(tmp_path)
     if kind == "postgres":
         target = ConnectionSpec("mart", "postgres", mart.settings)
     replica = replicate(shop, [table("pages")], target=target)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -23,16 +22,16 @@ from engine.link.messages import (
     TableRenamed,
     TableStateReport,
 )
-from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
+from engine.model.identity import TableId, TableName
 from engine.model.schema import Column
-from engine.model.subscription import BatchPolicy, ConnectionSpec, SubscriptionSpec, TableSpec
+from engine.model.subscription import BatchPolicy, ConnectionSpec, TableSpec
 from engine.model.target import TableRecord
 from engine.model.values import Kind, value_type
 from server.demo.embedded import EmbeddedPostgres
 from tests.contract.value_render import rendered as rendered_value
 from tests.fixtures.answers import answered
 from tests.fixtures.postgres import Database, standing_database
-from tests.fixtures.replication import Replica, table
+from tests.fixtures.replication import Replica, duckdb_target, subscription_spec, table
 from tests.pg.schema_changes.golden import Golden, Outcome, Row
 from tests.pg.source_behaviour.scenario import Paragraph
 from tests.pg.source_behaviour.text_oracle import _dsn, _held_rows, _printed_rows
@@ -362,7 +361,7 @@ def playing(
                 "mart", "postgres", stack.enter_context(standing_database(cluster, "schema_copies")).settings
             )
         else:
-            target = ConnectionSpec("mart", "duckdb", {"path": str(folder / "mart.duckdb")})
+            target = duckdb_target(folder)
         for setting, value in ((STREAM_ALL if not stepwise else {}) if settings is None else settings).items():
             source.execute(f"ALTER DATABASE \"{source.name}\" SET {setting} = '{value}'")
         sessions = Sessions(source, stack)
@@ -376,14 +375,10 @@ def playing(
             for each in tables
         }
         probe = table(PROBE)
-        name = f"s{uuid.uuid4().hex[:8]}"
-        spec = SubscriptionSpec(
-            name=SubscriptionName(name),
-            epoch=Epoch(1),
-            source=ConnectionSpec("shop", "postgres", source.settings),
-            target=target,
-            tables=(*specs.values(), probe),
-            reader=f"penstock_{name}",
+        spec = subscription_spec(
+            source,
+            target,
+            (*specs.values(), probe),
             batch=BatchPolicy() if stepwise else _AT_ONCE,
         )
         if captured:

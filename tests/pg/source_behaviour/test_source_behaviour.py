@@ -10,7 +10,6 @@ on it and is alone in doing so: its batches hold no other's changes.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -20,18 +19,17 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from engine.model.identity import Epoch, SubscriptionName, TableName
+from engine.model.identity import TableName
 from engine.model.subscription import (
     ApplyMode,
     ApplyPolicy,
     BatchPolicy,
     ConnectionSpec,
-    SubscriptionSpec,
     TableSpec,
 )
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database, standing_database
-from tests.fixtures.replication import Replica, table
+from tests.fixtures.replication import Replica, duckdb_target, subscription_spec, table
 from tests.pg.schema_changes.playing import ended
 from tests.pg.source_behaviour.scenario import Paragraph, Scenario, Table, parse_scenario, read_scenario, scenario_names
 from tests.pg.source_behaviour.text_oracle import columns_of, rows_that_differ
@@ -96,7 +94,7 @@ def standing(
     with ExitStack() as stack:
         database = stack.enter_context(standing_database(pg18, f"behaviour_{way}_{kind}"))
         folder = tmp_path_factory.mktemp("home")
-        target = ConnectionSpec("mart", "duckdb", {"path": str(folder / "mart.duckdb")})
+        target = duckdb_target(folder)
         if kind == "postgres":
             copies = stack.enter_context(standing_database(pg18, f"copies_{way}"))
             target = ConnectionSpec("mart", "postgres", copies.settings)
@@ -121,14 +119,10 @@ def standing_for(
     scenarios: list[Scenario], way: str, database: Database, target: ConnectionSpec, folder: Path
 ) -> Iterator[Standing]:
     specs = {scenario.name: {wanted.name: spec_of(wanted) for wanted in scenario.tables} for scenario in scenarios}
-    name = f"s{uuid.uuid4().hex[:8]}"
-    spec = SubscriptionSpec(
-        name=SubscriptionName(name),
-        epoch=Epoch(1),
-        source=ConnectionSpec("shop", "postgres", database.settings),
-        target=target,
-        tables=tuple(spec for own in specs.values() for spec in own.values()),
-        reader=f"penstock_{name}",
+    spec = subscription_spec(
+        database,
+        target,
+        [spec for own in specs.values() for spec in own.values()],
         batch=AT_ONCE if way == "at_once" else BatchPolicy(),
         apply=ONE_BY_ONE if way == "stepwise" and target.kind == "postgres" else ApplyPolicy(),
     )
