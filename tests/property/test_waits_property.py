@@ -114,7 +114,8 @@ class Waits(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.loop = asyncio.new_event_loop()
+        # Hypothesis calls the rules of a state machine as plain functions, so pytest-asyncio cannot await them.
+        self.runner = asyncio.Runner()
         self.target = ModelTarget()
         self.rows = ControlRows()
         self.engines: list[Engine] = []
@@ -125,10 +126,10 @@ class Waits(RuleBasedStateMachine):
     def teardown(self) -> None:
         for engine in self.engines:
             engine.link.close()
-        self.loop.close()
+        self.runner.close()
 
-    def go(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return self.loop.run_until_complete(work)
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return self.runner.run(work)
 
     @initialize()
     def begin(self) -> None:
@@ -144,7 +145,7 @@ class Waits(RuleBasedStateMachine):
             self.channel = Channel(self.rows, self.hub, self.freshness)
             await self.freshness.refresh()
 
-        self.go(begin())
+        self.run(begin())
         for engine in self.engines:
             engine.stream = None
 
@@ -176,14 +177,14 @@ class Waits(RuleBasedStateMachine):
             self.hub.assign_owner(NAME, engine.id)
             await self.freshness.refresh([NAME])
 
-        self.go(connect())
+        self.run(connect())
         assert engine.stream is not None
         engine.link._dispatch(Sync(subscriptions={NAME: engine.epoch}, stream=engine.stream.name))
         engine.tell_all()
         engine.hear(self.rows)
 
     def hears(self, engine: Engine) -> None:
-        self.go(self.freshness.refresh([NAME]))
+        self.run(self.freshness.refresh([NAME]))
         engine.hear(self.rows)
 
     def begins(self, engine: Engine) -> None:
@@ -230,7 +231,7 @@ class Waits(RuleBasedStateMachine):
                 self.the_server_notices()
         elif what == "lease over" and self.engines[-1].stream is None:
             self.rows.lose_engine()
-            self.go(self.freshness.refresh([NAME]))
+            self.run(self.freshness.refresh([NAME]))
         elif what == "server restarted":
             self.begin_server()
 
@@ -350,7 +351,7 @@ class Waits(RuleBasedStateMachine):
     # The channel
 
     def take_in(self, engine: str, sequence: int, reports: list[Report]) -> None:
-        self.go(self.channel.apply_reports(engine, sequence, reports))
+        self.run(self.channel.apply_reports(engine, sequence, reports))
 
     def deliver(self, most: int) -> None:
         """Up to so many reports of the newest engine arrive."""
@@ -396,7 +397,7 @@ class Waits(RuleBasedStateMachine):
             if verdict is None:
                 self.judge_satisfied(position, tables)
 
-        self.go(self.wait(position, tables, ended))
+        self.run(self.wait(position, tables, ended))
         self.judge_at_once(verdicts, tables)
 
     async def wait(self, position: int, tables: set[TableId], ended: Callable[[Verdict], None]) -> None:
@@ -439,7 +440,7 @@ class Waits(RuleBasedStateMachine):
         good: list[Verdict] = []
         live = {e.table for e in engine.run.book.in_state(TableStateKind.LIVE)} - self.rows.paused
         if live:
-            self.go(self.wait(engine.run.stage.applied.visible.value, live, good.append))
+            self.run(self.wait(engine.run.stage.applied.visible.value, live, good.append))
             assert good == [None]
 
 
