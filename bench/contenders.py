@@ -76,7 +76,7 @@ class Side(Protocol):
         """Stop the side and remove everything that it created. May be called in any state."""
 
 
-def until(done: Callable[[], bool], timeout_s: float, what: str, every_s: float = 0.1) -> None:
+def wait_until(done: Callable[[], bool], timeout_s: float, what: str, every_s: float = 0.1) -> None:
     """Poll `done` until it returns true; BenchError after `timeout_s`. A poll that gets no answer is repeated."""
     deadline, pause = monotonic() + timeout_s, threading.Event()
     while not _tried(done):
@@ -129,7 +129,7 @@ class PenstockSide:
 
     def start(self, tables: Sequence[Table]) -> None:
         self._running.start()
-        until(self._ready, 120, "an engine connected")
+        wait_until(self._ready, 120, "an engine connected")
         self.api.put("/connections/source", connection_to(self._source))
         target: Document = {"kind": "duckdb", "settings": {"path": str(self.home / "copy.duckdb")}}
         if self._target is not None:
@@ -138,7 +138,7 @@ class PenstockSide:
             target = connection_to(self._target, self.target_port)
         self.api.put("/connections/target", target)
         self.api.put(_PATH, subscription(tables, self._apply))
-        until(lambda: self._live(len(tables)), _LIVE_TIMEOUT_S, "the tables became live")
+        wait_until(lambda: self._live(len(tables)), _LIVE_TIMEOUT_S, "the tables became live")
 
     @property
     def target(self) -> EmbeddedPostgres:
@@ -159,13 +159,13 @@ class PenstockSide:
     def go_on_with(self, **policies: Document) -> None:
         """Restart the subscription with these policy fields changed. Returns when it runs."""
         self.api.patch(_PATH, {"desired_state": "paused"})
-        until(lambda: self._state() == "paused", 60, "the subscription paused")
+        wait_until(lambda: self._state() == "paused", 60, "the subscription paused")
         self.api.patch(_PATH, {**policies, "desired_state": "running"})
-        until(lambda: self._state() == "running", 60, "the subscription ran again")
+        wait_until(lambda: self._state() == "running", 60, "the subscription ran again")
 
     def arm(self, number: int, position: str) -> Future[float]:
         future = self._pool.submit(self._answered, position)
-        until(lambda: future.done() or self.api.get(f"{_PATH}/freshness")["waits"] > 0, 60, "the wait was open")
+        wait_until(lambda: future.done() or self.api.get(f"{_PATH}/freshness")["waits"] > 0, 60, "the wait was open")
         return future
 
     def visible(self, connection: Connection, number: int) -> None:
@@ -184,7 +184,7 @@ class PenstockSide:
     def add_table(self, name: str) -> str:
         """Add a table to the subscription; returns its id when it is live."""
         table = str(self.api.post(f"{_PATH}/tables", declared(Table(name)))["id"])
-        until(lambda: self.table_state(table) == "live", _LIVE_TIMEOUT_S, f"{name} became live", PATIENTLY_S)
+        wait_until(lambda: self.table_state(table) == "live", _LIVE_TIMEOUT_S, f"{name} became live", PATIENTLY_S)
         return table
 
     def table_state(self, table: str) -> str:
@@ -195,7 +195,7 @@ class PenstockSide:
         reload = self.api.post(f"{_PATH}/tables/{table}/reloads", {})
         path = f"{_PATH}/reloads/{reload['id']}"
         ended = {"succeeded", "failed"}
-        until(lambda: self.api.get(path)["state"] in ended, _LIVE_TIMEOUT_S, "the reload ended", PATIENTLY_S)
+        wait_until(lambda: self.api.get(path)["state"] in ended, _LIVE_TIMEOUT_S, "the reload ended", PATIENTLY_S)
         if (found := self.api.get(path))["state"] != "succeeded":
             raise BenchError(f"the reload failed: {found.get('reason')}")
 

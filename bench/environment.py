@@ -14,7 +14,7 @@ from typing import Self
 
 import psutil
 
-from bench.contenders import DRAIN_TIMEOUT_S, NATIVE, PENSTOCK, NativeSide, PenstockSide, Side, until
+from bench.contenders import DRAIN_TIMEOUT_S, NATIVE, PENSTOCK, NativeSide, PenstockSide, Side, wait_until
 from bench.errors import BenchError
 from bench.processes import SENDER, Member, Sampler
 from bench.source_log import position
@@ -159,7 +159,7 @@ class Stage:
             rows[:] = [(int(row[0]),) for row in self.source.execute(sql)]
             return len(rows) == 1
 
-        until(there, 60, f"one process sent the log to {side.name}")
+        wait_until(there, 60, f"one process sent the log to {side.name}")
         return rows[0][0]
 
     def sent(self, side: Side) -> Lsn:
@@ -217,7 +217,9 @@ class Stage:
         """Stop a sender while it waits for log: at another moment it could hold a lock that the load needs."""
         pid = self.sender(side)
         sql = "SELECT wait_event FROM pg_stat_activity WHERE pid = %s"
-        until(lambda: self.source.execute(sql, [pid])[0][0] in _IDLE_SENDER, 60, f"the sender of {side.name} was idle")
+        wait_until(
+            lambda: self.source.execute(sql, [pid])[0][0] in _IDLE_SENDER, 60, f"the sender of {side.name} was idle"
+        )
         held = Held(psutil.Process(pid))
         self._held.append(held)
         return held

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from bench.contenders import DRAIN_TIMEOUT_S, PENSTOCK, PenstockSide, Side, until
+from bench.contenders import DRAIN_TIMEOUT_S, PENSTOCK, PenstockSide, Side, wait_until
 from bench.environment import CLUSTER_SETTINGS, Stage
 from bench.errors import BenchError
 from bench.facts import core_ms, load_average
@@ -219,7 +219,7 @@ def _written(stage: Stage, side: PenstockSide, way: Way, amount: int) -> Documen
     def written() -> int:
         return sum(batch["transactions"] for batch in side.batches(first))
 
-    until(lambda: written() >= amount, DRAIN_TIMEOUT_S, "the transactions were on the target")
+    wait_until(lambda: written() >= amount, DRAIN_TIMEOUT_S, "the transactions were on the target")
     batches = side.batches(first)
     wrong = wrong_way(batches, way)
     if wrong:

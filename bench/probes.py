@@ -6,7 +6,7 @@ import threading
 from time import perf_counter
 from typing import Any
 
-from bench.contenders import DRAIN_TIMEOUT_S, Side, until
+from bench.contenders import DRAIN_TIMEOUT_S, Side, wait_until
 from bench.environment import Stage, seen
 from bench.facts import load_average
 from bench.processes import Usage
@@ -38,7 +38,7 @@ def live(stage: Stage, side: Side, amount: int) -> Document:
         committed = perf_counter()
         number, reached = stage.mark()
         awaited = side.arm(number, reached)
-        until(lambda: stage.sent(side) >= Lsn.parse(reached), DRAIN_TIMEOUT_S, "the source has sent everything")
+        wait_until(lambda: stage.sent(side) >= Lsn.parse(reached), DRAIN_TIMEOUT_S, "the source has sent everything")
         sent = perf_counter()
         visible = seen(awaited)
     finally:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Any, ClassVar
 
-from bench.contenders import PATIENTLY_S, PenstockSide, until
+from bench.contenders import PATIENTLY_S, PenstockSide, wait_until
 from bench.environment import Stage
 from bench.errors import BenchError
 from bench.facts import load_average
@@ -98,7 +98,7 @@ class Life:
         self._timed("removed", lambda: side.remove_table(table))
 
     def _parks(self, table: str) -> None:
-        until(lambda: self._side.table_state(table) == "parked", _STEP_S, "the table parked", PATIENTLY_S)
+        wait_until(lambda: self._side.table_state(table) == "parked", _STEP_S, "the table parked", PATIENTLY_S)
 
     def _change(self) -> None:
         at = self.done.total() * _CHANGED

@@ -45,7 +45,7 @@ class Changes:
     def transactions(self) -> int:
         return len(self.delta)
 
-    def until(self, table: str, count: int, rows: int) -> Array:
+    def balances_after(self, table: str, count: int, rows: int) -> Array:
         """The balances of a table of `rows` rows after the first `count` transactions."""
         result = np.zeros(rows, np.int64)
         np.add.at(result, self.keys[table][:count], self.delta[:count])

@@ -198,7 +198,7 @@ def _create(connection: Any, scale: int, *, indexed: bool) -> None:
 def _is_right(connection: Any, changes: Changes, scale: int, done: int) -> bool:
     for table, count in sizes(scale).items():
         found = connection.execute(f"SELECT id, balance FROM {table} ORDER BY id").fetchnumpy()
-        right = changes.until(table, done, count)
+        right = changes.balances_after(table, done, count)
         if not (np.array_equal(found["id"], np.arange(count)) and np.array_equal(found["balance"], right)):
             return False
     columns = ", ".join(f"sum({name})" for name, _ in COLUMNS["history"])

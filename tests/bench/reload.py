@@ -94,14 +94,14 @@ def kill_at(rig: Rig, percent: float) -> tuple[str, int]:
         copied = next(iter(rig.api.items(f"{rig.path}/tables")))["copied"]
         return copied is not None and percent <= float(copied["percent"] or 0) < 100
 
-    rig.until(reached, 3600, f"{percent} % were copied")
+    rig.wait_until(reached, 3600, f"{percent} % were copied")
     pid = rig.running.supervisor.pid("engine")
     if pid is None:
         raise AssertionError("the engine is away")
     before = len(resumed(rig))
     os.kill(pid, signal.SIGKILL)
     asked = len(pieces_read(rig))
-    rig.until(lambda: len(resumed(rig)) > before, 300, "the copy went on")
+    rig.wait_until(lambda: len(resumed(rig)) > before, 300, "the copy went on")
     return f"at {percent:.0f} %", asked
 
 

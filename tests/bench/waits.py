@@ -90,10 +90,10 @@ def replay(rig: Rig, waits: int, transactions: int) -> Replay:
         pgbench(rig.postgres, "-n", "-M", "prepared", "-c", str(CLIENTS), "-j", "1", "-t", str(per_client))
         end = Lsn.parse(str(rig.postgres.execute(_END, database=DATABASE)[0][0]))
         opened = Waits(rig, end, waits)
-        rig.until(lambda: rig.api.get(f"{rig.path}/freshness")["waits"] == waits, 120, f"{waits} waits were open")
+        rig.wait_until(lambda: rig.api.get(f"{rig.path}/freshness")["waits"] == waits, 120, f"{waits} waits were open")
         busy, began = _cpu_s(rig), time.time()
         release()
-        rig.until(lambda: _committed(rig, end) is not None, _TIMEOUT_MS / 1000, "the backlog was replayed")
+        rig.wait_until(lambda: _committed(rig, end) is not None, _TIMEOUT_MS / 1000, "the backlog was replayed")
         busy = _cpu_s(rig) - busy
     committed = _committed(rig, end)
     assert committed is not None
@@ -117,7 +117,7 @@ def pgbench(postgres: EmbeddedPostgres, *arguments: str) -> None:
 @contextmanager
 def held_log(rig: Rig) -> Iterator[Callable[[], None]]:
     """Stop the source's sending process; the function that this yields continues it."""
-    rig.until(lambda: len(rig.postgres.execute(_SENDERS)) == 1, 30, "the log was read")
+    rig.wait_until(lambda: len(rig.postgres.execute(_SENDERS)) == 1, 30, "the log was read")
     ((sender,),) = rig.postgres.execute(_SENDERS)
     os.kill(sender, signal.SIGSTOP)
     try:

@@ -81,7 +81,7 @@ class Gallery:
         path = f"/subscriptions/twenty/tables/{self._tables('twenty')[2]['id']}"
         shop.api.patch(path, {"refused_rows": "set_aside"})
         shop.execute(f"INSERT INTO twenty.{_LONG}_002 SELECT n, '{BEYOND}', 1 FROM generate_series(200001, 200003) n")
-        shop.rig.until(lambda: shop.api.get(path)["rows_set_aside"] == 3, _FOLLOWED_S, "three rows stood aside")
+        shop.rig.wait_until(lambda: shop.api.get(path)["rows_set_aside"] == 3, _FOLLOWED_S, "three rows stood aside")
 
     def _key(self, schema: str) -> str:
         found = "SELECT conname FROM pg_constraint WHERE contype = 'p' AND conrelid = "
@@ -94,7 +94,7 @@ class Gallery:
         def come() -> bool:
             return bool(self._shop.api.get(f"/subscriptions/{name}")["table_states"] == states)
 
-        self._shop.rig.until(come, _FOLLOWED_S, f"the tables of {name} were {states}")
+        self._shop.rig.wait_until(come, _FOLLOWED_S, f"the tables of {name} were {states}")
 
     def _at(self, address: str) -> Picture:
         return lambda page: self._go(page, address)

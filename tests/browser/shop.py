@@ -79,7 +79,7 @@ class Shop:
 
     def settle(self) -> None:
         """Return when the engine is connected and every table is live; what a failed test has paused is resumed first."""
-        self.rig.until(self._well, _WELL_S, "the engine was connected and every table live, but parked ones")
+        self.rig.wait_until(self._well, _WELL_S, "the engine was connected and every table live, but parked ones")
 
     def _well(self) -> bool:
         if not self._ready():
@@ -108,7 +108,7 @@ class Shop:
         supervisor.replace(dataclasses.replace(usual, command=waits))
         self._kill("engine")
         try:
-            self.rig.until(lambda: not self._ready(), _WELL_S, "the server knew that the engine is gone")
+            self.rig.wait_until(lambda: not self._ready(), _WELL_S, "the server knew that the engine is gone")
             yield
         finally:
             supervisor.replace(usual)

@@ -208,7 +208,7 @@ class Adversary:
                 return not wait or self._rig.api.get(self._rig.path)["state"] in {state, "failed"}
             return False
 
-        self._rig.until(come, _PAUSED_S, f"the subscription is to be {state}")
+        self._rig.wait_until(come, _PAUSED_S, f"the subscription is to be {state}")
 
     @contextmanager
     def _held(self, point: Failpoint) -> Iterator[bool]:
@@ -221,7 +221,7 @@ class Adversary:
             if point in READER_STARTS:
                 _kill_some(self._family(READER), self._rng)
             with suppress(AssertionError):
-                self._rig.until(held.exists, _HELD_S, f"a process held at {point.value}")
+                self._rig.wait_until(held.exists, _HELD_S, f"a process held at {point.value}")
             yield held.exists()
         finally:
             armed.unlink(missing_ok=True)

@@ -166,7 +166,7 @@ class Run:
                 self._add(label)
         self._declare()
         if self._rng.random() < 0.6:
-            self._standing.reports.until(
+            self._standing.reports.wait_until(
                 lambda: all(self._state(label) == "live" for label in self._specs), "its tables live to begin with"
             )
 
@@ -215,13 +215,13 @@ class Run:
     def _rest(self) -> None:
         """Wait until every table's state is stable; parked tables that can be followed again are copied again, as their remedy says."""
         for _ in range(_RELOADS):
-            self._standing.reports.until(
+            self._standing.reports.wait_until(
                 lambda: all(self._state(label) in {"live", "parked"} for label in self._specs), "all tables at rest"
             )
             if any(self._code(label) == "net_change_anomaly" for label in self._specs):
                 # If rows were rewritten with other values, the next read of the catalog explains it.
                 self._standing.look()
-                self._standing.reports.until(
+                self._standing.reports.wait_until(
                     lambda: all(self._state(label) in {"live", "parked"} for label in self._specs), "all tables at rest"
                 )
             parked = [label for label in self._specs if self._state(label) == "parked"]
@@ -231,7 +231,7 @@ class Run:
             if not again:
                 return
             self._reload(again)
-            self._standing.reports.until(partial(self._none_parked, again), "copied anew")
+            self._standing.reports.wait_until(partial(self._none_parked, again), "copied anew")
 
     def _none_parked(self, labels: list[str]) -> bool:
         return all(self._state(label) != "parked" for label in labels)

@@ -84,7 +84,7 @@ class Watched(Reports):
             self.troubles.clear()
             self.renewed = 0
 
-    def until(self, found: Callable[[], T | None], what: str, timeout_s: float = WAIT_S) -> T:
+    def wait_until(self, found: Callable[[], T | None], what: str, timeout_s: float = WAIT_S) -> T:
         """Wait for the first true value. AssertionError if it does not come in time, or an unexpected fault is reported."""
         result: list[T] = []
 
@@ -197,7 +197,7 @@ class Standing(Replica):
 
     def wait_running(self) -> None:
         epoch = int(self.spec.epoch)
-        self.reports.until(lambda: self.reports.epoch == epoch and self.pipeline.run is not None, "it runs")
+        self.reports.wait_until(lambda: self.reports.epoch == epoch and self.pipeline.run is not None, "it runs")
 
     def look(self) -> None:
         """Return when the source's catalog was read after everything committed now, and the findings have been applied.
@@ -208,7 +208,7 @@ class Standing(Replica):
             self._looks += 1
             column = f"c{self._looks}"
             self.database.execute(f"ALTER TABLE {PROBE} RENAME COLUMN c{self._looks - 1} TO {column}")
-            self.reports.until(partial(self._saw, column), "a look at the catalog")
+            self.reports.wait_until(partial(self._saw, column), "a look at the catalog")
         self.take_names()
 
     def _saw(self, column: str) -> bool:
@@ -222,7 +222,7 @@ class Standing(Replica):
             again = not self._all_live()
             position = self._now_for_waits(deadline)
             self.pipeline.demand(position)
-            self.reports.until(partial(self._reaches, position), f"a wait for {position} satisfied", timeout_s)
+            self.reports.wait_until(partial(self._reaches, position), f"a wait for {position} satisfied", timeout_s)
             covered = frozenset(spec.table for spec in self.spec.tables if _is_live(self.state(spec)))
             if not again or not self._all_live():
                 return covered
@@ -282,7 +282,7 @@ def standing(target: str, version: int, mode: str, capture: bool | None = None) 
         replica = Standing(source, home, spec, capture)
         stack.callback(replica.close)
         probe = replica.spec.tables[0]
-        replica.reports.until(lambda: _is_live(replica.state(probe)), "the first table live")
+        replica.reports.wait_until(lambda: _is_live(replica.state(probe)), "the first table live")
         yield replica
         left = [*replica.pipeline.forget(), *_left(source)]
         assert not left, f"left behind on the source: {left}"

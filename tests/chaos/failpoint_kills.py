@@ -180,7 +180,7 @@ class FailpointKills:
 
     def settle(self, tables: int) -> None:
         """Wait until no reload is under way and every table is live."""
-        self._rig.until(lambda: self.settled(tables), _RELOADED_S, "every table was live again")
+        self._rig.wait_until(lambda: self.settled(tables), _RELOADED_S, "every table was live again")
 
     def settled(self, tables: int) -> bool:
         """Whether no reload is under way and every table is live; False too where the server cannot say."""
@@ -252,7 +252,7 @@ class FailpointKills:
             last.update(self._rig.api.get(reload))
             return last["state"] not in _UNENDED
 
-        self._rig.until(ended, _RELOADED_S, "the reload ended")
+        self._rig.wait_until(ended, _RELOADED_S, "the reload ended")
         assert last["state"] == _ENDED_WELL, f"a reload after a kill: {last}"
 
     def _reload_runs(self) -> bool:
@@ -261,6 +261,6 @@ class FailpointKills:
 
     def _comes_true(self, done: Callable[[], bool], within_s: float) -> bool:
         with suppress(AssertionError):
-            self._rig.until(done, within_s, "the failpoint was passed")
+            self._rig.wait_until(done, within_s, "the failpoint was passed")
             return True
         return False

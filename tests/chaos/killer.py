@@ -83,8 +83,8 @@ class Killer:
             self._rig.api.patch(self._rig.path, batch)
             return self._state() == "paused"
 
-        self._rig.until(paused, _PAUSED_S, "the subscription was paused")
-        self._rig.until(self._resumed, _PAUSED_S, "the subscription was to run again")
+        self._rig.wait_until(paused, _PAUSED_S, "the subscription was paused")
+        self._rig.wait_until(self._resumed, _PAUSED_S, "the subscription was to run again")
 
     def wait_for_progress(self, since: datetime) -> None:
         """Wait until a batch with transactions in it was committed later than `since`."""
@@ -94,7 +94,7 @@ class Killer:
             self._seen |= {int(b["batch"]): _mode(b) for b in newest if int(b["transactions"]) > 0}
             return any(int(b["transactions"]) > 0 and datetime.fromisoformat(b["committed_at"]) > since for b in newest)
 
-        self._rig.until(newer, _RECOVERY_S, f"a batch was committed after {since:%H:%M:%S}")
+        self._rig.wait_until(newer, _RECOVERY_S, f"a batch was committed after {since:%H:%M:%S}")
 
     def _child(self, name: str) -> Document:
         pid = self._rig.running.supervisor.pid(name)
@@ -153,8 +153,8 @@ class Killer:
             if problem.status < 500:
                 raise
             raise NothingToKillError(problem.code) from problem
-        self._rig.until(lambda: self._state() == "paused", _PAUSED_S, "the subscription was paused")
-        self._rig.until(self._resumed, _PAUSED_S, "the subscription was to run again")
+        self._rig.wait_until(lambda: self._state() == "paused", _PAUSED_S, "the subscription was paused")
+        self._rig.wait_until(self._resumed, _PAUSED_S, "the subscription was to run again")
         return {"mode": mode, "how": how}
 
     def _state(self) -> str:

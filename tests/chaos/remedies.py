@@ -43,7 +43,7 @@ class Remedies:
             return False
 
         try:
-            self._rig.until(settled, _SETTLED_S, "everything followed again")
+            self._rig.wait_until(settled, _SETTLED_S, "everything followed again")
         except AssertionError as error:
             raise AssertionError(f"{error}; announced {self._announced}; last refused {refused[-1:]}") from None
         return self._announced

@@ -165,14 +165,14 @@ class Run:
         if target is None:
             return
         self._rig.api.patch(self._rig.path, {"desired_state": "stopped"})
-        self._rig.until(lambda: self._rig.api.get(self._rig.path)["state"] == "stopped", _FOUND_S, "it stopped")
+        self._rig.wait_until(lambda: self._rig.api.get(self._rig.path)["state"] == "stopped", _FOUND_S, "it stopped")
         left: list[Any] = []
 
         def nothing() -> bool:
             left[:] = target.execute(_LEFT, database=DATABASE)
             return not left
 
-        self._rig.until(nothing, _FOUND_S, f"nothing was left behind; {left}")
+        self._rig.wait_until(nothing, _FOUND_S, f"nothing was left behind; {left}")
 
     def _begin(self) -> None:
         """Everything is copied under the load, without the long transaction, which copies would wait for."""
@@ -288,7 +288,7 @@ class Run:
         with self._calm():
             self._killer.in_batches()
             self._failpoints.settle(len(self._tables))
-            self._rig.until(self._compared, _CUT_S, "a verification of all tables")
+            self._rig.wait_until(self._compared, _CUT_S, "a verification of all tables")
         with self._rig.connect() as connection:
             row = connection.execute(_STREAMED).fetchone()
         self._streamed = max(self._streamed, int(row[0]) if row else 0)

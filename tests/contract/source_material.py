@@ -200,9 +200,9 @@ class Tail:
 
     def past(self, position: Lsn) -> Self:
         """Read until everything committed up to `position` has come."""
-        return self.until(lambda: self.wal_end >= position)
+        return self.read_until(lambda: self.wal_end >= position)
 
-    def until(self, done: Callable[[], bool]) -> Self:
+    def read_until(self, done: Callable[[], bool]) -> Self:
         deadline = time.monotonic() + DEADLINE_S
         while not done():
             assert time.monotonic() < deadline, f"the log is only at {self.wal_end}, with {self.records} records"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from time import monotonic
 
 import pytest
 
@@ -31,6 +30,7 @@ from tests.contract.target_material import (
 )
 from tests.fixtures.answers import answered
 from tests.fixtures.postgres import Database
+from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.pg
 
@@ -132,13 +132,6 @@ def held_notes(mart: Database) -> int:
 
 def prepared(mart: Database) -> int:
     return int(mart.execute(PREPARED)[0][0])
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = monotonic() + DEADLINE_S
-    while not true():
-        assert monotonic() < deadline
-        threading.Event().wait(0.01)
 
 
 def dies() -> None:
@@ -258,7 +251,7 @@ def test_an_engine_that_was_taken_over_decides_nothing(
 
     def meanwhile() -> None:
         thread.start()
-        until(lambda: mart.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")[0][0] > 0)
+        wait_until(lambda: mart.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")[0][0] > 0, DEADLINE_S)
         assert not claimed.is_set()
 
     passages.at[Passage.PARTS_PREPARED] = meanwhile
@@ -287,7 +280,7 @@ def test_a_part_that_an_older_engine_left_behind_the_claim_is_rolled_back(
         older.execute("SELECT FROM penstock.progress FOR KEY SHARE")
         older.execute("UPDATE orders SET state = 'half'")
         thread.start()
-        until(lambda: mart.execute("SELECT epoch FROM penstock.progress") == [(2,)])
+        wait_until(lambda: mart.execute("SELECT epoch FROM penstock.progress") == [(2,)], DEADLINE_S)
         older.execute(f"PREPARE TRANSACTION '{part.gid}'".encode())
     thread.join(DEADLINE_S)
     assert not thread.is_alive()

@@ -332,7 +332,7 @@ def test_only_what_is_committed_comes_out_in_the_order_of_commits(origin: Origin
             run(
                 origin, "CREATE TABLE aside (id int)"
             )  # its commit makes the others' log durable, which is read only then
-            tail.until(lambda: tail.records > 0)
+            tail.read_until(lambda: tail.records > 0)
             # The server's own housekeeping may have committed, which brings a transaction without any record.
             assert [one for one in tail.closed if not isinstance(one, StreamedTransaction) or one.chunks] == []
         gone.rollback()
@@ -388,7 +388,7 @@ def test_a_new_session_goes_on_at_what_was_confirmed_and_confirming_never_goes_b
 
     assert confirmed() <= tail.start
     tail.stream.confirm(middle)
-    tail.until(lambda: confirmed() >= middle)
+    tail.read_until(lambda: confirmed() >= middle)
     held = confirmed()
     assert held <= tail.wal_end
     tail.stream.confirm(tail.start)
@@ -442,10 +442,10 @@ def test_a_session_shows_by_the_last_transaction_that_it_reads_the_log_that_is_h
         assert (origin.source.reader.status(origin.slot).confirmed or Lsn(0)) <= tail.start
     again = opened(origin, held, last)
     again.stream.confirm(held)
-    again.until(lambda: again.stream.verified)
+    again.read_until(lambda: again.stream.verified)
     run(origin, "INSERT INTO notes VALUES (3, 'x')")
     assert ids(origin, again.past(origin.source.log.now())) == [3]
-    again.until(lambda: (origin.source.reader.status(origin.slot).confirmed or Lsn(0)) >= held)
+    again.read_until(lambda: (origin.source.reader.status(origin.slot).confirmed or Lsn(0)) >= held)
     again.stream.close()
     origin.source.reader.end_other(origin.slot, APPLICATION)
     confirmed = opened(origin, held, replace(last, time_us=1))
@@ -481,7 +481,7 @@ def test_only_one_reads_a_slot_and_only_our_own_older_reader_is_ended(origin: Or
     assert fault_of(lambda: source.log.open_stream(slot, tail.start, newer)) is FaultKind.SLOT_IN_USE
     assert fault_of(lambda: source.reader.end_other(slot, "penstock-another-2")) is FaultKind.SLOT_IN_USE
     assert source.reader.end_other(slot, newer) is True
-    assert fault_of(lambda: tail.until(lambda: False)) is FaultKind.SOURCE_UNREACHABLE
+    assert fault_of(lambda: tail.read_until(lambda: False)) is FaultKind.SOURCE_UNREACHABLE
     assert source.reader.end_other(slot, newer) is False
     source.log.open_stream(slot, tail.start, newer).close()
 
@@ -542,7 +542,7 @@ def test_a_source_that_stops_is_unreachable_and_comes_back(make: Callable[..., O
         calls["read_chunk"] = lambda: list(source.copies.read_chunk(chunk, "gone"))
         calls["resolve"] = lambda: source.log.resolve(payload, table, schema)
         calls["resolver"] = lambda: source.log.resolver([payload])(payload, table, schema)
-        calls["read"] = lambda: tail.until(lambda: False)
+        calls["read"] = lambda: tail.read_until(lambda: False)
         kinds = {name: fault_of(call) for name, call in calls.items()}
         assert kinds == dict.fromkeys(calls, FaultKind.SOURCE_UNREACHABLE)
         assert {f.code for f in source.preflight([table], slot)} == {FaultKind.SOURCE_UNREACHABLE.value}

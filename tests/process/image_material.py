@@ -6,20 +6,18 @@ import os
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import yaml
 
 from deploy.dockerfile import Stage, read
+from tests.fixtures.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 VARIABLE = re.compile(r"\$\{(\w+)(?::\?[^}]*)?\}")
-_never = threading.Event()
 
 
 def image() -> Stage:
@@ -72,8 +70,9 @@ def process(command: Sequence[str], env: Mapping[str, str], log: Path) -> Iterat
                 running.wait()
 
 
-def until(done: Callable[[], bool], log: Path, timeout_s: float = 60) -> None:
-    deadline = monotonic() + timeout_s
-    while not done():
-        assert monotonic() < deadline, log.read_text()[-3000:]
-        _never.wait(0.1)
+def wait_or_show_log(done: Callable[[], bool], log: Path, timeout_s: float = 60) -> None:
+    """Poll until `done` returns true. AssertionError with the end of the log after `timeout_s`."""
+    try:
+        wait_until(done, timeout_s)
+    except AssertionError:
+        raise AssertionError(log.read_text()[-3000:]) from None

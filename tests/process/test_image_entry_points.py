@@ -11,7 +11,16 @@ from engine.platform.settings import EngineSettings
 from server.cli.client import Api, NoServerError, ProblemError
 from server.processes.ports import free_port
 from server.settings import Settings
-from tests.process.image_material import compose, environment, exit_code, filled, image, process, until, without_init
+from tests.process.image_material import (
+    compose,
+    environment,
+    exit_code,
+    filled,
+    image,
+    process,
+    wait_or_show_log,
+    without_init,
+)
 
 ADMIN = "image-admin-token-0123"
 ENGINE = "image-engine-token-0123"
@@ -34,7 +43,7 @@ def test_server_starts_and_the_health_check_tells_how_it_is(tmp_path: Path) -> N
     log = tmp_path / "log"
     assert exit_code(stage.health_check, env) != 0
     with process(without_init(stage.entry_point) + stage.command, env, log) as server:
-        until(lambda: exit_code(stage.health_check, env) == 0, log)
+        wait_or_show_log(lambda: exit_code(stage.health_check, env) == 0, log)
         with Api(f"http://127.0.0.1:{port}", ADMIN) as api:
             assert api.alive()
             assert api.get("/subscriptions")["items"] == []
@@ -56,14 +65,16 @@ def test_compose_server_and_engine_find_each_other(tmp_path: Path) -> None:
     for home in ("server", "engine"):
         (tmp_path / home).mkdir()
     with process(start + services["server"]["command"], environment(tmp_path / "server", **values), log):
-        until(lambda: exit_code(image().health_check, environment(tmp_path, PENSTOCK_PORT=str(port))) == 0, log)
+        wait_or_show_log(
+            lambda: exit_code(image().health_check, environment(tmp_path, PENSTOCK_PORT=str(port))) == 0, log
+        )
         assert not _ready(port)
         values = {name: filled(value, FROM_OUTSIDE) for name, value in services["engine"]["environment"].items()}
         assert values["PENSTOCK_URL"] == "http://server:8470"
         values["PENSTOCK_URL"] = f"http://127.0.0.1:{port}"
         command = without_init(image().entry_point) + services["engine"]["command"]
         with process(command, environment(tmp_path / "engine", **values), log) as engine:
-            until(lambda: _ready(port), log, 90)
+            wait_or_show_log(lambda: _ready(port), log, 90)
             engine.send_signal(signal.SIGTERM)
             assert engine.wait(15) == 0
 

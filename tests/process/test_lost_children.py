@@ -39,7 +39,7 @@ def goes_on(rig: Rig) -> Iterator[None]:
     with rig.connect() as connection:
         connection.execute("INSERT INTO orders SELECT max(id) + 1 FROM orders")
         rows = connection.execute("SELECT count(*) FROM orders").fetchall()
-    rig.until(lambda: _rows(rig) == [list(row) for row in rows], _WAIT_S, "the rows had arrived")
+    rig.wait_until(lambda: _rows(rig) == [list(row) for row in rows], _WAIT_S, "the rows had arrived")
     assert [event for event in _events(rig) if any(word in event for word in _OURS)] == []
 
 
@@ -72,7 +72,7 @@ def test_a_query_process(rig: Rig) -> None:
 
     thread = threading.Thread(target=ask)
     thread.start()
-    rig.until(lambda: bool(_busy(rig)), _WAIT_S, "the query ran")
+    rig.wait_until(lambda: bool(_busy(rig)), _WAIT_S, "the query ran")
     (busy,) = _busy(rig)
     busy.kill()
     thread.join(_WAIT_S)
@@ -98,7 +98,7 @@ def test_sparks_java_process(rig: Rig) -> None:
     (table,) = rig.api.items(f"{rig.path}/tables")
     rig.api.post(f"{rig.path}/tables/{table['id']}/reloads")
     reloaded = f"{rig.path}/reloads"
-    rig.until(
+    rig.wait_until(
         lambda: [one["state"] for one in rig.api.items(reloaded)] == ["succeeded"], _WAIT_S, "the table was reloaded"
     )
 
@@ -115,7 +115,7 @@ def _events(rig: Rig) -> list[str]:
 def _told(rig: Rig, what: str) -> bool:
     """Whether an event says so, or soon does."""
     try:
-        rig.until(lambda: any(what in event for event in _events(rig)), _WAIT_S, what)
+        rig.wait_until(lambda: any(what in event for event in _events(rig)), _WAIT_S, what)
     except AssertionError as error:
         error.add_note("\n".join(_events(rig)))
         raise
@@ -142,7 +142,7 @@ def _named(rig: Rig, name: str) -> psutil.Process:
         found[:] = [process for process in _family(rig) if _is(process, name)]
         return len(found) == 1
 
-    rig.until(seen, _WAIT_S, f"{name} was there")
+    rig.wait_until(seen, _WAIT_S, f"{name} was there")
     return found[0]
 
 
@@ -155,7 +155,7 @@ def _one(rig: Rig, what: str, *, other_than: psutil.Process | None = None) -> ps
         found[:] = [one for one in engine.children() if one != other_than and what in _command(one)]
         return len(found) == 1
 
-    rig.until(seen, _WAIT_S, f"{what} was there")
+    rig.wait_until(seen, _WAIT_S, f"{what} was there")
     return found[0]
 
 

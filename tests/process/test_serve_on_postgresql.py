@@ -13,7 +13,7 @@ from server.cli.client import Api, NoServerError, ProblemError
 from server.demo.embedded import EmbeddedPostgres
 from server.processes.ports import free_port
 from tests.fixtures.postgres import Database
-from tests.process.image_material import environment, exit_code, process, until
+from tests.process.image_material import environment, exit_code, process, wait_or_show_log
 
 pytestmark = [pytest.mark.pg, pytest.mark.spark, pytest.mark.chaos]
 
@@ -77,16 +77,16 @@ def test_subscription_outlives_a_restart_of_the_server(
     assert exit_code(["penstock", "db", "upgrade"], env) == 0
     with process(["penstock", "engine"], engine_env, log), Api(url, ADMIN) as api:
         with process(serve, env, log) as server:
-            until(lambda: _reached(api), log, 120)
+            wait_or_show_log(lambda: _reached(api), log, 120)
             _declare(api, source, tmp_path / "mart.duckdb")
-            until(_settled(api), log, 120)
+            wait_or_show_log(_settled(api), log, 120)
             assert _count_now(api) == 1000
             server.send_signal(signal.SIGTERM)
             server.wait(15)
         source.execute("INSERT INTO orders VALUES (1001, 'while the server was away')")
         with process(serve, env, log):
-            until(lambda: _reached(api), log, 120)
-            until(_settled(api), log, 60)
+            wait_or_show_log(lambda: _reached(api), log, 120)
+            wait_or_show_log(_settled(api), log, 60)
             assert api.get("/subscriptions/s")["desired_state"] == "running"
             assert [connection["name"] for connection in api.items("/connections")] == ["mart", "shop"]
             assert _count_now(api) == 1001

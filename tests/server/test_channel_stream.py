@@ -21,7 +21,8 @@ from engine.link.messages import (
 )
 from engine.model.position import Lsn
 from engine.model.subscription import ApplyMode
-from tests.fixtures.channel import DEADLINE_S, ENGINE, FakeEngine, RunningServer, declare, running_server, until
+from tests.fixtures.channel import DEADLINE_S, ENGINE, FakeEngine, RunningServer, declare, running_server
+from tests.fixtures.waiting import wait_until
 
 
 @pytest.fixture
@@ -242,7 +243,7 @@ def test_a_lost_engine_that_comes_back_takes_up_its_own_in_the_same_epoch(tmp_pa
         engine = FakeEngine(server.url)
         assign = engine.run()
         engine.close()
-        until(lambda: client.get("/subscriptions/orders").json()["state"] == "starting")
+        wait_until(lambda: client.get("/subscriptions/orders").json()["state"] == "starting")
         back = FakeEngine(server.url, instance=engine.instance)
         try:
             assert back.assigned().epoch == assign.epoch

@@ -15,7 +15,8 @@ import pytest
 
 from engine.link.messages import Assign, Demand, Now, Problem, ReloadReport, Sync
 from engine.model.position import Lsn
-from tests.fixtures.channel import ADMIN, DEADLINE_S, ENGINE, FakeEngine, RunningServer, declare, running_server, until
+from tests.fixtures.channel import ADMIN, DEADLINE_S, ENGINE, FakeEngine, RunningServer, declare, running_server
+from tests.fixtures.waiting import wait_until
 
 _WAITS = "/subscriptions/orders/freshness-waits"
 
@@ -169,7 +170,7 @@ def test_a_position_of_an_engine_that_is_gone_is_worth_nothing(
     """Its target may be replaced by an older one meanwhile."""
     assert client.get("/subscriptions/orders/freshness").json()["positions"]["confirmed"] is True
     engine.close()
-    until(lambda: server.app.state.hub.owner("orders") is None)
+    wait_until(lambda: server.app.state.hub.owner("orders") is None)
     shown = client.get("/subscriptions/orders/freshness").json()["positions"]
     assert (shown["applied"], shown["confirmed"]) == ("0/50", False)
     answer = client.post(_WAITS, json={"position": "0/50", "timeout_ms": 30})
@@ -197,7 +198,7 @@ def test_a_server_that_was_restarted_counts_only_what_is_reported_to_it(tmp_path
     first.stop()
     with running_server(tmp_path, port=first.port) as second, second.client() as client:
         try:
-            until(lambda: second.app.state.hub.owner("orders") is not None)
+            wait_until(lambda: second.app.state.hub.owner("orders") is not None)
             assert client.get("/subscriptions/orders/freshness").json()["positions"]["applied"] == "0/50"
             assert client.post(_WAITS, json={"position": "0/50", "timeout_ms": 30}).status_code == 504
             engine.seen(Sync, lambda _: engine.count(Sync) > 1)
@@ -503,7 +504,7 @@ def test_a_client_that_goes_away_leaves_no_wait_behind(
 ) -> None:
     with server.client() as impatient, pytest.raises(httpx.ReadTimeout):
         impatient.post(_WAITS, json={"position": "0/60"}, timeout=0.2)
-    until(lambda: client.get("/subscriptions/orders/freshness").json()["waits"] == 0)
+    wait_until(lambda: client.get("/subscriptions/orders/freshness").json()["waits"] == 0)
 
 
 async def test_two_thousand_waits_at_once_are_demanded_once_each_and_all_end(
@@ -529,9 +530,9 @@ async def test_two_thousand_waits_at_once_are_demanded_once_each_and_all_end(
     async def wait_for_all() -> tuple[list[int], float]:
         posts = [asyncio.ensure_future(post(Lsn(base + i))) for i in range(count)]
         await asyncio.to_thread(
-            until, lambda: client.get("/subscriptions/orders/freshness").json()["waits"] == count, 60.0
+            wait_until, lambda: client.get("/subscriptions/orders/freshness").json()["waits"] == count, 60.0
         )
-        await asyncio.to_thread(until, lambda: len(demands()) >= count, 60.0)
+        await asyncio.to_thread(wait_until, lambda: len(demands()) >= count, 60.0)
         began = time.perf_counter()
         engine.progress(assign, str(Lsn(base + count - 1)))
         return list(await asyncio.gather(*posts)), time.perf_counter() - began
@@ -550,7 +551,7 @@ def _poll(client: httpx.Client, where: str) -> dict[str, Any]:
         found.update(client.get(where).json())
         return found["status"] != "waiting"
 
-    until(ended)
+    wait_until(ended)
     return found
 
 
@@ -587,7 +588,7 @@ def test_now_is_read_again_where_another_run_reaches_it(
         engine.state(assign, "running", run=2)
     else:
         engine.close()
-        until(lambda: server.app.state.hub.owner("orders") is None)
+        wait_until(lambda: server.app.state.hub.owner("orders") is None)
         new = FakeEngine(server.url, now="0/80")
         mine = new.run(applied="0/40")
     try:
@@ -797,7 +798,7 @@ def test_without_an_engine_for_too_long_a_wait_is_refused_and_says_why(
     server: RunningServer, engine: FakeEngine, assign: Assign, client: httpx.Client, body: dict[str, str]
 ) -> None:
     engine.close()
-    until(lambda: server.app.state.hub.owner("orders") is None)
+    wait_until(lambda: server.app.state.hub.owner("orders") is None)
     answer = client.post(_WAITS, json=body)
     problem = answer.json()
     assert (answer.status_code, problem["code"], problem["cause"]) == (503, "freshness_unavailable", "no_engine")
@@ -824,7 +825,7 @@ def test_a_wait_under_way_ends_once_its_engine_is_away_for_too_long(
     engine.now = "0/60"
     waiting = _begin(pool, client, timeout_ms=600_000, **body)
     patient = _begin(pool, client, timeout_ms=600_000, on_unreachable="wait", **body)
-    until(lambda: client.get("/subscriptions/orders/freshness").json()["waits"] == 2)
+    wait_until(lambda: client.get("/subscriptions/orders/freshness").json()["waits"] == 2)
     engine.close()
     assert waiting.result(DEADLINE_S).json()["code"] == "freshness_unavailable"
     assert not patient.done()
@@ -836,7 +837,7 @@ def test_a_wait_for_an_engine_that_has_just_left_goes_on(
     server: RunningServer, engine: FakeEngine, assign: Assign, client: httpx.Client, pool: ThreadPoolExecutor
 ) -> None:
     engine.close()
-    until(lambda: server.app.state.hub.owner("orders") is None)
+    wait_until(lambda: server.app.state.hub.owner("orders") is None)
     waiting = _begin(pool, client, position="0/60")
     again = FakeEngine(server.url)
     try:

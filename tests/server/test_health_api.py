@@ -12,7 +12,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from engine.link.messages import Assign, Verification, VerifiedTable
-from tests.fixtures.channel import ADMIN, DEADLINE_S, FakeEngine, RunningServer, declare, running_server, until
+from tests.fixtures.channel import ADMIN, DEADLINE_S, FakeEngine, RunningServer, declare, running_server
+from tests.fixtures.waiting import wait_until
 
 _PATH = "/subscriptions/orders"
 
@@ -98,8 +99,8 @@ def test_the_lag_of_a_lost_engine_grows_and_that_of_a_copy_is_not_known(rig: Rig
         rig.table(number, "live")
     assert rig.subscription["lag"]["seconds"] == 0.0
     rig.engine.close()
-    until(lambda: rig.health == ("unknown", "no_engine"))
-    until(lambda: rig.subscription["lag"]["seconds"] > 0)
+    wait_until(lambda: rig.health == ("unknown", "no_engine"))
+    wait_until(lambda: rig.subscription["lag"]["seconds"] > 0)
     assert _metrics(rig)["penstock_subscription_lag_seconds"] > 0
 
 

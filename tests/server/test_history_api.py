@@ -21,9 +21,10 @@ from server.errors import NotFound
 from server.gateway.threads import EngineThreads
 from server.history.figures import Figures
 from server.history.recorder import Point, Recorder, delete_old_steps
-from tests.fixtures.channel import DEADLINE_S, FakeEngine, RunningServer, declare, running_server, until
+from tests.fixtures.channel import DEADLINE_S, FakeEngine, RunningServer, declare, running_server
 from tests.fixtures.control_rows import subscription_row
 from tests.fixtures.manual_clock import ManualClock
+from tests.fixtures.waiting import wait_until
 
 BEGUN = datetime(2026, 5, 4, 10, tzinfo=UTC)
 HISTORY = "/subscriptions/orders/history"
@@ -98,7 +99,7 @@ def test_a_page_opened_after_a_restart_shows_what_was_before(tmp_path: Path) -> 
         try:
             engine.batch(engine.run(applied="0/100"), 1)
             assert engine.link.flush(DEADLINE_S)
-            until(lambda: bool(points(client)))
+            wait_until(lambda: bool(points(client)))
         finally:
             engine.close()
     with running_server(tmp_path) as server, server.client() as client:

@@ -18,7 +18,8 @@ import pytest
 from engine.link.answer_frames import AnswerEnd
 from engine.link.messages import Assign, Demand, Now, Problem
 from engine.link.query_parts import Query
-from tests.fixtures.channel import ADMIN, DEADLINE_S, FakeEngine, declare, running_server, until
+from tests.fixtures.channel import ADMIN, DEADLINE_S, FakeEngine, declare, running_server
+from tests.fixtures.waiting import wait_until
 
 _QUERIES = "/subscriptions/orders/queries"
 
@@ -180,7 +181,7 @@ def test_a_table_that_is_about_to_follow_is_waited_for(rig: Rig) -> None:
     asked = engine.count(Query)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(client.post, _QUERIES, json=_fresh("latest"))
-        until(lambda: engine.count(Query) > asked)
+        wait_until(lambda: engine.count(Query) > asked)
         engine.refusal_of_queries = None
         engine.table(assign, lines, "live")
         answer = waiting.result(DEADLINE_S)

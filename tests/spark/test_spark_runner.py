@@ -19,6 +19,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.tasks import TaskRunner
 from engine.spark.java import find_java, write_wrapper
 from engine.spark.session import SparkRunner
+from tests.fixtures.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -111,7 +112,7 @@ def test_a_cancelled_group_raises(runner: SparkRunner, tmp_path: Path) -> None:
 
     thread = threading.Thread(target=run)
     thread.start()
-    _until(mark.exists)
+    wait_until(mark.exists, 30.0)
     runner.cancel("other-1")
     runner.cancel("doomed-1")
     thread.join(30)
@@ -163,14 +164,14 @@ def test_a_lost_java_process_is_named_and_replaced_also_while_it_starts(runner: 
 
     thread = threading.Thread(target=run)
     thread.start()
-    _until(mark.exists)
+    wait_until(mark.exists, 30.0)
     java.kill()
     thread.join(30)
     named = f"Spark's Java process (pid {java.pid}) was ended by SIGKILL"
     assert [(fault.kind, fault.detail) for fault in caught] == [
         (FaultKind.SPARK_FAILED, f"{named}, and with it the job")
     ]
-    _until(lambda: [one for one in _javas() if one != java])
+    wait_until(lambda: [one for one in _javas() if one != java], 30.0)
     (starting,) = _javas()
     starting.kill()
     assert runner.wait_ready(180)
@@ -204,11 +205,3 @@ def test_a_wrapped_java_starts_spark(runner: SparkRunner, tmp_path: Path, monkey
         assert second.run(_fault, [0, 1], "wrapped-1") == [0, 1]
     finally:
         second.stop()
-
-
-def _until(condition: object, deadline_s: float = 30.0) -> None:
-    waiting = threading.Event()
-    end = time.monotonic() + deadline_s
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < end
-        waiting.wait(0.01)

@@ -28,8 +28,8 @@ from tests.chaos.meddling import (
     perform,
     take_slot,
 )
-from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database
+from tests.fixtures.waiting import wait_until
 from tests.pg.bad_days.conftest import PATIENCE_S, BadDay, BadDays, kill_reader, reloaded
 
 pytestmark = pytest.mark.pg
@@ -50,7 +50,7 @@ def moment(replica: BadDay, armed: Path, which: str | Failpoint) -> Iterator[Non
     if isinstance(which, Failpoint):
         (armed / which.value).write_text("hold")
         kill_reader(replica)
-        until(held_file(armed, which).exists, PATIENCE_S)
+        wait_until(held_file(armed, which).exists, PATIENCE_S)
         yield
         held_file(armed, which).unlink()
     elif which == "paused":

@@ -9,8 +9,8 @@ import pytest
 
 from engine.model.subscription import QueueMode
 from engine.platform.failpoints import Failpoint, held_file
-from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database
+from tests.fixtures.waiting import wait_until
 from tests.pg.bad_days.conftest import BadDay, BadDays, kill_reader
 
 pytestmark = pytest.mark.pg
@@ -47,7 +47,7 @@ def test_a_slot_that_lost_changes_before_a_new_reader_has_it_is_a_gap(
     replica.catch_up()
     (armed / point.value).write_text("hold")
     kill_reader(replica)
-    until(held_file(armed, point).exists, _PATIENCE_S)
+    wait_until(held_file(armed, point).exists, _PATIENCE_S)
     shop.execute("UPDATE orders SET note = 'missed'")
     meddle(shop, replica, statements)
     held_file(armed, point).unlink()
@@ -79,7 +79,7 @@ def test_a_new_reader_finds_no_gap_where_there_is_none(
         replica.wait_confirmed(replica.catch_up())
         (armed / point.value).write_text("hold")
         kill_reader(replica)
-        until(held_file(armed, point).exists, _PATIENCE_S)
+        wait_until(held_file(armed, point).exists, _PATIENCE_S)
         replica.touch(f"meanwhile {round_}")
         held_file(armed, point).unlink()
         replica.assert_nothing_lost(f"after {round_}")
@@ -95,7 +95,7 @@ def test_a_slot_moved_between_the_start_and_its_first_session_is_a_gap(
     point = Failpoint.READER_BEFORE_OPEN
     (armed / point.value).write_text("hold")
     replica.again()
-    until(held_file(armed, point).exists, _PATIENCE_S)
+    wait_until(held_file(armed, point).exists, _PATIENCE_S)
     shop.execute("UPDATE orders SET note = 'missed'")
     meddle(shop, replica, ADVANCED)
     held_file(armed, point).unlink()
@@ -112,7 +112,7 @@ def test_a_slot_made_to_tell_of_prepared_transactions_is_a_gap(shop: Database, b
     point = Failpoint.READER_BEFORE_OPEN
     (armed / point.value).write_text("hold")
     kill_reader(replica)
-    until(held_file(armed, point).exists, _PATIENCE_S)
+    wait_until(held_file(armed, point).exists, _PATIENCE_S)
     with shop.connect(replication="database") as session:
         session.execute(f"ALTER_REPLICATION_SLOT {replica.spec.reader} (TWO_PHASE true)")
     held_file(armed, point).unlink()
@@ -148,7 +148,7 @@ def test_a_reader_that_is_busy_for_longer_than_the_source_waits_keeps_its_sessio
     (armed / point.value).write_text("hold")
     shop.execute("ALTER TABLE orders ALTER note SET STORAGE external")
     shop.execute("UPDATE orders SET note = repeat(md5(random()::text), %s / 32) WHERE id = 1", [bytes_])
-    until(held_file(armed, point).exists, _PATIENCE_S)
+    wait_until(held_file(armed, point).exists, _PATIENCE_S)
     # The changes that follow it fill the session's buffers.
     shop.execute("UPDATE orders SET note = repeat(md5(random()::text), 1000000 / 32) WHERE id <= 20")
     shop.execute("SELECT pg_sleep(4)")

@@ -18,10 +18,10 @@ import pytest
 from engine.model.subscription import QueueMode
 from engine.platform.failpoints import Failpoint, held_file
 from server.demo.embedded import EmbeddedPostgres
-from tests.fixtures.channel import until
 from tests.fixtures.load import Load
 from tests.fixtures.postgres import Database, Session
 from tests.fixtures.replication import table
+from tests.fixtures.waiting import wait_until
 from tests.pg.bad_days.conftest import PATIENCE_S, BadDay, BadDays, kill_reader, reloaded
 from tests.pg.engine.killed_engines import engine, wait_for
 
@@ -90,7 +90,7 @@ def held(replica: BadDay, armed: Path, point: Failpoint) -> Iterator[None]:
     """While the log reader that comes after the one that dies now is held."""
     (armed / point.value).write_text("hold")
     kill_reader(replica)
-    until(held_file(armed, point).exists, PATIENCE_S)
+    wait_until(held_file(armed, point).exists, PATIENCE_S)
     yield
     held_file(armed, point).unlink()
 

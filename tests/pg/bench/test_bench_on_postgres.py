@@ -9,7 +9,7 @@ import pytest
 
 from bench import backlog, capture, suite
 from bench.capture import ReaderSide, ReceiverSide
-from bench.contenders import NATIVE, PENSTOCK, declared, until
+from bench.contenders import NATIVE, PENSTOCK, declared, wait_until
 from bench.environment import Stage
 from bench.errors import BenchError
 from bench.isolated.capture import table_of
@@ -71,10 +71,10 @@ def test_a_load_changes_as_many_rows_as_it_says(source: EmbeddedPostgres, name: 
     workload = WORKLOADS[name]
     with source.connect(DATABASE) as connection:
         workload.create(connection, 1)
-    until(lambda: _gone(source), 30, "the sessions ended")
+    wait_until(lambda: _gone(source), 30, "the sessions ended")
     before = _changed(source)
     made = workload.generate(source, AMOUNTS.get(name, 16))
-    until(lambda: _gone(source), 30, "the sessions ended")
+    wait_until(lambda: _gone(source), 30, "the sessions ended")
     assert _changed(source) - before == made.row_changes > 0
 
 
@@ -167,14 +167,14 @@ def test_a_receiver_that_ended_says_what_it_said(source: EmbeddedPostgres) -> No
     side = ReceiverSide(source)
     try:
         side.start([Table("marks")])
-        until(lambda: _active(source), 30, "it reads")
+        wait_until(lambda: _active(source), 30, "it reads")
         (member,) = [process for _, process in side.members()]
         member.terminate()
         with pytest.raises(BenchError, match="pg_recvlogical has ended"):
             side.arm(1, "FFFFFFFF/0").result(30)
     finally:
         side.stop()
-        until(lambda: not _active(source), 30, "it has gone")
+        wait_until(lambda: not _active(source), 30, "it has gone")
         source.execute("SELECT pg_drop_replication_slot('native')", database=DATABASE)
 
 

@@ -24,9 +24,9 @@ from engine.pipeline.reader_process import ReaderProcess
 from engine.platform.failpoints import Failpoint
 from engine.queue import is_durable
 from engine.safety.source_monitor import SourceMonitor
-from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
+from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.pg
 
@@ -94,7 +94,7 @@ def captured(replica: Replica, position: Lsn) -> None:
         replica.database.execute("SELECT pg_logical_emit_message(true, 'test', '')")
         return current is not None and current.captured >= position
 
-    until(read)
+    wait_until(read)
 
 
 def confirmed(replica: Replica) -> Lsn:
@@ -122,7 +122,7 @@ def only_in_the_queue(replica: Replica, job_stage: JobStage) -> Lsn:
     replica.database.execute(NEEDED)
     behind = replica.now()
     captured(replica, behind)
-    until(lambda: confirmed(replica) >= behind)
+    wait_until(lambda: confirmed(replica) >= behind)
     assert job_stage.waiting.wait(30)
     assert replica.applied() < behind
     return behind
@@ -205,7 +205,7 @@ def test_a_persisted_queue_keeps_what_lies_before_the_damage(
         shop.execute("UPDATE lines SET sku = 'only in the queue'")
         whole = replica.now()
         captured(replica, whole)
-        until(lambda: confirmed(replica) >= whole)
+        wait_until(lambda: confirmed(replica) >= whole)
         assert job_stage.waiting.wait(30)
         monkeypatch.setattr(SourceMonitor, "look", lambda _: iter(()))  # nothing more is confirmed to the source
         ends = largest(replica).stat().st_size
@@ -231,7 +231,7 @@ def test_persist_is_left_only_when_the_target_has_what_was_confirmed(
     with job_stage.held():
         behind = only_in_the_queue(replica, job_stage)
         replica.desire(DesiredState.PAUSED)
-        until(lambda: replica.pipeline.run is None or replica.pipeline.run._stop.is_set())
+        wait_until(lambda: replica.pipeline.run is None or replica.pipeline.run._stop.is_set())
     replica.wait_state("paused")
     assert replica.applied() < behind
     released = confirmed(replica)
@@ -244,7 +244,7 @@ def test_persist_is_left_only_when_the_target_has_what_was_confirmed(
         captured(replica, replica.now())
         assert confirmed(replica) == released
     replica.assert_equal()
-    until(lambda: bool(told))
+    wait_until(lambda: bool(told))
     assert min(told) >= released
     replica.restart()
     replica.wait_live()
@@ -260,14 +260,14 @@ def test_what_nobody_has_made_durable_does_not_count_as_that_when_the_mode_chang
         shop.execute(NEEDED)
         captured(replica, replica.now())
         replica.desire(DesiredState.PAUSED)
-        until(lambda: replica.pipeline.run is None or replica.pipeline.run._stop.is_set())
+        wait_until(lambda: replica.pipeline.run is None or replica.pipeline.run._stop.is_set())
     replica.wait_state("paused")
     assert not is_durable(queue_of(replica))
     replica.spec = replace(replica.spec, queue_mode=QueueMode.PERSIST)
     replica.pipeline.update(replica.spec)
     replica.wait_state("running")
     replica.assert_equal()
-    until(lambda: is_durable(queue_of(replica)))
+    wait_until(lambda: is_durable(queue_of(replica)))
     assert not events(replica, "queue_reread")
 
 

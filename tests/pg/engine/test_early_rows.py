@@ -19,9 +19,9 @@ from engine.model.identity import Epoch
 from engine.pipeline.run import ReplicationRun
 from engine.pipeline.speculative_insert import SpeculativeCounts
 from engine.platform.failpoints import Failpoint
-from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database, Session
 from tests.fixtures.replication import Replica
+from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.pg
 
@@ -47,7 +47,7 @@ def begin(session: Session, replica: Replica, first: int = 100_000) -> None:
     before = counts(replica).inserted
     session.execute("BEGIN")
     session.execute(_MANY.format(first).encode())
-    until(lambda: counts(replica).inserted >= before + 2)
+    wait_until(lambda: counts(replica).inserted >= before + 2)
 
 
 def orders(replica: Replica, where: str = "true") -> int:
@@ -72,7 +72,7 @@ def test_rows_are_in_the_target_before_the_commit_and_visible_with_it(
     assert orders(replica) == 35_000
     assert (counts(replica).committed, counts(replica).given_up) == (1, 0)
     assert replica.look("SELECT count(*) FROM penstock.progress") == [(1,)]
-    until(lambda: not staged(replica))
+    wait_until(lambda: not staged(replica))
 
 
 def test_one_after_the_other_and_two_at_once(shop: Database, replica: Replica, session: Session) -> None:
@@ -100,7 +100,7 @@ def undo_a_savepoint(session: Session, replica: Replica) -> None:
     """What is undone has come into the target already; the rows before it make some 23 pieces."""
     session.execute("SAVEPOINT s")
     session.execute(_MANY.format(200_000).encode())
-    until(lambda: counts(replica).inserted >= 30)
+    wait_until(lambda: counts(replica).inserted >= 30)
     session.execute("ROLLBACK TO s; INSERT INTO orders VALUES (-1, 0, 'kept'); COMMIT")
 
 
@@ -126,7 +126,7 @@ def test_what_cannot_be_committed_so_is_given_up(
     what(session, replica)
     shop.execute("INSERT INTO log VALUES (1, 'behind')")
     replica.assert_equal()
-    until(lambda: counts(replica).given_up == 1 or what is not roll_back)
+    wait_until(lambda: counts(replica).given_up == 1 or what is not roll_back)
     assert counts(replica).committed == 0
     begin(session, replica, 300_000)
     session.execute("COMMIT")
@@ -169,7 +169,7 @@ def test_a_restart_in_the_middle_begins_again(shop: Database, replica: Replica, 
     assert before.early.counts.committed == 0
     # The confirmed position may follow all of the transaction: the source streams it again only with the next change.
     shop.execute("INSERT INTO log VALUES (1, 'goes on')")
-    until(lambda: replica.pipeline.run is not None and counts(replica).inserted >= 2)
+    wait_until(lambda: replica.pipeline.run is not None and counts(replica).inserted >= 2)
     assert orders(replica) == 20_000
     session.execute("COMMIT")
     replica.assert_equal()
@@ -182,7 +182,7 @@ def test_a_target_that_takes_no_rows_early_gets_them_with_the_batch(
     monkeypatch.setattr(replica.pipeline.target, "begin_speculative_insert", lambda _: None)
     session.execute("BEGIN")
     session.execute(_MANY.format(100_000).encode())
-    until(lambda: run_of(replica).ahead.counts.staged >= 2)
+    wait_until(lambda: run_of(replica).ahead.counts.staged >= 2)
     session.execute("COMMIT")
     replica.assert_equal()
     assert counts(replica) == SpeculativeCounts()
@@ -236,7 +236,7 @@ def test_killed_at_any_point_nothing_is_lost_and_nothing_comes_twice(
     def some() -> None:
         session.execute("BEGIN")
         session.execute(_MANY.format(100_000).encode())
-        until(lambda: len(staged(replica)) >= 2, 40.0)
+        wait_until(lambda: len(staged(replica)) >= 2, 40.0)
 
     def rest() -> None:
         if point is Failpoint.EARLY_INSERTED:
@@ -323,7 +323,7 @@ def test_a_crowd_of_them_with_restarts_and_reloads_leaves_both_sides_equal(
             if step % 4 == 3:
                 committed += counts(replica).committed
                 replica.restart()
-                until(lambda: replica.pipeline.run is not None, 30.0)
+                wait_until(lambda: replica.pipeline.run is not None, 30.0)
             elif step % 4 == 1:
                 replica.pipeline.reload(f"r{step}", [replica.table_id("orders")])
     replica.wait_live(timeout_s=120)

@@ -10,9 +10,9 @@ from engine.link.messages import SchemaVersion, TableStateReport
 from engine.model.subscription import ApplyMode, ApplyPolicy, BatchPolicy
 from engine.sources.postgres_log import catalog
 from server.demo.embedded import EmbeddedPostgres
-from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
+from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.pg
 
@@ -181,6 +181,6 @@ def test_a_large_open_transaction_that_is_worked_on_before_its_commit(
         session.execute("UPDATE made SET note = 'short' WHERE id % 10 = 0")
         run = replica.pipeline.run
         assert run is not None
-        until(lambda: run.ahead.counts.staged > 0)
+        wait_until(lambda: run.ahead.counts.staged > 0)
     replica.assert_equal()
     assert replica.query("SELECT size FROM made WHERE id IN (10, 11) ORDER BY id") == [(15,), (31,)]

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from engine.pipeline.streamed_transactions import StreamedCounts
-from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database, Session
 from tests.fixtures.replication import Replica
+from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.pg
 
@@ -32,7 +32,7 @@ def test_a_large_transaction_is_staged_while_it_is_open_and_visible_with_its_com
     session.execute("UPDATE orders SET total = total + 1 WHERE id % 2 = 0")
     session.execute("DELETE FROM orders WHERE id BETWEEN 500 AND 2000")
     session.execute("INSERT INTO log SELECT i, repeat('l', 50) FROM generate_series(1, 10000) i")
-    until(lambda: counts(replica).staged >= 5)
+    wait_until(lambda: counts(replica).staged >= 5)
     shop.execute("UPDATE orders SET note = 'other' WHERE id = 1")
     replica.catch_up()
     assert replica.query("select count(*) from orders") == [(20_000,)]
@@ -40,27 +40,27 @@ def test_a_large_transaction_is_staged_while_it_is_open_and_visible_with_its_com
     replica.assert_equal()
     assert counts(replica).used == counts(replica).staged >= 5
     assert counts(replica).dropped == 0
-    until(lambda: not staged_files(replica))
+    wait_until(lambda: not staged_files(replica))
 
 
 def test_a_rollback_costs_what_was_staged(shop: Database, replica: Replica, session: Session) -> None:
     session.execute("BEGIN; INSERT INTO orders SELECT i, 1, repeat('n', 50) FROM generate_series(100001, 120000) i")
-    until(lambda: counts(replica).staged >= 2)
+    wait_until(lambda: counts(replica).staged >= 2)
     session.execute("ROLLBACK")
     shop.execute("UPDATE orders SET total = 0 WHERE id = 7")
     replica.assert_equal()
-    until(lambda: counts(replica).dropped == counts(replica).staged)
+    wait_until(lambda: counts(replica).dropped == counts(replica).staged)
     assert counts(replica).used == 0
     assert not staged_files(replica)
 
 
 def test_a_savepoint_rolled_back_after_its_rows_were_staged(replica: Replica, session: Session) -> None:
     session.execute("BEGIN; INSERT INTO orders SELECT i, 1, repeat('n', 50) FROM generate_series(100001, 110000) i")
-    until(lambda: counts(replica).staged >= 2)
+    wait_until(lambda: counts(replica).staged >= 2)
     before = counts(replica).staged
     session.execute("SAVEPOINT s; DELETE FROM orders WHERE id < 15000")
     session.execute("INSERT INTO log SELECT i, repeat('l', 50) FROM generate_series(1, 10000) i")
-    until(lambda: counts(replica).staged >= before + 2)
+    wait_until(lambda: counts(replica).staged >= before + 2)
     session.execute("ROLLBACK TO s; UPDATE orders SET note = 'kept' WHERE id < 300; COMMIT")
     replica.assert_equal()
     assert replica.query("select count(*) from orders where note = 'kept'") == [(299,)]
@@ -69,11 +69,11 @@ def test_a_savepoint_rolled_back_after_its_rows_were_staged(replica: Replica, se
 
 def test_a_column_added_within_the_transaction(replica: Replica, session: Session) -> None:
     session.execute("BEGIN; INSERT INTO orders SELECT i, 1, repeat('n', 50) FROM generate_series(100001, 110000) i")
-    until(lambda: counts(replica).staged >= 2)
+    wait_until(lambda: counts(replica).staged >= 2)
     before = counts(replica).staged
     session.execute("ALTER TABLE orders ADD COLUMN extra int DEFAULT 5")
     session.execute("UPDATE orders SET extra = id WHERE id > 100000")
-    until(lambda: counts(replica).staged > before)
+    wait_until(lambda: counts(replica).staged > before)
     session.execute("COMMIT")
     replica.assert_equal()
     assert replica.query("select count(*) from orders where extra = id and id > 100000") == [(10_000,)]
@@ -81,7 +81,7 @@ def test_a_column_added_within_the_transaction(replica: Replica, session: Sessio
 
 def test_a_truncate_within_the_transaction(replica: Replica, session: Session) -> None:
     session.execute("BEGIN; UPDATE orders SET note = repeat('u', 40)")
-    until(lambda: counts(replica).staged >= 2)
+    wait_until(lambda: counts(replica).staged >= 2)
     session.execute("TRUNCATE orders")
     session.execute("INSERT INTO orders SELECT i, 1, repeat('n', 50) FROM generate_series(1, 9000) i; COMMIT")
     replica.assert_equal()
@@ -92,9 +92,9 @@ def test_a_new_session_in_the_middle_sends_the_transaction_again(
     shop: Database, replica: Replica, session: Session
 ) -> None:
     session.execute("BEGIN; UPDATE orders SET note = repeat('u', 40)")
-    until(lambda: counts(replica).staged >= 2)
+    wait_until(lambda: counts(replica).staged >= 2)
     shop.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active")
-    until(lambda: bool(replica.pipeline.run) and counts(replica).staged >= 2)
+    wait_until(lambda: bool(replica.pipeline.run) and counts(replica).staged >= 2)
     session.execute("COMMIT")
     replica.assert_equal()
     assert replica.query("select count(*) from orders where note like 'uuu%'") == [(20_000,)]

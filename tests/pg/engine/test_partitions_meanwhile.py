@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from time import monotonic
 
 import pytest
 
@@ -23,6 +22,7 @@ from engine.sources.postgres_log.capabilities import PostgresPartitions
 from engine.tables.registry import TableEntry
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, Reports, table
+from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.pg
 
@@ -65,16 +65,9 @@ def marks(replica: Replica) -> dict[str, str | None]:
     return {t.source.name: r.mark for t in replica.spec.tables if (r := progress.tables.get(t.table)) is not None}
 
 
-def until(done: Callable[[], bool], what: str) -> None:
-    deadline = monotonic() + 30.0
-    while not done():
-        assert monotonic() < deadline, what
-        threading.Event().wait(0.05)
-
-
 def marked(replica: Replica, *roots: str) -> None:
     """Return when the marks of these roots have reached the target; nothing else has to happen for it."""
-    until(lambda: all(marks(replica).get(root) for root in roots), f"marks of {roots}")
+    wait_until(lambda: all(marks(replica).get(root) for root in roots), 30.0, f"marks of {roots}")
 
 
 @contextmanager
@@ -313,10 +306,10 @@ def test_a_mark_follows_what_is_fine(database: Database, replicate: Callable[...
     marked(replica, "whole")
     first = marks(replica)["whole"]
     database.execute("TRUNCATE whole")
-    until(lambda: marks(replica)["whole"] not in {first, None}, "a new mark behind a truncate")
+    wait_until(lambda: marks(replica)["whole"] not in {first, None}, 30.0, "a new mark behind a truncate")
     second = marks(replica)["whole"]
     database.execute("CREATE TABLE whole_3 PARTITION OF whole DEFAULT")
-    until(lambda: marks(replica)["whole"] not in {second, None}, "a new mark behind a new partition")
+    wait_until(lambda: marks(replica)["whole"] not in {second, None}, 30.0, "a new mark behind a new partition")
     assert decided(database, replica) == set()
 
 
@@ -362,8 +355,8 @@ def test_a_partition_detached_while_a_root_made_again_is_copied_is_found(
     armed.set()
     database.execute("DROP TABLE days")
     make(database, "days")
-    until(lambda: not armed.is_set(), "the copy of the new root")
-    until(lambda: replica.query("SELECT count(*) FROM days") == [(0,)], "the rows of the partition are gone")
+    wait_until(lambda: not armed.is_set(), 30.0, "the copy of the new root")
+    wait_until(lambda: replica.query("SELECT count(*) FROM days") == [(0,)], 30.0, "the rows of the partition are gone")
     replica.wait_live()
     replica.assert_equal()
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from bench.open_transactions import OpenTransactions, ending, statements
-from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
+from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.pg
 
@@ -43,7 +43,7 @@ def test_they_fill_the_queue_and_small_ones_go_on_and_nothing_shows_before_its_c
     with ledgers.connect() as connection:
         for number in range(_COUNT):
             connection.execute(statements(number, _TABLES).encode())
-    until(lambda: streamed(ledgers)[0] > _COUNT * 0.9)
+    wait_until(lambda: streamed(ledgers)[0] > _COUNT * 0.9)
     assert streamed(ledgers)[1] > 2 * _BUDGET
     for number in range(3):
         ledgers.execute(f"UPDATE ledger_1 SET note = 'small {number}' WHERE id = 600")

@@ -17,9 +17,9 @@ from engine.model.subscription import SchemaPolicy
 from engine.model.subscription_state import DesiredState
 from engine.pipeline.run import ReplicationRun
 from engine.tables.state import CatchingUp, Reload
-from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
+from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.pg
 
@@ -282,7 +282,9 @@ def test_a_reload_is_cancelled_whose_copy_is_just_done(
         if not done.is_set():
             done.set()
             copies.go.set()
-            until(lambda: (entry := book.get(orders.table)) is not None and isinstance(entry.state, CatchingUp), 20.0)
+            wait_until(
+                lambda: (entry := book.get(orders.table)) is not None and isinstance(entry.state, CatchingUp), 20.0
+            )
         return real(*what, **more)
 
     monkeypatch.setattr(book, "park", done_first)

@@ -15,9 +15,9 @@ from engine.model.position import Lsn
 from engine.model.subscription import BatchPolicy, QueueMode, SchemaPolicy
 from engine.model.subscription_state import DesiredState
 from engine.pipeline.run import ReplicationRun
-from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
+from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.pg
 
@@ -157,7 +157,7 @@ def test_a_new_log_reader_releases_nothing_that_only_the_queue_holds(shop: Datab
         assert run is not None
         shop.execute("UPDATE orders SET note = %s WHERE id < 100", [note])
         end = replica.now()
-        until(partial(_has_read, run, end))
+        wait_until(partial(_has_read, run, end))
         assert replica.applied() < end
         pid = run.reader_pid()
         assert pid is not None

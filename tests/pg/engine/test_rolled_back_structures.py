@@ -10,9 +10,9 @@ import pytest
 
 from engine.link.messages import SchemaVersion, TableStateReport
 from server.demo.embedded import EmbeddedPostgres
-from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
+from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.pg
 
@@ -65,7 +65,7 @@ def streamed(shop: Database, before: int) -> None:
     """Return when more of an open transaction has been streamed than `before`."""
     # A commit writes the log out that is read from there; an idle log writer may take ten seconds over it.
     shop.execute("SELECT pg_current_xact_id()")
-    until(lambda: chunks(shop) > before, 30.0)
+    wait_until(lambda: chunks(shop) > before, 30.0)
 
 
 def look_twice(replica: Replica) -> None:
@@ -104,7 +104,7 @@ def roll_back(shop: Database, replica: Replica, statements: tuple[str, str], lat
 @pytest.mark.parametrize("what", list(ROLLED_BACK))
 def test_nothing_of_it_is_on_the_target(shop: Database, replicate: Replicate, what: str, later: str | None) -> None:
     replica = replicate(shop, [table("orders"), table("lines")])
-    until(lambda: bool(of_orders(replica, SchemaVersion)), 20.0)  # It is reported after the table is live.
+    wait_until(lambda: bool(of_orders(replica, SchemaVersion)), 20.0)  # It is reported after the table is live.
     versions = len(of_orders(replica, SchemaVersion))
     roll_back(shop, replica, ROLLED_BACK[what], later)
     replica.catch_up()

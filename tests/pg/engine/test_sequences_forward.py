@@ -24,9 +24,9 @@ from engine.sources.postgres_log.source import PostgresSource
 from engine.targets.postgres.sequences import _LOCK, _set
 from engine.targets.postgres.target import PostgresTarget
 from server.demo.embedded import EmbeddedPostgres
-from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
+from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.pg
 
@@ -193,7 +193,7 @@ def test_requests_at_once_never_move_a_sequence_back(mart: Database) -> None:
         other.execute("BEGIN")
         other.execute(_LOCK)
         waiting = pool.submit(forward, mart, {"a": 100})
-        until(
+        wait_until(
             lambda: bool(other.execute("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").fetchall())
         )
         other.execute("SELECT setval('s', 200)")

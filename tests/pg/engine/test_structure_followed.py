@@ -16,9 +16,9 @@ from engine.model.subscription import SchemaPolicy
 from engine.model.subscription_state import DesiredState
 from engine.pipeline.commit import CommitStage
 from engine.targets import structure_text
-from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
+from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.pg
 
@@ -129,7 +129,7 @@ def test_a_value_of_an_enum_is_known_from_when_it_came(shop: Database, replicate
         entry = replica.pipeline.book.get(orders)
         return () if entry is None or entry.schema is None else entry.schema.column("m").labels
 
-    until(lambda: labels() == ("sad", "calm"), 20)
+    wait_until(lambda: labels() == ("sad", "calm"), 20)
     shop.execute("UPDATE orders SET m = 'calm' WHERE id = 1")
     replica.catch_up()
     assert changes(replica, "orders") == []
@@ -169,7 +169,7 @@ def test_what_an_earlier_version_did_not_look_at_is_learnt_and_no_reason_to_copy
         found = [replica.pipeline.book.get(replica.table_id(name)) for name in ("orders", "lines")]
         return sum(bool(c.label_editions) for e in found if e is not None and e.schema for c in e.schema.columns)
 
-    until(lambda: known() == 3, 20)
+    wait_until(lambda: known() == 3, 20)
     shop.execute("INSERT INTO orders VALUES (1000, 'x'); INSERT INTO lines VALUES (1000, 'x')")
     replica.assert_equal()
     since = [r for r in replica.reports.all()[ends:] if isinstance(r, TableStateReport)]
@@ -230,7 +230,7 @@ def test_a_table_that_loses_its_key_stays_usable_and_is_copied_when_it_has_one(
             return False
         return True
 
-    until(usable)
+    wait_until(usable)
     parked = replica.wait_table("orders", "parked")
     assert parked.code == "table_no_identity"
     shop.execute("ALTER TABLE orders ADD PRIMARY KEY (id)")

@@ -22,8 +22,8 @@ from engine.sources.postgres_log import publications
 from engine.sources.postgres_log.chunks import PIECE_BYTES
 from engine.sources.postgres_log.source import PostgresSource
 from server.demo.embedded import EmbeddedPostgres
-from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database
+from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.pg
 
@@ -469,7 +469,7 @@ def test_nobody_elses_transaction_ends_in_a_deadlock_with_ours(db: Database, sou
         user.execute("ALTER TABLE t3 ADD COLUMN v int")
         publishing = pool.submit(source.sent_tables.prepare, tables, slot_of(db))
         waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-        until(lambda: db.execute(waits)[0][0] == 1)
+        wait_until(lambda: db.execute(waits)[0][0] == 1)
         user.execute("ALTER TABLE t0 ADD COLUMN v int")
         user.execute("COMMIT")
         publishing.result(30)

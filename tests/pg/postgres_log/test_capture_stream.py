@@ -73,7 +73,7 @@ class Reader:
         assert chunk.wal_end >= self.wal_end
         self.wal_end = chunk.wal_end
 
-    def until(self, done: Callable[[], bool], ask: bool = False) -> None:
+    def read_until(self, done: Callable[[], bool], ask: bool = False) -> None:
         deadline = time.monotonic() + DEADLINE_S
         while not done():
             assert time.monotonic() < deadline, (len(self.records), self.wal_end)
@@ -82,7 +82,7 @@ class Reader:
             self.take(self.stream.read(0.05))
 
     def past(self, position: Lsn) -> None:
-        self.until(lambda: self.wal_end >= position, ask=True)
+        self.read_until(lambda: self.wal_end >= position, ask=True)
 
     def kinds(self) -> str:
         return "".join(chr(r[0]) for r in self.records)
@@ -140,12 +140,12 @@ def test_open_transactions_are_streamed_with_their_rolled_back_savepoints(
             connection.execute("INSERT INTO t SELECT i, repeat('x', 100) FROM generate_series(1, 2000) i")
             with connection.transaction(force_rollback=True):
                 connection.execute("INSERT INTO t SELECT i, repeat('y', 100) FROM generate_series(3001, 5000) i")
-            reader.until(lambda: "S" in reader.kinds() and reader.kinds().count("I") >= 1000)
+            reader.read_until(lambda: "S" in reader.kinds() and reader.kinds().count("I") >= 1000)
             assert "c" not in reader.kinds()
             top = connection.execute("SELECT pg_current_xact_id()::xid::text::bigint").fetchall()[0][0]
         with connection.transaction(force_rollback=True):
             connection.execute("INSERT INTO t SELECT i, repeat('z', 100) FROM generate_series(6001, 9000) i")
-            reader.until(lambda: b"z" * 100 in b"".join(reader.records[-50:]))
+            reader.read_until(lambda: b"z" * 100 in b"".join(reader.records[-50:]))
         reader.past(source.log.now())
         ends = [
             (kind, xid, subxid) for kind, _, xid, subxid in reader.controls if kind in {K.STREAM_COMMIT, K.STREAM_ABORT}
@@ -164,9 +164,9 @@ def test_the_source_holds_less_of_an_open_transaction_than_it_is_set_to(db: Data
         assert connection.execute("SHOW logical_decoding_work_mem").fetchone() == ("64MB",)
         # About 35 MB where it is decoded.
         connection.execute("BEGIN; INSERT INTO t SELECT n, repeat('v', 150) FROM generate_series(1, 120000) AS n")
-        reader.until(lambda: "S" in reader.kinds())
+        reader.read_until(lambda: "S" in reader.kinds())
         connection.execute("ROLLBACK")
-        reader.until(lambda: reader.kinds().endswith("A"))
+        reader.read_until(lambda: reader.kinds().endswith("A"))
 
 
 def test_a_row_larger_than_the_buffer_arrives_whole(db: Database) -> None:

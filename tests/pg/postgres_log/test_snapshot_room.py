@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -17,6 +16,7 @@ from engine.platform.fault_policy import Action, policy
 from engine.sources.postgres_log.source import PostgresSource
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
+from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.pg
 
@@ -36,15 +36,6 @@ _WAITED_FOR = (
     "SELECT count(*) > 0 FROM pg_locks w JOIN pg_locks h ON h.transactionid = w.transactionid AND h.granted"
     " WHERE NOT w.granted AND w.locktype = 'transactionid' AND h.pid = %s"
 )
-
-
-def _until(done: Callable[[], bool]) -> None:
-    pause = threading.Event()
-    for _ in range(300):
-        if done():
-            return
-        pause.wait(0.1)
-    raise AssertionError("not within 30 s")
 
 
 def _writing(db: Database) -> psycopg.Connection[tuple[Any, ...]]:
@@ -71,10 +62,10 @@ def _snapshot_that_waits(db: Database, source: PostgresSource) -> Iterator[Futur
 
     with ThreadPoolExecutor(1) as pool, _writing(db) as first:
         made = pool.submit(snapshot)
-        _until(lambda: waited_for(first))
+        wait_until(lambda: waited_for(first), 30.0)
         with _writing(db) as second:
             first.execute("COMMIT")
-            _until(lambda: waited_for(second))
+            wait_until(lambda: waited_for(second), 30.0)
             yield made
             second.execute("COMMIT")
 

@@ -272,7 +272,7 @@ class Playing:
             self._play_part(number)
             if stepwise or number == rounds - 1:
                 self._settle(f"at rest after part {number + 1}")
-        self._until(lambda: not self._late(lambda state, wanted: state == wanted), _END_S)
+        self._wait_until(lambda: not self._late(lambda state, wanted: state == wanted), _END_S)
 
     def _play_part(self, number: int) -> None:
         for golden in self._goldens:
@@ -304,13 +304,13 @@ class Playing:
         # In this isolation a DDL trigger says of no table what it looks like.
         isolation = "ISOLATION LEVEL REPEATABLE READ"
         self._played.database.execute(f"BEGIN {isolation}; ALTER TABLE {PROBE} ADD COLUMN {column} int; COMMIT")
-        if not self._until(lambda: column in self._told.probed):
+        if not self._wait_until(lambda: column in self._told.probed):
             missed = f"look {self._probes} at the catalog did not come"
             self._played.troubles.append(self._told.failed or missed)
 
     def _wait(self, reached: Callable[[str, str], bool], what: str) -> None:
         """Wait until each table's state is as it should be. Scenarios of others are over."""
-        if not self._until(lambda: not self._late(reached)):
+        if not self._wait_until(lambda: not self._late(reached)):
             for name, state in self._late(reached).items():
                 self._played.failures[name] = f"a table is {state}, not {what}"
 
@@ -324,7 +324,7 @@ class Playing:
                     found[golden.scenario.name] = state
         return found
 
-    def _until(self, done: Callable[[], bool], timeout_s: float = _SETTLE_S) -> bool:
+    def _wait_until(self, done: Callable[[], bool], timeout_s: float = _SETTLE_S) -> bool:
         def check(reports: list[Report]) -> bool:
             self._told.read(reports)
             return bool(self._told.failed) or done()

@@ -27,7 +27,9 @@ def test_images_hold_the_running_balance_of_their_row(table: str) -> None:
         balances[int(key)] = balances.get(int(key), 0) + int(delta)
         assert image == balances[int(key)]
     rows = made.sizes(1)[table]
-    assert SMALL.until(table, SMALL.transactions, rows).tolist() == [balances.get(key, 0) for key in range(rows)]
+    assert SMALL.balances_after(table, SMALL.transactions, rows).tolist() == [
+        balances.get(key, 0) for key in range(rows)
+    ]
 
 
 @pytest.mark.parametrize("table", made.KEYED)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.chaos.memory import Memory, grows
-from tests.fixtures.channel import until
+from tests.fixtures.waiting import wait_until
 
 
 def series(level: Callable[[int], float], seconds: int = 600) -> list[float]:
@@ -43,7 +43,7 @@ def test_few_samples_are_not_judged() -> None:
 def test_the_sum_of_all_processes_is_held_against_the_bound(bound_mb: float, found: bool) -> None:
     memory = Memory(lambda: [os.getpid()], bound_mb, every_s=0.01)
     memory.start()
-    until(lambda: len(memory.samples) >= 3)
+    wait_until(lambda: len(memory.samples) >= 3)
     memory.stop()
     assert memory.failure is None
     assert memory.summary()["peak_mb"] > 1

@@ -54,7 +54,7 @@ def test_a_source_that_cannot_decode_its_log_is_begun_again_with(watched: Watche
         SubscriptionStateReport(subscription="s", epoch=1, state="failed", code="log_not_decoded", reason="XX000")
     )
     assert begun == [True]
-    assert watched.until(lambda: "fine", "nothing is looked at as a failure") == "fine"
+    assert watched.wait_until(lambda: "fine", "nothing is looked at as a failure") == "fine"
 
 
 @pytest.mark.parametrize(
@@ -69,19 +69,19 @@ def test_a_source_that_cannot_decode_its_log_is_begun_again_with(watched: Watche
 def test_what_may_not_be_told_ends_a_wait_at_once(watched: Watched, report: Any) -> None:
     watched.take(report)
     with pytest.raises(AssertionError, match="reported"):
-        watched.until(lambda: True, "anything")
+        watched.wait_until(lambda: True, "anything")
     watched.forget()
-    assert watched.until(lambda: True, "anything")
+    assert watched.wait_until(lambda: True, "anything")
 
 
 def test_expected_warnings_do_not(watched: Watched) -> None:
     watched.take(event("warning", "log_reader_died"))
-    assert watched.until(lambda: watched.events["log_reader_died"], "it was told") == 1
+    assert watched.wait_until(lambda: watched.events["log_reader_died"], "it was told") == 1
 
 
 def test_a_wait_has_an_end(watched: Watched) -> None:
     with pytest.raises(AssertionError, match=r"not within 0\.01 s: never"):
-        watched.until(lambda: False, "never", 0.01)
+        watched.wait_until(lambda: False, "never", 0.01)
 
 
 class PlayedRun:

@@ -36,7 +36,7 @@ class _Script:
             change()
             self.changed.notify_all()
 
-    def until(self, condition: Callable[[], bool]) -> None:
+    def wait_until(self, condition: Callable[[], bool]) -> None:
         with self.changed:
             assert self.changed.wait_for(condition, _DEADLINE_S)
 
@@ -172,13 +172,13 @@ def test_progress_waits_for_its_pace_unless_somebody_waits_for_it(
     link = open_link(lambda c: demanded.set() if isinstance(c, Demand) else None, pace_s=3600.0)
     assert demanded.wait(_DEADLINE_S)
     link.report(_progress(5))
-    script.until(lambda: len(script.bundles) == 1)
+    script.wait_until(lambda: len(script.bundles) == 1)
     link.report(_progress(9))
-    script.until(lambda: len(script.bundles) == 2)
+    script.wait_until(lambda: len(script.bundles) == 2)
     link.report(_progress(10))
     link.report(_progress(11))
     link.report(_event("now"))  # What is no progress goes at once, and takes the newest progress along.
-    script.until(lambda: len(script.bundles) == 3)
+    script.wait_until(lambda: len(script.bundles) == 3)
     assert [(r["kind"], r.get("applied")) for r in script.bundles[2]["reports"]] == [
         ("progress", "0/B"),
         ("event", None),

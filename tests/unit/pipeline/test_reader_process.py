@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.fixtures.channel import until
+from tests.fixtures.waiting import wait_until
 
 _ENGINE = """
 import os, sys, threading
@@ -78,7 +78,7 @@ def test_it_ends_with_a_killed_engine_and_so_does_what_it_was_forked_from(
             assert reader in family
             os.kill(engine.pid, signal.SIGKILL)
             # Sooner than the source would be given up.
-            until(lambda: not any(map(_runs, family)), 5.0)
+            wait_until(lambda: not any(map(_runs, family)), 5.0)
 
 
 def test_it_has_the_environment_of_its_start(silent: socket.socket, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from engine.pipeline.speculative_insert import (
 )
 from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.state import Live
-from tests.fixtures.channel import until
+from tests.fixtures.waiting import wait_until
 
 T = TableId("t0a")
 NAME = TableName("public", "orders")
@@ -106,7 +106,7 @@ class Bench:
 
     def inserted(self, *files: str) -> FakeRows:
         """Wait until the target holds just these."""
-        until(lambda: bool(self.begun) and self.begun[-1].files == list(files))
+        wait_until(lambda: bool(self.begun) and self.begun[-1].files == list(files))
         return self.begun[-1]
 
 
@@ -135,7 +135,7 @@ def test_pieces_go_in_as_they_come_and_the_batch_ends_them(bench: Bench) -> None
     assert not early.insert(list(commit_of(change("c")).values()))
     assert not rows.over
     assert early.commit(batch())
-    until(lambda: not bench.inserter.holds(7))
+    wait_until(lambda: not bench.inserter.holds(7))
     other = SpeculativeLot(9)
     bench.inserter.add(other, piece("d"))
     bench.inserted("d")
@@ -152,7 +152,7 @@ def test_what_waits_when_a_batch_takes_the_rows_still_goes_in_and_is_not_given_u
     bench.inserted("a", "b")
     assert early.close() == {rows_of("a"), rows_of("b")}
     bench.inserter.add(lot, piece("c"))
-    until(lambda: not lot.waiting)
+    wait_until(lambda: not lot.waiting)
     bench.now_ms = 2 * OPEN_MS
     rows.overdue = True
     assert early.commit(batch())
@@ -185,8 +185,8 @@ def test_rows_are_given_up_and_their_transaction_is_left_alone_from_then_on(benc
         rows.overdue = True
     else:
         assert bench.inserter.take([lot], alone=False) is None
-    until(lambda: rows.over)
-    until(lambda: bench.inserter.counts.given_up == 1)
+    wait_until(lambda: rows.over)
+    wait_until(lambda: bench.inserter.counts.given_up == 1)
     assert rows.ended == "rolled back"
     bench.inserter.add(lot, piece("c"))
     assert bench.inserter.take([lot], alone=True) is None
@@ -208,7 +208,7 @@ def test_the_largest_that_only_inserts_comes_next(bench: Bench) -> None:
     bench.inserted("l0", "l1")
     assert bench.inserter.take([small], alone=True) is None
     bench.inserter.end(large)
-    until(lambda: bench.begun[-1].over)
+    wait_until(lambda: bench.begun[-1].over)
     assert len(bench.begun) == 2
 
 

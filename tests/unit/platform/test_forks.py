@@ -12,7 +12,7 @@ import pytest
 
 from engine.platform import forks
 from engine.platform.child_processes import how_it_ended
-from tests.fixtures.channel import until
+from tests.fixtures.waiting import wait_until
 from tests.unit.platform.forked import told
 
 
@@ -30,7 +30,7 @@ def _running_server() -> int:
         found.extend(pid for pid in [_server()] if pid is not None)
         return bool(found)
 
-    until(seen, 20.0)
+    wait_until(seen, 20.0)
     return found[0]
 
 
@@ -92,7 +92,7 @@ def test_a_start_under_way_when_the_fork_server_ends_is_made_again(start: Start)
     children: list[forks.Child] = []
     thread = threading.Thread(target=lambda: children.append(start()))
     thread.start()
-    until(_asked, 5.0)
+    wait_until(_asked, 5.0)
     os.kill(stopped, signal.SIGKILL)
     thread.join(20.0)
     assert [child.connection.recv() for child in children] == ["here"]
@@ -116,7 +116,7 @@ def test_threads_start_children_while_one_fork_server_after_another_ends(start: 
         thread.start()
     for _ in range(4):
         seen = len(children)
-        until(lambda seen=seen: len(children) > seen, 20.0)  # type: ignore[misc]
+        wait_until(lambda seen=seen: len(children) > seen, 20.0)  # type: ignore[misc]
         os.kill(_running_server(), signal.SIGKILL)
     for thread in threads:
         thread.join(30.0)
