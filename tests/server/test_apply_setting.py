@@ -7,12 +7,9 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from sqlmodel import select
 
-from engine.link.messages import Assign
 from engine.model.subscription import ApplyMode, ApplyPolicy, LanePolicy, Visibility
-from server.db.models.outbox import OutboxRow
-from server.subscriptions.assignment import build_assignment
+from tests.fixtures.app_state import count_assignments, read_assigned
 from tests.server.conftest import PlayedEngine
 
 URL = "/api/v1/subscriptions/s"
@@ -47,23 +44,12 @@ def declared(apply: dict[str, Any], target: str = "copy") -> dict[str, Any]:
     return {"source": "shop", "target": target, "tables": TABLES, "apply": apply}
 
 
-def told(app: FastAPI) -> ApplyPolicy:
-    """What an engine takes from the assignment."""
-    with app.state.database.read() as session:
-        return Assign.model_validate(build_assignment(session, app.state.secret_box, "s")).to_spec().apply
-
-
-def assignments(app: FastAPI) -> int:
-    with app.state.database.read() as session:
-        return len([row for row in session.exec(select(OutboxRow)) if row.kind == "assign"])
-
-
 @pytest.mark.parametrize("target", ["copy", "mart"])
 def test_by_default_everything_is_chosen(client: TestClient, app: FastAPI, target: str) -> None:
     body = declared({}, target)
     del body["apply"]
     assert client.put(URL, json=body).json()["apply"] == DEFAULTS
-    assert told(app) == ApplyPolicy()
+    assert read_assigned(app).apply == ApplyPolicy()
 
 
 @pytest.mark.parametrize(
@@ -89,10 +75,10 @@ def test_what_was_declared_is_shown_told_and_can_be_put_again(
     assert client.put(URL, json=declared(given)).status_code == 201
     shown = client.get(URL).json()["apply"]
     assert shown == {**DEFAULTS, **given}
-    assert told(app) == policy
+    assert read_assigned(app).apply == policy
     again = client.put(URL, json=declared(shown))
     assert (again.status_code, again.json()["apply"]) == (200, shown)
-    assert told(app) == policy
+    assert read_assigned(app).apply == policy
 
 
 @pytest.mark.parametrize(
@@ -115,7 +101,7 @@ def test_what_the_mode_has_no_use_for_is_refused(
         assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
         assert {error["pointer"]: error["detail"] for error in answer.json()["errors"]} == errors
     assert client.get(URL).json()["apply"] == DEFAULTS
-    assert told(app) == ApplyPolicy()
+    assert read_assigned(app).apply == ApplyPolicy()
 
 
 @pytest.mark.parametrize("mode", ["grouped", "transactional"])
@@ -136,7 +122,7 @@ def test_a_target_of_batches_refuses_other_modes(client: TestClient, app: FastAP
         assert problem["errors"] == [{"pointer": "/apply/mode", "detail": detail, "in": "body"}]
     shown = client.get(URL).json()
     assert (shown["apply"]["mode"], len(shown["tables"])) == ("batch", 1)
-    assert assignments(app) == 1
+    assert count_assignments(app) == 1
 
 
 def test_a_mode_that_the_target_refuses_costs_no_question_to_the_source(
@@ -153,7 +139,7 @@ def test_a_target_of_batches_shows_them_whole(client: TestClient, app: FastAPI) 
     problem = answer.json()
     assert (answer.status_code, problem["code"]) == (422, "visibility_unsupported")
     assert problem["errors"][0]["pointer"] == "/apply/visibility"
-    assert told(app) == ApplyPolicy()
+    assert read_assigned(app).apply == ApplyPolicy()
 
 
 @pytest.mark.parametrize("mode", ["auto", "batch"])
@@ -161,7 +147,7 @@ def test_a_target_of_batches_takes_batches(client: TestClient, app: FastAPI, mod
     assert client.put(URL, json=declared({}, "mart")).status_code == 201
     answer = client.patch(URL, json={"apply": {"mode": mode}})
     assert (answer.status_code, answer.json()["apply"]["mode"]) == (200, mode)
-    assert told(app).mode is ApplyMode(mode)
+    assert read_assigned(app).apply.mode is ApplyMode(mode)
 
 
 def test_patch_changes_what_it_names_and_null_goes_back_to_the_default(client: TestClient, app: FastAPI) -> None:
@@ -169,10 +155,10 @@ def test_patch_changes_what_it_names_and_null_goes_back_to_the_default(client: T
     answer = client.patch(URL, json={"apply": {"lanes": None, "policy": "optimistic"}}, headers={"If-Match": tag})
     assert answer.status_code == 200
     assert answer.headers["ETag"] != tag
-    assert told(app) == ApplyPolicy(ApplyMode.GROUPED, LanePolicy.OPTIMISTIC, lanes=None, group_size=500)
-    assert assignments(app) == 2
+    assert read_assigned(app).apply == ApplyPolicy(ApplyMode.GROUPED, LanePolicy.OPTIMISTIC, lanes=None, group_size=500)
+    assert count_assignments(app) == 2
     assert client.patch(URL, json={"apply": None}).json()["apply"] == DEFAULTS
-    assert told(app) == ApplyPolicy()
+    assert read_assigned(app).apply == ApplyPolicy()
 
 
 def test_a_patch_of_the_mode_takes_back_what_only_the_old_one_had(client: TestClient, app: FastAPI) -> None:
@@ -184,4 +170,4 @@ def test_a_patch_of_the_mode_takes_back_what_only_the_old_one_had(client: TestCl
     assert client.get(URL).json()["apply"]["mode"] == "grouped"
     change = {"mode": "batch", "lanes": None, "group_size": None}
     assert client.patch(URL, json={"apply": change}).status_code == 200
-    assert told(app) == ApplyPolicy(ApplyMode.BATCH)
+    assert read_assigned(app).apply == ApplyPolicy(ApplyMode.BATCH)

@@ -17,7 +17,7 @@ from server.engines.commands import outbox_commands
 from server.lookup.subscriptions import require_subscription
 from server.security.principal import Role
 from server.subscriptions import reports as subscriptions
-from server.tables import reports
+from tests.fixtures.app_state import set_table_state
 from tests.server.conftest import PlayedEngine
 
 SUBSCRIPTION = "/api/v1/subscriptions/s"
@@ -37,11 +37,6 @@ def table(client: TestClient, engine: PlayedEngine, connections: None) -> str:
     return made
 
 
-def report(app: FastAPI, table: str, state: TableStateKind, **why: str) -> None:
-    with app.state.database.write() as session:
-        reports.set_state(session, table, state, **why)
-
-
 def put_state(app: FastAPI, state: SubscriptionState, **why: str) -> None:
     with app.state.database.write() as session:
         subscriptions.set_subscription_state(session, require_subscription(session, "s"), state, **why)
@@ -58,7 +53,7 @@ def approvals(app: FastAPI) -> list[OutboxRow]:
 
 @pytest.mark.parametrize("body", [None, {}, {"reason": None}, {"reason": WAITING["reason"]}])
 def test_a_table_that_waits_is_approved(client: TestClient, app: FastAPI, table: str, body: Any) -> None:
-    report(app, table, TableStateKind.PARKED, **WAITING)
+    set_table_state(app, table, TableStateKind.PARKED, **WAITING)
     answer = client.post(url(table), **({} if body is None else {"json": body}))
     assert answer.status_code == 202
     shown = client.get(f"{SUBSCRIPTION}/tables/{table}")
@@ -74,7 +69,7 @@ def test_a_table_that_waits_is_approved(client: TestClient, app: FastAPI, table:
 
 
 def test_what_nobody_has_seen_is_not_approved(client: TestClient, app: FastAPI, table: str) -> None:
-    report(app, table, TableStateKind.PARKED, **{**WAITING, "reason": "ALTER TABLE … DROP COLUMN"})
+    set_table_state(app, table, TableStateKind.PARKED, **{**WAITING, "reason": "ALTER TABLE … DROP COLUMN"})
     answer = client.post(url(table), json={"reason": WAITING["reason"]})
     problem = answer.json()
     assert (answer.status_code, problem["code"]) == (409, "approval_outdated")
@@ -89,7 +84,7 @@ def test_what_nobody_has_seen_is_not_approved(client: TestClient, app: FastAPI, 
 def test_a_table_that_waits_with_nothing_has_nothing_to_approve(
     client: TestClient, app: FastAPI, table: str, state: TableStateKind
 ) -> None:
-    report(app, table, state)
+    set_table_state(app, table, state)
     answer = client.post(url(table), json={"reason": WAITING["reason"]})
     assert (answer.status_code, answer.json()["code"]) == (409, "nothing_to_approve")
     assert state.value in answer.json()["detail"]
@@ -101,7 +96,7 @@ def test_a_table_that_is_parked_for_something_else_tells_its_own_remedy(
     client: TestClient, app: FastAPI, table: str
 ) -> None:
     why = {"code": "value_out_of_domain", "reason": "A value does not fit.", "remedy": "Map the column as text."}
-    report(app, table, TableStateKind.PARKED, **why)
+    set_table_state(app, table, TableStateKind.PARKED, **why)
     problem = client.post(url(table)).json()
     assert (problem["code"], problem["remedy"]) == ("nothing_to_approve", why["remedy"])
     assert problem["detail"] == "'public.orders' is parked with the code 'value_out_of_domain': A value does not fit."
@@ -117,14 +112,14 @@ def test_what_is_not_there_cannot_be_approved(client: TestClient, app: FastAPI, 
 
 @pytest.mark.parametrize(("body", "pointer"), [({"reason": 1}, "/reason"), ({"why": "x"}, "/why"), ([], "")])
 def test_a_wrong_body_is_pointed_at(client: TestClient, app: FastAPI, table: str, body: Any, pointer: str) -> None:
-    report(app, table, TableStateKind.PARKED, **WAITING)
+    set_table_state(app, table, TableStateKind.PARKED, **WAITING)
     answer = client.post(url(table), json=body)
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, pointer)
     assert approvals(app) == []
 
 
 def test_nobody_is_told_while_nothing_runs(client: TestClient, app: FastAPI, engine: PlayedEngine, table: str) -> None:
-    report(app, table, TableStateKind.PARKED, **WAITING)
+    set_table_state(app, table, TableStateKind.PARKED, **WAITING)
     engine.connected = False
     away = client.post(url(table))
     assert (away.status_code, away.json()["code"]) == (503, "engine_unavailable")
@@ -140,17 +135,17 @@ def test_nobody_is_told_while_nothing_runs(client: TestClient, app: FastAPI, eng
 def test_only_operators_approve(
     client: TestClient, app: FastAPI, table: str, as_role: Callable[[Role], dict[str, str]]
 ) -> None:
-    report(app, table, TableStateKind.PARKED, **WAITING)
+    set_table_state(app, table, TableStateKind.PARKED, **WAITING)
     assert client.post(url(table), headers=as_role(Role.VIEWER)).status_code == 403
     assert client.post(url(table), headers=as_role(Role.OPERATOR)).status_code == 202
     assert len(approvals(app)) == 1
 
 
 def test_an_idempotency_key_makes_one_approval_of_two_requests(client: TestClient, app: FastAPI, table: str) -> None:
-    report(app, table, TableStateKind.PARKED, **WAITING)
+    set_table_state(app, table, TableStateKind.PARKED, **WAITING)
     key, body = {"Idempotency-Key": "once"}, {"reason": WAITING["reason"]}
     first = client.post(url(table), json=body, headers=key)
-    report(app, table, TableStateKind.LIVE)
+    set_table_state(app, table, TableStateKind.LIVE)
     again = client.post(url(table), json=body, headers=key)
     assert (again.status_code, again.json()) == (202, first.json())
     assert again.headers["Idempotency-Replayed"] == "true"
@@ -161,7 +156,7 @@ def test_an_idempotency_key_makes_one_approval_of_two_requests(client: TestClien
 
 
 def test_an_approval_that_has_become_moot_does_not_leave(client: TestClient, app: FastAPI, table: str) -> None:
-    report(app, table, TableStateKind.PARKED, **WAITING)
+    set_table_state(app, table, TableStateKind.PARKED, **WAITING)
     assert client.post(url(table)).status_code == 202
 
     def leaving() -> list[str]:
@@ -170,5 +165,5 @@ def test_an_approval_that_has_become_moot_does_not_leave(client: TestClient, app
             return [command.kind for _, command in outbox_commands(session, app.state.secret_box, rows)]
 
     assert leaving() == ["approve"]
-    report(app, table, TableStateKind.RELOADING)
+    set_table_state(app, table, TableStateKind.RELOADING)
     assert leaving() == []

@@ -9,10 +9,10 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlmodel import select
 
-from engine.link.messages import Assign
-from engine.model.subscription import CopyPolicy, SubscriptionSpec
+from engine.model.subscription import CopyPolicy
 from server.db.models.outbox import OutboxRow
-from server.subscriptions.assignment import build_assignment, build_table
+from server.subscriptions.assignment import build_table
+from tests.fixtures.app_state import read_assigned
 
 URL = "/api/v1/subscriptions/s"
 BODY: dict[str, Any] = {"source": "shop", "target": "mart", "tables": [{"schema": "public", "name": "orders"}]}
@@ -21,24 +21,18 @@ SLOW = {"max_rows_per_second": 20_000, "max_time_share": 0.5, "give_way": False}
 pytestmark = pytest.mark.usefixtures("connections")
 
 
-def told(app: FastAPI) -> SubscriptionSpec:
-    """What an engine takes from the assignment."""
-    with app.state.database.read() as session:
-        return Assign.model_validate(build_assignment(session, app.state.secret_box, "s")).to_spec()
-
-
 def test_by_default_copies_are_not_slowed_down(client: TestClient, app: FastAPI) -> None:
     shown = client.put(URL, json=BODY).json()
     assert shown["copies"] == {"max_rows_per_second": None, "max_time_share": 1.0, "give_way": True}
-    assert (told(app).copies, told(app).tables[0].priority) == (CopyPolicy(), 0)
+    assert (read_assigned(app).copies, read_assigned(app).tables[0].priority) == (CopyPolicy(), 0)
 
 
 def test_limits_are_shown_told_and_changed(client: TestClient, app: FastAPI) -> None:
     assert client.put(URL, json={**BODY, "copies": SLOW}).json()["copies"] == SLOW
-    assert told(app).copies == CopyPolicy(20_000, 0.5, give_way=False)
+    assert read_assigned(app).copies == CopyPolicy(20_000, 0.5, give_way=False)
     changed = client.patch(URL, json={"copies": {"max_rows_per_second": 5000}}).json()["copies"]
     assert changed == {"max_rows_per_second": 5000, "max_time_share": 0.5, "give_way": False}
-    assert told(app).copies == CopyPolicy(5000, 0.5, give_way=False)
+    assert read_assigned(app).copies == CopyPolicy(5000, 0.5, give_way=False)
     assert client.patch(URL, json={"copies": None}).json()["copies"] == {
         "max_rows_per_second": None,
         "max_time_share": 1.0,
@@ -60,7 +54,7 @@ def test_what_means_nothing_is_refused(client: TestClient, wrong: dict[str, Any]
 def test_a_tables_priority_is_declared_and_changed(client: TestClient, app: FastAPI) -> None:
     client.put(URL, json={**BODY, "tables": [{"schema": "public", "name": "orders", "priority": 7}]})
     table = client.get(f"{URL}/tables").json()["items"][0]
-    assert (table["priority"], told(app).tables[0].priority) == (7, 7)
+    assert (table["priority"], read_assigned(app).tables[0].priority) == (7, 7)
     assert client.get(URL).json()["tables"][0]["priority"] == 7
     for given, shown in ((-3, -3), (None, 0)):
         answer = client.patch(f"{URL}/tables/{table['id']}", json={"priority": given})

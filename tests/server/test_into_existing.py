@@ -8,8 +8,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from engine.link.messages import Assign
-from server.subscriptions.assignment import build_assignment
+from tests.fixtures.app_state import read_assigned
 from tests.server.conftest import PlayedEngine
 
 URL = "/api/v1/subscriptions/s"
@@ -28,11 +27,9 @@ def a_copy(client: TestClient, connections: None) -> None:
     assert client.put("/api/v1/connections/copy", json=body).status_code == 201
 
 
-def told(app: FastAPI) -> dict[str, bool]:
-    """What an engine takes from the assignment."""
-    with app.state.database.read() as session:
-        spec = Assign.model_validate(build_assignment(session, app.state.secret_box, "s")).to_spec()
-    return {table.source.name: table.into_existing for table in spec.tables}
+def read_into_existing(app: FastAPI) -> dict[str, bool]:
+    """By source name, as an engine takes it from the assignment."""
+    return {table.source.name: table.into_existing for table in read_assigned(app).tables}
 
 
 def test_what_was_declared_is_shown_told_and_can_be_changed(client: TestClient, app: FastAPI) -> None:
@@ -40,15 +37,15 @@ def test_what_was_declared_is_shown_told_and_can_be_changed(client: TestClient, 
     assert client.put(URL, json=body).status_code == 201
     shown = {table["name"]: table for table in client.get(f"{URL}/tables").json()["items"]}
     assert {name: table["into_existing"] for name, table in shown.items()} == {"orders": True, "lines": False}
-    assert told(app) == {"orders": True, "lines": False}
+    assert read_into_existing(app) == {"orders": True, "lines": False}
     declared = {table["name"]: table for table in client.get(URL).json()["tables"]}
     assert declared["orders"]["into_existing"] is True
     for value, kept in ((None, False), (True, True)):
         answer = client.patch(f"{URL}/tables/{shown['orders']['id']}", json={"into_existing": value})
         assert (answer.status_code, answer.json()["into_existing"]) == (200, kept)
-        assert told(app)["orders"] is kept
+        assert read_into_existing(app)["orders"] is kept
     assert client.put(URL, json={**body, "tables": [PLAIN, {**INTO, "into_existing": False}]}).status_code == 200
-    assert told(app) == {"orders": False, "lines": False}
+    assert read_into_existing(app) == {"orders": False, "lines": False}
 
 
 def test_a_target_that_takes_none_so_refuses_it(client: TestClient, app: FastAPI, engine: PlayedEngine) -> None:
@@ -67,4 +64,4 @@ def test_a_target_that_takes_none_so_refuses_it(client: TestClient, app: FastAPI
         assert (answer.status_code, problem["code"], problem["detail"]) == (422, "into_existing_unsupported", DETAIL)
         assert [error["pointer"] for error in problem["errors"]] == wrong
     assert engine.asked == []
-    assert told(app) == {"lines": False}
+    assert read_into_existing(app) == {"lines": False}

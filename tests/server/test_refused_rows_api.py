@@ -14,7 +14,7 @@ from engine.link.messages import RowsSetAside
 from engine.model.table_state import TableStateKind
 from server.security.principal import Role
 from server.subscriptions.assignment import build_table
-from server.tables import reports
+from tests.fixtures.app_state import set_table_state
 from tests.fixtures.channel import FakeEngine, declare, running_server
 from tests.server.conftest import PlayedEngine
 
@@ -47,13 +47,8 @@ def table(client: TestClient, app: FastAPI, connections: None) -> str:
     body = {"source": "shop", "target": "mart", "tables": [{"schema": "public", "name": "orders"}]}
     assert client.put(SUBSCRIPTION, json=body).status_code == 201
     made: str = client.get(f"{SUBSCRIPTION}/tables").json()["items"][0]["id"]
-    report(app, made, TableStateKind.LIVE)
+    set_table_state(app, made, TableStateKind.LIVE)
     return made
-
-
-def report(app: FastAPI, table: str, state: TableStateKind, **why: str) -> None:
-    with app.state.database.write() as session:
-        reports.set_state(session, table, state, **why)
 
 
 def test_a_tables_policy_is_declared_and_changed(client: TestClient, app: FastAPI, table: str) -> None:
@@ -137,7 +132,7 @@ def test_what_cannot_be_is_refused_before_or_behind_the_engine(
     assert (gone.status_code, gone.json()["code"]) == (404, "not_found")
     assert client.post(f"{SUBSCRIPTION}/tables/none/refused-rows/skips").status_code == 404
     asked = len(engine.asked)
-    report(app, table, TableStateKind.PARKED, code="row_refused", reason="It refused.", remedy="Mend it.")
+    set_table_state(app, table, TableStateKind.PARKED, code="row_refused", reason="It refused.", remedy="Mend it.")
     parked = client.post(f"{url}/retries")
     assert (parked.status_code, parked.json()["code"]) == (409, "table_not_live")
     assert len(engine.asked) == asked

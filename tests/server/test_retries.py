@@ -17,7 +17,7 @@ from server.gateway.interface import EngineTimeout, EngineUnavailable
 from server.lookup.subscriptions import require_subscription
 from server.security.principal import Role
 from server.subscriptions import reports as subscriptions
-from server.tables import reports
+from tests.fixtures.app_state import set_table_state
 from tests.server.conftest import PlayedEngine
 
 SUBSCRIPTION = "/api/v1/subscriptions/s"
@@ -31,11 +31,6 @@ def table(client: TestClient, engine: PlayedEngine, connections: None) -> str:
     assert client.put(SUBSCRIPTION, json=body).status_code == 201
     made: str = client.get(f"{SUBSCRIPTION}/tables").json()["items"][0]["id"]
     return made
-
-
-def report(app: FastAPI, table: str, state: TableStateKind, **why: str) -> None:
-    with app.state.database.write() as session:
-        reports.set_state(session, table, state, **why)
 
 
 def found(code: str, severity: str = "error") -> dict[str, Any]:
@@ -54,7 +49,7 @@ def reloads(app: FastAPI) -> list[OutboxRow]:
 def test_a_parked_table_is_copied_anew_behind_a_look(
     client: TestClient, app: FastAPI, engine: PlayedEngine, table: str
 ) -> None:
-    report(app, table, TableStateKind.PARKED, **UNFIT)
+    set_table_state(app, table, TableStateKind.PARKED, **UNFIT)
     answer = retry(client, table)
     assert answer.status_code == 202
     assert client.get(answer.headers["Location"]).json() == answer.json()
@@ -74,7 +69,7 @@ def test_a_parked_table_is_copied_anew_behind_a_look(
 def test_what_would_park_it_again_is_told_with_its_remedy(
     client: TestClient, app: FastAPI, engine: PlayedEngine, table: str, code: str
 ) -> None:
-    report(app, table, TableStateKind.PARKED, **UNFIT)
+    set_table_state(app, table, TableStateKind.PARKED, **UNFIT)
     engine.answers["preflight"] = {"findings": [found(code), found("generated_columns", "info")]}
     problem = retry(client, table).json()
     assert (problem["status"], problem["code"]) == (409, "cause_remains")
@@ -90,7 +85,7 @@ def test_what_would_park_it_again_is_told_with_its_remedy(
 def test_a_finding_of_the_source_as_a_whole_counts_where_the_table_parked_with_it(
     client: TestClient, app: FastAPI, engine: PlayedEngine, table: str, parked_with: str, status: int
 ) -> None:
-    report(app, table, TableStateKind.PARKED, **{**UNFIT, "code": parked_with})
+    set_table_state(app, table, TableStateKind.PARKED, **{**UNFIT, "code": parked_with})
     engine.answers["preflight"] = {"findings": [found("source_privilege"), found("source_no_slots")]}
     assert retry(client, table).status_code == status
 
@@ -101,7 +96,7 @@ def test_a_finding_of_the_source_as_a_whole_counts_where_the_table_parked_with_i
 def test_a_table_that_is_not_parked_has_nothing_to_retry(
     client: TestClient, app: FastAPI, engine: PlayedEngine, table: str, state: TableStateKind
 ) -> None:
-    report(app, table, state)
+    set_table_state(app, table, state)
     problem = retry(client, table).json()
     assert (problem["status"], problem["code"]) == (409, "nothing_to_retry")
     assert problem["detail"] == f"'public.orders' is {state.value}."
@@ -113,7 +108,7 @@ def test_a_table_that_waits_is_approved_and_not_retried(
     client: TestClient, app: FastAPI, engine: PlayedEngine, table: str
 ) -> None:
     why = {"code": "schema_change_waiting", "reason": "ALTER TABLE …", "remedy": "Approve it."}
-    report(app, table, TableStateKind.PARKED, **why)
+    set_table_state(app, table, TableStateKind.PARKED, **why)
     problem = retry(client, table).json()
     assert (problem["code"], problem["remedy"]) == ("nothing_to_retry", "Approve it.")
     assert engine.asked == []
@@ -122,11 +117,11 @@ def test_a_table_that_waits_is_approved_and_not_retried(
 def test_a_table_that_is_mended_while_it_is_looked_at_is_left_alone(
     client: TestClient, app: FastAPI, engine: PlayedEngine, table: str
 ) -> None:
-    report(app, table, TableStateKind.PARKED, **UNFIT)
+    set_table_state(app, table, TableStateKind.PARKED, **UNFIT)
     real = engine.request
 
     async def meanwhile(*arguments: Any) -> dict[str, Any]:
-        report(app, table, TableStateKind.LIVE)
+        set_table_state(app, table, TableStateKind.LIVE)
         return await real(*arguments)
 
     engine.request = meanwhile  # type: ignore[method-assign]
@@ -140,7 +135,7 @@ def test_a_table_that_is_mended_while_it_is_looked_at_is_left_alone(
 def test_an_engine_that_does_not_answer(
     client: TestClient, app: FastAPI, engine: PlayedEngine, table: str, error: Exception, status: int
 ) -> None:
-    report(app, table, TableStateKind.PARKED, **UNFIT)
+    set_table_state(app, table, TableStateKind.PARKED, **UNFIT)
     engine.answers["preflight"] = error
     assert retry(client, table).status_code == status
     assert reloads(app) == []
@@ -149,7 +144,7 @@ def test_an_engine_that_does_not_answer(
 def test_what_is_not_there_or_does_not_run(client: TestClient, app: FastAPI, engine: PlayedEngine, table: str) -> None:
     assert retry(client, "t0").status_code == 404
     assert client.post(f"/api/v1/subscriptions/nope/tables/{table}/retries").status_code == 404
-    report(app, table, TableStateKind.PARKED, **UNFIT)
+    set_table_state(app, table, TableStateKind.PARKED, **UNFIT)
     with app.state.database.write() as session:
         subscriptions.set_subscription_state(session, require_subscription(session, "s"), SubscriptionState.PAUSED)
     paused = retry(client, table)
@@ -162,6 +157,6 @@ def test_what_is_not_there_or_does_not_run(client: TestClient, app: FastAPI, eng
 def test_only_operators_retry(
     client: TestClient, app: FastAPI, engine: PlayedEngine, table: str, as_role: Callable[[Role], dict[str, str]]
 ) -> None:
-    report(app, table, TableStateKind.PARKED, **UNFIT)
+    set_table_state(app, table, TableStateKind.PARKED, **UNFIT)
     assert retry(client, table, headers=as_role(Role.VIEWER)).status_code == 403
     assert retry(client, table, headers=as_role(Role.OPERATOR)).status_code == 202

@@ -7,12 +7,9 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from sqlmodel import select
 
-from engine.link.messages import Assign
 from engine.model.subscription import SchemaPolicy
-from server.db.models.outbox import OutboxRow
-from server.subscriptions.assignment import build_assignment
+from tests.fixtures.app_state import count_assignments, read_assigned
 
 URL = "/api/v1/subscriptions/s"
 BODY: dict[str, Any] = {"source": "shop", "target": "mart", "tables": [{"schema": "public", "name": "orders"}]}
@@ -20,20 +17,9 @@ BODY: dict[str, Any] = {"source": "shop", "target": "mart", "tables": [{"schema"
 pytestmark = pytest.mark.usefixtures("connections")
 
 
-def told(app: FastAPI) -> SchemaPolicy:
-    """What an engine takes from the assignment."""
-    with app.state.database.read() as session:
-        return Assign.model_validate(build_assignment(session, app.state.secret_box, "s")).to_spec().schema_changes
-
-
-def assignments(app: FastAPI) -> int:
-    with app.state.database.read() as session:
-        return len([row for row in session.exec(select(OutboxRow)) if row.kind == "assign"])
-
-
 def test_by_default_the_target_follows(client: TestClient, app: FastAPI) -> None:
     assert client.put(URL, json=BODY).json()["schema_changes"] == {"policy": "apply"}
-    assert told(app) is SchemaPolicy.APPLY
+    assert read_assigned(app).schema_changes is SchemaPolicy.APPLY
 
 
 @pytest.mark.parametrize("policy", list(SchemaPolicy))
@@ -46,8 +32,8 @@ def test_what_was_declared_is_shown_told_and_can_be_put_again(
     assert shown == {"policy": policy.value}
     again = client.put(URL, json={**BODY, "schema_changes": shown})
     assert (again.status_code, again.json()["schema_changes"]) == (200, shown)
-    assert told(app) is policy
-    assert assignments(app) == 1
+    assert read_assigned(app).schema_changes is policy
+    assert count_assignments(app) == 1
 
 
 def test_patch_changes_it_and_null_goes_back_to_the_default(client: TestClient, app: FastAPI) -> None:
@@ -55,12 +41,12 @@ def test_patch_changes_it_and_null_goes_back_to_the_default(client: TestClient, 
     answer = client.patch(URL, json={"schema_changes": {"policy": "ask"}}, headers={"If-Match": tag})
     assert (answer.status_code, answer.json()["schema_changes"]) == (200, {"policy": "ask"})
     assert answer.headers["ETag"] != tag
-    assert (told(app), assignments(app)) == (SchemaPolicy.ASK, 2)
+    assert (read_assigned(app).schema_changes, count_assignments(app)) == (SchemaPolicy.ASK, 2)
     assert client.patch(URL, json={"batch": {"tasks": 2}}).json()["schema_changes"] == {"policy": "ask"}
     for back in ({"policy": None}, None):
         assert client.patch(URL, json={"schema_changes": {"policy": "ignore"}}).status_code == 200
         assert client.patch(URL, json={"schema_changes": back}).json()["schema_changes"] == {"policy": "apply"}
-        assert told(app) is SchemaPolicy.APPLY
+        assert read_assigned(app).schema_changes is SchemaPolicy.APPLY
 
 
 @pytest.mark.parametrize(
@@ -80,4 +66,4 @@ def test_any_other_is_refused_and_pointed_at(
         assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
         (error,) = answer.json()["errors"]
         assert (error["pointer"], words in error["detail"]) == (pointer, True), error
-    assert (told(app), assignments(app)) == (SchemaPolicy.APPLY, 1)
+    assert (read_assigned(app).schema_changes, count_assignments(app)) == (SchemaPolicy.APPLY, 1)

@@ -8,12 +8,10 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from engine.link.messages import Assign
 from engine.model.identity import TableName
 from engine.model.shared import SharedInto
-from engine.model.subscription import TableSpec
 from server.db.models.table import TableRow
-from server.subscriptions.assignment import build_assignment
+from tests.fixtures.app_state import read_assigned
 from tests.server.conftest import PlayedEngine
 
 SUBSCRIPTIONS = "/api/v1/subscriptions"
@@ -34,11 +32,6 @@ def eu(client: TestClient, connections: None) -> None:
     assert client.put(f"{SUBSCRIPTIONS}/eu", json=body(SHARED)).status_code == 201
 
 
-def told(app: FastAPI, name: str) -> TableSpec:
-    with app.state.database.read() as session:
-        return Assign.model_validate(build_assignment(session, app.state.secret_box, name)).to_spec().tables[0]
-
-
 def only(client: TestClient, name: str) -> dict[str, Any]:
     (found,) = client.get(f"{SUBSCRIPTIONS}/{name}/tables").json()["items"]
     return dict(found)
@@ -48,7 +41,7 @@ def test_what_is_left_out_follows_from_the_subscription_and_the_table(client: Te
     shown = only(client, "eu")
     assert shown["target"] == {"schema": "all", "name": "orders__eu"}
     assert shown["shared_into"] == {"schema": "all", "name": "orders", "source_column": "source", "source_value": "eu"}
-    spec = told(app, "eu")
+    spec = read_assigned(app, "eu").tables[0]
     assert (spec.target, spec.shared) == (
         TableName("all", "orders__eu"),
         SharedInto(TableName("all", "orders"), "source", "eu"),
@@ -63,7 +56,7 @@ def test_everything_can_be_said(client: TestClient, app: FastAPI) -> None:
     into = {"schema": "all", "name": "orders", "source_column": "source", "source_value": "america"}
     table = {**ORDERS, "target": {"schema": "us"}, "shared_into": into}
     assert client.put(f"{SUBSCRIPTIONS}/us", json=body(table, source="us")).status_code == 201
-    assert told(app, "us").target == TableName("us", "orders")
+    assert read_assigned(app, "us").tables[0].target == TableName("us", "orders")
     assert only(client, "us")["shared_into"] == into
     found = client.get(LIST).json()["items"]
     assert [(t["schema"], t["name"], t["source_column"]) for t in found] == [("all", "orders", "source")]

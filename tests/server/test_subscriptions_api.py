@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlmodel import select
 
-from engine.link.messages import Assign, Progress
+from engine.link.messages import Progress
 from engine.model.position import Lsn
 from engine.model.subscription import OriginFilter, QueueMode
 from engine.model.subscription_state import SubscriptionState
@@ -17,8 +17,8 @@ from server.db.models.outbox import OutboxRow
 from server.gateway.interface import EngineUnavailable
 from server.lookup.subscriptions import require_subscription
 from server.subscriptions import reports
-from server.subscriptions.assignment import build_assignment
 from server.subscriptions.desire import slot_name
+from tests.fixtures.app_state import read_assigned
 from tests.server.conftest import PlayedEngine
 
 URL = "/api/v1/subscriptions"
@@ -170,8 +170,7 @@ def test_queue_mode_auto_and_the_guards_shares_reach_the_engine(client: TestClie
     shown = client.get(f"{URL}/s").json()
     assert (shown["queue"]["mode"], shown["capture"]["guard"]["persist_share"]) == ("auto", 0.6)
     assert client.patch(f"{URL}/s", json={"capture": {"guard": {"warn_share": 0.9}}}).status_code == 422
-    with app.state.database.read() as session:
-        spec = Assign.model_validate(build_assignment(session, app.state.secret_box, "s")).to_spec()
+    spec = read_assigned(app)
     assert spec.queue_mode is QueueMode.AUTO
     assert (spec.guard.warn_share, spec.guard.drop_slot, spec.guard.drop_slot_share) == (0.1, False, 0.95)
 
@@ -191,8 +190,7 @@ def test_a_patch_changes_only_the_named_shares_of_the_guard(client: TestClient, 
     assert (shown["warn_share"], shown["persist_share"], shown["drop_slot"]) == (0.1, 0.3, False)
     shown = patched({"persist_share": None})
     assert (shown["warn_share"], shown["persist_share"], shown["drop_slot"]) == (0.1, 0.6, False)
-    with app.state.database.read() as session:
-        spec = Assign.model_validate(build_assignment(session, app.state.secret_box, "s")).to_spec()
+    spec = read_assigned(app)
     assert (spec.guard.warn_share, spec.guard.persist_share, spec.guard.drop_slot) == (0.1, 0.6, False)
     refused = client.patch(f"{URL}/s", json={"capture": {"guard": {"warn_share": 0.9}}})
     assert refused.status_code == 422
@@ -201,14 +199,10 @@ def test_a_patch_changes_only_the_named_shares_of_the_guard(client: TestClient, 
 
 
 def test_which_origins_are_followed_is_told_to_the_engine(client: TestClient, app: FastAPI) -> None:
-    def told() -> OriginFilter:
-        with app.state.database.read() as session:
-            return Assign.model_validate(build_assignment(session, app.state.secret_box, "s")).to_spec().origin
-
     assert client.put(f"{URL}/s", json=BODY).json()["capture"]["origin"] == "any"
-    assert told() is OriginFilter.ANY
+    assert read_assigned(app).origin is OriginFilter.ANY
     assert client.patch(f"{URL}/s", json={"capture": {"origin": "none"}}).json()["capture"]["origin"] == "none"
-    assert told() is OriginFilter.NONE
+    assert read_assigned(app).origin is OriginFilter.NONE
     assert client.patch(f"{URL}/s", json={"capture": {"origin": "mine"}}).status_code == 422
 
 
@@ -370,8 +364,7 @@ def test_assignment_fits_the_channel(client: TestClient, app: FastAPI) -> None:
     table = {**ORDERS, "insert_only": True, "target": {"schema": "x"}, "columns": {"n": {"map_as": "text"}}}
     client.put(f"{URL}/s", json={**BODY, "tables": [table], "queue": {"mode": "persist"}, "batch": {"tasks": 3}})
     assigned(app, epoch=7)
-    with app.state.database.read() as session:
-        spec = Assign.model_validate(build_assignment(session, app.state.secret_box, "s")).to_spec()
+    spec = read_assigned(app)
     assert spec.source.secrets == {"password": "hidden-word"}
     assert (spec.epoch, spec.queue_mode, spec.batch.tasks, spec.desired) == (7, "persist", 3, "running")
     assert spec.tables[0].operations == {"insert", "truncate"}
