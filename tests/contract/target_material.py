@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from engine.model.batch import TableChanges
+from engine.model.fault import EngineFault
 from engine.model.identity import BatchId, Epoch, RelationId, SubscriptionName, TableId, TableName
 from engine.model.last_commit import LastCommit
 from engine.model.position import Lsn
@@ -208,3 +210,10 @@ class Pipeline:
 
 def sql_name(name: TableName) -> str:
     return ".".join('"' + part.replace('"', '""') + '"' for part in (name.schema, name.name))
+
+
+def fault_of(call: Callable[[], object]) -> EngineFault:
+    """The fault that `call` raises."""
+    with pytest.raises(EngineFault) as caught:
+        call()
+    return caught.value

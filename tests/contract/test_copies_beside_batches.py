@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from engine.targets.batch_writer import BatchWriter
 from engine.targets.duckdb import loading
 from engine.targets.postgres import target as postgres_target
 from tests.contract.target_material import SUBSCRIPTION, Pipeline, changes, inserts, structure
-from tests.contract.targets import KINDS, OpenTarget, target_opener
+from tests.contract.targets import OpenTarget
 
 pytestmark = pytest.mark.pg
 
@@ -54,12 +53,6 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
     held = Held(monkeypatch)
     yield held
     held.let_go()
-
-
-@pytest.fixture(params=KINDS)
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenTarget]:
-    with target_opener(str(request.param), request, tmp_path) as opener:
-        yield opener
 
 
 @pytest.fixture

@@ -27,18 +27,12 @@ from tests.contract.target_material import (
     source_type,
     structure,
 )
-from tests.contract.targets import KINDS, OpenTarget, target_opener
+from tests.contract.targets import OpenTarget, target_opener
 
 pytestmark = pytest.mark.pg
 
 ORDERS = TableId("t0a")
 orders = structure(TableName("public", "orders"), {"id": "int4", "part": "text", "note": "text"}, ["id", "part"])
-
-
-@pytest.fixture(params=KINDS)
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenTarget]:
-    with target_opener(str(request.param), request, tmp_path) as opener:
-        yield opener
 
 
 @pytest.fixture

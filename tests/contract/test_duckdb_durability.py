@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -18,17 +15,10 @@ from engine.targets.duckdb.target import DuckDbTarget
 from tests.contract import killed_writer
 from tests.contract.target_material import SUBSCRIPTION, Pipeline, changes, inserts, keys
 from tests.fixtures.answers import answered
+from tests.fixtures.python_process import start_python
 
-ROOT = Path(__file__).parents[2]
 T = killed_writer.LEFT
 pairs = killed_writer.left
-
-
-def python(*arguments: str) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(
-        [sys.executable, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-    )
 
 
 @pytest.mark.slow
@@ -37,7 +27,7 @@ def test_killed_at_any_moment_it_stands_at_one_batch(tmp_path: Path) -> None:
     chance = random.Random(20)
     last = 0
     for _ in range(6):
-        process = python(killed_writer.__file__, str(path))
+        process = start_python(killed_writer.__file__, str(path))
         assert process.stdout is not None
         for _ in range(chance.randint(2, 25)):
             line = process.stdout.readline()
@@ -95,7 +85,7 @@ print(sorted(set(kinds)), same, done > 0)
 
 @pytest.mark.parametrize("threshold", ["1GB", "256KB"], ids=["in the log", "in a checkpoint"])
 def test_a_full_disk_loses_nothing_and_ends_when_there_is_room(tmp_path: Path, threshold: str) -> None:
-    process = python("-c", DISK_FULL, str(tmp_path / "mart.duckdb"), threshold, str(1_500_000))
+    process = start_python("-c", DISK_FULL, str(tmp_path / "mart.duckdb"), threshold, str(1_500_000))
     out = process.communicate(timeout=120)[0]
     assert out.strip() == "['target_disk_full'] True True"
 

@@ -3,40 +3,25 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
 import pytest
 
-from engine.model.fault import EngineFault, FaultKind
+from engine.model.fault import FaultKind
 from engine.model.identity import Epoch, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.subscription import ConnectionSpec
 from engine.model.target import LogStart, QueryRefused
-from engine.targets.duckdb.settings import DuckDbSettings, settings_from
+from engine.targets.duckdb.settings import DuckDbSettings
 from engine.targets.duckdb.target import DuckDbTarget, open_target
-from tests.contract.target_material import SUBSCRIPTION, Pipeline, changes, inserts, keys, structure
+from engine.targets.duckdb.settings import settings_from
+from tests.contract.target_material import SUBSCRIPTION, Pipeline, changes, fault_of, inserts, keys, structure
 from tests.fixtures.answers import answered
+from tests.fixtures.python_process import start_python
 
-ROOT = Path(__file__).parents[2]
 T = TableId("t0a")
 pairs = structure(TableName("public", "pairs"), {"id": "int4", "v": "int8"}, ["id"])
-
-
-def fault_of(call: Callable[[], object]) -> EngineFault:
-    with pytest.raises(EngineFault) as caught:
-        call()
-    return caught.value
-
-
-def python(*arguments: str) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(
-        [sys.executable, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-    )
 
 
 # Opening
@@ -56,7 +41,7 @@ def test_nothing_is_created_before_the_first_use(tmp_path: Path) -> None:
 def test_a_file_held_by_another_process_is_locked(tmp_path: Path) -> None:
     path = tmp_path / "mart.duckdb"
     program = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
-    holder = python("-c", program, str(path))
+    holder = start_python("-c", program, str(path))
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "open\n"

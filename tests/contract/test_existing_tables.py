@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.model.fault import EngineFault, FaultKind
+from engine.model.fault import FaultKind
 from engine.model.identity import SubscriptionName, TableId, TableName
 from engine.model.schema import Column, KeyMode, SourceType, TableSchema
 from engine.model.subscription import ConnectionSpec, LanePolicy
@@ -22,6 +22,7 @@ from tests.contract.target_material import (
     Pipeline,
     Row,
     changes,
+    fault_of,
     images,
     inserts,
     keys,
@@ -110,12 +111,6 @@ def copy(pipeline: Pipeline, table: TableId, schema: TableSchema, rows: Sequence
     pipeline.target.begin_copy(pipeline.subscription, table, schema.name, schema)
     if rows:
         pipeline.target.append_copy(table, inserts(schema, rows))
-
-
-def fault_of(call: Callable[[], object]) -> EngineFault:
-    with pytest.raises(EngineFault) as caught:
-        call()
-    return caught.value
 
 
 def adoption(pipeline: Pipeline, schema: TableSchema = orders, *, into: bool = True) -> Callable[[], None]:

@@ -30,7 +30,7 @@ from tests.contract.in_order_material import (
     time_of,
     write_in_order,
 )
-from tests.contract.target_material import SLOT, SUBSCRIPTION, SYSTEM, Pipeline, structure
+from tests.contract.target_material import SLOT, SUBSCRIPTION, SYSTEM, Pipeline, fault_of, structure
 from tests.fixtures.postgres import Database
 
 pytestmark = pytest.mark.pg
@@ -78,12 +78,6 @@ def put(at: int, state: str) -> Change:
 
 def note(text: str) -> Change:
     return Change(NOTES, INSERT, row=(text,))
-
-
-def fault_of(call: Callable[[], object]) -> EngineFault:
-    with pytest.raises(EngineFault) as caught:
-        call()
-    return caught.value
 
 
 def locks(mart: Database) -> list[tuple[Any, ...]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,19 +16,13 @@ from engine.model.partitions import WHOLE, LoadReason, PartitionLoad, RangeBound
 from engine.model.target import PartitionSwap, TableCommit
 from engine.net import decode_copy_text
 from tests.contract.target_material import SUBSCRIPTION, Pipeline, changes, inserts, keys, structure
-from tests.contract.targets import KINDS, OpenTarget, target_opener
+from tests.contract.targets import OpenTarget
 
 pytestmark = pytest.mark.pg
 
 ORDERS = TableId("t0a")
 orders = structure(TableName("public", "orders"), {"id": "int4", "note": "text"}, ["id"])
 TENS = partition_rows([(RangeBound(("id",), ("10",), ("20",)),)], orders, decode_copy_text)
-
-
-@pytest.fixture(params=KINDS)
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenTarget]:
-    with target_opener(str(request.param), request, tmp_path) as opener:
-        yield opener
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from engine.model.fault import EngineFault, FaultKind
+from engine.model.fault import FaultKind
 from engine.model.identity import Epoch, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.subscription import ConnectionSpec
@@ -24,6 +24,7 @@ from tests.contract.target_material import (
     SYSTEM,
     Pipeline,
     changes,
+    fault_of,
     inserts,
     keys,
     structure,
@@ -59,12 +60,6 @@ def pipeline(target: PostgresTarget) -> Pipeline:
     made = Pipeline(target).claim()
     made.load(ORDERS, orders, LOADED)
     return made
-
-
-def fault_of(call: Callable[[], object]) -> EngineFault:
-    with pytest.raises(EngineFault) as caught:
-        call()
-    return caught.value
 
 
 def swapped() -> Any:

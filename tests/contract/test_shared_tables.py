@@ -17,9 +17,18 @@ from engine.model.shared import SharedInto
 from engine.model.target import QueryLimits, QueryRefused, TableCommit, TableRead, Target
 from engine.targets.duckdb.target import DuckDbTarget
 from engine.targets.postgres.target import PostgresTarget
-from tests.contract.target_material import Pipeline, Row, changes, inserts, keys, source_type, sql_name, structure
+from tests.contract.target_material import (
+    Pipeline,
+    Row,
+    changes,
+    fault_of,
+    inserts,
+    keys,
+    source_type,
+    sql_name,
+    structure,
+)
 from tests.contract.targets import Build, OpenTarget, builder, target_opener
-from tests.contract.test_target_contract import fault_of
 from tests.fixtures.answers import answered
 
 pytestmark = pytest.mark.pg

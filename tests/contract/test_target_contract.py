@@ -5,15 +5,14 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine.model.batch import TableFault
-from engine.model.fault import EngineFault, FaultKind
+from engine.model.fault import FaultKind
 from engine.model.identity import BatchId, SubscriptionName, TableId, TableName
 from engine.model.last_commit import LastCommit
 from engine.model.position import Lsn
@@ -27,6 +26,7 @@ from tests.contract.target_material import (
     Pipeline,
     Row,
     changes,
+    fault_of,
     images,
     inserts,
     keys,
@@ -35,7 +35,7 @@ from tests.contract.target_material import (
     sql_name,
     structure,
 )
-from tests.contract.targets import KINDS, Build, OpenTarget, builder, target_opener
+from tests.contract.targets import Build, OpenTarget, builder
 from tests.fixtures.answers import answered
 
 pytestmark = pytest.mark.pg
@@ -48,12 +48,6 @@ items = structure(
     TableName("public", "items"), {"order_id": "int4", "n": "int4", "price": "numeric(10,2)"}, ["order_id", "n"]
 )
 logs = structure(TableName("public", "logs"), {"word": "text", "x": "float8", "n": "int4"}, mode=KeyMode.BAG)
-
-
-@pytest.fixture(params=KINDS)
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenTarget]:
-    with target_opener(str(request.param), request, tmp_path) as opener:
-        yield opener
 
 
 @pytest.fixture
@@ -71,12 +65,6 @@ def pipeline(target: Target) -> Pipeline:
 @pytest.fixture
 def build(target: Target) -> Build:
     return builder(target)
-
-
-def fault_of(call: Callable[[], object]) -> EngineFault:
-    with pytest.raises(EngineFault) as caught:
-        call()
-    return caught.value
 
 
 # Progress and the fence
