@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from fastapi import FastAPI
 
+from engine.link.messages import Assign
 from server.app import create_app
 from server.db.migrate import upgrade
 from server.demo.binaries import PostgresMissingError
@@ -18,6 +20,7 @@ from server.demo.sample import Address, SampleState, Standing
 from server.security import tokens
 from server.security.principal import Role
 from server.settings import Settings, load_settings
+from tests.fixtures.channel import FakeEngine, declare, running_server
 
 with warnings.catch_warnings():
     # It asks for a successor of httpx; what is here of it works with httpx.
@@ -139,3 +142,15 @@ def connections(client: TestClient) -> None:
     assert client.put("/api/v1/connections/shop", json=shop).status_code == 201
     mart = {"kind": "duckdb", "settings": {"path": "/data/mart.duckdb"}}
     assert client.put("/api/v1/connections/mart", json=mart).status_code == 201
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[tuple[httpx.Client, FakeEngine, Assign]]:
+    """A server with the running subscription `orders`, applied up to 0/50: its client, its engine and the assignment."""
+    with running_server(tmp_path) as server, server.client() as client:
+        declare(client)
+        engine = FakeEngine(server.url)
+        try:
+            yield client, engine, engine.run(applied="0/50")
+        finally:
+            engine.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,17 +31,6 @@ from tests.fixtures.channel import DEADLINE_S, FakeEngine, RunningServer, declar
 Rig = tuple[httpx.Client, FakeEngine, Assign]
 _VERIFICATIONS = "/subscriptions/orders/verifications"
 _RELOADS = "/subscriptions/orders/reloads"
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    with running_server(tmp_path) as server, server.client() as client:
-        declare(client)
-        engine = FakeEngine(server.url)
-        try:
-            yield client, engine, engine.run(applied="0/50")
-        finally:
-            engine.close()
 
 
 def _verified(assign: Assign, verification_id: str, state: str, equal: bool = True) -> Verification:

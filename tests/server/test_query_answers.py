@@ -6,9 +6,7 @@ import datetime
 import decimal
 import io
 import socket
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -18,21 +16,10 @@ import pytest
 from engine.link.answer_frames import AnswerEnd
 from engine.link.messages import Assign, Demand, Now, Problem
 from engine.link.query_parts import Query
-from tests.fixtures.channel import ADMIN, DEADLINE_S, FakeEngine, declare, running_server
+from tests.fixtures.channel import ADMIN, DEADLINE_S, FakeEngine
 from tests.fixtures.waiting import wait_until
 
 _QUERIES = "/subscriptions/orders/queries"
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> Iterator[tuple[httpx.Client, FakeEngine, Assign]]:
-    with running_server(tmp_path) as server, server.client() as client:
-        declare(client)
-        engine = FakeEngine(server.url)
-        try:
-            yield client, engine, engine.run(applied="0/50")
-        finally:
-            engine.close()
 
 
 Rig = tuple[httpx.Client, FakeEngine, Assign]

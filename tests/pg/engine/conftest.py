@@ -3,12 +3,15 @@ engines that are killed a target."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from engine.model.subscription import BatchPolicy, ConnectionSpec
+from tests.fixtures import replication
+from tests.fixtures.local_runner import GatedRunner
 from tests.fixtures.postgres import Database, Session
 from tests.fixtures.replication import Replica, duckdb_target, table
 
@@ -54,3 +57,17 @@ def armed(tmp_path: Path) -> Path:
     folder = tmp_path / "armed"
     folder.mkdir()
     return folder
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[GatedRunner]]:
+    """Shuts and opens the gate of every runner that the test starts; open at first."""
+
+    class Runner(GatedRunner):
+        gate = threading.Event()
+        reached = threading.Event()
+
+    Runner.gate.set()
+    monkeypatch.setattr(replication, "LocalRunner", Runner)
+    yield Runner
+    Runner.gate.set()

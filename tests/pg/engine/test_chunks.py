@@ -11,10 +11,9 @@ import pytest
 
 from engine.connectors import open_source
 from engine.copy.chunk_task import CopyTask
-from engine.link.messages import EventReport
 from engine.model.batch import PlacedMessage
 from engine.model.ddl import DdlMessage
-from engine.model.subscription import ConnectionSpec, TableSpec
+from engine.model.subscription import ConnectionSpec
 from engine.model.subscription_state import DesiredState
 from engine.sources.postgres_log.published_tables import PostgresPublications
 from engine.tables.ddl_messages import DdlMessageTracker
@@ -76,15 +75,6 @@ def runner(monkeypatch: pytest.MonkeyPatch) -> type[BusyRunner]:
 def shop(database: Database) -> Database:
     database.execute(SHOP)
     return database
-
-
-def update(replica: Replica, *tables: TableSpec) -> None:
-    replica.spec = replace(replica.spec, tables=tuple(tables))
-    replica.pipeline.update(replace(replica.pipeline.spec, tables=tuple(tables)))
-
-
-def events(replica: Replica, code: str) -> list[EventReport]:
-    return [r for r in replica.reports.all() if isinstance(r, EventReport) and r.code == code]
 
 
 def test_a_table_copied_in_chunks_is_equal(shop: Database, replicate: Replicate, runner: type[BusyRunner]) -> None:
@@ -217,7 +207,7 @@ def test_a_table_that_gets_another_name_in_the_middle_goes_on(
     replica = replicate(shop, [table("orders")], live=False, **SMALL)
     replica.wait_live("purchases")
     replica.assert_equal()
-    assert len(events(replica, "table_copied")) == 1
+    assert len(replica.events_of("table_copied")) == 1
 
 
 def test_a_paused_copy_waits_and_goes_on_where_it_was(
@@ -227,7 +217,7 @@ def test_a_paused_copy_waits_and_goes_on_where_it_was(
 
     def between(which: BusyRunner) -> None:
         if len(which.read) == 3:
-            update(replica, replace(orders, paused=True))
+            replica.replace(replace(orders, paused=True))
 
     runner.between = staticmethod(between)  # type: ignore[method-assign, assignment]
     replica = replicate(shop, [orders], live=False, **SMALL)
@@ -237,7 +227,7 @@ def test_a_paused_copy_waits_and_goes_on_where_it_was(
     replica.catch_up()
     assert len(runner.made[0].read) == 3
     assert replica.states()["orders"] == "copying"
-    update(replica, orders)
+    replica.replace(orders)
     replica.wait_live()
     replica.assert_equal()
     assert len(set(runner.made[0].read)) == len(runner.made[0].read)
@@ -285,13 +275,13 @@ def test_a_table_that_leaves_in_the_middle_and_comes_back_is_copied_anew(
 
     def between(which: BusyRunner) -> None:
         if len(which.read) == 4:
-            update(replica, lines)
+            replica.replace(lines)
 
     runner.between = staticmethod(between)  # type: ignore[method-assign, assignment]
     replica = replicate(shop, [orders, lines], live=False, **SMALL)
     replica.wait_table("orders", "removed")
     replica.wait_live("lines")
-    update(replica, lines, table("orders"))
+    replica.replace(lines, table("orders"))
     replica.wait_live("orders", "lines")
     replica.assert_equal()
 
@@ -304,7 +294,7 @@ def test_a_row_that_cannot_be_completed_begins_the_copy_anew(
     runner.between = meanwhile(shop, {4: "UPDATE orders SET id = 0 WHERE id = 5990"})  # type: ignore[assignment]
     replica = replicate(shop, [table("orders")], **SMALL)
     replica.assert_equal()
-    assert len(events(replica, "copy_begins_anew")) == 1
+    assert len(replica.events_of("copy_begins_anew")) == 1
 
 
 def test_a_reload_keeps_the_old_rows_until_the_last_chunk(

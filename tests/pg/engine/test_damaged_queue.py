@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from engine.link.messages import EventReport, ReloadReport
+from engine.link.messages import ReloadReport
 from engine.model.position import Lsn
 from engine.model.subscription import QueueMode
 from engine.model.subscription_state import DesiredState
@@ -78,10 +78,6 @@ def job_stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[JobStage]:
     monkeypatch.setattr(jobs, "hit", stage.pass_by)
     yield stage
     stage._open.set()
-
-
-def events(replica: Replica, code: str) -> list[EventReport]:
-    return [r for r in replica.reports.all() if isinstance(r, EventReport) and r.code == code]
 
 
 def queue_of(replica: Replica) -> Path:
@@ -167,12 +163,12 @@ def test_what_the_source_still_has_is_read_from_it_again(
         assert replica.applied() < behind
         damage(largest(replica))
         shop.execute(LATER)
-    replica.reports.wait(lambda _: events(replica, "queue_reread"), "the log is read again")
+    replica.reports.wait(lambda _: replica.events_of("queue_reread"), "the log is read again")
     replica.wait_state("running")
     replica.assert_equal()
-    assert len(events(replica, "queue_corrupt")) == 1
-    assert "read from the source again" in (events(replica, "queue_corrupt")[0].remedy or "")
-    assert not events(replica, "log_gap")
+    assert len(replica.events_of("queue_corrupt")) == 1
+    assert "read from the source again" in (replica.events_of("queue_corrupt")[0].remedy or "")
+    assert not replica.events_of("log_gap")
     assert replica.query("select count(*) from lines where sku like 'later %'") == [(300,)]
 
 
@@ -187,7 +183,7 @@ def test_what_only_the_queue_had_fails_the_subscription_and_a_reload_repairs_it(
     assert failed.code == "log_gap"
     assert "damaged" in (failed.reason or "")
     assert "reloads" in (failed.remedy or "")
-    assert len(events(replica, "queue_corrupt")) == 1
+    assert len(replica.events_of("queue_corrupt")) == 1
     assert replica.query("select count(*) from orders where note like 'note %'") == [(300,)]
     shop.execute(LATER)
     reload_all(replica)
@@ -214,11 +210,11 @@ def test_a_persisted_queue_keeps_what_lies_before_the_damage(
         captured(replica, behind)
         assert whole <= confirmed(replica) < behind
         flip_a_byte(largest(replica), ends + 1000)
-    replica.reports.wait(lambda _: events(replica, "queue_reread"), "the log is read again")
+    replica.reports.wait(lambda _: replica.events_of("queue_reread"), "the log is read again")
     monkeypatch.undo()
     replica.wait_state("running")
     replica.assert_equal()
-    assert not events(replica, "log_gap")
+    assert not replica.events_of("log_gap")
     assert replica.query("select distinct sku from lines") == [("only in the queue",)]
 
 
@@ -249,7 +245,7 @@ def test_persist_is_left_only_when_the_target_has_what_was_confirmed(
     replica.restart()
     replica.wait_live()
     replica.assert_equal()
-    assert not events(replica, "log_gap")
+    assert not replica.events_of("log_gap")
 
 
 def test_what_nobody_has_made_durable_does_not_count_as_that_when_the_mode_changes(
@@ -268,7 +264,7 @@ def test_what_nobody_has_made_durable_does_not_count_as_that_when_the_mode_chang
     replica.wait_state("running")
     replica.assert_equal()
     wait_until(lambda: is_durable(queue_of(replica)))
-    assert not events(replica, "queue_reread")
+    assert not replica.events_of("queue_reread")
 
 
 def test_a_start_where_the_slot_was_confirmed_meanwhile_is_a_gap(

@@ -11,7 +11,6 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -36,10 +35,6 @@ def run_of(replica: Replica) -> ReplicationRun:
 
 def counts(replica: Replica) -> SpeculativeCounts:
     return run_of(replica).early.counts
-
-
-def staged(replica: Replica) -> list[Path]:
-    return list((replica.folder / "staging").rglob("*-b0-*.arrows"))
 
 
 def begin(session: Session, replica: Replica, first: int = 100_000) -> None:
@@ -72,7 +67,7 @@ def test_rows_are_in_the_target_before_the_commit_and_visible_with_it(
     assert orders(replica) == 35_000
     assert (counts(replica).committed, counts(replica).given_up) == (1, 0)
     assert replica.look("SELECT count(*) FROM penstock.progress") == [(1,)]
-    wait_until(lambda: not staged(replica))
+    wait_until(lambda: not replica.staged_files())
 
 
 def test_one_after_the_other_and_two_at_once(shop: Database, replica: Replica, session: Session) -> None:
@@ -236,7 +231,7 @@ def test_killed_at_any_point_nothing_is_lost_and_nothing_comes_twice(
     def some() -> None:
         session.execute("BEGIN")
         session.execute(_MANY.format(100_000).encode())
-        wait_until(lambda: len(staged(replica)) >= 2, 40.0)
+        wait_until(lambda: len(replica.staged_files()) >= 2, 40.0)
 
     def rest() -> None:
         if point is Failpoint.EARLY_INSERTED:

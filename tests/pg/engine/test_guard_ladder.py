@@ -21,11 +21,10 @@ from engine.model.subscription_state import DesiredState
 from engine.queue.durability_switch import QueueState
 from engine.safety.reader_tombstone import ReaderTombstone
 from server.demo.embedded import EmbeddedPostgres
-from tests.fixtures import replication
+from tests.fixtures.local_runner import GatedRunner
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import duckdb_target, subscription_spec, table
 from tests.pg.bad_days.conftest import SHOP, BadDay, Circumstances
-from tests.pg.engine.test_tables_meanwhile import GatedRunner
 
 pytestmark = pytest.mark.pg
 
@@ -72,18 +71,6 @@ class Guarded(BadDay):
 
 
 Guard = Callable[..., Guarded]
-
-
-@pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[GatedRunner]]:
-    class Runner(GatedRunner):
-        gate = threading.Event()
-        reached = threading.Event()
-
-    Runner.gate.set()
-    monkeypatch.setattr(replication, "LocalRunner", Runner)
-    yield Runner
-    Runner.gate.set()
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from engine.pipeline.streamed_transactions import StreamedCounts
@@ -18,10 +16,6 @@ def counts(replica: Replica) -> StreamedCounts:
     run = replica.pipeline.run
     assert run is not None
     return run.ahead.counts
-
-
-def staged_files(replica: Replica) -> list[Path]:
-    return list((replica.folder / "staging").rglob("*-b0-*.arrows"))
 
 
 def test_a_large_transaction_is_staged_while_it_is_open_and_visible_with_its_commit(
@@ -40,7 +34,7 @@ def test_a_large_transaction_is_staged_while_it_is_open_and_visible_with_its_com
     replica.assert_equal()
     assert counts(replica).used == counts(replica).staged >= 5
     assert counts(replica).dropped == 0
-    wait_until(lambda: not staged_files(replica))
+    wait_until(lambda: not replica.staged_files())
 
 
 def test_a_rollback_costs_what_was_staged(shop: Database, replica: Replica, session: Session) -> None:
@@ -51,7 +45,7 @@ def test_a_rollback_costs_what_was_staged(shop: Database, replica: Replica, sess
     replica.assert_equal()
     wait_until(lambda: counts(replica).dropped == counts(replica).staged)
     assert counts(replica).used == 0
-    assert not staged_files(replica)
+    assert not replica.staged_files()
 
 
 def test_a_savepoint_rolled_back_after_its_rows_were_staged(replica: Replica, session: Session) -> None:

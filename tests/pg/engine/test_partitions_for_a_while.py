@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.link.messages import TableStateReport
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
 
@@ -39,10 +38,6 @@ def replica(database: Database, replicate: Replicate) -> Replica:
     return replica
 
 
-def states(replica: Replica, name: str) -> list[str]:
-    return [r.state for r in replica.reports.all() if isinstance(r, TableStateReport) and r.name == name]
-
-
 def rows(replica: Replica, name: str) -> list[tuple[int, int]]:
     return sorted((row[0], row[1]) for row in replica.query(f"SELECT id, v FROM {name}"))
 
@@ -57,7 +52,7 @@ def test_both_tables_are_copied_anew(database: Database, replica: Replica, what:
     else:
         replica.satisfied()
         assert rows(replica, "parts") == [(i, i) for i in range(10)]
-    replica.reports.wait(lambda _: "reloading" in states(replica, "apart"), "apart is copied anew")
+    replica.reports.wait(lambda _: "reloading" in replica.states_of("apart"), "apart is copied anew")
     replica.wait_live("apart")
     assert rows(replica, "apart") == sorted(database.execute("SELECT id, v FROM apart"))
 
@@ -68,7 +63,7 @@ def test_tables_that_are_truncated_together_go_on(database: Database, replica: R
     replica.satisfied()
     assert rows(replica, "apart") == [(1, 1)]
     assert rows(replica, "parts") == []
-    assert "reloading" not in states(replica, "apart") + states(replica, "parts")
+    assert "reloading" not in replica.states_of("apart") + replica.states_of("parts")
 
 
 def test_a_partition_that_left_and_is_back_for_a_while_is_found(database: Database, replicate: Replicate) -> None:
@@ -77,11 +72,11 @@ def test_a_partition_that_left_and_is_back_for_a_while_is_found(database: Databa
     replica = replicate(database, [table(name) for name in FOLLOWED], guard_interval_s=3600.0)
     database.execute("ALTER TABLE parts DETACH PARTITION parts_2")
     replica.satisfied()
-    before = len(states(replica, "parts"))
+    before = len(replica.states_of("parts"))
     with database.connect() as connection, connection.transaction():
         connection.execute("ALTER TABLE parts ATTACH PARTITION parts_2 FOR VALUES FROM (10) TO (20)")
         connection.execute("INSERT INTO parts VALUES (15, 1)")
         connection.execute("ALTER TABLE parts DETACH PARTITION parts_2")
     replica.satisfied()
-    assert "reloading" in states(replica, "parts")[before:]
+    assert "reloading" in replica.states_of("parts")[before:]
     assert rows(replica, "parts") == [(i, i) for i in range(10)]

@@ -11,7 +11,7 @@ import pytest
 from engine.control.partitions import listed_partitions
 from engine.copy.chunk_task import CopyTask
 from engine.copy.reload_requests import PartitionChoice
-from engine.link.messages import EventReport, ReloadReport, Report
+from engine.link.messages import EventReport, ReloadReport
 from engine.model.partitions import LoadReason, Loads, generation_of
 from engine.model.subscription import ApplyMode, ApplyPolicy
 from engine.platform import failpoints
@@ -95,22 +95,14 @@ def reload(replica: Replica, request: str, name: str, *partitions: str) -> None:
     replica.pipeline.reload(request, [replica.table_id(name)], choice)
 
 
-def ended(replica: Replica, request: str) -> ReloadReport:
-    def last(reports: list[Report]) -> ReloadReport | None:
-        own = [r for r in reports if isinstance(r, ReloadReport) and r.request_id == request]
-        return own[-1] if own and own[-1].state != "running" else None
-
-    return replica.reports.wait(last, f"the end of {request}")
-
-
 def succeeded(replica: Replica, request: str) -> dict[str, tuple[str, int]]:
-    report = ended(replica, request)
+    report = replica.wait_reload(request)
     assert report.state == "succeeded", report
     return {part.name: (part.reason.value, part.generation) for part in report.partitions or ()}
 
 
 def refused(replica: Replica, request: str) -> tuple[str, str]:
-    report = ended(replica, request)
+    report = replica.wait_reload(request)
     assert report.problem is not None, report
     return report.problem.code, report.problem.detail
 
@@ -347,7 +339,7 @@ def test_a_truncate_on_the_way_counts(database: Database, replicate: Replicate, 
 
     runner.behind = staticmethod(changes)
     reload(replica, "r1", "sales", "public.sales_may")
-    ended(replica, "r1")
+    replica.wait_reload("r1")
     replica.wait_live("sales")
     replica.assert_equal()
 

@@ -10,7 +10,7 @@ import pytest
 
 from engine.control.supervisor import SubscriptionSupervisor
 from engine.copy.orchestrator import CopyOrchestrator
-from engine.link.messages import ReloadReport, Report
+from engine.link.messages import ReloadReport
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
 from engine.model.subscription import SchemaPolicy
@@ -66,14 +66,6 @@ def told(replica: Replica, request: str) -> list[str]:
     return [r.state for r in replica.reports.all() if isinstance(r, ReloadReport) and r.request_id == request]
 
 
-def wait_ended(replica: Replica, request: str) -> ReloadReport:
-    def ended(reports: list[Report]) -> ReloadReport | None:
-        own = [r for r in reports if isinstance(r, ReloadReport) and r.request_id == request]
-        return own[-1] if own and own[-1].state != "running" else None
-
-    return replica.reports.wait(ended, f"{request} ended", 30)
-
-
 def begin_held(replica: Replica, copies: HeldCopies, request: str, tables: list[TableId] | None) -> None:
     """Ask for a reload and return once its first copy is being read, and is held there."""
     hold(copies)
@@ -91,7 +83,7 @@ def test_a_reload_of_everything_that_is_told_again_goes_on(
     assert run is not None
     replica.pipeline.reload("r1", None)
     copies.go.set()
-    assert wait_ended(replica, "r1").state == "succeeded"
+    assert replica.wait_reload("r1").state == "succeeded"
     assert replica.pipeline.run is run
     replica.wait_live()
     replica.assert_equal()
@@ -108,8 +100,8 @@ def test_a_reload_of_everything_in_which_the_subscription_fails_ends_with_the_ne
     assert told(replica, "r1")[-1] == "running"
     copies.go.set()
     replica.pipeline.reload("r2", None)
-    assert wait_ended(replica, "r2").state == "succeeded"
-    assert wait_ended(replica, "r1").state == "succeeded"
+    assert replica.wait_reload("r2").state == "succeeded"
+    assert replica.wait_reload("r1").state == "succeeded"
     replica.wait_live()
     replica.assert_equal()
 
@@ -124,7 +116,7 @@ def test_a_reload_of_a_table_that_is_told_again_is_made_once(
         replica.pipeline.reload("r1", [orders.table, lines.table])
         assert copies.began.wait(20)
     copies.go.set()
-    assert wait_ended(replica, "r1").state == "succeeded"
+    assert replica.wait_reload("r1").state == "succeeded"
     replica.catch_up()
     assert told(replica, "r1").count("succeeded") == 1
 
@@ -148,7 +140,7 @@ def test_a_reload_that_the_end_of_a_run_overtakes_is_made_in_the_next(
         assert ended.wait(20)
         assert told(replica, "r1") == ["running"]
     run.stop()
-    assert wait_ended(replica, "r1").state == "succeeded"
+    assert replica.wait_reload("r1").state == "succeeded"
     replica.wait_live()
     replica.assert_equal()
 
@@ -169,7 +161,7 @@ def test_a_reload_of_a_parked_table_that_a_run_leaves_open_goes_on_in_the_next(
     assert run is not None
     run.stop()
     copies.go.set()
-    assert wait_ended(replica, "r1").state == "succeeded"
+    assert replica.wait_reload("r1").state == "succeeded"
     replica.wait_live()
     replica.assert_equal()
 
@@ -181,7 +173,7 @@ def refused_and_reloaded(shop: Database, replica: Replica) -> None:
     replica.catch_up()
     assert replica.query("SELECT count(*), max(note) FROM orders") == [(100, "n")]
     replica.pipeline.reload("r2", [replica.table_id("orders")])
-    assert wait_ended(replica, "r2").state == "succeeded"
+    assert replica.wait_reload("r2").state == "succeeded"
     replica.wait_live()
     replica.assert_equal()
 
@@ -259,7 +251,7 @@ def test_a_cancel_that_comes_late_ends_no_other_reload(
     for request in ("r1", "r1"):
         replica.pipeline.cancel_reload(request, orders.table)
     copies.go.set()
-    assert wait_ended(replica, "r2").state == "succeeded"
+    assert replica.wait_reload("r2").state == "succeeded"
     replica.pipeline.cancel_reload("r2", orders.table)
     replica.wait_live()
     replica.assert_equal()
@@ -308,7 +300,7 @@ def test_a_reload_of_a_table_that_is_gone_by_the_next_run_has_failed(
         shop.execute("DROP TABLE orders")
     copies.go.set()
     replica.desire(DesiredState.RUNNING)
-    assert _code(wait_ended(replica, "r1")) == "table_missing"
+    assert _code(replica.wait_reload("r1")) == "table_missing"
 
 
 def _code(report: ReloadReport) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -28,8 +28,7 @@ from engine.model.table_state import TableStateKind
 from engine.pipeline.run import ReplicationRun
 from engine.tables import start_point as startup
 from engine.tables.state import AskResume
-from tests.fixtures import replication
-from tests.fixtures.local_runner import LocalRunner
+from tests.fixtures.local_runner import GatedRunner
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
 
@@ -47,32 +46,6 @@ INSERT INTO more SELECT i, 'm' FROM generate_series(1, 100) i;
 """
 
 
-class GatedRunner(LocalRunner):
-    """Copies are read, but what they read is held back while the gate is shut."""
-
-    gate = threading.Event()
-    reached = threading.Event()
-
-    def run(self, function: Callable[[Any], Any], descriptors: Sequence[Any], group: str) -> list[Any]:
-        found = super().run(function, descriptors, group)
-        if group.startswith("copy-"):
-            type(self).reached.set()
-            assert type(self).gate.wait(50)
-        return found
-
-
-@pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[GatedRunner]]:
-    class Runner(GatedRunner):
-        gate = threading.Event()
-        reached = threading.Event()
-
-    Runner.gate.set()
-    monkeypatch.setattr(replication, "LocalRunner", Runner)
-    yield Runner
-    Runner.gate.set()
-
-
 @pytest.fixture
 def shop(database: Database) -> Database:
     database.execute(SHOP)
@@ -82,11 +55,6 @@ def shop(database: Database) -> Database:
 def hold(gate: type[GatedRunner]) -> None:
     gate.reached.clear()
     gate.gate.clear()
-
-
-def update(replica: Replica, *tables: TableSpec) -> None:
-    replica.spec = replace(replica.spec, tables=tuple(tables))
-    replica.pipeline.update(replace(replica.pipeline.spec, tables=tuple(tables)))
 
 
 def state(replica: Replica, name: str) -> str | None:
@@ -106,13 +74,13 @@ def test_pausing_a_table_while_it_is_copied_loses_nothing(
     orders = table("orders")
     replica = replicate(shop, [lines])
     hold(gate)
-    update(replica, lines, orders)
+    replica.replace(lines, orders)
     assert gate.reached.wait(20)
     shop.execute("INSERT INTO orders SELECT i, 'during the copy' FROM generate_series(1001, 1010) i")
     passed(replica)
-    update(replica, lines, replace(orders, paused=True))
+    replica.replace(lines, replace(orders, paused=True))
     passed(replica)
-    update(replica, lines, orders)
+    replica.replace(lines, orders)
     gate.gate.set()
     replica.wait_live("orders", timeout_s=20)
     replica.assert_equal()
@@ -123,7 +91,7 @@ def test_a_second_pause_behind_a_resume_loses_nothing(
 ) -> None:
     orders, lines = table("orders"), table("lines")
     replica = replicate(shop, [orders, lines])
-    update(replica, replace(orders, paused=True), lines)
+    replica.replace(replace(orders, paused=True), lines)
     replica.wait_table("orders", "paused")
     shop.execute("UPDATE orders SET note = 'while paused'")
     passed(replica)
@@ -136,7 +104,7 @@ def test_a_second_pause_behind_a_resume_loses_nothing(
     shop.execute("UPDATE orders SET note = 'paused again' WHERE id < 10")
     passed(replica)
     assert replica.states()["orders"] == "paused"
-    update(replica, orders, lines)
+    replica.replace(orders, lines)
     replica.wait_live("orders", timeout_s=20)
     replica.assert_equal()
 
@@ -153,7 +121,7 @@ def test_a_table_parked_while_it_is_copied_stays_parked(
     lines, parts = table("lines"), table("p")
     replica = replicate(database, [lines], schema_changes=SchemaPolicy.ASK)
     hold(gate)
-    update(replica, lines, parts)
+    replica.replace(lines, parts)
     assert gate.reached.wait(20)
     threading.Event().wait(1.5)  # the guard's first reading of the partitions
     database.execute("ALTER TABLE p DETACH PARTITION p2")
@@ -209,13 +177,13 @@ def test_a_table_paused_before_its_copy_is_copied_when_it_resumes(
     lines, orders, more = table("lines"), table("orders"), table("more")
     replica = replicate(shop, [lines])
     hold(gate)
-    update(replica, lines, orders)
+    replica.replace(lines, orders)
     assert gate.reached.wait(20)
-    update(replica, lines, orders, more)
-    update(replica, lines, orders, replace(more, paused=True))
+    replica.replace(lines, orders, more)
+    replica.replace(lines, orders, replace(more, paused=True))
     replica.wait_table("more", "paused", timeout_s=20)
     passed(replica)
-    update(replica, lines, orders, more)
+    replica.replace(lines, orders, more)
     passed(replica)
     early = state(replica, "more")
     gate.gate.set()
@@ -236,7 +204,7 @@ def test_a_table_added_while_the_subscription_starts_is_published(shop: Database
             threading.Event().wait(0.05)
         threading.Event().wait(0.5)
         assert replica.pipeline.run is None
-        update(replica, lines, orders)
+        replica.replace(lines, orders)
         holder.execute("COMMIT")
     replica.wait_live(timeout_s=30)
     published = shop.execute("SELECT tablename FROM pg_publication_tables WHERE pubname = %s", [replica.spec.reader])
@@ -251,12 +219,12 @@ def test_a_table_removed_before_its_copy_begins_leaves_copies_working(shop: Data
     replica = replicate(shop, [lines])
     with shop.connect() as holder:
         holder.execute("BEGIN; CREATE TEMP TABLE x (a int); INSERT INTO x VALUES (1)")
-        update(replica, lines, orders)
+        replica.replace(lines, orders)
         replica.wait_table("orders", "copying", timeout_s=20)
         threading.Event().wait(1.0)
-        update(replica, lines)
+        replica.replace(lines)
         holder.execute("COMMIT")
-    update(replica, lines, more)
+    replica.replace(lines, more)
     replica.wait_live("more", timeout_s=15)
     assert replica.pipeline.book.get(orders.table) is None
 
@@ -273,7 +241,7 @@ def test_a_table_removed_while_its_name_is_taken_leaves_the_name_to_the_next(
 
     def late(subscription: Any, one: TableId, *rest: Any, **options: Any) -> None:
         if one == orders.table:
-            update(replica, lines)
+            replica.replace(lines)
             shop.execute("UPDATE lines SET note = 'so that the removal is written'")
             passed(replica)
         real(subscription, one, *rest, **options)
@@ -281,10 +249,10 @@ def test_a_table_removed_while_its_name_is_taken_leaves_the_name_to_the_next(
             adopted.set()
 
     target.adopt = late  # type: ignore[method-assign]
-    update(replica, lines, orders)
+    replica.replace(lines, orders)
     assert adopted.wait(20)
     other = replace(orders, table=TableId("tanother"))
-    update(replica, lines, other)
+    replica.replace(lines, other)
     replica.wait_live("orders", timeout_s=20)
 
 
@@ -292,7 +260,7 @@ def test_a_table_replaced_by_one_of_the_same_name_is_taken_up(shop: Database, re
     lines, orders = table("lines"), table("orders")
     replica = replicate(shop, [lines, orders])
     again = table("orders")
-    update(replica, lines, again)
+    replica.replace(lines, again)
     replica.reports.wait(
         lambda _: (
             (e := replica.pipeline.book.get(again.table)) is not None
@@ -311,11 +279,11 @@ def test_a_table_removed_while_paused_can_be_added_again(shop: Database, replica
     replica = replicate(shop, [lines, orders])
     replica.desire(DesiredState.PAUSED)
     replica.wait_state("paused")
-    update(replica, lines)
+    replica.replace(lines)
     replica.desire(DesiredState.RUNNING)
     replica.wait_state("running")
     again = table("orders")
-    update(replica, lines, again)
+    replica.replace(lines, again)
     replica.reports.wait(
         lambda _: (
             (e := replica.pipeline.book.get(again.table)) is not None
@@ -405,7 +373,7 @@ def test_a_reload_ends_when_its_table_does(
     threading.Thread(target=lambda: replica.pipeline.reload("r1", [orders.table]), daemon=True).start()
     assert gate.reached.wait(20)
     if way == "removed":
-        update(replica, lines)
+        replica.replace(lines)
     else:
         replica.pipeline.book.park(TableId(orders.table), "table_partitions_changed", "as the guard does")
     gate.gate.set()
@@ -590,7 +558,7 @@ def test_a_removal_during_a_commit_is_written(shop: Database, replicate: Replica
     target.commit = slow  # type: ignore[method-assign]
     shop.execute("UPDATE lines SET note = 'x'")
     assert inside.wait(20)
-    update(replica, lines)
+    replica.replace(lines)
     removed.set()
     passed(replica)
     shop.execute("UPDATE lines SET note = 'y'")

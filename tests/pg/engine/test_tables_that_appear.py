@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.link.messages import TablesFound, TableStateReport
+from engine.link.messages import TablesFound
 from engine.model.patterns import TablePattern
 from engine.model.subscription import TableSpec
 from tests.fixtures.postgres import Database
@@ -28,11 +28,6 @@ def shop(database: Database) -> Database:
 def found(replica: Replica) -> list[tuple[str, bool]]:
     """Every table that was reported, each time it was, and whether it has an identity."""
     return [(t.name, t.identity) for r in replica.reports.all() if isinstance(r, TablesFound) for t in r.tables]
-
-
-def states(replica: Replica, name: str) -> list[str]:
-    """Every state in which the table was."""
-    return [r.state for r in replica.reports.all() if isinstance(r, TableStateReport) and r.name == name]
 
 
 def wait_found(replica: Replica, *names: str) -> None:
@@ -133,7 +128,7 @@ def test_a_table_that_becomes_a_partition_of_another_says_so(shop: Database, rep
     assert report.code == "table_is_partition"
     assert "partition of public.days now" in str(report.reason)
     replica.reports.wait(
-        lambda _: "reloading" in states(replica, "days"), "days copied anew, with its new partition", 20
+        lambda _: "reloading" in replica.states_of("days"), "days copied anew, with its new partition", 20
     )
     shop.execute("UPDATE days SET v = 'b'")
     replica.wait_live("days", "orders")
