@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from bench.contenders import NATIVE, PENSTOCK, PenstockSide, Side
-from bench.environment import Held, Stage, seen
+from bench.environment import Held, Stage, wait_seen
 from bench.errors import BenchError
 from bench.facts import core_ms, load_average
 from bench.processes import Usage
@@ -91,7 +91,7 @@ def _drain(stage: Stage, side: Side, held: Held, marked: tuple[int, str], made: 
     before = _cpu_times(side, held)
     began = held.release()
     try:
-        seconds = seen(awaited) - began
+        seconds = wait_seen(awaited) - began
     finally:
         usage = sampler.stop()
     after = _cpu_times(side, held)

@@ -7,7 +7,7 @@ from typing import ClassVar
 import psycopg
 
 from bench.pgbench import PgbenchWorkload
-from bench.workload import DATABASE, Connection, Made, Mode, Size, Table, Workload
+from bench.workload import DATABASE, Connection, Made, Mode, Size, Table, Workload, query_number
 from server.demo.embedded import EmbeddedPostgres
 
 
@@ -37,7 +37,7 @@ class NightBatch(Workload):
     def generate(self, postgres: EmbeddedPostgres, amount: int) -> Made:
         changed = 0
         with postgres.connect(DATABASE) as connection:
-            parts = _one(connection, "SELECT max(id) + 1 FROM ledger") // self.step
+            parts = query_number(connection, "SELECT max(id) + 1 FROM ledger") // self.step
             for number in range(amount):
                 first = number % parts * self.step
                 sql = "UPDATE ledger SET balance = balance * 1.01, settled = now() WHERE id >= %s AND id < %s"
@@ -111,10 +111,3 @@ class HugeAborted(HugeTransaction):
     name = "huge-aborted"
     description = "the same transaction, rolled back at its end: its rows are in the log, and must cost little"
     commits = False
-
-
-def _one(connection: Connection, sql: str) -> int:
-    row = connection.execute(sql.encode()).fetchone()
-    if row is None:
-        raise AssertionError("the statement returns a row")
-    return int(row[0])

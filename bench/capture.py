@@ -159,12 +159,12 @@ class ReaderSide:
             self._changed.notify_all()
 
     def _reached(self, position: Lsn) -> float:
-        def there() -> bool:
+        def has_reached() -> bool:
             end = self._latest.get("wal_end")
             return "failed" in self._latest or (end is not None and Lsn.parse(end) >= position)
 
         with self._changed:
-            if not self._changed.wait_for(there, DRAIN_TIMEOUT_S):
+            if not self._changed.wait_for(has_reached, DRAIN_TIMEOUT_S):
                 raise TimeoutError("the log reader did not reach the end")
             if "failed" in self._latest:
                 raise BenchError(f"the log reader failed: {self._latest['failed']}")

@@ -195,7 +195,7 @@ def _run_each(chosen: list[tuple[Workload, Order]], folder: Path) -> tuple[list[
         document = _measured(workload, order)
         document["took_s"] = round(monotonic() - begins, 1)
         documents.append(document)
-        good = suite.good(document)
+        good = suite.is_good(document)
         fine = fine and good
         written = escape(str(results.write(folder, document)))
         err.print(f"{workload.name}: {'' if good else '[bold red]not good:[/] see '}{written}")

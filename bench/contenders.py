@@ -327,7 +327,7 @@ class NativeSide:
         )
 
     def arm(self, number: int, position: str) -> Future[float]:
-        return self._pool.submit(self._seen, number)
+        return self._pool.submit(self._wait_seen, number)
 
     def visible(self, connection: Connection, number: int) -> None:
         self._known().wait(number, _WAIT_TIMEOUT_MS / 1000)
@@ -351,7 +351,7 @@ class NativeSide:
             raise AssertionError("the side is started")
         return self._arrivals
 
-    def _seen(self, number: int) -> float:
+    def _wait_seen(self, number: int) -> float:
         deadline = monotonic() + DRAIN_TIMEOUT_S
         while True:
             try:

@@ -123,7 +123,7 @@ class Stage:
         """Return when all sides have everything, and after a rest."""
         number, end = self.mark()
         for side in self.sides.values():
-            seen(side.arm(number, end))
+            wait_seen(side.arm(number, end))
         self.rest()
 
     def rest(self) -> None:
@@ -155,11 +155,11 @@ class Stage:
         sql = f"SELECT active_pid FROM pg_replication_slots WHERE active AND NOT temporary AND {side.slot}"
         rows: list[tuple[int]] = []
 
-        def there() -> bool:
+        def find_sender() -> bool:
             rows[:] = [(int(row[0]),) for row in self.source.execute(sql)]
             return len(rows) == 1
 
-        wait_until(there, 60, f"one process sent the log to {side.name}")
+        wait_until(find_sender, 60, f"one process sent the log to {side.name}")
         return rows[0][0]
 
     def sent(self, side: Side) -> Lsn:
@@ -251,7 +251,7 @@ def sides_into(target: str, apply: str = "auto") -> SideOf:
     return side
 
 
-def seen(future: Future[float]) -> float:
+def wait_seen(future: Future[float]) -> float:
     """The time at which an armed row was seen, by perf_counter. BenchError if it was not."""
     try:
         return future.result(DRAIN_TIMEOUT_S + 60)

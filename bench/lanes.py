@@ -12,7 +12,7 @@ from bench.errors import BenchError
 from bench.facts import core_ms, load_average
 from bench.round_trips import FORMS, Form, Statement, measured_ms, write
 from bench.source_log import position
-from bench.workload import DATABASE, Connection, Made, Mode, Size, Table, Workload
+from bench.workload import DATABASE, Connection, Made, Mode, Size, Table, Workload, query_number
 from engine.model.position import Lsn
 from server.demo.embedded import EmbeddedPostgres, server_folder
 
@@ -107,8 +107,8 @@ class Lanes(Workload):
 
     def generate(self, postgres: EmbeddedPostgres, amount: int) -> Made:
         with postgres.connect(DATABASE) as connection:
-            rows = _number(connection, "SELECT count(*) FROM accounts")
-            first = _number(connection, "SELECT coalesce(max(number), 0) + 1 FROM history")
+            rows = query_number(connection, "SELECT count(*) FROM accounts")
+            first = query_number(connection, "SELECT coalesce(max(number), 0) + 1 FROM history")
             updates = " ".join(f"UPDATE {table} SET balance = n WHERE id = n % {rows};" for table in KEYED)
             connection.execute("SET synchronous_commit = off")
             connection.execute(
@@ -130,9 +130,9 @@ def measure(
         rounds = []
         for number in range(size.rounds):
             rounds.append(_round(stage, side, trips, size, number))
-            say(f"{workload.name}: round {number + 1} of {size.rounds}: {told(rounds[-1])}")
+            say(f"{workload.name}: round {number + 1} of {size.rounds}: {describe_round(rounds[-1])}")
         stage.settle()
-        wrong = [*_end_wrong(stage, side), *trips.wrong()]
+        wrong = [*_end_wrong(stage, side), *trips.find_wrong()]
         say(f"{workload.name}: comparing source and copy")
         checks = {"equal": side.verify() if verify else True, "wrong": wrong}
         settings = {"source": stage.settings()}
@@ -154,7 +154,7 @@ def ratios(sides: Document) -> Document:
     }
 
 
-def told(done: Document) -> str:
+def describe_round(done: Document) -> str:
     """One line of text for one round."""
     rates = [f"{name} {side['transactions_per_s']:,.0f}/s" for name, side in done["sides"].items()]
     return f"{', '.join(rates)}; two lanes {done['ratio']:.2f} times one"
@@ -254,13 +254,13 @@ class _Trips:
         self._written += done["transactions"]
         return done
 
-    def wrong(self) -> list[str]:
+    def find_wrong(self) -> list[str]:
         """Descriptions of what is missing or wrong in the tables."""
         with self._side.target.connect(_SEPARATE) as connection:
-            found = _number(connection, "SELECT count(DISTINCT number) FROM history")
+            found = query_number(connection, "SELECT count(DISTINCT number) FROM history")
             wrong = [] if found == self._written else [f"{found} of {self._written} transactions sent are there"]
             for table in KEYED:
-                others = _number(connection, _LAST_OF_ROW.format(table, self._rows))
+                others = query_number(connection, _LAST_OF_ROW.format(table, self._rows))
                 wrong += [f"{others} rows of {table} are not as the last transaction left them"] if others else []
         return wrong
 
@@ -289,11 +289,14 @@ def order_wrong(target: Connection) -> list[str]:
 
     `target`: in a cluster with `track_commit_timestamp`.
     """
-    parts = sum(_number(target, _WHOLE.format(table)) for table in KEYED)
+    parts = sum(query_number(target, _WHOLE.format(table)) for table in KEYED)
     counted = (
-        (_number(target, _SINGLE), "transactions share one of the target with others"),
+        (query_number(target, _SINGLE), "transactions share one of the target with others"),
         (parts, "rows were not written with the rest of their transaction"),
-        (_number(target, _BACKWARDS), "transactions were committed before the one that the source has before them"),
+        (
+            query_number(target, _BACKWARDS),
+            "transactions were committed before the one that the source has before them",
+        ),
     )
     return [f"{number} {what}" for number, what in counted if number]
 
@@ -308,10 +311,3 @@ def position_wrong(recorded: Sequence[str], ends: Sequence[str], before: Lsn) ->
     return [
         f"on record are {list(recorded)}, the last transaction is after {before} and its batch ends at {list(ends)}"
     ]
-
-
-def _number(connection: Connection, sql: str) -> int:
-    row = connection.execute(sql.encode()).fetchone()
-    if row is None:
-        raise AssertionError("the statement returns a row")
-    return int(row[0])

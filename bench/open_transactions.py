@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import psycopg
 
 from bench.contenders import Side
-from bench.environment import Stage, seen
+from bench.environment import Stage, wait_seen
 from bench.errors import BenchError
 from bench.facts import load_average
 from bench.pgbench import PgbenchWorkload
@@ -135,12 +135,12 @@ def measure(stage: Stage, side: Side, size: Size, waits_per_s: float) -> Documen
         try:
             _each(stage, size.amount, lambda number: statements(number, size.scale))
             opened = perf_counter()
-            caught_up = seen(side.arm(*stage.mark()))
+            caught_up = wait_seen(side.arm(*stage.mark()))
             while_open = _watch(stage, side, waits_per_s, size.seconds)
             watched = perf_counter()
             _each(stage, size.amount, ending)
             decided = perf_counter()
-            visible = seen(side.arm(*stage.mark()))
+            visible = wait_seen(side.arm(*stage.mark()))
         finally:
             usage = sampler.stop()
     committed = sum(number % _ABORTED_EVERY != 0 for number in range(size.amount))
@@ -174,14 +174,14 @@ def measure(stage: Stage, side: Side, size: Size, waits_per_s: float) -> Documen
 def _each(stage: Stage, amount: int, statement: Callable[[int], str]) -> None:
     """Run one statement for each transaction over a few connections. BenchError if the source refuses one."""
 
-    def some(first: int) -> None:
+    def run_share(first: int) -> None:
         with stage.connect() as connection:
             for number in range(first, amount, _SESSIONS):
                 connection.execute(statement(number).encode())
 
     try:
         with ThreadPoolExecutor(_SESSIONS, thread_name_prefix="open") as pool:
-            for done in [pool.submit(some, first) for first in range(_SESSIONS)]:
+            for done in [pool.submit(run_share, first) for first in range(_SESSIONS)]:
                 done.result()
     except psycopg.Error as error:
         raise BenchError(f"the source refused a prepared transaction: {error}") from error

@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import Any
 
 from bench.contenders import DRAIN_TIMEOUT_S, Side, wait_until
-from bench.environment import Stage, seen
+from bench.environment import Stage, wait_seen
 from bench.facts import load_average
 from bench.processes import Usage
 from bench.source_log import position, volume
@@ -40,7 +40,7 @@ def live(stage: Stage, side: Side, amount: int) -> Document:
         awaited = side.arm(number, reached)
         wait_until(lambda: stage.sent(side) >= Lsn.parse(reached), DRAIN_TIMEOUT_S, "the source has sent everything")
         sent = perf_counter()
-        visible = seen(awaited)
+        visible = wait_seen(awaited)
     finally:
         usage = sampler.stop()
     log = volume(stage.source, before, reached)

@@ -49,7 +49,7 @@ def measure(workload: Workload, size: Size, rest_s: float, say: Callable[[str], 
             "cores": [cores for number in range(size.rounds) for cores in (CORES[::-1] if number % 2 else CORES)],
             "rounds": JOBS,
         }
-        found = results("scaling", order, lambda one: say(f"scaling: {told(one)}"))
+        found = results("scaling", order, lambda one: say(f"scaling: {describe_job(one)}"))
     return {"scaling": found, "rounds": [], "checks": {}, "rows_per_s": rates(found), "scaling_ratio": ratio(found)}
 
 
@@ -67,7 +67,7 @@ def ratio(found: list[Document]) -> float:
     return round(float(found_rates["2"]) / float(found_rates["1"]), 2)
 
 
-def told(one: Document) -> str:
+def describe_job(one: Document) -> str:
     """One line of text for one job."""
     cores = "1 core" if one["cores"] == 1 else f"{one['cores']} cores"
     return f"{cores}, {one['tasks']} tasks: {one['rows'] / one['seconds']:,.0f} rows/s, {one['cpu_s']:.1f} CPU s"

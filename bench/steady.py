@@ -60,13 +60,13 @@ class Client:
                 self._pause.wait(max(0.0, began + due - perf_counter()))
                 number += 1
                 self._next += 1
-                pool.submit(self._one, self._next, began + due, keep=keep)
+                pool.submit(self._write_one, self._next, began + due, keep=keep)
 
     def close(self) -> None:
         for connection in self._all:
             connection.close()
 
-    def _one(self, number: int, due: float, *, keep: bool) -> None:
+    def _write_one(self, number: int, due: float, *, keep: bool) -> None:
         connection = self._idle.get()
         try:
             late = perf_counter() - due

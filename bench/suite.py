@@ -213,13 +213,13 @@ def _apart(
             if mode is Mode.LIVE:
                 watching.warm_up(stage, size.amount)
             for number, round_ in enumerate(rounds):
-                round_["sides"][name] = _one(stage, mode, size, order, name)
+                round_["sides"][name] = _measure_side(stage, mode, size, order, name)
                 say(f"{workload.name}: round {number + 1} of {size.rounds}: {name} {outline(round_['sides'][name])}")
             checks |= _checks(stage, order, say)
     return {"clusters": settings, "rounds": rounds, "checks": checks}
 
 
-def _one(stage: Stage, mode: Mode, size: Size, order: Order, name: str) -> Document:
+def _measure_side(stage: Stage, mode: Mode, size: Size, order: Order, name: str) -> Document:
     side = stage.sides[name]
     if mode is Mode.LIVE:
         return watching.live(stage, side, size.amount)
@@ -252,7 +252,7 @@ def _checks(stage: Stage, order: Order, say: Callable[[str], None]) -> Document:
     return {"equal": side.verify(), "wrong": wrong}
 
 
-def good(document: Document) -> bool:
+def is_good(document: Document) -> bool:
     """Whether the result is sound, and the waits were within the workload's limits."""
     return sound(document) and not late(document)
 

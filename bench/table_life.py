@@ -73,7 +73,7 @@ class Life:
         self._thread.join()
 
     @property
-    def goes_on(self) -> bool:
+    def is_running(self) -> bool:
         """Whether a round is still running."""
         return self._thread.is_alive()
 
@@ -144,7 +144,7 @@ def _in_turns(client: Client, life_of: Callable[[], Life], seconds: float) -> tu
             lives.append(life)
             client.run(seconds / turns, keep=True)
             life.end()
-            while life.goes_on:
+            while life.is_running:
                 client.run(_REST_S, keep=True)
         client.run(SETTLE_S, keep=False)
     return quiet, busy, lives

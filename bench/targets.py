@@ -51,7 +51,7 @@ def _rate(ours: Sequence[Document], workload: str, apply: str, least: float) -> 
         if found and "ratio" in document["summary"]:
             ratio = document["summary"]["ratio"]
             met = _met(ratio["median"] >= least, document)
-            return _row(what, goal, _told(ratio["median"], ratio["rounds"], "{:.2f}"), met)
+            return _row(what, goal, _format_median(ratio["median"], ratio["rounds"], "{:.2f}"), met)
     return _row(what, goal)
 
 
@@ -61,7 +61,7 @@ def _lanes(documents: Sequence[Document]) -> Row:
     for document in documents:
         if document["mode"] == Mode.LANES.value and "ratio" in document["summary"]:
             ratio = document["summary"]["ratio"]
-            measured = _told(ratio["median"], ratio["rounds"], "{:.2f}")
+            measured = _format_median(ratio["median"], ratio["rounds"], "{:.2f}")
             return _row(what, goal, measured, _met(ratio["median"] >= _LANES, document))
     return _row(what, goal)
 
@@ -92,7 +92,7 @@ def _beside(auto: Document, pinned: Sequence[Document]) -> tuple[str, str]:
     least, name = min(known)
     rounds = [round_["sides"][PENSTOCK].get(_CPU) for round_ in auto["rounds"]]
     each = [cost / least for cost in rounds if cost is not None]
-    return f"{_told(mine / least, each, '{:.2f}')} of {name}", _met(mine / least <= _AUTO_COST, auto)
+    return f"{_format_median(mine / least, each, '{:.2f}')} of {name}", _met(mine / least <= _AUTO_COST, auto)
 
 
 def _cost(document: Document) -> float | None:
@@ -115,7 +115,7 @@ def _waits(ours: Sequence[Document]) -> list[Row]:
         if document["workload"] == "freshness" and rate == _WAITS_AT and waits:
             each = [round_["sides"][PENSTOCK]["waits"]["p50_ms"] for round_ in document["rounds"]]
             met = _met(waits["p50_ms"] <= _WAITS_MS, document)
-            measured = f"{_told(waits['p50_ms'], each, '{:.0f}')} ms"
+            measured = f"{_format_median(waits['p50_ms'], each, '{:.0f}')} ms"
             rows.append(_row(f"`freshness`, {apply_of(document)}: {what}", goal, measured, met))
     return rows or [_row(f"`freshness`: {what}", goal)]
 
@@ -130,7 +130,7 @@ def _met(reached: bool, document: Document) -> str:
     return "yes" if reached else "no"
 
 
-def _told(median: float, each: Sequence[float], form: str) -> str:
+def _format_median(median: float, each: Sequence[float], form: str) -> str:
     """The median; with the values if there are several."""
     single = f" ({', '.join(form.format(one) for one in each)})" if len(each) > 1 else ""
     return form.format(median) + single

@@ -31,14 +31,14 @@ def measure(size: Size, say: Callable[[str], None]) -> Document:
     folder = tempfile.mkdtemp(prefix="penstock-bench-")
     order = {"folder": folder, "scale": size.scale, "transactions": size.amount, "seconds": size.seconds}
     try:
-        found = results("techniques", order, lambda one: say(f"techniques: {told(one)}"))
+        found = results("techniques", order, lambda one: say(f"techniques: {describe_technique(one)}"))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    wrong = [f"the tables are not right after: {told(one)}" for one in found if not one["equal"]]
+    wrong = [f"the tables are not right after: {describe_technique(one)}" for one in found if not one["equal"]]
     return {"techniques": found, "rounds": [], "checks": {"equal": not wrong, "wrong": wrong}}
 
 
-def told(one: Document) -> str:
+def describe_technique(one: Document) -> str:
     """One line of text for the result of one method."""
     netted = "netted" if one["netted"] else "every change"
     group = f"{one['transactions_per_commit']:,} transactions a commit"

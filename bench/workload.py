@@ -114,3 +114,11 @@ class Workload(ABC):
     def check(self, source: Connection, query: Query) -> list[str]:
         """Checks of a complete target against the source beyond the row comparison. Returns descriptions of the defects."""
         return []
+
+
+def query_number(connection: Connection, sql: str) -> int:
+    """The number in the first column of the first row. AssertionError if there is no row."""
+    row = connection.execute(sql.encode()).fetchone()
+    if row is None:
+        raise AssertionError("the statement returns a row")
+    return int(row[0])

@@ -41,14 +41,14 @@ class Account:
         del reader
         with self._lock:
             if isinstance(event, Failed):
-                _tell({"failed": str(EngineFault(event.kind, event.subject, event.detail))})
+                _print_document({"failed": str(EngineFault(event.kind, event.subject, event.detail))})
             elif isinstance(event, Started):
-                _tell({"started": True})
+                _print_document({"started": True})
             elif isinstance(event, Landed | Moved | Durable):
                 if isinstance(event, Landed):
                     self._add(event)
                 self._end = event.wal_end
-                _tell({"wal_end": str(event.wal_end), **self._counts})
+                _print_document({"wal_end": str(event.wal_end), **self._counts})
 
     def release(self) -> Confirm | None:
         """Forget all captured blocks and delete full segments; returns what may be confirmed to the source."""
@@ -71,7 +71,7 @@ def main() -> int:
     try:
         _run()
     except EngineFault as fault:
-        _tell({"failed": str(fault)})
+        _print_document({"failed": str(fault)})
         return 1
     return 0
 
@@ -112,7 +112,7 @@ def table_of(number: int, one: dict[str, Any]) -> TableSpec:
     return TableSpec(TableId(f"t{number:x}"), name, name, insert_only=bool(one.get("insert_only")))
 
 
-def _tell(document: dict[str, Any]) -> None:
+def _print_document(document: dict[str, Any]) -> None:
     print(json.dumps(document), flush=True)
 
 

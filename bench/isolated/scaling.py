@@ -99,7 +99,9 @@ def measure(cores: int, tasks: Sequence[TaskDescriptor], folder: Path, rounds: i
             took = perf_counter() - began
             rows = sum(sum(table.counts.values()) for result in results for table in result.tables)
             if number:
-                _tell({"cores": cores, "tasks": len(tasks), "seconds": took, "rows": rows, "cpu_s": _cpu_s() - used})
+                _print_document(
+                    {"cores": cores, "tasks": len(tasks), "seconds": took, "rows": rows, "cpu_s": _cpu_s() - used}
+                )
     finally:
         runner.stop()
         os.sched_setaffinity(0, allowed)
@@ -130,7 +132,7 @@ def _cpu_s() -> float:
     return sum(one.user + one.system for one in times)
 
 
-def _tell(document: dict[str, Any]) -> None:
+def _print_document(document: dict[str, Any]) -> None:
     print(json.dumps(document), flush=True)
 
 

@@ -146,12 +146,12 @@ def measure(options: argparse.Namespace) -> tuple[list[Replay], bool]:
             turn = round_ % len(options.counts)
             for count in options.counts[turn:] + options.counts[:turn]:
                 done.append(replay(rig, count, options.transactions))
-                _tell(done[-1])
+                _print_replay(done[-1])
         equal, _ = rig.verify()
         return done, equal
 
 
-def _tell(one: Replay) -> None:
+def _print_replay(one: Replay) -> None:
     sys.stderr.write(
         f"{one.waits:>6} waits: {one.rows_per_s:>9,.0f} rows/s, server {one.server_cpu_s:.2f} CPU s, {one.answered} answered"
         f" 200, the last {one.slowest_answer_ms:.0f} ms after the commit; load {os.getloadavg()[0]:.1f}\n"

@@ -57,11 +57,11 @@ class Tab:
         self.page: Page = self._context.new_page()
         self.page.set_default_timeout(_TIMEOUT_MS)
         self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
-        self.page.on("console", self._told)
+        self.page.on("console", self._record_message)
 
     def close(self) -> None:
         self._context.close()
 
-    def _told(self, message: ConsoleMessage) -> None:
+    def _record_message(self, message: ConsoleMessage) -> None:
         if "Content Security Policy" in message.text:
             self.troubles.append(message.text)

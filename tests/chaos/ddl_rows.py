@@ -37,7 +37,7 @@ def _listed(columns: list[Column]) -> str:
     return ", ".join(column.sql for column in columns)
 
 
-def _some(rng: random.Random, table: Table) -> str:
+def _make_condition(rng: random.Random, table: Table) -> str:
     """A condition that about a quarter of the rows meet, the same ones whenever it is asked."""
     column = rng.choice(table.columns).sql if table.columns else "'x'"
     return f"(hashtext(coalesce({column}::text, '')) & 3) = {rng.randrange(4)}"
@@ -73,7 +73,7 @@ def insert_again(rng: random.Random, table: Table) -> list[str]:
     if table.key or table.index is not None or table.partitioned or not table.stored:
         return []
     listed = _listed(table.stored)
-    condition = _some(rng, table)
+    condition = _make_condition(rng, table)
     return [f"INSERT INTO {table.sql} ({listed}) SELECT {listed} FROM {table.sql} WHERE {condition} LIMIT 5"]
 
 
@@ -84,7 +84,7 @@ def update(rng: random.Random, table: Table) -> list[str]:
         return []
     chosen = rng.sample(columns, min(len(columns), rng.choice((1, 1, 2))))
     settings = ", ".join(f"{c.sql} = {_new_value(rng, table, c)}" for c in chosen)
-    where = "" if rng.random() < 0.15 else f" WHERE {_some(rng, table)}"
+    where = "" if rng.random() < 0.15 else f" WHERE {_make_condition(rng, table)}"
     return [f"UPDATE {table.sql} SET {settings}{where}"]
 
 
@@ -103,13 +103,13 @@ def update_key(rng: random.Random, table: Table) -> list[str]:
     if counted is None or not _identified(rng, table) or (table.partitioned and table.catch_all is None):
         return []
     beside = [c for c in table.stored if c.name in table.key and not c.counts]
-    name, some = counted.sql, _some(rng, table)
+    name, condition = counted.sql, _make_condition(rng, table)
     ways = [
-        f"{name} = -{name} WHERE {some}",
-        f"{name} = {name} + sign({name}) * {FAR} WHERE {some} AND abs({name}) < {FAR}",
-        f"{name} = {name} - sign({name}) * {FAR} WHERE {some} AND abs({name}) BETWEEN {FAR} AND {2 * FAR}",
+        f"{name} = -{name} WHERE {condition}",
+        f"{name} = {name} + sign({name}) * {FAR} WHERE {condition} AND abs({name}) < {FAR}",
+        f"{name} = {name} - sign({name}) * {FAR} WHERE {condition} AND abs({name}) BETWEEN {FAR} AND {2 * FAR}",
     ]
-    ways += [f"{c.sql} = {changed(c.type, c.sql, table.labels)} WHERE {some}" for c in beside]
+    ways += [f"{c.sql} = {changed(c.type, c.sql, table.labels)} WHERE {condition}" for c in beside]
     # A row that goes back into a range has to find its partition there.
     return [f"UPDATE {table.sql} SET {rng.choice(ways[:2] if table.partitioned else ways)}"]
 
@@ -117,7 +117,7 @@ def update_key(rng: random.Random, table: Table) -> list[str]:
 def delete(rng: random.Random, table: Table) -> list[str]:
     if not _identified(rng, table):
         return []
-    where = "" if rng.random() < 0.1 else f" WHERE {_some(rng, table)}"
+    where = "" if rng.random() < 0.1 else f" WHERE {_make_condition(rng, table)}"
     return [f"DELETE FROM {table.sql}{where}"]
 
 

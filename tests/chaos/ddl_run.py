@@ -446,7 +446,7 @@ class Run:
         certain = {label: what for label, what in late.items() if label not in self._doubtful}
         assert not certain, f"different at a cut: {certain}"
         self._standing.look()
-        self._seen()
+        self._note_catalog_read()
         if late:
             late = self._differing(self._verdicts())
             if any("not_compared" in what for what in late.values()):
@@ -463,7 +463,7 @@ class Run:
                 self.counts.compared += 1
         self.counts.cuts += 1
 
-    def _seen(self) -> None:
+    def _note_catalog_read(self) -> None:
         """Record that the catalog was read after everything that was done."""
         self._doubtful.clear()
         for label, table in self._tables.items():

@@ -107,19 +107,19 @@ class Watched(Reports):
             self._note_state(report)
         elif isinstance(report, SubscriptionStateReport):
             self.epoch = report.epoch if report.state == "running" else 0
-            self._tell(f"subscription {report.state} {report.code or ''} {report.reason or ''}")
+            self._record(f"subscription {report.state} {report.code or ''} {report.reason or ''}")
             if report.state == "failed" and report.code == NOT_DECODED:
                 self.begin_again()
             elif report.state == "failed":
                 self.troubles.append(f"the subscription failed: {report.code}: {report.reason}")
         elif isinstance(report, TableRenamed):
             self.names[report.table] = TableName(report.schema_name, report.name)
-            self._tell(f"{report.table} renamed to {report.schema_name}.{report.name}")
+            self._record(f"{report.table} renamed to {report.schema_name}.{report.name}")
         elif isinstance(report, SchemaVersion):
             if report.table == self._probe:
                 self.probed = frozenset(column.name for column in report.columns)
             else:
-                self._tell(f"{report.table} structure by {report.learnt}: {'; '.join(report.changes)}")
+                self._record(f"{report.table} structure by {report.learnt}: {'; '.join(report.changes)}")
         elif isinstance(report, EventReport):
             self._note_event(report)
 
@@ -133,19 +133,19 @@ class Watched(Reports):
             self.renewed += 1
         if before is None or (before.state, before.code) != (report.state, report.code):
             name = f"{report.schema_name}.{report.name}"
-            self._tell(f"{report.table} {name} {report.state} {report.code or ''} {report.reason or ''}")
+            self._record(f"{report.table} {name} {report.state} {report.code or ''} {report.reason or ''}")
 
     def _note_event(self, report: EventReport) -> None:
         self.events[report.code] += 1
         text = f"{report.severity} {report.code}: {report.subject}: {report.detail}"
-        self._tell(text)
+        self._record(text)
         if report.code == NOT_DECODED:
             return
         expected = report.code in _EXPECTED_EVENTS or OWN_ERROR in report.detail
         if report.severity == "error" or (report.severity == "warning" and not expected):
             self.troubles.append(text)
 
-    def _tell(self, text: str) -> None:
+    def _record(self, text: str) -> None:
         self.told.append((monotonic(), text.rstrip()))
 
 

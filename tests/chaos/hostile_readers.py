@@ -194,11 +194,11 @@ def torment(kind: str, at_once: int | None) -> dict[str, Any]:
             "memory": memory.summary(),
             "gone": gone + [str(death) for death in rig.deaths],
             "equal": equal,
-            "wrong": _wrong(waits, memory, gone, beside, equal=equal),
+            "wrong": _find_wrong(waits, memory, gone, beside, equal=equal),
         }
 
 
-def _wrong(waits: dict[str, float], memory: Memory, gone: list[str], beside: Waits, *, equal: bool) -> list[str]:
+def _find_wrong(waits: dict[str, float], memory: Memory, gone: list[str], beside: Waits, *, equal: bool) -> list[str]:
     found = [memory.found() or ""] if memory.found() and "grows" not in (memory.found() or "") else []
     if waits["beside_ms"] > 2 * waits["alone_ms"]:
         found.append("the median wait more than doubled")

@@ -114,7 +114,7 @@ class _Transaction:
 
     def change(self, *, whole: bool, undone: bool | None = None) -> None:
         """Move amounts between a few places, or between all of them, with notes so wide that the source streams them."""
-        gone = self.gone if undone is None else undone
+        gone = self.is_rolled_back if undone is None else undone
         first = self._rng.randint(1, ROWS // 2) * 2 - 1
         where = "true" if whole else f"abs(place) BETWEEN {first} AND {min(first + 9, ROWS)}"
         note = f"'{UNDONE}'" if gone else "repeat(md5(random()::text), 12)" if whole else "'kept'"
@@ -130,23 +130,23 @@ class _Transaction:
             self._connection.execute(f"PREPARE TRANSACTION '{gid}'".encode())
             self.gid = gid
             return
-        self._connection.execute("ROLLBACK" if self.gone else "COMMIT")
-        self._count("rolled_back" if self.gone else "committed")
+        self._connection.execute("ROLLBACK" if self.is_rolled_back else "COMMIT")
+        self._count("rolled_back" if self.is_rolled_back else "committed")
 
     def decide(self) -> None:
         """COMMIT PREPARED or ROLLBACK PREPARED, as was chosen at the beginning."""
-        decide(self._connection, str(self.gid), commit=not self.gone)
+        decide(self._connection, str(self.gid), commit=not self.is_rolled_back)
         self.gid = None
-        self._count("rolled_back_prepared" if self.gone else "committed_prepared")
+        self._count("rolled_back_prepared" if self.is_rolled_back else "committed_prepared")
 
     @property
-    def gone(self) -> bool:
+    def is_rolled_back(self) -> bool:
         return self._end.startswith("rollback")
 
     def _count(self, end: str) -> None:
         self._counts.add(end)
         if self._large:
-            self._counts.add("large_aborted" if self.gone else "large_committed")
+            self._counts.add("large_aborted" if self.is_rolled_back else "large_committed")
 
     def _savepoint(self) -> None:
         """Two levels: the inner one is kept by the outer, and goes with it."""
@@ -171,7 +171,7 @@ class _Transaction:
     def _extra(self) -> None:
         """Rows come and go: as many with more as with less."""
         self._run("DELETE FROM vault WHERE keeper = {k} AND abs(place) > " + str(ROWS))
-        note = f"'{UNDONE}'" if self.gone else "repeat('x', 200)"
+        note = f"'{UNDONE}'" if self.is_rolled_back else "repeat('x', 200)"
         self._run(
             "INSERT INTO vault SELECT {k}, n, CASE WHEN n % 2 = 0 THEN 7 ELSE -7 END, "
             f"{note} FROM generate_series({ROWS + 1}, {ROWS * 3}) AS n"
@@ -312,7 +312,7 @@ class OpenTransactions:
             one.step()
         else:
             self.counts.add("ended_beside_open_ones", any(other.open for other in beside if other is not one))
-            one.end(f"vault-{keepers.start}-{next(self._gids)}-{'rollback' if one.gone else 'commit'}")
+            one.end(f"vault-{keepers.start}-{next(self._gids)}-{'rollback' if one.is_rolled_back else 'commit'}")
 
     def _long(self, rng: random.Random, keepers: range) -> None:
         """Open for a long time and now and then at work, then ended; about as long a rest before the next."""
@@ -342,7 +342,7 @@ class OpenTransactions:
                 if self._stopping.wait(1.0):
                     break
             one.end(None)
-            self.counts.add("long_aborted" if one.gone else "long_committed")
+            self.counts.add("long_aborted" if one.is_rolled_back else "long_committed")
             self.counts.most("longest_open_s", round(monotonic() - began))
         finally:
             self._ended.set()

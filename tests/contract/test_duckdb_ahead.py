@@ -42,7 +42,7 @@ def pipeline(target: DuckDbTarget) -> Pipeline:
     return pipeline
 
 
-def some(first: int, count: int, table: TableId = T, schema: TableSchema = pairs) -> TableCommit:
+def commit_of(first: int, count: int, table: TableId = T, schema: TableSchema = pairs) -> TableCommit:
     rows = [(i, f"word {i}") for i in range(first, first + count)]
     return TableCommit(table, schema, schema.name, (changes(table, insert=inserts(schema, rows)),))
 
@@ -51,7 +51,7 @@ def begun(pipeline: Pipeline, count: int = 10) -> SpeculativeTransaction:
     """Rows 0 … count - 1 are in."""
     rows = pipeline.target.begin_speculative_insert(pipeline.subscription)
     assert rows is not None
-    assert rows.insert(some(0, count))
+    assert rows.insert(commit_of(0, count))
     return rows
 
 
@@ -81,7 +81,7 @@ def test_nobody_sees_them_before_the_commit_and_everybody_with_it(pipeline: Pipe
     rows = begun(pipeline, MANY)
     assert count(pipeline) == 1
     with pipeline.target.pin(SUBSCRIPTION) as before:
-        assert rows.commit(batch(pipeline, some(MANY, 5)))
+        assert rows.commit(batch(pipeline, commit_of(MANY, 5)))
         assert before.position == Lsn(pipeline.end)
     assert rows.over
     assert count(pipeline) == 1 + MANY + 5
@@ -95,15 +95,15 @@ def test_batches_beside_them_go_on_and_leave_one_row_of_progress(pipeline: Pipel
     rows = begun(pipeline)
     for n in range(1, 30):
         drop = changes(T, delete=keys(pairs, [(-n,)]), insert=inserts(pairs, [(-n - 1, "new")]))
-        pipeline.commit(TableCommit(T, pairs, pairs.name, (drop,)), some(n, 1, OTHER, twins))
-    assert rows.insert(some(1, 1, OTHER, twins))
-    assert rows.commit(batch(pipeline, nothing_more(), some(2, 1, OTHER, twins)))
+        pipeline.commit(TableCommit(T, pairs, pairs.name, (drop,)), commit_of(n, 1, OTHER, twins))
+    assert rows.insert(commit_of(1, 1, OTHER, twins))
+    assert rows.commit(batch(pipeline, nothing_more(), commit_of(2, 1, OTHER, twins)))
     pipeline.batch, pipeline.end = pipeline.batch + 1, pipeline.end + 100
     assert sorted(row[0] for row in pipeline.rows(pairs)) == [-30, *range(10)]
     assert count(pipeline, "twins") == 31
     assert pipeline.look("SELECT batch FROM penstock.progress") == [(pipeline.batch,)]
     assert len(pipeline.look("SELECT * FROM penstock.tables")) == 2
-    pipeline.commit(some(100, 1))
+    pipeline.commit(commit_of(100, 1))
     assert stands_at(pipeline) == (pipeline.batch, Lsn(pipeline.end))
 
 
@@ -113,7 +113,7 @@ def test_a_rollback_leaves_nothing_and_makes_room_for_the_next(pipeline: Pipelin
     rows.roll_back()
     rows.roll_back()
     assert rows.over
-    assert not rows.insert(some(0, 1))
+    assert not rows.insert(commit_of(0, 1))
     assert not rows.commit(batch(pipeline, nothing_more()))
     assert (count(pipeline), stands_at(pipeline)[0]) == (1, pipeline.batch)
     assert begun(pipeline).commit(batch(pipeline, nothing_more()))
@@ -152,7 +152,7 @@ def test_what_happens_to_the_table_itself_ends_them(pipeline: Pipeline, what: st
     rows = begun(pipeline)
     CHANGES_OF_THE_TABLE[what](pipeline)
     assert rows.over
-    assert not rows.insert(some(0, 1))
+    assert not rows.insert(commit_of(0, 1))
     assert count(pipeline) == (0 if what in {"swap", "clear"} else 1)
 
 
@@ -160,10 +160,10 @@ def test_what_happens_to_the_table_itself_ends_them(pipeline: Pipeline, what: st
 def test_a_table_that_changed_before_its_first_rows_is_not_taken_for_the_old_one(pipeline: Pipeline, what: str) -> None:
     rows = pipeline.target.begin_speculative_insert(SUBSCRIPTION)
     assert rows is not None
-    assert rows.insert(some(0, 5, OTHER, twins))
+    assert rows.insert(commit_of(0, 5, OTHER, twins))
     CHANGES_OF_THE_TABLE[what](pipeline)
     before = count(pipeline)
-    taken = rows.insert(some(0, 5))
+    taken = rows.insert(commit_of(0, 5))
     assert not rows.commit(batch(pipeline, nothing_more(), nothing_more(OTHER, twins)))
     assert rows.over
     assert taken in {True, False}
@@ -189,8 +189,8 @@ def test_only_inserts_into_complete_tables_are_taken(pipeline: Pipeline) -> None
     for wrong in (
         TableCommit(T, pairs, pairs.name, (changes(T, delete=keys(pairs, [(-1,)])),)),
         TableCommit(T, pairs, pairs.name, (changes(T, truncated=True),)),
-        replace(some(0, 1), handover=True),
-        some(0, 1, TableId("t0c")),
+        replace(commit_of(0, 1), handover=True),
+        commit_of(0, 1, TableId("t0c")),
         TableCommit(T, pairs, pairs.name, (replace(changes(T), inserts=StagedRows("/nowhere/at/all.arrows", 0, 1)),)),
     ):
         rows = begun(pipeline)
@@ -219,7 +219,7 @@ def test_another_connection_that_alters_the_table_makes_the_commit_fail(
     writer.execute("ALTER TABLE public.pairs DROP COLUMN more")
     assert not rows.commit(batch(pipeline, nothing_more()))
     assert (count(pipeline), stands_at(pipeline)[0]) == (1, pipeline.batch)
-    pipeline.commit(some(0, 10))
+    pipeline.commit(commit_of(0, 10))
     assert count(pipeline) == 11
 
 
@@ -269,7 +269,7 @@ def test_an_insert_under_way_is_stopped_for_a_rollback(pipeline: Pipeline) -> No
     taken: list[bool] = []
 
     def insert() -> None:
-        while rows.insert(some(0, 50_000)):
+        while rows.insert(commit_of(0, 50_000)):
             taken.append(True)
 
     thread = threading.Thread(target=insert)
@@ -289,7 +289,7 @@ def test_a_log_that_grows_too_long_meanwhile_makes_them_overdue(
     assert not rows.overdue
     monkeypatch.setattr(speculative_insert, "LOG_BYTES", 100_000)
     for n in range(10):
-        pipeline.commit(some(n * 1000, 1000, OTHER, twins))
+        pipeline.commit(commit_of(n * 1000, 1000, OTHER, twins))
     assert rows.overdue
 
 

@@ -64,7 +64,7 @@ def target(path: Path) -> Iterator[DuckDbTarget]:
     opened.close()
 
 
-def gone(call: Callable[[], object]) -> str:
+def assert_file_gone(call: Callable[[], object]) -> str:
     with pytest.raises(EngineFault) as caught:
         call()
     assert caught.value.kind is FaultKind.TARGET_FILE_GONE
@@ -75,7 +75,7 @@ def gone(call: Callable[[], object]) -> str:
 def test_it_is_noticed_and_nothing_is_written_over_it(target: DuckDbTarget, path: Path, harm: Harm) -> None:
     target.check_place()
     harm(path)
-    assert "while it was open" in gone(target.check_place)
+    assert "while it was open" in assert_file_gone(target.check_place)
     log = Path(f"{path}.wal")
     before = log.read_bytes() if harm is log_replaced else None
     target.close()
@@ -86,9 +86,9 @@ def test_it_is_noticed_and_nothing_is_written_over_it(target: DuckDbTarget, path
 def test_nothing_is_read_from_it_or_written_to_it(target: DuckDbTarget, path: Path, harm: Harm) -> None:
     harm(path)
     pipeline = Pipeline(target)
-    gone(lambda: pipeline.change(T, pairs, changes(T, insert=inserts(pairs, [(2, 2)]))))
-    gone(lambda: answered(target, "SELECT * FROM pairs", None, 5.0, SUBSCRIPTION))
-    gone(lambda: target.progress(SUBSCRIPTION))
+    assert_file_gone(lambda: pipeline.change(T, pairs, changes(T, insert=inserts(pairs, [(2, 2)]))))
+    assert_file_gone(lambda: answered(target, "SELECT * FROM pairs", None, 5.0, SUBSCRIPTION))
+    assert_file_gone(lambda: target.progress(SUBSCRIPTION))
 
 
 def test_a_commit_under_way_is_not_vouched_for(target: DuckDbTarget, path: Path) -> None:
@@ -97,12 +97,12 @@ def test_a_commit_under_way_is_not_vouched_for(target: DuckDbTarget, path: Path)
     pipeline.batch, pipeline.end = 1, 1100
     pipeline.change(T, pairs, changes(T, insert=inserts(pairs, [(2, 2)])))
     path.unlink()
-    gone(target.check_place)
+    assert_file_gone(target.check_place)
 
 
 def test_a_removed_log_is_folded_in_and_nothing_is_lost(target: DuckDbTarget, path: Path) -> None:
     log_removed(path)
-    gone(target.check_place)
+    assert_file_gone(target.check_place)
     target.close()
     target.check_place()
     assert answered(target, "SELECT id, v FROM pairs", None, 5.0, SUBSCRIPTION).table.to_pylist() == [{"id": 1, "v": 1}]
@@ -114,7 +114,7 @@ def test_who_asks_for_the_target_next_gets_what_is_there_by_then(path: Path) -> 
     first = registry.acquire(connection)
     Pipeline(first).claim()
     renamed(path)
-    gone(lambda: first.progress(SUBSCRIPTION))
+    assert_file_gone(lambda: first.progress(SUBSCRIPTION))
     second = registry.acquire(connection)
     assert second.progress(SUBSCRIPTION) is None
     registry.close_all()
@@ -132,7 +132,7 @@ def test_a_link_to_the_file_is_as_good(tmp_path: Path) -> None:
     Pipeline(target).claim().load(T, pairs, [(1, 1)])
     target.check_place()
     link.unlink()
-    gone(target.check_place)
+    assert_file_gone(target.check_place)
     target.close()
 
 

@@ -89,18 +89,18 @@ def locks(mart: Database) -> list[tuple[Any, ...]]:
 
 def waiting_for_a_row(mart: Database, *, again: bool = False) -> None:
     """Wait until a session of ours waits for another session's row; `again`: after lanes were stopped."""
-    seen(mart, "wait_event = 'transactionid'")
+    wait_session(mart, "wait_event = 'transactionid'")
     if again:
-        seen(mart, "query LIKE '%unlock_all()'")
-        seen(mart, "wait_event = 'transactionid'")
+        wait_session(mart, "query LIKE '%unlock_all()'")
+        wait_session(mart, "wait_event = 'transactionid'")
 
 
 def waiting_for_the_turn(mart: Database) -> None:
     """Until a lane has done what it could before its turn."""
-    seen(mart, "wait_event = 'advisory'")
+    wait_session(mart, "wait_event = 'advisory'")
 
 
-def seen(mart: Database, condition: str) -> None:
+def wait_session(mart: Database, condition: str) -> None:
     """Until a session satisfies it."""
     deadline = monotonic() + 5.0
     while not mart.execute(f"SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND {condition}"):

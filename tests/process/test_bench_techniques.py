@@ -12,7 +12,7 @@ def test_every_way_is_measured_and_reported() -> None:
     said: list[str] = []
     order = suite.Order(against=True, amount=200, scale=1, seconds=0.01)
     document = suite.run(WORKLOADS["techniques"], order, said.append)
-    assert suite.good(document)
+    assert suite.is_good(document)
     assert document["sides"] == ["penstock"]
     found = [(one["technique"], one["netted"]) for one in document["techniques"]]
     assert found == [(one.name, one.netted) for one in TECHNIQUES]

@@ -33,7 +33,7 @@ def rig() -> Iterator[Rig]:
 
 
 @pytest.fixture(autouse=True)
-def goes_on(rig: Rig) -> Iterator[None]:
+def check_it_continues(rig: Rig) -> Iterator[None]:
     """After each test, new rows arrive, and no message to users reports an internal error."""
     yield
     with rig.connect() as connection:
@@ -46,18 +46,18 @@ def goes_on(rig: Rig) -> Iterator[None]:
 def test_a_log_reader(rig: Rig) -> None:
     reader = _named(rig, "penstock-reader")
     reader.kill()
-    assert _told(rig, f"log_reader_died: log reader (pid {reader.pid}): was ended by SIGKILL")
+    assert _wait_event(rig, f"log_reader_died: log reader (pid {reader.pid}): was ended by SIGKILL")
 
 
 def test_what_they_are_forked_from(rig: Rig) -> None:
     """Also where it dies again just when the next reader is forked, and a reader asks meanwhile."""
     for _ in range(3):
-        server = _one(rig, _FORK_SERVER)
+        server = _wait_child(rig, _FORK_SERVER)
         reader = _named(rig, "penstock-reader")
         server.kill()
         died = f"ended: the parent process (pid {server.pid}) was ended by SIGKILL"
-        assert _told(rig, f"log_reader_died: log reader (pid {reader.pid}): {died}")
-        _one(rig, _FORK_SERVER, other_than=server).kill()
+        assert _wait_event(rig, f"log_reader_died: log reader (pid {reader.pid}): {died}")
+        _wait_child(rig, _FORK_SERVER, other_than=server).kill()
         assert _rows(rig)
 
 
@@ -92,9 +92,11 @@ def test_query_processes_that_wait(rig: Rig) -> None:
 def test_sparks_java_process(rig: Rig) -> None:
     """And its successor, while it starts."""
     for ending in ("", " while Spark started"):
-        java = _one(rig, _JAVA)
+        java = _wait_child(rig, _JAVA)
         java.kill()
-        assert _told(rig, f"spark_failed: spark: Spark's Java process (pid {java.pid}) was ended by SIGKILL{ending}")
+        assert _wait_event(
+            rig, f"spark_failed: spark: Spark's Java process (pid {java.pid}) was ended by SIGKILL{ending}"
+        )
     (table,) = rig.api.items(f"{rig.path}/tables")
     rig.api.post(f"{rig.path}/tables/{table['id']}/reloads")
     reloaded = f"{rig.path}/reloads"
@@ -112,7 +114,7 @@ def _events(rig: Rig) -> list[str]:
     return [f"{event['kind']}: {event['subject']}: {event['detail']}" for event in found]
 
 
-def _told(rig: Rig, what: str) -> bool:
+def _wait_event(rig: Rig, what: str) -> bool:
     """Whether an event says so, or soon does."""
     try:
         rig.wait_until(lambda: any(what in event for event in _events(rig)), _WAIT_S, what)
@@ -146,7 +148,7 @@ def _named(rig: Rig, name: str) -> psutil.Process:
     return found[0]
 
 
-def _one(rig: Rig, what: str, *, other_than: psutil.Process | None = None) -> psutil.Process:
+def _wait_child(rig: Rig, what: str, *, other_than: psutil.Process | None = None) -> psutil.Process:
     """The child of the engine with this in its command."""
     found: list[psutil.Process] = []
     engine = psutil.Process(rig.running.supervisor.pid("engine"))

@@ -276,12 +276,12 @@ class Waits(RuleBasedStateMachine):
         if awaited:
             self.somebody_waits_for(run.end + more, awaited)
 
-        def tell() -> None:
-            run.tell()
+        def report_position() -> None:
+            run.report_position()
             if meanwhile.endswith("delivered"):
                 self.deliver(ALL)
 
-        run.meanwhile = tell if meanwhile.startswith("told") else lambda: None
+        run.meanwhile = report_position if meanwhile.startswith("told") else lambda: None
         engine.commit(more, parks, rows=rows or parks is not None)
         run.meanwhile = lambda: None
         self.deliver(delivered)
@@ -305,7 +305,7 @@ class Waits(RuleBasedStateMachine):
     @_that_is(lambda engine: engine.ended)
     @rule()
     def a_thread_of_an_ended_run_reports(self) -> None:
-        self.newest.ended[-1].tell()
+        self.newest.ended[-1].report_position()
 
     @rule(copy=st.integers(0, 50))
     def the_target_is_replaced_by_an_older_copy(self, copy: int) -> None:

@@ -70,7 +70,7 @@ class OnTarget:
     parked: str | None = None
 
     @property
-    def goes_on(self) -> bool:
+    def is_followed(self) -> bool:
         return self.ready and self.parked is None
 
 
@@ -99,7 +99,7 @@ class ModelTarget:
             before = self.tables[table.table]
             if table.parked is not None:
                 self.tables[table.table] = replace(before, parked=table.parked)
-            elif table.handover or table.resumed or before.goes_on:
+            elif table.handover or table.resumed or before.is_followed:
                 self.tables[table.table] = OnTarget(end)
         for stale in batch.stale:
             self.tables[stale] = replace(self.tables[stale], ready=False)
@@ -111,7 +111,7 @@ class ModelTarget:
     def pass_by(self, end: int) -> None:
         """No table that continues was changed up to `end`."""
         for table, found in self.tables.items():
-            if found.goes_on:
+            if found.is_followed:
                 self.tables[table] = replace(found, at=end)
 
     def set_back(self, copy: int) -> None:
@@ -159,7 +159,7 @@ class Run:
         self.meanwhile()
         self._reporter.table(entry, position)
 
-    def tell(self) -> None:
+    def report_position(self) -> None:
         """Any thread of a run may read the position and report it."""
         self._reporter.progress(
             run=self.number,
@@ -300,7 +300,7 @@ class Engine:
             entry = run.book.get(table)
             if entry is not None and entry.kind in {TableStateKind.LIVE, TableStateKind.PARKED}:
                 run.reload(table)
-        run.tell()
+        run.report_position()
 
     def commit(self, more: int, parks: TableId | None, *, rows: bool) -> None:
         """Commit a batch of its run, then report the position. An engine that lost its epoch finds that out here."""
@@ -315,7 +315,7 @@ class Engine:
             if entry is not None and entry.kind in {TableStateKind.LIVE, TableStateKind.PAUSED, TableStateKind.PARKED}:
                 del self.reloads[request]
                 self.reporter.reload(request, "failed" if entry.kind is TableStateKind.PARKED else "succeeded")
-        self.run.tell()
+        self.run.report_position()
 
     def end(self, fault: FaultKind | None) -> None:
         """The run ends: as was declared, or with a fault that is tried again, or with one that is not."""
@@ -371,7 +371,7 @@ class Engine:
             last.book.report()
         self.reporter.state(self.state)
         if self.run is not None:
-            self.run.tell()
+            self.run.report_position()
 
     def take(self, most: int) -> tuple[int, list[Report]] | None:
         """The bundle that is on its way, or the next one."""

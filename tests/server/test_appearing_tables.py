@@ -66,7 +66,7 @@ def tables(client: TestClient, **which: str) -> dict[str, Any]:
     return {row["name"]: row for row in client.get(f"{URL}/tables", params=which).json()["items"]}
 
 
-def told(client: TestClient, kind: str) -> list[dict[str, Any]]:
+def read_events(client: TestClient, kind: str) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = client.get("/api/v1/events", params={"kind": kind}).json()["items"]
     return items
 
@@ -89,7 +89,7 @@ def test_a_table_that_appears_is_declared_as_its_pattern_says(
     assert added.keys() == {"order_1", "order_2"}
     assert added["order_2"]["target"] == {"schema": "mart", "name": "order_2"}
     assert (added["order_2"]["state"], added["order_2"]["from_pattern"]) == ("registered", True)
-    events = [event["detail"] for event in told(client, "table_added")]
+    events = [event["detail"] for event in read_events(client, "table_added")]
     assert events[0] == "The table 'public.order_2' appeared on the source and was added by a pattern."
     versions = client.get(f"{URL}/tables/{added['order_2']['id']}/versions").json()["items"]
     assert [version["state"] for version in versions] == ["registered"]
@@ -132,7 +132,7 @@ def test_a_table_with_no_place_on_the_target_is_told_and_the_others_are_taken(
     assert client.post(f"{URL}/tables", json=taken).status_code == 201
     reporting.report(reporting.found("order_2", "order_3"))
     assert tables(client, schema="public").keys() == {"order_1", "order_3"}
-    (event,) = told(client, "table_not_taken_in")
+    (event,) = read_events(client, "table_not_taken_in")
     assert (event["severity"], event["subject"]) == ("warning", "public.order_2")
     assert "would be the same table on the target" in event["detail"]
     assert "'exclude'" in event["remedy"]

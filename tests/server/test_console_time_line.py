@@ -33,7 +33,7 @@ class Course:
             self.happened(f"table_{state.value}", table_state=state.value, **parked)
         return self
 
-    def told(self, present: str | None = "?") -> list[tuple[str, list[tuple[str, int]], Any]]:
+    def read_entries(self, present: str | None = "?") -> list[tuple[str, list[tuple[str, int]], Any]]:
         """Per entry, the oldest first: its kind, the steps with their milliseconds, and the outcome."""
         given = [{"events": self.events[::-1], "present": present}]
         (entries,) = json.loads(run_module(MODULE, READ, given))
@@ -57,7 +57,7 @@ def test_a_life_of_requests_that_came_into_effect() -> None:
     course.happened("table_resume_asked").became(S.CATCHING_UP, S.LIVE)
     course.happened("table_reload_asked").became(S.RELOADING, S.CATCHING_UP, S.LIVE)
     course.happened("table_removed", table_state="removed")
-    assert course.told() == [
+    assert course.read_entries() == [
         ("table_added", [("copying", 100), ("catching_up", 200)], ("in effect", 300)),
         ("table_pause_asked", [], ("in effect", 100)),
         ("table_resume_asked", [("catching_up", 100)], ("in effect", 200)),
@@ -70,13 +70,13 @@ def test_what_came_by_itself_stands_as_it_is() -> None:
     course = Course().became(S.LIVE, S.PARKED).happened("rows_set_aside", severity="warning")
     course.happened("table_reloading", table_state="reloading", severity="warning").became(S.CATCHING_UP, S.LIVE)
     kinds = [event["kind"] for event in course.events]
-    assert course.told() == [(kind, [], None) for kind in kinds]
+    assert course.read_entries() == [(kind, [], None) for kind in kinds]
 
 
 def test_a_fault_ends_what_waits_and_trying_again_begins_anew() -> None:
     course = Course().happened("table_reload_asked").became(S.RELOADING, S.PARKED)
     course.happened("table_retried").became(S.RELOADING)
-    assert course.told() == [
+    assert course.read_entries() == [
         ("table_reload_asked", [("reloading", 100)], ("parked", 200)),
         ("table_parked", [], None),
         ("table_retried", [("reloading", 100)], ("waiting",)),
@@ -85,7 +85,7 @@ def test_a_fault_ends_what_waits_and_trying_again_begins_anew() -> None:
 
 def test_an_approval_goes_by_a_pause() -> None:
     course = Course().became(S.PARKED).happened("schema_change_approved").became(S.PAUSED, S.CATCHING_UP, S.LIVE)
-    assert course.told()[1:] == [
+    assert course.read_entries()[1:] == [
         ("schema_change_approved", [("paused", 100), ("catching_up", 200)], ("in effect", 300))
     ]
 
@@ -94,7 +94,7 @@ def test_who_changes_the_mind_is_told_so() -> None:
     course = Course().happened("table_pause_asked").happened("table_resume_asked").became(S.LIVE)
     course.happened("table_reload_asked").happened("table_reload_cancelled")
     course.happened("table_pause_asked").happened("table_removed", table_state="removed")
-    assert course.told() == [
+    assert course.read_entries() == [
         ("table_pause_asked", [], ("overtaken", "resume", 100)),
         ("table_resume_asked", [], ("in effect", 100)),
         ("table_reload_asked", [], ("overtaken", "cancel the reload", 100)),
@@ -106,7 +106,7 @@ def test_who_changes_the_mind_is_told_so() -> None:
 
 def test_what_was_taken_back_may_come_about_all_the_same() -> None:
     course = Course().happened("table_pause_asked").happened("table_resume_asked").became(S.PAUSED, S.LIVE, S.PAUSED)
-    assert course.told() == [
+    assert course.read_entries() == [
         ("table_pause_asked", [], ("in effect", 200)),
         ("table_resume_asked", [], ("in effect", 200)),
         ("table_paused", [], None),
@@ -115,17 +115,17 @@ def test_what_was_taken_back_may_come_about_all_the_same() -> None:
 
 def test_what_was_taken_back_in_time_leaves_nothing_to_wait_for() -> None:
     course = Course().happened("table_pause_asked").happened("table_resume_asked")
-    assert course.told(present="live") == [
+    assert course.read_entries(present="live") == [
         ("table_pause_asked", [], ("overtaken", "resume", 100)),
         ("table_resume_asked", [], ("in effect", 0)),
     ]
-    assert course.told(present="paused")[1] == ("table_resume_asked", [], ("waiting",))
+    assert course.read_entries(present="paused")[1] == ("table_resume_asked", [], ("waiting",))
 
 
 def test_settings_wait_for_a_copy_where_they_say_so_also_over_a_fault() -> None:
     course = Course().happened("table_settings_changed").happened("table_settings_changed", remedy="Reload it.")
     course.became(S.PAUSED, S.LIVE, S.PARKED).happened("table_retried").became(S.RELOADING, S.LIVE)
-    told = course.told()
+    told = course.read_entries()
     assert told[0] == ("table_settings_changed", [], None)
     assert told[1] == ("table_settings_changed", [], ("in effect", 600))
     assert told[-1] == ("table_retried", [("reloading", 100)], ("in effect", 200))
@@ -134,7 +134,7 @@ def test_settings_wait_for_a_copy_where_they_say_so_also_over_a_fault() -> None:
 def test_settings_that_are_changed_again_before_a_copy_are_told_so() -> None:
     course = Course().happened("table_settings_changed", remedy="Reload it.").happened("table_settings_changed")
     course.happened("table_settings_changed", remedy="Reload it.").became(S.RELOADING, S.LIVE)
-    assert [outcome for _, _, outcome in course.told()[:3]] == [
+    assert [outcome for _, _, outcome in course.read_entries()[:3]] == [
         ("overtaken", "settings", 200),
         None,
         ("in effect", 200),
@@ -143,19 +143,19 @@ def test_settings_that_are_changed_again_before_a_copy_are_told_so() -> None:
 
 def test_a_reload_by_partition_leaves_the_table_live() -> None:
     course = Course().happened("table_reload_asked").happened("table_partitions_reloaded")
-    assert course.told() == [("table_reload_asked", [], ("in effect", 100))]
-    assert Course().happened("table_partitions_reloaded").told() == [("table_partitions_reloaded", [], None)]
+    assert course.read_entries() == [("table_reload_asked", [], ("in effect", 100))]
+    assert Course().happened("table_partitions_reloaded").read_entries() == [("table_partitions_reloaded", [], None)]
 
 
 def test_of_an_older_page_nothing_is_said_that_a_newer_one_may_tell() -> None:
     course = Course().happened("table_pause_asked")
-    assert course.told() == [("table_pause_asked", [], ("waiting",))]
-    assert course.told(present=None) == [("table_pause_asked", [], None)]
+    assert course.read_entries() == [("table_pause_asked", [], ("waiting",))]
+    assert course.read_entries(present=None) == [("table_pause_asked", [], None)]
 
 
 def test_unknown_kinds_and_states_are_shown() -> None:
     course = Course().happened("constructor").happened("table_resting", table_state="resting")
-    assert course.told() == [("constructor", [], None), ("table_resting", [], None)]
+    assert course.read_entries() == [("constructor", [], None), ("table_resting", [], None)]
 
 
 def test_outcomes_in_words() -> None:

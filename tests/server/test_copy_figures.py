@@ -128,7 +128,7 @@ def test_a_reload_begins_with_nothing_and_its_figures_are_told_by_the_reload_too
     assert rig.engine.link.flush(DEADLINE_S)
     assert rig.table(0)["rows"] == 4000
 
-    def told(rows: int, percent: float, *, goes_on: bool) -> dict[str, Any]:
+    def report_copied(rows: int, percent: float, *, goes_on: bool) -> dict[str, Any]:
         report = {"request_id": reload, "state": "running", "rows": rows, "percent": percent, "goes_on": goes_on}
         more = {"bytes": rows * 100, "total_rows": 10_000, "total_bytes": _TOTAL, "rows_per_second": 50.0}
         epoch = {"subscription": "orders", "epoch": rig.assign.epoch}
@@ -137,9 +137,9 @@ def test_a_reload_begins_with_nothing_and_its_figures_are_told_by_the_reload_too
         found: dict[str, Any] = rig.client.get(f"{path}/{reload}").json()["copied"]
         return found
 
-    assert told(4000, 40.0, goes_on=False)["total_rows"] == 10_000
-    assert told(3000, 30.0, goes_on=True)["percent"] == 40.0
-    assert told(0, 0.0, goes_on=False)["percent"] == 0.0
+    assert report_copied(4000, 40.0, goes_on=False)["total_rows"] == 10_000
+    assert report_copied(3000, 30.0, goes_on=True)["percent"] == 40.0
+    assert report_copied(0, 0.0, goes_on=False)["percent"] == 0.0
 
 
 def _row(**values: Any) -> TableRow:

@@ -92,13 +92,13 @@ def test_named_partitions_are_reloaded_and_shown(rig: Rig) -> None:
     ended = client.get(answer.headers["Location"].removeprefix("/api/v1")).json()
     assert (ended["state"], ended["position"]) == ("succeeded", "0/60")
     assert ended["partitions"] == [asked | {"generation": 4}]
-    assert _told(client, assign) == [
+    assert _read_events(client, assign) == [
         ("table_partitions_reloaded", "has 1 of its partitions reloaded."),
         ("table_reload_asked", "was requested to be reloaded by partition (public.orders_1); it is live."),
     ]
 
 
-def _told(client: httpx.Client, assign: Assign) -> list[tuple[str, str]]:
+def _read_events(client: httpx.Client, assign: Assign) -> list[tuple[str, str]]:
     """The newest two events of the table: kind, and the detail after the table's name."""
     name = assign.tables[0].source
     subject = f"{name.schema}.{name.name}"
@@ -112,7 +112,7 @@ def test_an_event_that_the_engine_tells_of_a_table_goes_by_its_name(rig: Rig) ->
     report = EventReport(subscription="orders", epoch=assign.epoch, subject=assign.tables[0].table, **told)
     engine.link.report(report)
     assert engine.link.flush(DEADLINE_S)
-    assert _told(client, assign)[0] == ("table_copied", "3 rows as of 0/50")
+    assert _read_events(client, assign)[0] == ("table_copied", "3 rows as of 0/50")
 
 
 @pytest.mark.parametrize("name", ["", "orders_1", ".orders_1", "public.", "public.a\0"])
@@ -129,14 +129,17 @@ def test_many_partitions_are_counted(rig: Rig) -> None:
     engine.answers = {"partitions": [part(name) for name in names]}
     assert client.post(f"{path}/reloads", json={"partitions": names}).status_code == 202
     several = "public.orders_0, public.orders_1, public.orders_2 and 2 more"
-    assert _told(client, assign)[0][1] == f"was requested to be reloaded by partition ({several}); it is live."
+    assert _read_events(client, assign)[0][1] == f"was requested to be reloaded by partition ({several}); it is live."
 
 
 def test_those_that_differ_are_asked_for_and_a_new_stream_asks_again(rig: Rig) -> None:
     client, engine, assign, path = rig
     answer = client.post(f"{path}/reloads", json={"partitions": "changed"})
     assert (answer.json()["asked"], answer.json()["partitions"]) == ("changed", [])
-    assert _told(client, assign)[0][1] == "was requested to be reloaded by partition (those that differ); it is live."
+    assert (
+        _read_events(client, assign)[0][1]
+        == "was requested to be reloaded by partition (those that differ); it is live."
+    )
     assert engine.seen(Reload).partitions == "changed"
     engine.close()
     second = FakeEngine(str(client.base_url).removesuffix("/api/v1/"))

@@ -40,7 +40,7 @@ def report(app: FastAPI, table: str, state: TableStateKind, **why: str) -> None:
         assert reports.set_state(session, table.rsplit("/", 1)[1], state, **why)
 
 
-def told(client: TestClient, **only: str) -> list[dict[str, Any]]:
+def read_events(client: TestClient, **only: str) -> list[dict[str, Any]]:
     """Events about the table, the oldest first."""
     query = {"subscription": "s", "subject": "public.orders", **only}
     items: list[dict[str, Any]] = client.get("/api/v1/events", params=query).json()["items"]
@@ -55,7 +55,7 @@ def test_a_pause_and_its_end_stand_with_the_states_that_they_brought(
     report(app, live, TableStateKind.PAUSED)
     for _ in range(2):
         client.patch(live, json={"desired_state": "running"})
-    assert [(event["kind"], event["table_state"], event["detail"]) for event in told(client)] == [
+    assert [(event["kind"], event["table_state"], event["detail"]) for event in read_events(client)] == [
         ("table_added", "registered", "The table 'public.orders' was added."),
         ("table_live", "live", "The table 'public.orders' is live."),
         ("table_pause_asked", None, "The table 'public.orders' was requested to be paused; it is live."),
@@ -67,7 +67,7 @@ def test_a_pause_and_its_end_stand_with_the_states_that_they_brought(
 def test_a_pause_that_is_refused_was_not_asked(client: TestClient, app: FastAPI, live: str) -> None:
     report(app, live, TableStateKind.RELOADING)
     assert client.patch(live, json={"desired_state": "paused"}).status_code == 409
-    assert told(client, kind="table_pause_asked") == []
+    assert read_events(client, kind="table_pause_asked") == []
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_settings_tell_whether_they_wait_for_a_copy(
 ) -> None:
     for _ in range(2):
         assert client.patch(live, json=given).status_code == 200
-    (event,) = told(client, kind="table_settings_changed")
+    (event,) = read_events(client, kind="table_settings_changed")
     assert event["detail"] == f"The table 'public.orders' {what}."
     remedy = "POST /subscriptions/{name}/tables/{table_id}/reloads applies them."
     assert event["remedy"] == (remedy if waits else None)
@@ -95,7 +95,7 @@ def test_settings_tell_whether_they_wait_for_a_copy(
 
 def test_settings_of_a_table_that_was_not_copied_yet_wait_for_nothing(client: TestClient, table: str) -> None:
     client.patch(table, json={"key": ["a"]})
-    (event,) = told(client, kind="table_settings_changed")
+    (event,) = read_events(client, kind="table_settings_changed")
     assert (event["detail"], event["remedy"]) == ("The table 'public.orders' has new settings: key.", None)
 
 
@@ -103,7 +103,7 @@ def test_settings_that_the_whole_declaration_changes_are_told_too(client: TestCl
     for _ in range(2):
         body = {**DECLARED, "tables": [{"schema": "public", "name": "orders", "priority": 5}]}
         assert client.put(SUBSCRIPTION, json=body).status_code == 200
-    (event,) = told(client, kind="table_settings_changed")
+    (event,) = read_events(client, kind="table_settings_changed")
     assert event["detail"] == "The table 'public.orders' has new settings: priority."
 
 
@@ -112,7 +112,7 @@ def test_a_reload_and_its_cancelling(client: TestClient, live: str) -> None:
     assert client.post(f"{live}/reloads").status_code == 409
     assert client.delete(where).status_code == 204
     assert client.delete(where).status_code == 409
-    assert [(event["kind"], event["detail"]) for event in told(client)][2:] == [
+    assert [(event["kind"], event["detail"]) for event in read_events(client)][2:] == [
         ("table_reload_asked", "The table 'public.orders' was requested to be reloaded; it is live."),
         ("table_reload_cancelled", "The table 'public.orders' shall not be reloaded after all; it is live."),
     ]
@@ -132,21 +132,21 @@ def test_trying_again_is_one_request(client: TestClient, app: FastAPI, engine: P
     engine.answers["preflight"] = {"findings": []}
     report(app, live, TableStateKind.PARKED, code="table_unfit", reason="no partition takes the row")
     assert client.post(f"{live}/retries").status_code == 202
-    kinds = [(event["kind"], event["table_state"]) for event in told(client)]
+    kinds = [(event["kind"], event["table_state"]) for event in read_events(client)]
     assert kinds[2:] == [("table_unfit", "parked"), ("table_retried", None)]
 
 
 def test_removal_is_a_state(client: TestClient, live: str) -> None:
     assert client.delete(live).status_code == 204
-    assert [(event["kind"], event["table_state"]) for event in told(client)][-1] == ("table_removed", "removed")
+    assert [(event["kind"], event["table_state"]) for event in read_events(client)][-1] == ("table_removed", "removed")
 
 
 def test_a_subject_is_meant_exactly_and_bound_to_its_pages(client: TestClient, live: str) -> None:
     for name in ("order", "orders_old", "ORDERS"):
         body = {"schema": "public", "name": name, "target": {"name": f"t_{len(name)}_{name[0]}"}}
         assert client.post(f"{SUBSCRIPTION}/tables", json=body).status_code == 201
-    assert {event["subject"] for event in told(client)} == {"public.orders"}
-    assert told(client, subject="public.order%") == []
+    assert {event["subject"] for event in read_events(client)} == {"public.orders"}
+    assert read_events(client, subject="public.order%") == []
     query = {"subject": "public.orders", "page_size": 1}
     first = client.get("/api/v1/events", params=query).json()
     rest = client.get("/api/v1/events", params={**query, "page_token": first["next_page_token"]}).json()

@@ -41,7 +41,7 @@ def at(seconds: float) -> str:
     return (_BEGUN + timedelta(seconds=seconds)).isoformat()
 
 
-def tell(rig: Rig, ticket: str, state: str, **known: Any) -> None:
+def report_ticket(rig: Rig, ticket: str, state: str, **known: Any) -> None:
     """As the engine reports it."""
     _, engine, assign = rig
     report = {"subscription": "orders", "epoch": assign.epoch, "ticket_id": ticket, "state": state, **known}
@@ -60,7 +60,7 @@ def passage(begun_s: float, position: str, transactions: int, commands: int) -> 
 def applied(rig: Rig, begun_s: float, position: str, transactions: int, commands: int) -> str:
     """A ticket that is on the target."""
     made: str = rig[0].post(_TICKETS).json()["id"]
-    tell(rig, made, "applied", **passage(begun_s, position, transactions, commands))
+    report_ticket(rig, made, "applied", **passage(begun_s, position, transactions, commands))
     return made
 
 
@@ -75,17 +75,17 @@ def test_a_ticket_is_followed_stage_by_stage(rig: Rig) -> None:
     assert (command.ticket_id, command.until) == (made["id"], None)
 
     whole = passage(0, "0/55", 3, 12)
-    tell(rig, made["id"], "under_way", until="0/60", written_at=whole["written_at"])
+    report_ticket(rig, made["id"], "under_way", until="0/60", written_at=whole["written_at"])
     written = client.get(where).json()
     assert (written["state"], written["position"], written["times"]["captured_at"]) == ("under_way", None, None)
-    tell(rig, made["id"], "under_way", **{**whole, "sealed_at": None, "computed_at": None, "applied_at": None})
+    report_ticket(rig, made["id"], "under_way", **{**whole, "sealed_at": None, "computed_at": None, "applied_at": None})
     captured = client.get(where).json()
     counts = {"log_bytes": 0x55, "transactions": 3, "commands": 12, "counted_since": "2026-05-04T09:59:00Z"}
     assert (captured["state"], captured["counts"]) == ("under_way", counts)
     assert (captured["durations"]["capture_ms"], captured["durations"]["seal_ms"]) == (1000, None)
 
-    tell(rig, made["id"], "applied", **whole)
-    tell(rig, made["id"], "lost", code="late", reason="It came late.", remedy="None.")
+    report_ticket(rig, made["id"], "applied", **whole)
+    report_ticket(rig, made["id"], "lost", code="late", reason="It came late.", remedy="None.")
     ended = client.get(where).json()
     assert (ended["state"], ended["position"], ended["code"]) == ("applied", "0/55", None)
     assert ended["times"]["applied_at"] == "2026-05-04T10:00:15Z"
@@ -112,7 +112,7 @@ def test_throughput_waits_for_both_and_is_refused_where_it_never_comes(rig: Rig)
     client, *_ = rig
     first, last = applied(rig, 0, "1/0", 100, 400), applied(rig, 85, "2/0", 1090, 4360)
     pending, lost = (client.post(_TICKETS).json()["id"] for _ in range(2))
-    tell(rig, lost, "lost", code="ticket_missed", reason="It was missed.", remedy="Make another.")
+    report_ticket(rig, lost, "lost", code="ticket_missed", reason="It was missed.", remedy="Make another.")
     waiting = client.get(f"{_TICKETS}/{pending}", params={"since": last})
     assert (waiting.status_code, waiting.json()["throughput"]) == (200, None)
     for ticket, since in ((first, last), (first, first), (last, lost), (lost, first)):
@@ -128,8 +128,8 @@ def test_a_lost_ticket_says_why_and_keeps_what_was_known(rig: Rig) -> None:
     client, *_ = rig
     made = client.post(_TICKETS).json()["id"]
     known = {**passage(0, "0/55", 3, 12), "applied_at": None}
-    tell(rig, made, "under_way", **known)
-    tell(rig, made, "lost", code="ticket_missed", reason="It was missed.", remedy="Make another.")
+    report_ticket(rig, made, "under_way", **known)
+    report_ticket(rig, made, "lost", code="ticket_missed", reason="It was missed.", remedy="Make another.")
     found = client.get(f"{_TICKETS}/{made}").json()
     assert (found["state"], found["code"], found["remedy"]) == ("lost", "ticket_missed", "Make another.")
     assert (found["position"], found["durations"]["compute_ms"]) == ("0/55", 4000)
@@ -140,9 +140,9 @@ def test_a_lost_ticket_says_why_and_keeps_what_was_known(rig: Rig) -> None:
 def test_a_run_that_reads_the_marker_again_times_it_anew(rig: Rig) -> None:
     client, *_ = rig
     made = client.post(_TICKETS).json()["id"]
-    tell(rig, made, "under_way", **{**passage(0, "0/55", 3, 12), "applied_at": None})
+    report_ticket(rig, made, "under_way", **{**passage(0, "0/55", 3, 12), "applied_at": None})
     again = {**passage(60, "0/55", 1, 2), "sealed_at": None, "computed_at": None, "applied_at": None}
-    tell(rig, made, "under_way", **again)
+    report_ticket(rig, made, "under_way", **again)
     found = client.get(f"{_TICKETS}/{made}").json()
     assert (found["times"]["sealed_at"], found["counts"]["commands"]) == (None, 2)
 
@@ -152,7 +152,7 @@ def test_the_next_engine_is_told_of_tickets_that_have_not_ended(rig: Rig, server
     done = applied(rig, 0, "0/52", 1, 1)
     made = client.post(_TICKETS).json()["id"]
     engine.seen(Ticket, lambda c: c.ticket_id == made)
-    tell(rig, made, "under_way", until="0/60", written_at=at(0))
+    report_ticket(rig, made, "under_way", until="0/60", written_at=at(0))
     engine.close()
     second = FakeEngine(server.url)
     try:

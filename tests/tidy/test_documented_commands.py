@@ -37,7 +37,7 @@ def _found(words: list[str]) -> tuple[Any, list[str]]:
     return command, rest
 
 
-def wrong(words: list[str]) -> str | None:
+def find_mistake(words: list[str]) -> str | None:
     """What is wrong with the words of a whole command; None where it could be run."""
     command, rest = _found(words)
     if getattr(command, "commands", None) and not getattr(command, "invoke_without_command", False):
@@ -62,7 +62,7 @@ def unknown(words: list[str]) -> str | None:
 @pytest.mark.parametrize("each", SHOWN, ids=lambda each: each.path)
 def test_shown_commands_parse(each: Page) -> None:
     shown = [words for language, block in each.blocks() if language in {"", "sh"} for words in commands(block)]
-    assert [problem for words in shown if (problem := wrong(words))] == []
+    assert [problem for words in shown if (problem := find_mistake(words))] == []
 
 
 @pytest.mark.parametrize("each", SHOWN, ids=lambda each: each.path)
@@ -76,10 +76,10 @@ def test_commands_are_shown_at_all() -> None:
 
 
 def test_wrong_commands_are_found() -> None:
-    assert wrong(["stauts"])
-    assert wrong(["tables", "reload"])
-    assert wrong(["wait", "--forever"])
-    assert wrong(["tables"]) is None
+    assert find_mistake(["stauts"])
+    assert find_mistake(["tables", "reload"])
+    assert find_mistake(["wait", "--forever"])
+    assert find_mistake(["tables"]) is None
     assert unknown(["query", "--fresh"]) is None
     assert unknown(["query", "--stale"])
     assert unknown(["stauts"])

@@ -17,7 +17,7 @@ from engine.tables.reporter import Reporter
 from tests.fixtures.local_runner import LocalRunner
 
 
-def _tell(report: Report) -> None:
+def _print_report(report: Report) -> None:
     if isinstance(report, SubscriptionStateReport):
         print(" ".join(filter(None, (report.state, report.code))), flush=True)
 
@@ -29,7 +29,7 @@ def main(given: Path) -> None:
     clock = SystemClock()
     targets = TargetRegistry(lambda connection: open_target(connection, settings))
     parts = EngineContext(open_source, targets, LocalRunner(1), settings, clock)
-    pipeline = SubscriptionSupervisor(spec, parts, Reporter(spec, _tell, clock, PostgresLogForm()))
+    pipeline = SubscriptionSupervisor(spec, parts, Reporter(spec, _print_report, clock))
     pipeline.start()
     sys.stdin.readline()
     pipeline.close()

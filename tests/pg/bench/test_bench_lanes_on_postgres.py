@@ -128,7 +128,7 @@ def test_lanes_are_measured_checked_and_reported() -> None:
     order = Order(against=True, amount=200, scale=1, rounds=1, seconds=0.05)
     document = suite.run(WORKLOADS["lanes"], order, said.append)
     took = perf_counter() - began
-    assert suite.good(document)
+    assert suite.is_good(document)
     assert document["checks"] == {"equal": True, "wrong": []}
     assert (document["target"], document["apply"]) == (lanes.TARGET, lanes.APPLY)
     assert document["delay"]["round_trip_measured_ms"] >= 2.0

@@ -60,7 +60,7 @@ def _changed(postgres: EmbeddedPostgres) -> int:
     return int(postgres.execute(sql, database=DATABASE)[0][0])
 
 
-def _gone(postgres: EmbeddedPostgres) -> bool:
+def _has_no_sessions(postgres: EmbeddedPostgres) -> bool:
     """Whether all sessions of the load have ended: what they changed is counted by then."""
     sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND pid <> pg_backend_pid()"
     return postgres.execute(sql, [DATABASE]) == [(0,)]
@@ -71,10 +71,10 @@ def test_a_load_changes_as_many_rows_as_it_says(source: EmbeddedPostgres, name: 
     workload = WORKLOADS[name]
     with source.connect(DATABASE) as connection:
         workload.create(connection, 1)
-    wait_until(lambda: _gone(source), 30, "the sessions ended")
+    wait_until(lambda: _has_no_sessions(source), 30, "the sessions ended")
     before = _changed(source)
     made = workload.generate(source, AMOUNTS.get(name, 16))
-    wait_until(lambda: _gone(source), 30, "the sessions ended")
+    wait_until(lambda: _has_no_sessions(source), 30, "the sessions ended")
     assert _changed(source) - before == made.row_changes > 0
 
 
@@ -114,7 +114,7 @@ def test_the_log_reader_alone_lands_what_the_source_has_beside_pg_recvlogical() 
     order = suite.Order(quick=True, against=True, amount=400, scale=1)
     document = suite.run(workload, order, said.append)
     (done,) = document["rounds"]
-    assert suite.good(document)
+    assert suite.is_good(document)
     assert document["checks"] == {"equal": True, "wrong": []}
     assert done["sides"][PENSTOCK]["landed"]["rows"] >= done["row_changes"] == 1600
     assert done["decoding_alone"]["rows"] == done["sides"][PENSTOCK]["landed"]["rows"]

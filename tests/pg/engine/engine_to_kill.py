@@ -45,7 +45,7 @@ class _Telling(LocalRunner):
 _asked: list[Lsn] = []
 
 
-def _tell(report: Report) -> None:
+def _print_report(report: Report) -> None:
     if isinstance(report, Progress):
         while _asked and _asked[0] <= report.applied:
             print("reached", _asked.pop(0), flush=True)
@@ -64,7 +64,7 @@ def main(given: Path) -> None:
     clock = SystemClock()
     targets = TargetRegistry(lambda connection: open_target(connection, settings))
     parts = EngineContext(open_source, targets, _Telling(1), settings, clock)
-    pipeline = SubscriptionSupervisor(spec, parts, Reporter(spec, _tell, clock, PostgresLogForm()))
+    pipeline = SubscriptionSupervisor(spec, parts, Reporter(spec, _print_report, clock))
     pipeline.start()
     for line in sys.stdin:
         if not line.strip():

@@ -45,10 +45,12 @@ def install(replica: Replica, database: Database) -> None:
 def look(replica: Replica, database: Database, column: str) -> None:
     """Return when the catalog was read and its contents applied. At this isolation level, the trigger reports nothing as certain."""
     database.execute(f"BEGIN ISOLATION LEVEL REPEATABLE READ; ALTER TABLE probe ADD COLUMN {column} int; COMMIT")
-    replica.reports.wait(lambda _: ("catalog", True, (f"column {column} was added",)) in told(replica, "probe"), column)
+    replica.reports.wait(
+        lambda _: ("catalog", True, (f"column {column} was added",)) in read_structures(replica, "probe"), column
+    )
 
 
-def told(replica: Replica, name: str) -> list[tuple[str, bool, tuple[str, ...]]]:
+def read_structures(replica: Replica, name: str) -> list[tuple[str, bool, tuple[str, ...]]]:
     """How each structure after the copy was learnt, whether that was certain, and what was different."""
     own = [r for r in replica.reports.all() if isinstance(r, SchemaVersion) and r.table == replica.table_id(name)]
     return [(r.learnt, r.certain, r.changes) for r in own if r.changes]
@@ -78,7 +80,7 @@ def test_data_before_and_behind_each_change_in_one_transaction(shop: Database, r
     replica.catch_up()
     print(replica.query("SELECT * FROM orders WHERE id>=100 ORDER BY 1"))
     replica.assert_equal()
-    assert told(replica, "orders") == [
+    assert read_structures(replica, "orders") == [
         ("ddl_trigger", True, ("column note is named remark now",)),
         ("ddl_trigger", True, ("column note was added",)),
         ("ddl_trigger", True, ("column note was dropped",)),
@@ -97,7 +99,7 @@ def test_each_change_is_told_at_the_end_of_its_transaction(shop: Database, repli
         (end,) = shop.execute("SELECT pg_current_wal_insert_lsn()::text")[0]
         positions.append((Lsn.parse(begin), Lsn.parse(end)))
     replica.catch_up()
-    assert [changes for _, _, changes in told(replica, "orders")] == [
+    assert [changes for _, _, changes in read_structures(replica, "orders")] == [
         ("column n was added",),
         ("column note is named words now",),
     ]
@@ -105,7 +107,7 @@ def test_each_change_is_told_at_the_end_of_its_transaction(shop: Database, repli
     assert all(begin < r.position <= end for r, (begin, end) in zip(own[-2:], positions, strict=False))
     look(replica, shop, "later")
     replica.assert_equal()
-    assert (len(told(replica, "orders")), copies(replica, "orders")) == (2, 1)
+    assert (len(read_structures(replica, "orders")), copies(replica, "orders")) == (2, 1)
     assert replica.query("SELECT words, n FROM orders WHERE id = 7") == [("x", 5)]
 
 
@@ -159,7 +161,7 @@ def test_what_was_rolled_back_is_not_followed(shop: Database, replicate: Replica
     replica.catch_up()
     replica.wait_live()
     replica.assert_equal()
-    assert [changes for _, _, changes in told(replica, "orders")] == [("column kept was added",)]
+    assert [changes for _, _, changes in read_structures(replica, "orders")] == [("column kept was added",)]
 
 
 def test_where_messages_make_no_sense_or_are_missing_the_catalog_tells(shop: Database, replicate: Replicate) -> None:
@@ -180,11 +182,11 @@ def test_where_messages_make_no_sense_or_are_missing_the_catalog_tells(shop: Dat
     replica.wait_live()
     replica.assert_equal()
     assert warnings(replica).count("ddl_message_unreadable") == 1
-    assert told(replica, "orders")[0] == ("ddl_trigger", True, ("column told was added",))
+    assert read_structures(replica, "orders")[0] == ("ddl_trigger", True, ("column told was added",))
     with closing(open_source(replica.spec.source)) as source:
         assert not source.ddl.uninstall().installed
     shop.execute("ALTER TABLE orders ADD COLUMN untold int DEFAULT 6; INSERT INTO orders (id) VALUES (102)")
     replica.catch_up()
     replica.wait_live()
     replica.assert_equal()
-    assert told(replica, "orders")[-1] == ("log", True, ("column untold was added",))
+    assert read_structures(replica, "orders")[-1] == ("log", True, ("column untold was added",))

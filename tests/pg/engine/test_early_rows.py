@@ -228,18 +228,18 @@ def test_killed_at_any_point_nothing_is_lost_and_nothing_comes_twice(
 ) -> None:
     replica.close()
 
-    def some() -> None:
+    def write_some() -> None:
         session.execute("BEGIN")
         session.execute(_MANY.format(100_000).encode())
         wait_until(lambda: len(replica.staged_files()) >= 2, 40.0)
 
-    def rest() -> None:
+    def write_rest() -> None:
         if point is Failpoint.EARLY_INSERTED:
             session.execute(_MANY.format(200_000).encode())
         else:
             session.execute("COMMIT")
 
-    killed_at(replica, point, some, rest)
+    killed_at(replica, point, write_some, write_rest)
     session.execute("COMMIT")
     replica.restart()
     replica.wait_live()

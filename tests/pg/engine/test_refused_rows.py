@@ -172,10 +172,10 @@ def test_what_stands_aside_is_known_again_after_a_restart(database: Database, re
     replica.catch_up()
     replica.restart()
 
-    def told(reports: list[Report]) -> bool:
+    def is_counted(reports: list[Report]) -> bool:
         return any(isinstance(r, RowsSetAside) and (r.epoch, list(r.counts.values())) == (2, [1]) for r in reports)
 
-    replica.reports.wait(told, "the count after the restart")
+    replica.reports.wait(is_counted, "the count after the restart")
     replica.wait_live()
     database.execute("UPDATE orders SET total = 3 WHERE id = 3")
     replica.assert_equal()

@@ -62,7 +62,7 @@ def hold(copies: HeldCopies) -> None:
     copies.go.clear()
 
 
-def told(replica: Replica, request: str) -> list[str]:
+def read_states(replica: Replica, request: str) -> list[str]:
     return [r.state for r in replica.reports.all() if isinstance(r, ReloadReport) and r.request_id == request]
 
 
@@ -87,7 +87,7 @@ def test_a_reload_of_everything_that_is_told_again_goes_on(
     assert replica.pipeline.run is run
     replica.wait_live()
     replica.assert_equal()
-    assert told(replica, "r1").count("succeeded") == 1
+    assert read_states(replica, "r1").count("succeeded") == 1
 
 
 def test_a_reload_of_everything_in_which_the_subscription_fails_ends_with_the_next(
@@ -97,7 +97,7 @@ def test_a_reload_of_everything_in_which_the_subscription_fails_ends_with_the_ne
     begin_held(replica, copies, "r1", None)
     shop.execute(f'DROP PUBLICATION "{replica.spec.reader}"')
     assert replica.wait_state("failed").code == "publication_changed"
-    assert told(replica, "r1")[-1] == "running"
+    assert read_states(replica, "r1")[-1] == "running"
     copies.go.set()
     replica.pipeline.reload("r2", None)
     assert replica.wait_reload("r2").state == "succeeded"
@@ -118,7 +118,7 @@ def test_a_reload_of_a_table_that_is_told_again_is_made_once(
     copies.go.set()
     assert replica.wait_reload("r1").state == "succeeded"
     replica.catch_up()
-    assert told(replica, "r1").count("succeeded") == 1
+    assert read_states(replica, "r1").count("succeeded") == 1
 
 
 def test_a_reload_that_the_end_of_a_run_overtakes_is_made_in_the_next(
@@ -138,7 +138,7 @@ def test_a_reload_that_the_end_of_a_run_overtakes_is_made_in_the_next(
         assert run is not None
         replica.pipeline.reload("r1", [orders.table])
         assert ended.wait(20)
-        assert told(replica, "r1") == ["running"]
+        assert read_states(replica, "r1") == ["running"]
     run.stop()
     assert replica.wait_reload("r1").state == "succeeded"
     replica.wait_live()
@@ -211,7 +211,7 @@ def test_a_cancelled_reload_replaces_no_rows(
     shop.execute("UPDATE orders SET note = 'new'")
     copies.go.set()
     refused_and_reloaded(shop, replica)
-    assert told(replica, "r1").count("succeeded") == 0
+    assert read_states(replica, "r1").count("succeeded") == 0
 
 
 @pytest.mark.parametrize("when", ["at once", "while it starts", "once it copies"])

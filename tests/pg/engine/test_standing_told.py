@@ -18,7 +18,7 @@ LATE = BatchPolicy(max_age_ms=600_000)
 """Batches that nothing but a demand closes."""
 
 
-def told(replica: Replica, what: Callable[[Progress], bool], *, number: int = 1) -> Progress:
+def wait_progress(replica: Replica, what: Callable[[Progress], bool], *, number: int = 1) -> Progress:
     """The last of so many reports, of those that come from now on, of which this is true."""
     heard = len(replica.reports.all())
 
@@ -37,15 +37,15 @@ def test_it_reports_while_nothing_happens_and_what_waits_grows_older(
     replica.wait_live()
     database.execute("INSERT INTO orders VALUES (0)")
     replica.catch_up()  # No change waits any more.
-    idle = told(replica, lambda r: r.lag_seconds == 0.0, number=3)
+    idle = wait_progress(replica, lambda r: r.lag_seconds == 0.0, number=3)
     assert None not in (idle.lag_bytes, idle.retained_bytes)
     assert idle.committed_at is None
 
     database.execute("INSERT INTO orders VALUES (1)")
-    young = told(replica, lambda r: (r.lag_seconds or 0.0) > 0.0 and r.committed_at is None)
-    older = told(replica, lambda r: (r.lag_seconds or 0.0) > (young.lag_seconds or 0.0) + 0.4)
+    young = wait_progress(replica, lambda r: (r.lag_seconds or 0.0) > 0.0 and r.committed_at is None)
+    older = wait_progress(replica, lambda r: (r.lag_seconds or 0.0) > (young.lag_seconds or 0.0) + 0.4)
     assert (older.lag_bytes or 0) > 0
     assert older.applied == young.applied >= idle.applied
 
     replica.catch_up()
-    assert told(replica, lambda r: r.lag_seconds == 0.0).applied > older.applied
+    assert wait_progress(replica, lambda r: r.lag_seconds == 0.0).applied > older.applied

@@ -99,12 +99,12 @@ def test_a_structure_that_nobody_told_is_told_at_the_next_start(
         replica.catch_up()
     replica.restart()
 
-    def told(reports: list[Report]) -> list[tuple[str, list[str]]]:
+    def read_structures(reports: list[Report]) -> list[tuple[str, list[str]]]:
         own = [r for r in reports if isinstance(r, SchemaVersion) and r.table == replica.table_id("orders")]
         return [(r.learnt, [c.name for c in r.columns]) for r in own]
 
-    replica.reports.wait(lambda reports: told(reports)[-1][0] == "target", "it is told")
-    assert told(replica.reports.all())[-1] == ("target", ["id", "note", "n"])
+    replica.reports.wait(lambda reports: read_structures(reports)[-1][0] == "target", "it is told")
+    assert read_structures(replica.reports.all())[-1] == ("target", ["id", "note", "n"])
 
 
 def test_a_change_that_no_row_came_behind_is_seen_in_the_catalog(shop: Database, replicate: Replicate) -> None:

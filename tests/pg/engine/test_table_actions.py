@@ -46,7 +46,7 @@ def remove(replica: Replica, gone: TableSpec) -> None:
     replica.pipeline.update(replace(spec, tables=tables, dropped=spec.dropped | {gone.table}))
 
 
-def told(replica: Replica, gone: TableId) -> TableDropped:
+def wait_dropped(replica: Replica, gone: TableId) -> TableDropped:
     def found(_: object) -> TableDropped | None:
         return next((r for r in replica.reports.all() if isinstance(r, TableDropped) and r.table == gone), None)
 
@@ -58,7 +58,7 @@ def test_a_table_is_removed_with_its_target_table_and_added_again(shop: Database
     replica = replicate(shop, [orders, lines])
     shop.execute("UPDATE orders SET note = 'x'")
     remove(replica, orders)
-    assert told(replica, orders.table).left is None
+    assert wait_dropped(replica, orders.table).left is None
     with pytest.raises(QueryRefused):
         replica.query("SELECT * FROM public.orders")
     shop.execute("UPDATE orders SET note = 'y'; UPDATE lines SET note = 'y'")
@@ -79,7 +79,7 @@ def test_a_table_removed_while_nothing_runs_is_dropped_at_the_next_start(shop: D
     remove(replica, orders)
     replica.desire(DesiredState.RUNNING)
     replica.wait_state("running")
-    assert told(replica, orders.table).left is None
+    assert wait_dropped(replica, orders.table).left is None
     with pytest.raises(QueryRefused):
         replica.query("SELECT * FROM public.orders")
     replica.assert_equal()
@@ -96,7 +96,7 @@ def test_a_target_table_that_a_view_shows_stays_and_the_others_go_on(shop: Datab
     replica.desire(DesiredState.RUNNING)
     replica.wait_state("running")
     remove(replica, orders)
-    report = told(replica, orders.table)
+    report = wait_dropped(replica, orders.table)
     assert "seen" in str(report.left)
     assert report.remedy is not None
     shop.execute("DELETE FROM orders; UPDATE lines SET note = 'y'")

@@ -34,7 +34,7 @@ def ask(replica: Replica, ticket: str, until: Lsn | None = None) -> None:
     replica.pipeline.send_ticket(TicketId(ticket))
 
 
-def told(
+def wait_ticket(
     replica: Replica, ticket: str, what: Callable[[TicketReport], bool], epoch: Epoch | None = None
 ) -> TicketReport:
     """The first report of a ticket of which this is true."""
@@ -46,9 +46,11 @@ def told(
     return replica.reports.wait(found, f"ticket {ticket}", 30)
 
 
-def ended(replica: Replica, ticket: str) -> TicketReport:
+def wait_ticket_end(replica: Replica, ticket: str) -> TicketReport:
     """How it ended in the engine that runs now."""
-    return told(replica, ticket, lambda r: r.state in {TicketState.APPLIED, TicketState.LOST}, replica.spec.epoch)
+    return wait_ticket(
+        replica, ticket, lambda r: r.state in {TicketState.APPLIED, TicketState.LOST}, replica.spec.epoch
+    )
 
 
 def test_an_idle_source_takes_a_ticket_and_the_next_counts_what_came_between(
@@ -56,7 +58,7 @@ def test_an_idle_source_takes_a_ticket_and_the_next_counts_what_came_between(
 ) -> None:
     replica = replicate(shop, [table("orders")])
     ask(replica, "tk1")
-    first = ended(replica, "tk1")
+    first = wait_ticket_end(replica, "tk1")
     assert (first.state, first.code) == (TicketState.APPLIED, None)
     times = [first.captured_at, first.sealed_at, first.computed_at, first.applied_at]
     assert None not in times
@@ -66,7 +68,7 @@ def test_an_idle_source_takes_a_ticket_and_the_next_counts_what_came_between(
             session.execute("INSERT INTO orders SELECT %s * 10 + i, 'x' FROM generate_series(1, 4) i", [order])
         session.execute("UPDATE orders SET note = 'y'")
     ask(replica, "tk2")
-    second = ended(replica, "tk2")
+    second = wait_ticket_end(replica, "tk2")
     assert second.counted_since == first.counted_since
     assert (second.commands or 0) - (first.commands or 0) == 40
     assert (second.transactions or 0) - (first.transactions or 0) == 7, "six, and the ticket before"
@@ -84,7 +86,7 @@ def test_a_paused_subscription_writes_it_when_it_runs_again(shop: Database, repl
     ask(replica, "tk1")
     assert not [r for r in replica.reports.all() if isinstance(r, TicketReport)]
     replica.desire(DesiredState.RUNNING)
-    assert ended(replica, "tk1").state is TicketState.APPLIED
+    assert wait_ticket_end(replica, "tk1").state is TicketState.APPLIED
 
 
 @pytest.mark.parametrize("mode", [QueueMode.MEMORY, QueueMode.PERSIST])
@@ -93,11 +95,11 @@ def test_one_that_was_captured_before_the_engine_ended_is_applied_by_the_next(
 ) -> None:
     replica = replicate(shop, [table("orders")], batch=LATE, queue_mode=mode)
     ask(replica, "tk1")
-    before = told(replica, "tk1", lambda r: r.captured_at is not None and r.until is not None)
+    before = wait_ticket(replica, "tk1", lambda r: r.captured_at is not None and r.until is not None)
     assert before.state is TicketState.UNDER_WAY
     replica.restart()
     ask(replica, "tk1", before.until)
-    after = ended(replica, "tk1")
+    after = wait_ticket_end(replica, "tk1")
     assert (after.state, after.position) == (TicketState.APPLIED, before.position)
     assert replica.applied() >= before.position  # type: ignore[operator]
 
@@ -105,11 +107,11 @@ def test_one_that_was_captured_before_the_engine_ended_is_applied_by_the_next(
 def test_one_that_was_applied_before_the_engine_could_tell_ends_as_lost(shop: Database, replicate: Replicate) -> None:
     replica = replicate(shop, [table("orders")])
     ask(replica, "tk1")
-    before = ended(replica, "tk1")
+    before = wait_ticket_end(replica, "tk1")
     shop.execute("INSERT INTO orders VALUES (1, 'x')")
     replica.catch_up()
     replica.restart()
     ask(replica, "tk1", before.until)
-    after = ended(replica, "tk1")
+    after = wait_ticket_end(replica, "tk1")
     assert (after.state, after.code, after.remedy) == (TicketState.LOST, "ticket_missed", "Make another ticket.")
     assert after.reason

@@ -54,7 +54,7 @@ class Log:
         database.execute("CREATE PUBLICATION everything FOR ALL TABLES")
         database.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [self._slot])
 
-    def told(self, *statements: str) -> list[DdlMessage]:
+    def read_messages(self, *statements: str) -> list[DdlMessage]:
         """What these statements, each sent on its own, have the trigger tell."""
         for statement in statements:
             self._database.execute(statement)
@@ -161,7 +161,7 @@ def test_messages_tell_what_the_catalog_shows(shop: Database) -> None:
             "ALTER TABLE t ALTER id SET STATISTICS 7",
         ]
         for command in commands:
-            told = structures(log.told(f"SET datestyle = german; SET timezone = 'Asia/Tokyo'; {command}"), "t")
+            told = structures(log.read_messages(f"SET datestyle = german; SET timezone = 'Asia/Tokyo'; {command}"), "t")
             # How columns are computed that no log carries is known of the catalog alone.
             now = [replace(schema, computed=()) for schema in source.describe([table("t")]).values()]
             assert told == now, command
@@ -176,15 +176,15 @@ def test_partitioned_tables_are_told_with_what_their_leaves_hold(shop: Database)
     with opened(shop) as source:
         source.ddl.install()
         log = Log(shop)
-        told = structures(log.told("ALTER TABLE r ADD COLUMN f int DEFAULT 7"), "r")
+        told = structures(log.read_messages("ALTER TABLE r ADD COLUMN f int DEFAULT 7"), "r")
         assert told == list(source.describe([table("r")]).values())
         assert told[0].column("f").fill == "7"
         root = told[0].relation
-        made = log.told("CREATE TABLE r_2 PARTITION OF r FOR VALUES FROM (10) TO (20)")
+        made = log.read_messages("CREATE TABLE r_2 PARTITION OF r FOR VALUES FROM (10) TO (20)")
         assert [(one.partition is not None, one.below) for one in made] == [(True, {root})]
-        rewritten = log.told("ALTER TABLE r ADD COLUMN x float DEFAULT random()")
+        rewritten = log.read_messages("ALTER TABLE r ADD COLUMN x float DEFAULT random()")
         assert [(root in one.rewritten, one.values) for one in rewritten] == [(True, True)] * 2 + [(False, False)]
-        assert log.told("ALTER TABLE r_1 ALTER v SET DEFAULT 8")[-1].unknown == {root}
+        assert log.read_messages("ALTER TABLE r_1 ALTER v SET DEFAULT 8")[-1].unknown == {root}
 
 
 def test_only_rewrites_that_change_values_count_as_such(shop: Database) -> None:
@@ -199,8 +199,13 @@ def test_only_rewrites_that_change_values_count_as_such(shop: Database) -> None:
         "ALTER TABLE t SET LOGGED": [False],
         "ALTER TABLE t ADD COLUMN c int DEFAULT 4": [],
     }
-    assert {command: [one.values for one in log.told(command) if one.rewritten] for command in values} == values
-    assert log.told("VACUUM FULL t", "CLUSTER t USING t_pkey", "CREATE TABLE u (id int)", "CREATE INDEX ON t (v)") == []
+    assert {
+        command: [one.values for one in log.read_messages(command) if one.rewritten] for command in values
+    } == values
+    assert (
+        log.read_messages("VACUUM FULL t", "CLUSTER t USING t_pkey", "CREATE TABLE u (id int)", "CREATE INDEX ON t (v)")
+        == []
+    )
 
 
 def test_what_it_cannot_tell_for_sure_it_calls_unknown(shop: Database) -> None:
@@ -210,13 +215,13 @@ def test_what_it_cannot_tell_for_sure_it_calls_unknown(shop: Database) -> None:
         log = Log(shop)
         (oid,) = {schema.relation for schema in source.describe([table("t")]).values()}
         (child,) = shop.execute("SELECT 'child'::regclass::oid::int")[0]
-        told = log.told("BEGIN ISOLATION LEVEL REPEATABLE READ; ALTER TABLE t ADD COLUMN a int; COMMIT")
+        told = log.read_messages("BEGIN ISOLATION LEVEL REPEATABLE READ; ALTER TABLE t ADD COLUMN a int; COMMIT")
         assert [one.unknown for one in told] == [{oid, child}]
-        told = log.told("ALTER TABLE t ADD COLUMN b int")
+        told = log.read_messages("ALTER TABLE t ADD COLUMN b int")
         assert [one.unknown for one in told if one.table is None] == [{child}]
-        told = log.told(f"ALTER TABLE t ADD COLUMN c text DEFAULT '{'x' * MOST_BYTES}'")
+        told = log.read_messages(f"ALTER TABLE t ADD COLUMN c text DEFAULT '{'x' * MOST_BYTES}'")
         assert [one.unknown for one in told] == [{oid, child}]
-        told = log.told("CREATE TYPE mood AS ENUM ('a')", "ALTER TYPE mood ADD VALUE 'b'")
+        told = log.read_messages("CREATE TYPE mood AS ENUM ('a')", "ALTER TYPE mood ADD VALUE 'b'")
         assert [one.labels for one in told] == [("a", "b")]
 
 
@@ -234,18 +239,23 @@ def test_tables_that_hold_a_changed_type_somewhere_are_told(shop: Database) -> N
         tables = [replace(table(name), insert_only=True) for name in names]
         schemas = {schema.name.name: schema for schema in source.describe(tables).values()}
         oids = {name: schema.relation for name, schema in schemas.items()}
-        labels, rest = log.told("ALTER TYPE mood ADD VALUE 'b'")
+        labels, rest = log.read_messages("ALTER TYPE mood ADD VALUE 'b'")
         assert {column.type.oid for column in schemas["plain"].columns} <= labels.types
         assert all({column.type.oid for column in schemas[name].columns}.isdisjoint(labels.types) for name in names[1:])
         assert (labels.labels, rest.unknown) == (("a", "b"), {oids[name] for name in names[1:]})
-        told = [one.unknown for one in log.told("ALTER TYPE felt ADD ATTRIBUTE x int")]
+        told = [one.unknown for one in log.read_messages("ALTER TYPE felt ADD ATTRIBUTE x int")]
         assert told == [{oids["inside"], oids["of_rows"]}]
-        told = [one.unknown for one in log.told("ALTER TABLE inside ADD COLUMN y int") if one.table is None]
+        told = [one.unknown for one in log.read_messages("ALTER TABLE inside ADD COLUMN y int") if one.table is None]
         assert told == [{oids["of_rows"]}]
-        assert [one.unknown for one in log.told("ALTER TABLE other ADD COLUMN y int") if one.table is None] == []
-        told = [one.unknown for one in log.told("CREATE DOMAIN gone AS int", "ALTER TYPE felt ADD ATTRIBUTE z gone")]
+        assert [
+            one.unknown for one in log.read_messages("ALTER TABLE other ADD COLUMN y int") if one.table is None
+        ] == []
+        told = [
+            one.unknown
+            for one in log.read_messages("CREATE DOMAIN gone AS int", "ALTER TYPE felt ADD ATTRIBUTE z gone")
+        ]
         assert told == [{oids["inside"], oids["of_rows"]}]
-        told = [one.unknown for one in log.told("DROP DOMAIN gone CASCADE")]
+        told = [one.unknown for one in log.read_messages("DROP DOMAIN gone CASCADE")]
         assert told == [{oids["inside"], oids["of_rows"]}]
 
 
@@ -254,7 +264,7 @@ def test_rolled_back_commands_are_not_told(shop: Database) -> None:
     with opened(shop) as source:
         source.ddl.install()
     log = Log(shop)
-    told = log.told(
+    told = log.read_messages(
         "BEGIN; ALTER TABLE t ADD COLUMN a int; ROLLBACK",
         "BEGIN; SAVEPOINT s; ALTER TABLE t ADD COLUMN b int; ROLLBACK TO s; ALTER TABLE t ADD COLUMN c int; COMMIT",
     )
@@ -268,18 +278,18 @@ def test_the_users_command_never_fails(shop: Database) -> None:
         source.ddl.install()
     log = Log(shop)
     shop.execute("ALTER FUNCTION pg_event_trigger_ddl_commands() RENAME TO hidden")
-    told = log.told("ALTER TABLE t ADD COLUMN a int", "ALTER TYPE mood ADD VALUE 'b'")
+    told = log.read_messages("ALTER TABLE t ADD COLUMN a int", "ALTER TYPE mood ADD VALUE 'b'")
     assert [one.unknown for one in told] == [None, None]
     shop.execute("ALTER FUNCTION hidden() RENAME TO pg_event_trigger_ddl_commands")
     role = f"r_{shop.name}"
     shop.execute(f"CREATE ROLE {role}; GRANT ALL ON SCHEMA public TO {role}; ALTER TABLE t OWNER TO {role}")
     try:
-        told = log.told(
+        told = log.read_messages(
             f"SET ROLE {role}; ALTER TABLE t ADD COLUMN b int; SET search_path = nowhere; ALTER TABLE public.t DROP a"
         )
         assert [len(schema.columns) for schema in structures(told, "t")] == [2, 3, 2]
         shop.execute("SET session_replication_role = replica; ALTER TABLE t ADD COLUMN c int")
-        assert len(log.told()) == 1
+        assert len(log.read_messages()) == 1
     finally:
         shop.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
@@ -289,7 +299,7 @@ def test_messages_of_others_make_no_sense(database: Database) -> None:
     for content in ("", "{}", "x", '{"v": 3, "tag": "", "by": ""}', '{"v": 2, "tag": "t", "by": "b", "table": [1]}'):
         database.execute("SELECT pg_logical_emit_message(true, %s, %s)", [PREFIX, content])
         with pytest.raises(EngineFault) as fault:
-            log.told()
+            log.read_messages()
         assert fault.value.kind is FaultKind.LOG_UNREADABLE
 
 

@@ -21,7 +21,7 @@ from engine.tables.reporter import Reporter
 from tests.fixtures.local_runner import LocalRunner
 
 
-def _tell(report: Report) -> None:
+def _print_report(report: Report) -> None:
     sys.stdout.write(base64.b64encode(pickle.dumps(report)).decode() + "\n")
     sys.stdout.flush()
 
@@ -32,7 +32,7 @@ def main(given: Path) -> None:
     clock = SystemClock()
     targets = TargetRegistry(lambda connection: open_target(connection, settings))
     parts = EngineContext(open_source, targets, LocalRunner(2), settings, clock)
-    pipeline = SubscriptionSupervisor(spec, parts, Reporter(spec, _tell, clock, PostgresLogForm()))
+    pipeline = SubscriptionSupervisor(spec, parts, Reporter(spec, _print_report, clock))
     pipeline.start()
     sys.stdin.read()
     pipeline.close()

@@ -59,15 +59,15 @@ class ReplicaToKill(Replica):
         """Its process is gone, and all that it reported is there."""
         assert self._process is not None
         self._process.kill()
-        self._gone()
+        self._close_process()
 
     def wait_dead(self) -> None:
         """It dies by itself at a failpoint that was armed."""
         assert self._process is not None
         self._process.wait(_DIES_S)
-        self._gone()
+        self._close_process()
 
-    def _gone(self) -> None:
+    def _close_process(self) -> None:
         assert self._process is not None
         self._process.wait()
         self._listener.join()

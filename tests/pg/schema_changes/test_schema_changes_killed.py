@@ -68,14 +68,14 @@ def test_target_is_as_expected(killed: Played, name: str) -> None:
         assert without_history(text) == without_history(expected)
         if outcome.state == "live":
             check_both_sides(killed, wanted.name)
-        assert set(told(text)) <= set(told(expected))
+        assert set(history_of(text)) <= set(history_of(expected))
 
 
 def without_history(text: str) -> str:
     return text.partition("-- history ")[0]
 
 
-def told(text: str) -> list[str]:
+def history_of(text: str) -> list[str]:
     """Lines of the history. A table that is parked and then reloaded for the same reason counts as reloaded only."""
     lines = [line.removeprefix("--   ") for line in text.partition("-- history ")[2].splitlines()[1:]]
     pairs = zip(lines, [*lines[1:], ""], strict=False)

@@ -9,7 +9,7 @@ import pytest
 
 from bench.isolated import changes as made
 from bench.isolated.techniques import TECHNIQUES, Technique, measure
-from bench.techniques import told
+from bench.techniques import describe_technique
 
 SMALL = made.make(2_000, 1)
 
@@ -56,7 +56,7 @@ def test_every_way_ends_with_the_right_tables(technique: Technique, tmp_path: Pa
     assert (found["transactions"], found["row_changes"]) == (few.transactions, few.transactions * 4)
     assert found["rows_per_s"] > 0
     assert list(tmp_path.iterdir()) == []
-    assert technique.name in told(found)
+    assert technique.name in describe_technique(found)
 
 
 def test_wrong_tables_are_noticed(tmp_path: Path) -> None:

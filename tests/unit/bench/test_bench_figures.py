@@ -17,7 +17,7 @@ from bench.histogram import Times
 from bench.probes import growth
 from bench.processes import SENDER, Sampler, Usage, native_role, our_role, pss_bytes, written_bytes
 from bench.source_log import LogVolume, image_bytes
-from bench.suite import good, summary
+from bench.suite import is_good, summary
 from bench.workload import Made
 
 WALDUMP = """WAL statistics between 0/1A00028 and 0/2B00000:
@@ -140,12 +140,12 @@ def _document(**waits: Any) -> dict[str, Any]:
 
 
 def test_a_good_run_is_equal_answered_and_in_time() -> None:
-    assert good(_document())
-    assert not good(_document(failed=1))
-    assert not good(_document(count=0))
-    assert not good(_document(p50_ms=201.0))
-    assert not good({**_document(), "checks": {"equal": False}})
-    assert not good({**_document(), "checks": {"equal": True, "wrong": ["a sum differs"]}})
+    assert is_good(_document())
+    assert not is_good(_document(failed=1))
+    assert not is_good(_document(count=0))
+    assert not is_good(_document(p50_ms=201.0))
+    assert not is_good({**_document(), "checks": {"equal": False}})
+    assert not is_good({**_document(), "checks": {"equal": True, "wrong": ["a sum differs"]}})
 
 
 def test_growth_compares_the_ends() -> None:

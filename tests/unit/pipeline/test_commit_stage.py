@@ -480,7 +480,7 @@ def test_a_copy_is_handed_over_with_the_partitions_that_were_named_meanwhile(*, 
     assert bench.marks()[-1] == {OTHER: "c,leaf" if marked else None}
 
 
-def told(bench: Bench) -> list[tuple[str, str | None]]:
+def dropped_tables(bench: Bench) -> list[tuple[str, str | None]]:
     return [(report.table, report.left) for report in bench.reports if isinstance(report, TableDropped)]
 
 
@@ -488,7 +488,7 @@ def test_a_table_that_was_removed_is_dropped_with_the_batch_that_says_so() -> No
     bench = Bench()
     bench.stage.remove(OTHER, drop=True)
     bench.stage.remove(KEYED, drop=False)
-    assert told(bench) == []
+    assert dropped_tables(bench) == []
     bench.commit_nothing(1)
     bench.stage.remove(TableId("tmore"), drop=False)
     bench.commit_nothing(2)
@@ -496,7 +496,7 @@ def test_a_table_that_was_removed_is_dropped_with_the_batch_that_says_so() -> No
         ((OTHER, KEYED), (OTHER,)),
         ((TableId("tmore"),), ()),
     ]
-    assert told(bench) == [(OTHER, None)]
+    assert dropped_tables(bench) == [(OTHER, None)]
 
 
 def test_a_table_that_cannot_be_dropped_is_forgotten_and_told() -> None:
@@ -506,7 +506,7 @@ def test_a_table_that_cannot_be_dropped_is_forgotten_and_told() -> None:
     bench.stage.remove(KEYED, drop=True)
     bench.commit_nothing(1)
     assert [(batch.removed, batch.dropped) for batch in bench.target.batches] == [((OTHER, KEYED), (KEYED,))]
-    assert sorted(told(bench)) == [(KEYED, None), (OTHER, "a view shows it")]
+    assert sorted(dropped_tables(bench)) == [(KEYED, None), (OTHER, "a view shows it")]
     assert not bench.stage.removals_pending
 
 
@@ -517,4 +517,4 @@ def test_what_was_to_be_dropped_while_nothing_ran_is_dropped_at_the_start() -> N
     assert [(batch.removed, batch.dropped, batch.end) for batch in bench.target.batches] == [
         ((gone,), (gone,), recorded("a").end)
     ]
-    assert told(bench) == [(gone, None)]
+    assert dropped_tables(bench) == [(gone, None)]

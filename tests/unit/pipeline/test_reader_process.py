@@ -34,11 +34,11 @@ if __name__ == "__main__":
     os.environ["PENSTOCK_FAILPOINTS"] = sys.argv[3]
     said = threading.Event()
 
-    def tell(_, event):
+    def print_event(_, event):
         said.wait()
         print(event, flush=True)
 
-    reader = ReaderProcess(config, tell)
+    reader = ReaderProcess(config, print_event)
     print(reader.pid, flush=True)
     said.set()
     sys.stdin.read()

@@ -9,7 +9,7 @@ from multiprocessing.connection import Connection
 from engine.platform.child_processes import die_with_parent
 
 
-def told(connection: Connection) -> None:
+def exit_as_sent(connection: Connection) -> None:
     """End with the exit code that the other end says, or with it."""
     die_with_parent()
     connection.send("here")

@@ -13,7 +13,7 @@ import pytest
 from engine.platform import forks
 from engine.platform.child_processes import how_it_ended
 from tests.fixtures.waiting import wait_until
-from tests.unit.platform.forked import told
+from tests.unit.platform.forked import exit_as_sent
 
 
 def _server() -> int | None:
@@ -47,7 +47,7 @@ def start() -> Iterator[Start]:
     started: list[forks.Child] = []
 
     def one() -> forks.Child:
-        child = forks.start("helper", told)
+        child = forks.start("helper", exit_as_sent)
         started.append(child)
         return child
 

@@ -291,7 +291,7 @@ def test_a_root_whose_changes_are_in_the_log_again_is_copied_when_its_partitions
     assert watched.codes == [FaultKind.TABLE_PARTITIONS_CHANGED.value]
 
 
-def told(end: int, leaf: int = 33) -> ObservedPartitionsReading:
+def reading_of(end: int, leaf: int = 33) -> ObservedPartitionsReading:
     return ObservedPartitionsReading(
         Lsn(end), {RelationId(30): {RelationId(leaf): ObservedPartition(TableName("public", "leaf"), Lsn(end))}}
     )
@@ -302,12 +302,12 @@ GONE = ["partition public.leaf was attached and detached between two checks, and
 
 def test_a_partition_that_the_log_names_and_no_look_meets_parks_its_root_at_the_look_behind_the_next() -> None:
     watched = Watched()
-    watched.leaves = told(20)
+    watched.leaves = reading_of(20)
     assert watched.look_below(31) == []
     assert watched.look_below(31) == GONE
     assert watched.look_below(31) == GONE
     watched = Watched()
-    watched.leaves = told(20)
+    watched.leaves = reading_of(20)
     assert watched.look_below() == []
     assert watched.look_below(33) == []
     assert watched.look_below() == []
@@ -326,7 +326,7 @@ def test_a_partition_that_the_log_names_and_no_look_meets_parks_its_root_at_the_
 )
 def test_a_copy_begun_behind_it_has_no_rows_of_a_partition_that_is_gone(state: TableState, *, parks: bool) -> None:
     watched = Watched()
-    watched.leaves = told(20)
+    watched.leaves = reading_of(20)
     watched.look_below()
     watched.entry = TableEntry(SPEC, state)
     assert watched.look_below() == (GONE if parks else [])
@@ -334,14 +334,14 @@ def test_a_copy_begun_behind_it_has_no_rows_of_a_partition_that_is_gone(state: T
 
 def test_a_table_is_no_partition_of_itself() -> None:
     watched = Watched()
-    watched.leaves = told(20, leaf=30)
+    watched.leaves = reading_of(20, leaf=30)
     watched.look_below()
     assert watched.look_below() == []
 
 
 def test_a_root_that_is_being_renamed_is_judged_when_it_was_looked_at() -> None:
     watched = Watched()
-    watched.leaves = told(20)
+    watched.leaves = reading_of(20)
     watched.look_below()
     assert watched.look_below(below={}, renamed={TableName("public", "before"): ROOT}) == []
     assert watched.look_below() == GONE
@@ -397,7 +397,7 @@ def test_a_mark_is_noted_when_what_the_log_named_below_it_was_looked_for() -> No
     watched = Watched()
     watched.entry = TableEntry(SPEC, Live(), SCHEMA)
     for met, noted in (((31,), 0), ((31, 33), 1)):
-        watched.leaves = told(20)
+        watched.leaves = reading_of(20)
         watched.look_below(*met, marks={ROOT: "m"})
         assert len(watched.noted) == noted
     assert watched.noted == [({str(ROOT): "m"}, Lsn(20))]

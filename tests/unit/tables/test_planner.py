@@ -164,10 +164,10 @@ def test_a_rolled_back_record_of_the_known_structure_counts_for_the_rows_behind_
 def test_a_rolled_back_structure_that_cannot_be_read_any_more_parks_nothing() -> None:
     bench = Bench(live("a", A))
 
-    def gone(*_: object) -> TableSchema:
+    def raise_changed(*_: object) -> TableSchema:
         raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, "a", "column c2 has changed again since")
 
-    bench.planner._resolver = lambda _: gone
+    bench.planner._resolver = lambda _: raise_changed
     planned = bench.plan(b"A-", void={0})
     assert planned.parked == {}
     assert versions(planned, "a") == [A, replace(A, void=True), A]
