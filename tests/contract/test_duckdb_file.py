@@ -13,9 +13,8 @@ from engine.model.identity import Epoch, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.subscription import ConnectionSpec
 from engine.model.target import LogStart, QueryRefused
-from engine.targets.duckdb.settings import DuckDbSettings
+from engine.targets.duckdb.settings import DuckDbSettings, settings_from
 from engine.targets.duckdb.target import DuckDbTarget, open_target
-from engine.targets.duckdb.settings import settings_from
 from tests.contract.target_material import SUBSCRIPTION, Pipeline, changes, fault_of, inserts, keys, structure
 from tests.fixtures.answers import answered
 from tests.fixtures.python_process import start_python

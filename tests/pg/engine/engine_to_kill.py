@@ -64,7 +64,7 @@ def main(given: Path) -> None:
     clock = SystemClock()
     targets = TargetRegistry(lambda connection: open_target(connection, settings))
     parts = EngineContext(open_source, targets, _Telling(1), settings, clock)
-    pipeline = SubscriptionSupervisor(spec, parts, Reporter(spec, _print_report, clock))
+    pipeline = SubscriptionSupervisor(spec, parts, Reporter(spec, _print_report, clock, PostgresLogForm()))
     pipeline.start()
     for line in sys.stdin:
         if not line.strip():

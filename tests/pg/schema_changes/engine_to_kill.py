@@ -32,7 +32,7 @@ def main(given: Path) -> None:
     clock = SystemClock()
     targets = TargetRegistry(lambda connection: open_target(connection, settings))
     parts = EngineContext(open_source, targets, LocalRunner(2), settings, clock)
-    pipeline = SubscriptionSupervisor(spec, parts, Reporter(spec, _print_report, clock))
+    pipeline = SubscriptionSupervisor(spec, parts, Reporter(spec, _print_report, clock, PostgresLogForm()))
     pipeline.start()
     sys.stdin.read()
     pipeline.close()
