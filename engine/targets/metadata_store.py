@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -116,7 +117,7 @@ class Session(Protocol):
     def execute(self, sql: str, values: Sequence[Any], /) -> Rows: ...
 
 
-class MetadataStore:
+class MetadataStore(ABC):
     """Reads and writes the target's metadata within the caller's transaction."""
 
     dialect: Dialect
@@ -387,9 +388,9 @@ class MetadataStore:
             if not wanted.isdisjoint({self._folded(TableName(*row[2:4])), self._folded(TableName(*row[6:]))})
         ]
 
+    @abstractmethod
     def _found(self) -> tuple[bool, bool]:
         """Whether the schema exists, with content if the target creates schemas implicitly, and whether `layout` exists."""
-        raise NotImplementedError
 
     def _migrate(self) -> None:
         """Migrate the tables of an older edition, without increasing the recorded number."""

@@ -328,7 +328,8 @@ class _Client:
 
 def held(connection: Connection, table: str) -> Content:
     """A table of a PostgreSQL database. psycopg.errors.UndefinedTable where it is not there."""
-    cursor = connection.execute(f"SELECT * FROM public.{table}".encode())
+    # Not prepared: a prepared statement fails once its table has other columns.
+    cursor = connection.execute(f"SELECT * FROM public.{table}".encode(), prepare=False)
     return content([column.name for column in cursor.description or ()], cursor.fetchall())
 
 

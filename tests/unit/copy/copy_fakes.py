@@ -20,7 +20,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Epoch, RelationId, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
-from engine.model.source import CopyChunk, ExportedSnapshot
+from engine.model.source import CopyChunk, ExportedSnapshot, SourceTerms
 from engine.model.subscription import ConnectionSpec, TableSpec
 
 POSITION = Lsn(0x1000)
@@ -46,6 +46,7 @@ class FakeSource:
     reads: list[tuple[str, int]] = field(default_factory=list)
     opened: int = 0
     closed: int = 0
+    terms: SourceTerms = field(default_factory=SourceTerms)
 
     @property
     def copies(self) -> FakeSource:
