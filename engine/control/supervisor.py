@@ -43,7 +43,9 @@ from engine.safety.reader_tombstone import ReaderTombstone
 from engine.safety.restart_watermark import RestartWatermark
 from engine.safety.retention_guard import RetentionGuard
 from engine.tables.context import RunContext
-from engine.tables.registry import TableEntry, TableRegistry
+from engine.tables.copy_admission import CopyAdmission
+from engine.tables.parking import TableParking
+from engine.tables.registry import TableChange, TableEntry, TableRegistry
 from engine.tables.reporter import Evidence, Reporter
 from engine.tables.start_point import (
     StartPoint,
@@ -108,7 +110,7 @@ class SubscriptionSupervisor:
         self._run: ReplicationRun | None = None
         self._source: Source | None = None
         self._target: Target | None = None
-        self._book = TableRegistry(reporter.table)
+        self._open_book(spec)
         self._demands: list[Lsn] = []
         """Heap of demanded positions, kept for a run that starts later."""
         self._whole_reloads: list[str] = []
@@ -433,7 +435,7 @@ class SubscriptionSupervisor:
             self._reset |= reset
             raise
         self._book.retire()
-        self._book = TableRegistry(self._reporter.table, spec.schema_changes)
+        self._open_book(spec)
         spec = self._without_removed(spec)
         self._fill_book(spec, source, point)
         parts = RunContext(
@@ -447,6 +449,8 @@ class SubscriptionSupervisor:
             clock=self._parts.clock,
             reporter=self._reporter,
             book=self._book,
+            admission=CopyAdmission(self._book),
+            parking=self._parking,
             number=self._reporter.run,
             suspect_queue=self._suspect_queue,
         )
@@ -457,6 +461,15 @@ class SubscriptionSupervisor:
                 run.execute()
             finally:
                 self._reporter.end_run()
+
+    def _open_book(self, spec: SubscriptionSpec) -> None:
+        book = TableRegistry()
+        book.subscribe(self._report_change)
+        self._book, self._parking = book, TableParking(book, spec.schema_changes)
+
+    def _report_change(self, change: TableChange) -> None:
+        if change.shown:
+            self._reporter.table(change.entry, change.position)
 
     def _begin(self, run: ReplicationRun, declared: SubscriptionSpec, requests: list[str]) -> None:
         """Give the run what was requested before it existed. `requests`: reloads of everything, which its new reader serves."""
@@ -491,7 +504,7 @@ class SubscriptionSupervisor:
             ):
                 # The earlier run ended before any chunk of the copy was on the target.
                 self._begin_reload(run, request, [table], None)
-        tables = [entry.table for entry in self._book.in_state(TableStateKind.REGISTERED, TableStateKind.RELOADING)]
+        tables = [e.table for e in self._book.all().in_state(TableStateKind.REGISTERED, TableStateKind.RELOADING)]
         self._whole_reloads = [request for request in self._whole_reloads if request not in requests]
         for request in requests:
             self._reloads.begin(request, tables)
@@ -534,11 +547,11 @@ class SubscriptionSupervisor:
                 continue
             if now is None:
                 fault = why_not_described(source, spec)
-                self._book.park(spec.table, fault.kind.value, fault.detail)
+                self._parking.park(spec.table, fault.kind.value, fault.detail)
             elif entry.schema is not None and entry.schema.relation != now.relation:
                 detail = "the table was dropped and created again"
-                self._book.park(spec.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
-        followed = self._book.in_state(TableStateKind.LIVE, TableStateKind.PAUSED)
+                self._parking.park(spec.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
+        followed = self._book.all().in_state(TableStateKind.LIVE, TableStateKind.PAUSED)
         source.safety.remember(known_marks([entry.spec for entry in followed], point.progress))
 
     def _refuse_renamed(self, spec: SubscriptionSpec, source: Source, target: Target) -> None:
@@ -581,18 +594,18 @@ class SubscriptionSupervisor:
         exists again but cannot be replicated as declared is parked for that reason."""
         kind = FaultKind(entry.reason.code) if entry.reason is not None else None
         if now is not None and kind is FaultKind.TABLE_MISSING:
-            self._book.park(entry.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, "the table was created again")
+            self._parking.park(entry.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, "the table was created again")
         elif kind is FaultKind.TABLE_MISSING:
             fault = why_not_described(source, entry.spec)
             if fault.kind is not kind:
-                self._book.park(entry.table, fault.kind.value, fault.detail)
+                self._parking.park(entry.table, fault.kind.value, fault.detail)
         elif kind is FaultKind.NET_CHANGE_ANOMALY and now is not None and now.relfilenode == 0:
             # The log does not contain rows that come or go with a partition, and the partitions seen earlier are not known any more.
-            if self._book.renews(FaultKind.TABLE_PARTITIONS_CHANGED):
+            if self._parking.renews(FaultKind.TABLE_PARTITIONS_CHANGED):
                 detail = "rows of its partitions may have come or gone with them before the last start"
-                self._book.park(entry.table, FaultKind.TABLE_PARTITIONS_CHANGED.value, detail)
-        elif kind is not None and self._book.renews(kind):
-            self._book.park(entry.table, kind.value, "its structure changed before the last start")
+                self._parking.park(entry.table, FaultKind.TABLE_PARTITIONS_CHANGED.value, detail)
+        elif kind is not None and self._parking.renews(kind):
+            self._parking.park(entry.table, kind.value, "its structure changed before the last start")
 
     def _open_source(self) -> Source:
         if self._source is not None:

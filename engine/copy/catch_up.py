@@ -18,6 +18,7 @@ from engine.model.identity import TableId
 from engine.model.schema import TableSchema
 from engine.model.target import PartitionSwap, TableCommit, TargetProgress
 from engine.net import decode_copy_text
+from engine.tables.copy_admission import CopyAdmission
 from engine.tables.planner import PlannedBatch
 from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.state import Chunk, ChunkTaken, ChunkVoided, CopyAltered
@@ -40,9 +41,10 @@ class _Deciding:
 class CopyCatchUp:
     """Used by the commit thread; `standing` may be called from any. For each batch: `begin`, `commit_of` each table, `written`."""
 
-    def __init__(self, book: TableRegistry, incomplete: Tell) -> None:
+    def __init__(self, book: TableRegistry, admission: CopyAdmission, incomplete: Tell) -> None:
         """`incomplete` is called with the table and the reason when a copy begins again because the log lacks a value that it needs."""
         self._book = book
+        self._admission = admission
         self._incomplete = incomplete
         self._copies: dict[TableId, tuple[int, StandingCopy]] = {}
         """With the table's generation: under another one it is another copy, or none."""
@@ -200,7 +202,7 @@ class CopyCatchUp:
         return replace(commit, copy=replace(known, schema=schema) if known is not None else None)
 
     def _begin_anew(self, table: TableId, trouble: RowUnknown | KeyUnordered) -> None:
-        self._book.restart_copy(table)
+        self._admission.restart_copy(table)
         if isinstance(trouble, RowUnknown):
             self._incomplete(table, "a row came into the copied part whose unchanged columns the log left out")
         else:

@@ -111,15 +111,15 @@ class ChunkPlanner:
         if copied is not None:
             verdict = None if standing is None or entry.schema is None else judge(entry.schema, schema)
             if verdict is None or isinstance(verdict, RecopyRequired):
-                self._parts.book.restart_copy(entry.table)
+                self._parts.admission.restart_copy(entry.table)
                 return None
             if not (isinstance(verdict, Unchanged) and isinstance(judge(copied, schema), Unchanged)):
                 return None
         walk = self._walk(entry, schema, standing)
         if copied is not None and walk is None:
-            self._parts.book.restart_copy(entry.table)
+            self._parts.admission.restart_copy(entry.table)
             return None
-        chunk = self._parts.book.begin_chunk(entry.table, schema, position, walk.chunks[-1].upto if walk else None)
+        chunk = self._parts.admission.begin_chunk(entry.table, schema, position, walk.chunks[-1].upto if walk else None)
         if chunk is None:
             return None
         self._reading[entry.table] = chunk
@@ -140,7 +140,7 @@ class ChunkPlanner:
             self._standing is None
             or declared
             or entry.spec.refused_rows is RefusedPolicy.SET_ASIDE
-            or self._parts.book.is_whole(entry.table)
+            or self._parts.admission.is_whole(entry.table)
             or self._lost[entry.table] >= TRIES
         ):
             return None

@@ -137,12 +137,12 @@ class CopyOrchestrator:
 
     def park_cancelled(self, tables: Iterable[TableId]) -> None:
         """Park those of the tables that are being copied, or wait for their copy."""
-        book, code = self._parts.book, FaultKind.TABLE_COPY_CANCELLED.value
+        code = FaultKind.TABLE_COPY_CANCELLED.value
         for table in tables:
-            while (entry := book.get(table)) is not None and (
+            while (entry := self._parts.book.get(table)) is not None and (
                 entry.kind in _BEING_COPIED or awaits_recopy(entry.state)
             ):
-                if book.park(table, code, CANCELLED, known=entry):
+                if self._parts.parking.park(table, code, CANCELLED, known=entry):
                     break  # Else its state changed since it was read.
 
     def cancel(self, table: TableId) -> None:
@@ -303,7 +303,7 @@ class CopyOrchestrator:
         if not adopted:
             return
         self._host.defer(CopyStarted, [entry.table for entry in adopted])
-        self._parts.book.snapshot_follows(entry.table for entry in adopted)
+        self._parts.admission.snapshot_follows(entry.table for entry in adopted)
         if not self._parts.runner.wait_ready(SPARK_START_S):
             raise EngineFault(FaultKind.SPARK_FAILED, "spark", "Spark did not start in time")
         try:
@@ -374,20 +374,20 @@ class CopyOrchestrator:
                 self._park_undescribed(entry)
             elif now.relation != entry.schema.relation:
                 detail = "the table was dropped and created again"
-                self._parts.book.park(entry.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
+                self._parts.parking.park(entry.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
             elif now.relation not in published:
                 detail = "it had no replica identity for a moment, and changes of it may be missing"
-                self._parts.book.park(entry.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
+                self._parts.parking.park(entry.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
 
     def _park_undescribed(self, looked_for: TableEntry) -> None:
         """Park a table that the source's description lacks, unless its declared name changed since."""
         fault = why_not_described(self._parts.source, looked_for.spec)
         now = self._parts.book.get(looked_for.table)
         if now is not None and now.spec.source == looked_for.spec.source:
-            self._parts.book.park(now.table, fault.kind.value, fault.detail, known=now)
+            self._parts.parking.park(now.table, fault.kind.value, fault.detail, known=now)
 
     def _others_live(self) -> bool:
-        return bool(self._parts.book.in_state(TableStateKind.LIVE))
+        return bool(self._parts.book.all().in_state(TableStateKind.LIVE))
 
     def _adopt(self, entry: TableEntry) -> bool:
         try:
@@ -401,7 +401,7 @@ class CopyOrchestrator:
         except EngineFault as fault:
             if policy(fault.kind).action is not Action.PARK_TABLE:
                 raise
-            self._parts.book.park(entry.table, fault.kind.value, fault.detail)
+            self._parts.parking.park(entry.table, fault.kind.value, fault.detail)
             return False
         if self._parts.book.get(entry.table) is None:
             # It was removed meanwhile, possibly before `adopt` reserved its name.
@@ -420,7 +420,7 @@ class CopyOrchestrator:
                 continue
             if not _identified(schema) and not entry.spec.insert_only:
                 detail = f"{entry.spec.source} has no replica identity: updates and deletes could not be followed"
-                self._parts.book.park(entry.table, FaultKind.TABLE_NO_IDENTITY.value, detail)
+                self._parts.parking.park(entry.table, FaultKind.TABLE_NO_IDENTITY.value, detail)
                 continue
             copied = self._copy_of(entry, schema, snapshot.position)
             if copied is not None:
@@ -464,7 +464,7 @@ class CopyOrchestrator:
                 and policy(fault.kind).action is not Action.PARK_TABLE
             ):
                 raise
-            self._parts.book.park(entry.table, fault.kind.value, fault.detail)
+            self._parts.parking.park(entry.table, fault.kind.value, fault.detail)
             return None
 
     def _job(self, snapshot: ExportedSnapshot, tables: list[CopyTable]) -> CopyJob:
@@ -501,7 +501,7 @@ class CopyOrchestrator:
 
     def on_table_failed(self, table: TableId, fault: TableFault) -> None:
         if self._chunks.under_way(table) is not None:  # Else the chunk is void already.
-            self._parts.book.park(table, fault.code, fault.detail)
+            self._parts.parking.park(table, fault.code, fault.detail)
 
     def on_table_lost(self, table: TableId, detail: str) -> None:
         self._chunks.lost(table)

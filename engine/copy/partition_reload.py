@@ -110,7 +110,12 @@ class PartitionReloader:
 
     def _end(self, table: TableId) -> None:
         """Void what was read. Its hidden table is dropped later, by `next`: a batch that was planned with it may still read it."""
-        ended = self._parts.book.end_reload(table)
+        book = self._parts.book
+        with book.lock:
+            entry = book.get(table)
+            ended = entry.reload if entry is not None else None
+            if ended is not None:
+                book.apply(table, ChunkVoided())
         if ended is not None and ended.chunk is not None and ended.chunk.progress is ReadProgress.READ:
             with self._lock:
                 self._left.add(table)
@@ -208,7 +213,7 @@ class PartitionReloader:
         if pieces is None:
             return None
         partitions = Partitions(wanted.request, regions, reasons)
-        chunk = self._parts.book.begin_partitions(wanted.table, schema, snapshot.position, partitions)
+        chunk = self._parts.admission.begin_partitions(wanted.table, schema, snapshot.position, partitions)
         if chunk is None:
             return None
         self._tell(wanted.table, reasons)

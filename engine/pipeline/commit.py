@@ -79,6 +79,8 @@ class CommitStage:
         self._spec = context.spec
         self._target = context.target
         self._book = context.book
+        self._admission = context.admission
+        self._parking = context.parking
         self._reporter = context.reporter
         self._clock = context.clock
         self._position_write_ms = context.settings.position_write_s * 1000
@@ -98,7 +100,7 @@ class CommitStage:
         self._known_parked: set[TableId] = set()
         self.marks = marks
         self.applied = Applied(start, start)
-        self.copies = CopyCatchUp(self._book, self._copy_begins_anew)
+        self.copies = CopyCatchUp(self._book, self._admission, self._copy_begins_anew)
         self._aside: dict[TableId, int] = {}
         """The number of rows in quarantine of each table that has some."""
         self._tried: dict[TableId, TableCommit] = {}
@@ -150,7 +152,7 @@ class CommitStage:
     def commit(self, computed: Computed, *, must_write: bool) -> BatchTimes:
         """Commit one batch; returns its times. `must_write`: write the position even where nothing changed (a cut)."""
         end, parts = computed.planned.batch.end, 1
-        with self._book.handing_over(computed.planned.handover):
+        with self._admission.handing_over(computed.planned.handover):
             taking = self._taking_part(computed.planned)
             commits, faults = self._commits(computed, taking)
             commits |= self._newly_parked(computed.planned.number)
@@ -480,7 +482,7 @@ class CommitStage:
         planned = computed.planned
         for table, (code, detail) in faults.items():
             if not self._is_put_right(planned, table):
-                self._book.park(table, code, detail, planned.batch.after)
+                self._parking.park(table, code, detail, planned.batch.after)
         for table in self.handed_over:
             hit(Failpoint.HANDOVER_AFTER)
             self._book.apply(table, CaughtUp(), end)

@@ -95,7 +95,7 @@ class CutCoordinator:
     def records(self, tables: Sequence[TableId] | None) -> list[TableRecord]:
         """The target's records of the live tables among `tables`, or of all live tables if None."""
         progress = self._parts.target.progress(self._parts.spec.name)
-        live = {e.table for e in self._parts.book.in_state(TableStateKind.LIVE)}
+        live = {e.table for e in self._parts.book.all().in_state(TableStateKind.LIVE)}
         known = progress.tables if progress is not None else {}
         return [r for t, r in known.items() if t in live and (tables is None or t in tables)]
 

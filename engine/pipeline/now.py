@@ -69,7 +69,7 @@ class NowReader:
         parts, known = self._parts, self.known.last
         tables = [entry.spec for entry in parts.book.all() if entry.kind is not TableStateKind.REMOVED]
         at = parts.source.log.catalog_at(tables, parts.spec.reader, now=True)
-        live = [entry.table for entry in parts.book.in_state(TableStateKind.LIVE)]
+        live = [entry.table for entry in parts.book.all().in_state(TableStateKind.LIVE)]
         if known is not None and known.is_current(at, live):
             seen_us = parts.clock.wall_us()
             self.known.same(known, at, seen_us)

@@ -68,7 +68,7 @@ from engine.tables import state as states
 from engine.tables.context import RunContext
 from engine.tables.known_catalog import Settled
 from engine.tables.planner import PlannedBatch, Planner, SchemaReading
-from engine.tables.registry import TableEntry
+from engine.tables.registry import TableChange, TableEntry
 from engine.tables.reporter import BatchTimes
 
 log = structlog.get_logger(__name__)
@@ -184,7 +184,7 @@ class ReplicationRun:
         self.cut = self.cuts.cut
         self.note_copied = self._commits.marks.note_copied
         self.copies = self._make_copies()
-        parts.book.watch(self._table_ended, self.copies.chunk_void)
+        parts.book.subscribe(self._table_changed)
 
     def _make_copies(self) -> CopyOrchestrator:
         return CopyOrchestrator(
@@ -259,7 +259,7 @@ class ReplicationRun:
         """Apply one finding, in the thread of the check. Findings that affect the planning of batches are applied between two plannings."""
         match finding:
             case Park(table, kind, detail, known):
-                self._book.park(table, kind.value, detail, known=known)
+                self._parts.parking.park(table, kind.value, detail, known=known)
             case Renamed(old, new):
                 self._rename(old, new)
             case SchemaLearnt(schema):
@@ -359,7 +359,11 @@ class ReplicationRun:
         """Keep a live table's changes from the next batch on, in addition to applying them, for this reload of partitions. Blocks until
         that is in force. Returns False if the table is not live. Raises EngineFault(COPY_FAILED) if the run ends first."""
         begun: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        self._between.put(lambda number, _after: begun.put(self._book.begin_reload(table, request, number)))
+
+        def begin(number: BatchId, _: Lsn) -> None:
+            begun.put(not isinstance(self._book.apply(table, states.PartitionsBegun(request, number)), Refused))
+
+        self._between.put(begin)
         while not self._stop.is_set():
             with suppress(queue.Empty):
                 return begun.get(timeout=0.1)
@@ -438,11 +442,15 @@ class ReplicationRun:
         self._switch.set(mode)
         self._confirm()
 
-    def _table_ended(self, entry: TableEntry) -> None:
-        """A table was parked or removed. Called by the registry."""
-        self.copies.table_ended(entry)
-        if states.awaits_recopy(entry.state):
-            self._renew(entry.table)
+    def _table_changed(self, change: TableChange) -> None:
+        """As TableListener."""
+        entry = change.entry
+        if change.chunk_ended:
+            self.copies.chunk_void(entry.table)
+        if change.ended:
+            self.copies.table_ended(entry)
+            if states.awaits_recopy(entry.state):
+                self._renew(entry.table)
 
     def _renew(self, table: TableId) -> None:
         """Copy a table again whose schema change the target cannot apply in place."""
@@ -459,14 +467,14 @@ class ReplicationRun:
 
     def _rename(self, old: TableName, new: TableName) -> None:
         """Use the table's new name on the source. The target table keeps its name."""
-        entry = self._book.by_name(old)
+        entry = self._book.all().by_name(old)
         if entry is not None:
             spec = replace(entry.spec, source=new)
             self._book.amend(entry.table, spec=spec)
             self._parts.reporter.renamed(spec)
             if entry.reason is not None and entry.reason.code == FaultKind.TABLE_MISSING:
                 detail = "the table got another name while it was looked for"
-                self._book.park(entry.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
+                self._parts.parking.park(entry.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
 
     def removals_written(self) -> bool:
         """Whether the target has no more records of removed tables."""
@@ -581,7 +589,9 @@ class ReplicationRun:
             )
 
     def _lag_s(self, since_us: int | None) -> float | None:
-        if not self._book.in_state(TableStateKind.LIVE) or (since_us is None and self._monitor.source_end is None):
+        if not self._book.all().in_state(TableStateKind.LIVE) or (
+            since_us is None and self._monitor.source_end is None
+        ):
             return None
         return 0.0 if since_us is None else self._age_s(since_us)
 
@@ -666,7 +676,7 @@ class ReplicationRun:
                 self._book.apply(entry.table, states.CopyLost(self._planner.next_number))
             elif states.kept_from(entry.state) is not None and not self._planner.takes_in(entry.table):
                 self.copies.cancel(entry.table)
-                self._book.park(entry.table, FaultKind.DEFERRED_OVER_BUDGET.value, detail)
+                self._parts.parking.park(entry.table, FaultKind.DEFERRED_OVER_BUDGET.value, detail)
 
     def _reader_failed(self, failed: Failed) -> None:
         """Replace a log reader whose process died. Raises any other fault, and LOG_READER_DIED after READER_RESTARTS. Intake thread."""

@@ -256,7 +256,7 @@ class StreamedTransactionStager:
 
     def _stage(self, work: Work) -> Staged | None:
         """Net a slice in a task. None if no table is suitable, or if the task fails; the transaction's batch then computes the slice."""
-        live = self._book.in_state(TableStateKind.LIVE)
+        live = self._book.all().in_state(TableStateKind.LIVE)
         schemas = {e.table: e.schema for e in live if e.schema is not None and not (e.spec.key or e.schema.computed)}
         if not schemas:
             return None

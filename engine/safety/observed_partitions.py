@@ -43,7 +43,7 @@ def partitions_in(
     """The partitions that the batch names, by root table; without tables whose copy was read after the batch's end."""
     found: dict[TableId, dict[RelationId, TableName]] = {}
     for root, leaf, name in named_partitions(batch, together):
-        entry = book.by_relation(root)
+        entry = book.all().by_relation(root)
         if entry is not None and entry.followed and not is_covered(entry, batch.end):
             found.setdefault(entry.table, {})[leaf] = name
     return found
@@ -62,7 +62,8 @@ def has_unjudged(
         return True
     named = [(root, leaf) for root, leaf, _ in named_partitions(batch, together)]
     return any(
-        book.by_relation(root) is not None and is_missed(book.by_relation(leaf), batch.end) for root, leaf in named
+        book.all().by_relation(root) is not None and is_missed(book.all().by_relation(leaf), batch.end)
+        for root, leaf in named
     )
 
 

@@ -97,8 +97,8 @@ class SourceMonitor:
         source = self._parts.source
         rows = [e for e in self._parts.book.all() if isinstance(e.state, Live) or (e.copy and e.copy.followed)]
         live = [e for e in rows if e.spec.source not in doubted]
-        paused = [e for e in self._parts.book.in_state(TableStateKind.PAUSED) if e.spec.source not in doubted]
-        parked = [e for e in self._parts.book.in_state(TableStateKind.PARKED) if e.spec.source not in doubted]
+        paused = [e for e in self._parts.book.all().in_state(TableStateKind.PAUSED) if e.spec.source not in doubted]
+        parked = [e for e in self._parts.book.all().in_state(TableStateKind.PARKED) if e.spec.source not in doubted]
         mark, as_of = source.ddl.mark(), source.log.current()
         described = source.describe([entry.spec for entry in [*live, *paused, *parked]])
         self._compared = frozenset(e.table for e in live if isinstance(e.state, Live))
@@ -171,10 +171,10 @@ class SourceMonitor:
 
     def _part_from_roots(self) -> Iterator[Finding]:
         """Park tables that became partitions of other replicated tables: the log contains their changes under the root from then on."""
-        live = {e.schema.relation: e for e in self._parts.book.in_state(*_WITH_ROWS) if e.schema is not None}
+        live = {e.schema.relation: e for e in self._parts.book.all().in_state(*_WITH_ROWS) if e.schema is not None}
         roots = self._parts.source.partitioned.roots(live.keys()) if live else {}
         for relation, root in roots.items():
-            if self._parts.book.by_name(root) is not None:
+            if self._parts.book.all().by_name(root) is not None:
                 self._more = True
                 detail = f"it is a partition of {root} now, and its rows come with that table"
                 yield Park(live[relation].table, FaultKind.TABLE_IS_PARTITION, detail)
@@ -186,9 +186,9 @@ class SourceMonitor:
         if entry.reason.code == FaultKind.TABLE_MISSING:
             return "the table is there again"
         if entry.reason.code == FaultKind.TABLE_NOT_LOGGED:
-            return "its changes are in the log again" if self._parts.book.renews(_renewed_for(entry, now)) else None
+            return "its changes are in the log again" if self._parts.parking.renews(_renewed_for(entry, now)) else None
         if entry.reason.code == FaultKind.TABLE_NO_IDENTITY:
-            again = self._parts.book.renews(FaultKind.TABLE_STRUCTURE_CHANGED) and now.mode is not KeyMode.APPEND
+            again = self._parts.parking.renews(FaultKind.TABLE_STRUCTURE_CHANGED) and now.mode is not KeyMode.APPEND
             return "it has a replica identity again" if again else None
         if entry.reason.code != FaultKind.NET_CHANGE_ANOMALY or entry.schema is None:
             return None
@@ -205,7 +205,7 @@ class SourceMonitor:
             fault = why_not_described(self._parts.source, entry.spec)
             if fault.kind in NOT_FOLLOWED:
                 yield Park(entry.table, fault.kind, fault.detail, entry)
-        lost = [e for e in self._parts.book.in_state(TableStateKind.PARKED) if _lost_identity(e)]
+        lost = [e for e in self._parts.book.all().in_state(TableStateKind.PARKED) if _lost_identity(e)]
         if fresh := [e.spec for e in lost if e.table not in self._withdrawn]:
             self._parts.source.sent_tables.withdraw(fresh, self._parts.spec.reader)
         self._withdrawn = frozenset(e.table for e in lost)
@@ -270,11 +270,15 @@ class SourceMonitor:
         """Whether partitions that the log named remain for the next check."""
         book = self._parts.book
         entries = [
-            (entry, below) for root, below in self._leaves.items() if (entry := book.by_relation(root)) is not None
+            (entry, below)
+            for root, below in self._leaves.items()
+            if (entry := book.all().by_relation(root)) is not None
         ]
         return any(
             entry.followed and not _all_met(reading, entry.spec.source, below) for entry, below in entries
-        ) or any(is_missed(book.by_relation(leaf), seen.end) for _, below in entries for leaf, seen in below.items())
+        ) or any(
+            is_missed(book.all().by_relation(leaf), seen.end) for _, below in entries for leaf, seen in below.items()
+        )
 
     def has_met(self, table: TableId, partitions: Set[RelationId], end: Lsn) -> bool:
         """Whether checks have seen all these partitions of the table, which the log names up to `end`."""
@@ -295,7 +299,7 @@ class SourceMonitor:
             if rewrite is None:
                 yield from self._park(name, _kind(reading, name), detail)
             else:
-                entry = self._parts.book.by_name(name)
+                entry = self._parts.book.all().by_name(name)
                 lost = entry is not None and not entry.followed
                 self._undecided.append(_Undecided(name, detail, rewrite, lost))
         yield from self._decide()
@@ -310,7 +314,7 @@ class SourceMonitor:
         """
         before, self._leaves = self._leaves, observed
         for root, leaves in before.items():
-            entry = self._parts.book.by_relation(root)
+            entry = self._parts.book.all().by_relation(root)
             if entry is not None:
                 yield from self._miss_parts(entry, leaves)
             if entry is None or not entry.followed:
@@ -330,7 +334,7 @@ class SourceMonitor:
     def _miss_parts(self, root: TableEntry, leaves: Mapping[RelationId, ObservedPartition]) -> Iterator[Finding]:
         """Park replicated tables that were partitions of another root: the log has their changes of that time under the root."""
         for leaf, seen in leaves.items():
-            own = self._parts.book.by_relation(leaf)
+            own = self._parts.book.all().by_relation(leaf)
             if own is not None and own is not root and is_missed(own, seen.end):
                 detail = (
                     f"it was a partition of {root.spec.source} between two checks, and its changes came with that table"
@@ -340,7 +344,7 @@ class SourceMonitor:
 
     def _follows(self, name: TableName, relation: RelationId) -> bool:
         """Whether `relation`, which has the name now, is the table that is or was copied: a reload came before this check."""
-        entry = self._parts.book.by_name(name)
+        entry = self._parts.book.all().by_name(name)
         if entry is None:
             return True
         if isinstance(entry.state, Registered | Copying | Reloading):
@@ -349,7 +353,7 @@ class SourceMonitor:
 
     def _waits_for_copy(self, name: TableName) -> bool:
         """Whether the table is not replicated yet. A replicated one must be compared with the catalog, which the next check does."""
-        entry = self._parts.book.by_name(name)
+        entry = self._parts.book.all().by_name(name)
         return entry is None or (isinstance(entry.state, Registered | Copying | Reloading) and entry.copy is None)
 
     def _decide(self) -> Iterator[Finding]:
@@ -370,11 +374,11 @@ class SourceMonitor:
 
     def _is_taken_up(self, name: TableName) -> bool:
         """Whether a table that waited for a new copy has it, or is about to get it."""
-        entry = self._parts.book.by_name(name)
+        entry = self._parts.book.all().by_name(name)
         return entry is not None and not isinstance(entry.state, Parked)
 
     def _park(self, name: TableName, kind: FaultKind, detail: str) -> Iterator[Finding]:
-        entry = self._parts.book.by_name(name)
+        entry = self._parts.book.all().by_name(name)
         self._more = True
         if entry is not None:
             yield Park(entry.table, kind, detail)
@@ -387,7 +391,7 @@ class SourceMonitor:
         doubted = self._doubted(reading)
         marks = {}
         for name, mark in reading.marks.items():
-            entry = self._parts.book.by_name(name) if name not in doubted else None
+            entry = self._parts.book.all().by_name(name) if name not in doubted else None
             if entry is None or entry.schema is None or not isinstance(entry.state, Live):
                 continue
             if _all_met(reading, name, self._leaves.get(entry.schema.relation, {})):

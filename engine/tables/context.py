@@ -11,6 +11,8 @@ from engine.model.target import Target
 from engine.model.tasks import TaskRunner
 from engine.platform.clock import Clock
 from engine.platform.settings import EngineSettings
+from engine.tables.copy_admission import CopyAdmission
+from engine.tables.parking import TableParking
 from engine.tables.registry import TableRegistry
 from engine.tables.reporter import Reporter
 from engine.tables.start_point import StartPoint
@@ -31,6 +33,8 @@ class RunContext:
     clock: Clock
     reporter: Reporter
     book: TableRegistry
+    admission: CopyAdmission
+    parking: TableParking
     number: int
     """The run's number (`Reporter.run`)."""
     suspect_queue: bool = False

@@ -19,7 +19,7 @@ from engine.model.subscription_state import Reason
 from engine.model.table_state import Refused, TableStateKind
 from engine.platform.fault_policy import policy
 from engine.tables.ddl_messages import CertifiedSchema, DdlMessageTracker, Read, Warn, relabelled
-from engine.tables.registry import TableEntry, TableRegistry
+from engine.tables.registry import TableEntries, TableEntry, TableRegistry
 from engine.tables.schema_change import (
     InPlace,
     RecopyRequired,
@@ -391,7 +391,7 @@ class Planner:
         if taken is None:
             return
         message, values = taken
-        one = self._book.by_relation(message.table.relation) if message.table is not None else None
+        one = self._book.all().by_relation(message.table.relation) if message.table is not None else None
         for entry in self._book.all() if message.types else [one] if one is not None else []:
             before = entry.schema
             if before is None or not self._is_followed_on(entry):
@@ -479,7 +479,7 @@ class Planner:
         if base is not None and self._policy is SchemaPolicy.ASK and isinstance(verdict, InPlace) and seen:
             self._hold(entry, base, schema, parked)
         if base is not None and self._policy is SchemaPolicy.IGNORE and (isinstance(verdict, InPlace) or entry.kept):
-            self._book.keep_structure(entry.table, held(base, schema))
+            self._book.amend(entry.table, kept=held(base, schema))
         return self._amended(entry, schema)
 
     def _hold(
@@ -531,7 +531,7 @@ class Planner:
         return seen_in_catalog(learnt.before, learnt.schema)
 
     def _entry_of(self, seen: RelationSeen) -> TableEntry | None:
-        entry = self._book.by_relation(seen.relation) or self._book.by_name(self._name_of(seen.payload))
+        entry = self._book.all().by_relation(seen.relation) or self._book.all().by_name(self._name_of(seen.payload))
         if entry is None or entry.kind is TableStateKind.REMOVED:
             return None
         return entry
@@ -563,7 +563,7 @@ class Planner:
                 versions.append(last)
         return _lifted(entry, (start, *versions), after)
 
-    def _prune(self, entries: list[TableEntry]) -> None:
+    def _prune(self, entries: TableEntries) -> None:
         oldest = min((number for e in entries if (number := e.keeps_from) is not None), default=None)
         pruned = False
         while self._history and (oldest is None or self._history[0].number < oldest):

@@ -19,7 +19,7 @@ from psycopg.pq import TransactionStatus
 from engine.model.fault import EngineFault
 from engine.model.identity import TableId, TableName
 from engine.model.subscription import TableSpec
-from engine.tables.registry import RENEWALS
+from engine.tables.parking import RENEWALS
 from engine.verify.verdict import TableVerdict
 from tests.chaos.ddl_compare import difference
 from tests.chaos.ddl_model import Table

@@ -35,7 +35,7 @@ class Watched:
         with self.source.reader.create(READER):
             pass
         self.notes = table("notes")
-        book = TableRegistry(lambda _entry, _position: None)
+        book = TableRegistry()
         book.add(TableEntry(self.notes, Live(ZERO), self.source.describe([self.notes])[self.notes.source]))
         spec = SimpleNamespace(reader=READER, patterns=(TablePattern("public"),))
         parts = SimpleNamespace(spec=spec, clock=SystemClock(), source=self.source, book=book)

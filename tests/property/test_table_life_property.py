@@ -31,7 +31,7 @@ from engine.platform.clock import SystemClock
 from engine.safety.partition_fingerprints import PartitionFingerprints
 from engine.sources.postgres_log.position_form import PostgresLogForm
 from engine.tables.planner import PlannedBatch, Planner, SchemaReading
-from engine.tables.registry import TableEntry, TableRegistry
+from engine.tables.registry import TableRegistry
 from engine.tables.reporter import Reporter
 from engine.tables.start_point import StartPoint, entry_at_start
 from engine.tables.state import (
@@ -135,8 +135,7 @@ class TableLife(RuleBasedStateMachine):
         self.waiting: list[TableId] = []
         """Those that are to begin under it."""
         self.snapshot = ZERO
-        self.book = TableRegistry(lambda _entry, _position: None, self.policy)
-        self.book.watch(self._ended)
+        self.book = TableRegistry()
         progress = TargetProgress(
             Epoch(1), self.target.batch, self.target.end, "1", 1, "slot", dict(self.target.records)
         )
@@ -159,15 +158,11 @@ class TableLife(RuleBasedStateMachine):
         spec = SubscriptionSpec(
             SubscriptionName("s"), Epoch(1), connection, connection, tuple(self.specs.values()), "slot"
         )
-        clock, told = SystemClock(), list[Report]()
+        spec = replace(spec, schema_changes=self.policy)
+        reporter = Reporter(spec, list[Report]().append, SystemClock(), PostgresLogForm())
+        self.context = run_context(spec, self.target, self.book, reporter, position_write_s=1e-9)
         self.stage = CommitStage(
-            run_context(
-                spec,
-                self.target,
-                self.book,
-                Reporter(spec, told.append, clock, PostgresLogForm()),
-                position_write_s=1e-9,
-            ),
+            self.context,
             progress.end,
             NOTHING_TO_COMPUTE,
             PartitionFingerprints(lambda mark, _: mark, lambda _: {}),
@@ -181,11 +176,9 @@ class TableLife(RuleBasedStateMachine):
         relation = RelationId(1 + TABLES.index(table))
         return TableSchema(_name(table), relation, columns, ("c1",), KeyMode.KEYED, ReplicaIdentity.DEFAULT)
 
-    def _ended(self, entry: TableEntry) -> None:
-        """As in a run, where a table to be copied again waits for that from the next planning on. Here, from the next rule on."""
-
     def _renew(self) -> None:
-        """Between two plannings."""
+        """Between two plannings. In a run a table to be copied again waits for that from the next planning on; here, from the next rule
+        on."""
         for table in TABLES:
             entry = self.book.get(table)
             if entry is not None and awaits_recopy(entry.state):
@@ -248,7 +241,7 @@ class TableLife(RuleBasedStateMachine):
         missing = [t for t in missing if not self.specs[t].paused]
         for table in missing:
             self._defer(CopyStarted, table)
-        self.book.snapshot_follows(missing)
+        self.context.admission.snapshot_follows(missing)
         self.snapshot = Lsn(self.sealed + ahead * LENGTH // 2)
         self.waiting = missing
         if not begun_late:
@@ -258,7 +251,7 @@ class TableLife(RuleBasedStateMachine):
     def begin_copies(self) -> None:
         for table in self.waiting:
             schema = self._schema(table, max(0, self.snapshot.value - 1) // LENGTH)
-            if self.book.begin_chunk(table, schema, self.snapshot, None):
+            if self.context.admission.begin_chunk(table, schema, self.snapshot, None):
                 self.target.hidden[table] = None
                 self.copying[table] = self.snapshot
         self.waiting = []
@@ -314,7 +307,7 @@ class TableLife(RuleBasedStateMachine):
 
     @rule(table=tables, code=st.sampled_from([RENEWED, FINAL]), at_once=st.booleans())
     def park(self, table: TableId, code: str, at_once: bool) -> None:
-        self.book.park(table, code, "something was found")
+        self.context.parking.park(table, code, "something was found")
         if at_once:
             self._renew()
 

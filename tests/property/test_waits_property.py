@@ -438,7 +438,7 @@ class Waits(RuleBasedStateMachine):
         if engine.run is None or self.target.epoch > engine.epoch:
             return
         good: list[Verdict] = []
-        live = {e.table for e in engine.run.book.in_state(TableStateKind.LIVE)} - self.rows.paused
+        live = {e.table for e in engine.run.book.all().in_state(TableStateKind.LIVE)} - self.rows.paused
         if live:
             self.run(self.wait(engine.run.stage.applied.visible.value, live, good.append))
             assert good == [None]

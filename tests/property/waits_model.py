@@ -30,7 +30,7 @@ from engine.platform.clock import SystemClock
 from engine.safety.partition_fingerprints import PartitionFingerprints
 from engine.sources.postgres_log.position_form import PostgresLogForm
 from engine.tables.planner import CatchUpRanges, PlannedBatch
-from engine.tables.registry import TableEntry, TableRegistry
+from engine.tables.registry import TableChange, TableRegistry
 from engine.tables.reporter import Reporter
 from engine.tables.start_point import StartPoint, entry_at_start
 from engine.tables.state import AskResume, CatchingUp, ChunkPlanned, CopyStarted, Pause, Paused, Reload
@@ -141,11 +141,13 @@ class Run:
         self.number = reporter.run
         self.end = target.record
         self.meanwhile: Callable[[], None] = lambda: None
-        self.book = TableRegistry(self._table)
+        self.book = TableRegistry()
+        self.book.subscribe(self._table)
         spec, progress = engine.spec, target.progress()
         point = StartPoint(cast("Any", None), progress, fresh=False)
+        self._context = run_context(spec, target, self.book, reporter, position_write_s=10)
         self.stage = CommitStage(
-            run_context(spec, target, self.book, reporter, position_write_s=10),
+            self._context,
             progress.end,
             cast("Any", None),
             PartitionFingerprints(lambda mark, _: mark, lambda _: {}),
@@ -155,9 +157,10 @@ class Run:
             self.book.add(entry_at_start(table, point))
         self._next = BatchId(target.batch + 1)
 
-    def _table(self, entry: TableEntry, position: Lsn | None) -> None:
-        self.meanwhile()
-        self._reporter.table(entry, position)
+    def _table(self, change: TableChange) -> None:
+        if change.shown:
+            self.meanwhile()
+            self._reporter.table(change.entry, change.position)
 
     def report_position(self) -> None:
         """Any thread of a run may read the position and report it."""
@@ -236,7 +239,7 @@ class Run:
         entry = self.book.get(table)
         if entry is not None and entry.kind is TableStateKind.REGISTERED:
             self.book.apply(table, CopyStarted(self._next))
-        if self.book.begin_chunk(table, SCHEMAS[table], Lsn(self.end), None):
+        if self._context.admission.begin_chunk(table, SCHEMAS[table], Lsn(self.end), None):
             finish_copy(self.book, table)
 
 

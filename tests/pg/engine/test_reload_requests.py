@@ -268,7 +268,7 @@ def test_a_reload_is_cancelled_whose_copy_is_just_done(
     shop.execute("UPDATE orders SET note = 'new'")
     replica.catch_up()
     book, done = run._parts.book, threading.Event()
-    real = book.park
+    real = run._parts.parking.park
 
     def done_first(*what: Any, **more: Any) -> bool:
         if not done.is_set():
@@ -279,7 +279,7 @@ def test_a_reload_is_cancelled_whose_copy_is_just_done(
             )
         return real(*what, **more)
 
-    monkeypatch.setattr(book, "park", done_first)
+    monkeypatch.setattr(run._parts.parking, "park", done_first)
     monkeypatch.setattr(run, "flush", lambda _: None)
     replica.pipeline.cancel_reload("r1")
     refused_and_reloaded(shop, replica)

@@ -117,7 +117,7 @@ def test_every_sort_of_sequence_is_brought_forward_once(
     database.execute("INSERT INTO shop.orders (note) VALUES ('behind the copy')")
     replica.catch_up()
     assert mart.execute("SELECT max(id), count(*) FROM shop.sold") == [(51, 51)]
-    replica.pipeline.book.park(replica.table_id("away"), "table_structure_changed", "it was changed")
+    replica.pipeline._parking.park(replica.table_id("away"), "table_structure_changed", "it was changed")
 
     first = ask(replica)
     assert {name: (part.outcome.value, *values(part)) for name, part in first.items()} == {

@@ -149,7 +149,8 @@ def test_a_table_that_begins_anew_while_its_copy_ends_gets_live(
     """The last rows are being written when something calls for another copy: that one's end is not the other's."""
     orders = table("orders")
     replica = replicate(shop, [orders])
-    book, real, ended = replica.pipeline.book, CopyOrchestrator.on_table_copied, []
+    book, parking = replica.pipeline.book, replica.pipeline._parking
+    real, ended = CopyOrchestrator.on_table_copied, []
 
     def begins_anew() -> bool:
         entry = book.get(orders.table)
@@ -157,13 +158,13 @@ def test_a_table_that_begins_anew_while_its_copy_ends_gets_live(
 
     def late(desk: CopyOrchestrator, one: TableId, *rest: Any) -> None:
         if not ended:
-            book.park(one, "table_structure_changed", "it was found once more")
+            parking.park(one, "table_structure_changed", "it was found once more")
             replica.reports.wait(lambda _: begins_anew(), "to be copied anew", 20)
         ended.append(one)
         real(desk, one, *rest)
 
     monkeypatch.setattr(CopyOrchestrator, "on_table_copied", late)
-    book.park(orders.table, "table_structure_changed", "for a reason")
+    parking.park(orders.table, "table_structure_changed", "for a reason")
     replica.reports.wait(lambda _: len(ended) == 2, "copied twice", 20)
     replica.wait_live(timeout_s=20)
     shop.execute("UPDATE orders SET note = 'later'")
@@ -375,7 +376,7 @@ def test_a_reload_ends_when_its_table_does(
     if way == "removed":
         replica.replace(lines)
     else:
-        replica.pipeline.book.park(TableId(orders.table), "table_partitions_changed", "as the guard does")
+        replica.pipeline._parking.park(TableId(orders.table), "table_partitions_changed", "as the guard does")
     gate.gate.set()
     replica.reports.wait(
         lambda reports: any(isinstance(r, ReloadReport) and r.state not in {"running"} for r in reports), "ended", 10

@@ -17,6 +17,7 @@ from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.subscription import TableSpec
 from engine.model.target import TargetProgress
+from engine.tables.copy_admission import CopyAdmission
 from engine.tables.planner import PlannedBatch
 from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.state import (
@@ -28,6 +29,7 @@ from engine.tables.state import (
     CopyVoided,
     Live,
     Partitions,
+    PartitionsBegun,
     ReadProgress,
 )
 
@@ -47,14 +49,19 @@ PLANNED = PlannedBatch(BatchId(1), BATCH, (), (TablePart(ORDERS, (SCHEMA,), Lsn(
 
 @pytest.fixture
 def book() -> TableRegistry:
-    made = TableRegistry(lambda entry, position: None)
+    made = TableRegistry()
     made.add(ENTRY)
     return made
 
 
 @pytest.fixture
-def follower(book: TableRegistry) -> CopyCatchUp:
-    made = CopyCatchUp(book, lambda table, detail: None)
+def admission(book: TableRegistry) -> CopyAdmission:
+    return CopyAdmission(book)
+
+
+@pytest.fixture
+def follower(book: TableRegistry, admission: CopyAdmission) -> CopyCatchUp:
+    made = CopyCatchUp(book, admission, lambda table, detail: None)
     made.take_up(TargetProgress(Epoch(1), BatchId(0), Lsn(100), "1", 1, "slot", {}, {ORDERS: STANDING}))
     made.begin()
     return made
@@ -98,8 +105,8 @@ def test_a_batch_planned_for_the_copy_before_does_nothing_to_its_successor(
 
 
 @pytest.mark.parametrize("void", [False, True])
-def test_a_chunk_that_is_void_is_not_taken_in(book: TableRegistry, follower: CopyCatchUp, *, void: bool) -> None:
-    begun = book.begin_chunk(ORDERS, SCHEMA, Lsn(150), KeyBound(("20",)))
+def test_a_chunk_that_is_void_is_not_taken_in(admission: CopyAdmission, follower: CopyCatchUp, *, void: bool) -> None:
+    begun = admission.begin_chunk(ORDERS, SCHEMA, Lsn(150), KeyBound(("20",)))
     assert begun is not None
     chunk = replace(begun, number=begun.number + void, progress=ReadProgress.READ, rows=5, bytes=50)
     planned = replace(PLANNED, followed=frozenset({ORDERS}), chunks={ORDERS: chunk})
@@ -115,8 +122,10 @@ def test_a_chunk_that_is_void_is_not_taken_in(book: TableRegistry, follower: Cop
 def live_with_chunk(book: TableRegistry) -> tuple[PlannedBatch, TablePart]:
     """A live table of which partition 'low' is read again, and the batch that takes the rows."""
     book.add(TableEntry(TableSpec(LIVE, NAME, NAME), Live(Lsn(1)), SCHEMA))
-    assert book.begin_reload(LIVE, "r1", BatchId(1))
-    chunk = book.begin_partitions(LIVE, SCHEMA, Lsn(150), Partitions("r1", (LOW,), {"low": LoadReason.ASKED}))
+    book.apply(LIVE, PartitionsBegun("r1", BatchId(1)))
+    chunk = CopyAdmission(book).begin_partitions(
+        LIVE, SCHEMA, Lsn(150), Partitions("r1", (LOW,), {"low": LoadReason.ASKED})
+    )
     assert chunk is not None
     part = TablePart(LIVE, (SCHEMA,), Lsn(100))
     return replace(PLANNED, parts=(part,), chunks={LIVE: chunk}), part

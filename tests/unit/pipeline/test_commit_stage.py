@@ -25,7 +25,7 @@ from engine.platform.clock import SystemClock
 from engine.safety.partition_fingerprints import PartitionFingerprints, PartitionsByTable
 from engine.sources.postgres_log.position_form import PostgresLogForm
 from engine.tables.planner import CatchUpRanges, PlannedBatch
-from engine.tables.registry import TableEntry, TableRegistry
+from engine.tables.registry import TableChange, TableEntry, TableRegistry
 from engine.tables.reporter import Reporter
 from engine.tables.state import CatchingUp, Chunk, ChunkPlanned, Copy, Live, ReadProgress, Reload
 from tests.fixtures.run_context import run_context
@@ -95,7 +95,7 @@ def sealed(number: int) -> SealedBatch:
     return SealedBatch(after, end, 0, (), (), 0, 0, last=LastCommit(after, end, number))
 
 
-def copied(table: TableId, number: int = 1) -> CatchingUp:
+def copied(table: TableId, number: int = 0) -> CatchingUp:
     """All rows of its copy are read."""
     chunk = Chunk(number, SCHEMAS[table], ZERO, None, first=True, progress=ReadProgress.READ)
     return CatchingUp(ZERO, Copy(SCHEMAS[table], chunk=chunk))
@@ -112,7 +112,8 @@ class Bench:
         self.told: list[tuple[TableId, TableStateKind, Lsn]] = []
         """Changes of state as they are reported, with the position that could be reported just then."""
         self.visible: Callable[[], Lsn] = lambda: ZERO
-        self.book = TableRegistry(lambda entry, _: self.told.append((entry.table, entry.kind, self.visible())))
+        self.book = TableRegistry()
+        self.book.subscribe(self._note_change)
         specs = tuple(
             TableSpec(table, s.name, s.name, key=("id",) if table == KEYED else ()) for table, s in SCHEMAS.items()
         )
@@ -121,8 +122,9 @@ class Bench:
         connection = ConnectionSpec("c", "none", {})
         spec = SubscriptionSpec(SubscriptionName("s"), Epoch(1), connection, connection, specs, "slot", dropped=dropped)
         reporter = Reporter(spec, self.reports.append, SystemClock(), PostgresLogForm())
+        self.context = run_context(spec, self.target, self.book, reporter, position_write_s=10)
         self.stage = CommitStage(
-            run_context(spec, self.target, self.book, reporter, position_write_s=10),
+            self.context,
             ZERO,
             _nothing_to_ask,
             PartitionFingerprints(_with_names, lambda _: self.named),
@@ -133,6 +135,10 @@ class Bench:
         """When the next batch is planned: before anything of the one before is committed."""
         if not dropped:
             self.stage.begin(recorded(None))
+
+    def _note_change(self, change: TableChange) -> None:
+        if change.shown:
+            self.told.append((change.entry.table, change.entry.kind, self.visible()))
 
     def _now(self) -> dict[TableId, int]:
         return {entry.table: entry.generation for entry in self.book.all()}
@@ -244,7 +250,7 @@ def test_no_position_counts_whose_target_is_not_in_its_place_any_more(*, nothing
 @pytest.mark.parametrize("begun", [False, True])
 def test_what_fails_in_changes_from_before_a_new_copy_counts_for_nothing(*, begun: bool) -> None:
     bench = Bench()
-    bench.book.park(OTHER, FaultKind.TABLE_STRUCTURE_CHANGED.value, "column c1 changed its type")
+    bench.context.parking.park(OTHER, FaultKind.TABLE_STRUCTURE_CHANGED.value, "column c1 changed its type")
     if begun:
         bench.book.apply(OTHER, Reload(BatchId(1)))
     bench.commit(1, failed=OTHER)
@@ -263,7 +269,9 @@ def test_what_the_target_refuses_of_a_table_that_is_to_be_copied_anew_counts_for
     bench.target.refuse_rows_of = OTHER
     detail = "partition p was attached"
     if renewed:
-        bench.target.meanwhile = lambda: bench.book.park(OTHER, FaultKind.TABLE_PARTITIONS_CHANGED.value, detail)
+        bench.target.meanwhile = lambda: bench.context.parking.park(
+            OTHER, FaultKind.TABLE_PARTITIONS_CHANGED.value, detail
+        )
     bench.commit(1)
     entry = bench.book.get(OTHER)
     assert entry is not None
@@ -298,7 +306,7 @@ def table_of(bench: Bench, table: TableId) -> TableEntry:
 
 
 def copied_anew(bench: Bench, table: TableId) -> None:
-    bench.book.park(table, FaultKind.TABLE_STRUCTURE_CHANGED.value, "a column changed its type")
+    bench.context.parking.park(table, FaultKind.TABLE_STRUCTURE_CHANGED.value, "a column changed its type")
     bench.book.apply(table, Reload(BatchId(1)))
 
 
@@ -310,7 +318,7 @@ def test_a_copy_in_place_of_the_one_that_was_planned_is_not_handed_over(*, compl
 
     def another() -> None:
         copied_anew(bench, KEYED)
-        assert bench.book.begin_chunk(KEYED, SCHEMAS[KEYED], Lsn(450), None)
+        assert bench.context.admission.begin_chunk(KEYED, SCHEMAS[KEYED], Lsn(450), None)
         assert not (complete and isinstance(finish_copy(bench.book, KEYED), Refused))
 
     bench.commit(3, frozenset({KEYED}), meanwhile=another)
@@ -328,14 +336,14 @@ def test_no_copy_begins_where_one_is_being_handed_over() -> None:
 
     def during() -> None:
         copied_anew(bench, KEYED)
-        began.append(bench.book.begin_chunk(KEYED, SCHEMAS[KEYED], Lsn(450), None) is not None)
-        began.append(bench.book.begin_chunk(KEYED, SCHEMAS[KEYED], Lsn(450), None) is not None)
+        began.append(bench.context.admission.begin_chunk(KEYED, SCHEMAS[KEYED], Lsn(450), None) is not None)
+        began.append(bench.context.admission.begin_chunk(KEYED, SCHEMAS[KEYED], Lsn(450), None) is not None)
 
     bench.target.during = during
     bench.commit(3, frozenset({KEYED}))
     handover = {t.table: t.handover for t in bench.target.batches[0].tables}
     assert (began, handover) == ([False, False], {KEYED: True, OTHER: False})
-    assert bench.book.begin_chunk(KEYED, SCHEMAS[KEYED], Lsn(450), None)
+    assert bench.context.admission.begin_chunk(KEYED, SCHEMAS[KEYED], Lsn(450), None)
 
 
 @pytest.mark.parametrize("declared", [False, True])
@@ -403,11 +411,11 @@ def test_a_hand_over_and_parking_take_the_mark_away(way: str) -> None:
     bench = Bench()
     bench.stage.begin(recorded("a"))
     if way == "parked":
-        bench.book.park(OTHER, FaultKind.TABLE_PARTITIONS_CHANGED.value, "detached")
+        bench.context.parking.park(OTHER, FaultKind.TABLE_PARTITIONS_CHANGED.value, "detached")
         bench.commit_nothing(1)
     else:
         bench.book.apply(OTHER, Reload(BatchId(1)))
-        bench.book.begin_chunk(OTHER, SCHEMAS[OTHER], Lsn(150), None)
+        bench.context.admission.begin_chunk(OTHER, SCHEMAS[OTHER], Lsn(150), None)
         finish_copy(bench.book, OTHER)
         bench.commit(1, frozenset({OTHER}))
     assert bench.marks() == [{OTHER: None}]
@@ -469,7 +477,7 @@ def test_a_copy_is_handed_over_with_the_partitions_that_were_named_meanwhile(*, 
     bench = Bench()
     bench.stage.begin(recorded("a"))
     bench.book.apply(OTHER, Reload(BatchId(1)))
-    bench.book.begin_chunk(OTHER, SCHEMAS[OTHER], Lsn(150), None)
+    bench.context.admission.begin_chunk(OTHER, SCHEMAS[OTHER], Lsn(150), None)
     if marked:
         bench.stage.marks.note_copied({OTHER: "c"})
     bench.named = NAMED

@@ -51,7 +51,7 @@ def test_a_commit_is_measured_with_all_that_its_whole_copies_missed() -> None:
     connection = ConnectionSpec("c", "none", {})
     spec = SubscriptionSpec(SubscriptionName("s"), Epoch(1), connection, connection, (), "slot")
     reporter = Reporter(spec, lambda _: None, SystemClock(), PostgresLogForm())
-    context = run_context(spec, object(), TableRegistry(lambda *_: None), reporter, position_write_s=10)
+    context = run_context(spec, object(), TableRegistry(), reporter, position_write_s=10)
     learner = Learner()
     stage = JobStage(context, _NONE, _NONE, _NONE, _NONE, cast("ApplyModeSelector", learner))
     whole = Chunk(1, SCHEMA, ZERO, None, first=True)

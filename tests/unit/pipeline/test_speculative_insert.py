@@ -86,7 +86,7 @@ class Bench:
     def __init__(self) -> None:
         self.begun: list[FakeRows] = []
         self.now_ms = 0.0
-        book = TableRegistry(lambda entry, position: None)
+        book = TableRegistry()
         book.add(TableEntry(TableSpec(T, NAME, NAME), Live(), SCHEMA))
         self.inserter = SpeculativeInserter(self.begin, book, self)
         self.stop = threading.Event()

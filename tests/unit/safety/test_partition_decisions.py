@@ -19,6 +19,7 @@ from engine.model.schema import KeyMode
 from engine.model.source import CatalogAt, GuardReading, Landed, PartitionRewrite, ReaderStatus, SourceTerms
 from engine.model.subscription import TableSpec
 from engine.model.subscription_state import Reason
+from engine.model.table_state import TableStateKind
 from engine.records.messages import parse_truncate
 from engine.records.scan import find_controls
 from engine.safety.findings import Fingerprinted, Park
@@ -115,6 +116,23 @@ def test_a_damaged_truncate_is_a_fault(record: bytes) -> None:
     assert caught.value.kind is FaultKind.LOG_UNREADABLE
 
 
+class WatchedEntries(list[TableEntry]):
+    """Empty, except for searches."""
+
+    def __init__(self, watched: Watched) -> None:
+        super().__init__()
+        self._watched = watched
+
+    def by_name(self, _: TableName) -> TableEntry:
+        return TableEntry(SPEC, self._watched.state, SCHEMA)
+
+    def by_relation(self, relation: int) -> TableEntry | None:
+        return self._watched.entry if relation == 30 else None
+
+    def in_state(self, *kinds: TableStateKind) -> list[TableEntry]:
+        return [self._watched.entry] if kinds == (self._watched.entry.kind,) else []
+
+
 class Watched:
     """A guard over a source that answers with `reading`."""
 
@@ -144,13 +162,8 @@ class Watched:
                 preflight=lambda *_: [],
                 ddl=SimpleNamespace(mark=lambda: ""),
             ),
-            book=SimpleNamespace(
-                by_name=lambda _name: TableEntry(SPEC, self.state, SCHEMA),
-                by_relation=lambda relation: self.entry if relation == 30 else None,
-                in_state=lambda *states: [self.entry] if states == (self.entry.kind,) else [],
-                renews=lambda _: True,
-                all=list,
-            ),
+            book=SimpleNamespace(all=lambda: WatchedEntries(self)),
+            parking=SimpleNamespace(renews=lambda _: True),
         )
         evidence = SimpleNamespace(
             truncated_by=lambda xid: self.truncated.get(xid, ()),

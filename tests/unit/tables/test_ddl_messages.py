@@ -67,7 +67,7 @@ class Bench:
     """A planner over one live table, with messages that are named."""
 
     def __init__(self, known: TableSchema = A) -> None:
-        self.book = TableRegistry(lambda *_: None)
+        self.book = TableRegistry()
         self.book.add(TableEntry(SPEC, Live(), known))
         self.asked: list[Capture | None] = []
         self.unreadable: list[str] = []

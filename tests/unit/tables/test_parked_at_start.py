@@ -12,6 +12,7 @@ from engine.model.table_state import TableStateKind
 from engine.model.target import TableRecord, TargetProgress
 from engine.platform.clock import SystemClock
 from engine.sources.postgres_log.position_form import PostgresLogForm
+from engine.tables.parking import TableParking
 from engine.tables.registry import TableRegistry
 from engine.tables.reporter import Reporter
 from engine.tables.start_point import StartPoint, entry_at_start
@@ -27,13 +28,10 @@ def test_the_reason_of_a_table_that_was_parked_before_is_left_to_who_knows_it() 
     entry = entry_at_start(wanted, StartPoint(cast("Any", None), progress, fresh=False))
     told: list[Report] = []
     subscription = cast("SubscriptionSpec", _Named())
-    book = TableRegistry(
-        lambda each, position: Reporter(subscription, told.append, SystemClock(), PostgresLogForm()).table(
-            each, position
-        )
-    )
+    book, reporter = TableRegistry(), Reporter(subscription, told.append, SystemClock(), PostgresLogForm())
+    book.subscribe(lambda change: reporter.table(change.entry, change.position))
     book.add(entry)
-    book.park(T, "value_out_of_domain", "column at: year 294270")
+    TableParking(book).park(T, "value_out_of_domain", "column at: year 294270")
     first, second = (cast("TableStateReport", report) for report in told)
     assert (first.state, first.code, first.reason) == (TableStateKind.PARKED.value, "value_out_of_domain", None)
     assert first.remedy, "what can be done follows from the code"

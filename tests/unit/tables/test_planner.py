@@ -14,8 +14,10 @@ from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.source import Resolve
 from engine.model.subscription import SchemaPolicy, TableSpec
+from engine.tables.copy_admission import CopyAdmission
+from engine.tables.parking import TableParking
 from engine.tables.planner import CatalogSchema, PlannedBatch, Planner, SchemaReading
-from engine.tables.registry import TableEntry, TableRegistry
+from engine.tables.registry import TableChange, TableEntry, TableRegistry
 from engine.tables.state import (
     AskResume,
     CatchingUp,
@@ -62,7 +64,9 @@ class Bench:
         """Relation records of each reading of the source's catalog."""
         self.known: list[TableSchema | None] = []
         """What each of them was compared with."""
-        self.book = TableRegistry(lambda entry, _: self.moves.append((entry.table, entry.shown.value)), policy)
+        self.book = TableRegistry()
+        self.book.subscribe(self._note_move)
+        self.admission, self.parking = CopyAdmission(self.book), TableParking(self.book, policy)
         for entry in entries:
             self.book.add(entry)
         self.planner = Planner(
@@ -73,6 +77,10 @@ class Bench:
         """What other threads do while the source's catalog is read."""
         self._end = 100
         self._ordinal = 0
+
+    def _note_move(self, change: TableChange) -> None:
+        if change.shown:
+            self.moves.append((change.entry.table, change.entry.shown.value))
 
     def _resolver(self, payloads: Collection[bytes]) -> Resolve:
         self.looks.append(sorted(payloads))
@@ -266,7 +274,7 @@ def test_a_copied_table_gets_the_kept_batches() -> None:
     bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
     first = bench.plan(b"A")
     assert first.part(TableId("ta")) is None
-    bench.book.begin_chunk(TableId("ta"), A, Lsn(250), None)
+    bench.admission.begin_chunk(TableId("ta"), A, Lsn(250), None)
     bench.plan(b"A+")
     assert bench.planner.oldest_kept == 0
     finish_copy(bench.book, TableId("ta"))
@@ -285,7 +293,7 @@ def test_a_copied_table_gets_the_kept_batches() -> None:
 def test_a_copy_that_is_ahead_of_the_log_waits() -> None:
     bench = Bench(TableEntry(spec("a"), Registered()))
     bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
-    bench.book.begin_chunk(TableId("ta"), A, Lsn(250), None)
+    bench.admission.begin_chunk(TableId("ta"), A, Lsn(250), None)
     finish_copy(bench.book, TableId("ta"))
     assert bench.plan().handover == frozenset()
     assert bench.plan().handover == {"ta"}
@@ -295,7 +303,7 @@ def test_structures_before_the_copy_count_as_the_copys_own() -> None:
     bench = Bench(TableEntry(spec("a"), Registered()))
     bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
     bench.plan(b"A")
-    bench.book.begin_chunk(TableId("ta"), A_ADDED, Lsn(300), None)
+    bench.admission.begin_chunk(TableId("ta"), A_ADDED, Lsn(300), None)
     finish_copy(bench.book, TableId("ta"))
     planned = bench.plan()
     assert versions(planned, "a")[-1] == A_ADDED
@@ -307,7 +315,7 @@ def test_what_a_record_tells_late_does_not_hide_that_rows_were_written_anew() ->
     copied = replace(A, relfilenode=100)
     bench = Bench(TableEntry(spec("a"), Registered()))
     bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
-    bench.book.begin_chunk(TableId("ta"), copied, Lsn(150), None)
+    bench.admission.begin_chunk(TableId("ta"), copied, Lsn(150), None)
     bench.announce[b"A"] = replace(A, relfilenode=200, inferred=True)
     bench.plan(b"A")
     finish_copy(bench.book, TableId("ta"))
@@ -321,7 +329,7 @@ def test_what_a_record_tells_late_does_not_hide_that_rows_were_written_anew() ->
 def test_a_column_that_came_behind_the_copy_with_values_of_its_own_parks_at_the_hand_over() -> None:
     bench = Bench(TableEntry(spec("a"), Registered()))
     bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
-    bench.book.begin_chunk(TableId("ta"), replace(A, relfilenode=100), Lsn(150), None)
+    bench.admission.begin_chunk(TableId("ta"), replace(A, relfilenode=100), Lsn(150), None)
     bench.announce[b"A+"] = replace(A_ADDED, relfilenode=200)
     bench.plan(b"A+")
     finish_copy(bench.book, TableId("ta"))
@@ -345,14 +353,14 @@ def test_records_before_a_copy_are_met_whatever_was_known_of_the_table_then() ->
     """They lie in what is kept for another table; the scan counts them, so the structures must be as many."""
     bench = Bench(TableEntry(spec("b"), Registered()))
     bench.book.apply(TableId("tb"), CopyStarted(bench.planner.next_number))
-    bench.book.begin_chunk(TableId("tb"), B, Lsn(100), None)
+    bench.admission.begin_chunk(TableId("tb"), B, Lsn(100), None)
     bench.plan(b"A", b"A")
     bench.book.add(TableEntry(spec("a"), Registered()))
     bench.announce[b"A"] = replace(A, relation=RelationId(9))
     bench.plan(b"A")
     bench.announce[b"A"] = A
     bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
-    bench.book.begin_chunk(TableId("ta"), A, Lsn(300), None)
+    bench.admission.begin_chunk(TableId("ta"), A, Lsn(300), None)
     finish_copy(bench.book, TableId("ta"))
     finish_copy(bench.book, TableId("tb"))
     planned = bench.plan(b"A+")
@@ -365,7 +373,7 @@ def test_records_before_a_copy_are_met_whatever_was_known_of_the_table_then() ->
 def test_another_type_behind_the_copy_parks_at_the_hand_over() -> None:
     bench = Bench(TableEntry(spec("a"), Registered()))
     bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
-    bench.book.begin_chunk(TableId("ta"), A, Lsn(150), None)
+    bench.admission.begin_chunk(TableId("ta"), A, Lsn(150), None)
     bench.plan(b"A!")
     finish_copy(bench.book, TableId("ta"))
     planned = bench.plan()
@@ -396,7 +404,7 @@ def test_a_structure_that_comes_with_the_batch_that_takes_a_table_in_again_is_th
 
 def test_a_table_parked_while_its_structures_are_looked_at_has_no_part() -> None:
     bench = Bench(live("a", A), live("b", B))
-    bench.meanwhile = lambda: bench.book.park(TableId("ta"), "table_missing", "the guard saw it")
+    bench.meanwhile = lambda: bench.parking.park(TableId("ta"), "table_missing", "the guard saw it")
     planned = bench.plan(b"B", b"A+")
     assert planned.part(TableId("ta")) is None
     assert planned.part(TableId("tb")) is not None
@@ -406,7 +414,7 @@ def test_kept_batches_go_when_nobody_needs_them() -> None:
     bench = Bench(live("a", A))
     bench.book.apply(TableId("ta"), Pause(bench.planner.next_number, Lsn(100), taken_in=False))
     bench.plan()
-    bench.book.park(TableId("ta"), "deferred_over_budget", "over budget")
+    bench.parking.park(TableId("ta"), "deferred_over_budget", "over budget")
     bench.plan()
     assert bench.planner.oldest_kept is None
 
@@ -420,7 +428,7 @@ def test_a_record_behind_a_hand_over_that_is_not_committed_yet_is_compared_with_
     """Otherwise the storage in the catalog, which is later than the record, would hide that rows were rewritten."""
     bench = Bench(TableEntry(spec("a"), Registered()), policy=policy)
     bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
-    bench.book.begin_chunk(TableId("ta"), A, Lsn(150), None)
+    bench.admission.begin_chunk(TableId("ta"), A, Lsn(150), None)
     finish_copy(bench.book, TableId("ta"))
     assert bench.plan().handover == {"ta"}
     planned = bench.plan(b"A+")
@@ -431,7 +439,7 @@ def test_a_record_behind_a_hand_over_that_is_not_committed_yet_is_compared_with_
 def test_a_hand_over_is_planned_once_even_before_it_is_committed() -> None:
     bench = Bench(TableEntry(spec("a"), Registered()))
     bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
-    bench.book.begin_chunk(TableId("ta"), A, Lsn(150), None)
+    bench.admission.begin_chunk(TableId("ta"), A, Lsn(150), None)
     finish_copy(bench.book, TableId("ta"))
     assert bench.plan().handover == {"ta"}
     second = bench.plan()
