@@ -11,20 +11,15 @@ from engine.model.identity import BatchId, TableId
 from engine.model.position import Lsn
 from engine.model.source import ExportedSnapshot
 from engine.model.target import TargetReader
-from engine.tables.state import CopyLost, CopyStarted, Reload
+from engine.tables.state import RetainingEvent
 
 
 class CopyHost(Protocol):
     """The run. Every method may be called from any thread."""
 
-    def defer(self, event: Callable[[BatchId], CopyStarted | CopyLost | Reload], tables: list[TableId]) -> object:
-        """Apply this event to the tables, with the number of the batch from which on their changes are retained. Returns when that has
-        happened. Raises EngineFault(COPY_FAILED) if the run ends before."""
-        ...
-
-    def begin_load(self, table: TableId, request: str) -> bool:
-        """Retain a live table's changes from the next batch on, for a reload of partitions. Returns False if the table is not live. Raises
-        EngineFault(COPY_FAILED) if the run ends before."""
+    def defer(self, event: Callable[[BatchId], RetainingEvent], tables: list[TableId]) -> list[TableId]:
+        """Apply this event to the tables, with the number of the batch from which on their changes are retained. Returns, when that has
+        happened, those whose state allows it. Raises EngineFault(COPY_FAILED) if the run ends before."""
         ...
 
     def flush(self, position: Lsn) -> None:

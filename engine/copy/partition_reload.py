@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from engine.copy.host import CopyHost
 from engine.copy.job import CopyTable
@@ -34,7 +35,16 @@ from engine.tables.context import RunContext
 from engine.tables.registry import TableEntry
 from engine.tables.reporter import LoadedPartition
 from engine.tables.schema_change import Unchanged, judge
-from engine.tables.state import Chunk, ChunkRead, ChunkTaken, ChunkVoided, Live, Partitions, ReadProgress
+from engine.tables.state import (
+    Chunk,
+    ChunkRead,
+    ChunkTaken,
+    ChunkVoided,
+    Live,
+    Partitions,
+    PartitionsBegun,
+    ReadProgress,
+)
 from engine.verify.compare import VerifyTable, verify_tables
 from engine.verify.verdict import VerdictStatus
 
@@ -160,7 +170,7 @@ class PartitionReloader:
         try:
             if wanted.choice.names is None and not wanted.reasons and not self._find_changed(wanted, whole):
                 return True
-            if not self._host.begin_load(table, wanted.request):
+            if not self._host.defer(partial(PartitionsBegun, wanted.request), [table]):
                 return True  # It is no longer live: `next` gives the reload up.
             with self._parts.source.copies.snapshot(self._parts.settings.snapshot_timeout_s) as snapshot:
                 copied = self._copy_under(wanted, snapshot)

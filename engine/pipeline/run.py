@@ -337,37 +337,25 @@ class ReplicationRun:
         """Seal a batch that ends at or after this position, even an empty one."""
         self._intake.put(Flush(position))
 
-    def defer(
-        self, event: Callable[[BatchId], states.CopyStarted | states.CopyLost | states.Reload], tables: list[TableId]
-    ) -> None:
+    def defer(self, event: Callable[[BatchId], states.RetainingEvent], tables: list[TableId]) -> list[TableId]:
         """Apply `event`, called with the number of the next batch, to tables and keep their changes from that batch on. Blocks until that
-        is in force. Raises EngineFault(COPY_FAILED) if the run ends first."""
-        held = threading.Event()
+        is in force; returns the tables whose state allows it. Raises EngineFault(COPY_FAILED) if the run ends first."""
+        deferred: queue.SimpleQueue[list[TableId]] = queue.SimpleQueue()
 
         def move(number: BatchId, after: Lsn) -> None:
-            for table in tables:
-                if not isinstance(self._book.apply(table, event(number), after), Refused):
-                    self._planner.leave(table)
-            held.set()
+            moved = [self._book.apply(table, event(number), after) for table in tables]
+            taken = [entry for entry in moved if not isinstance(entry, Refused)]
+            for entry in taken:
+                if entry.reload is None:  # Else later batches apply to it, too.
+                    self._planner.leave(entry.table)
+            deferred.put([entry.table for entry in taken])
 
         self._between.put(move)
-        while not held.wait(0.1):
+        while True:
+            with suppress(queue.Empty):
+                return deferred.get(timeout=0.1)
             if self._stop.is_set():
                 raise EngineFault(FaultKind.COPY_FAILED, str(self._spec.name), "the run ended")
-
-    def begin_load(self, table: TableId, request: str) -> bool:
-        """Keep a live table's changes from the next batch on, in addition to applying them, for this reload of partitions. Blocks until
-        that is in force. Returns False if the table is not live. Raises EngineFault(COPY_FAILED) if the run ends first."""
-        begun: queue.SimpleQueue[bool] = queue.SimpleQueue()
-
-        def begin(number: BatchId, _: Lsn) -> None:
-            begun.put(not isinstance(self._book.apply(table, states.PartitionsBegun(request, number)), Refused))
-
-        self._between.put(begin)
-        while not self._stop.is_set():
-            with suppress(queue.Empty):
-                return begun.get(timeout=0.1)
-        raise EngineFault(FaultKind.COPY_FAILED, str(self._spec.name), "the run ended")
 
     def remove(self, table: TableId, *, drop: bool = False) -> None:
         """Remove a table from the subscription. Its rows on the target are kept unless `drop` is set."""

@@ -330,6 +330,8 @@ class Remove:
     """The table is removed from the subscription."""
 
 
+RetainingEvent = CopyStarted | CopyLost | Reload | PartitionsBegun
+"""Each has the first batch whose changes are retained from then on."""
 CopyEvent = (
     CopyStarted
     | KeptReleased
