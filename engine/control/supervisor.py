@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import shutil
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -12,6 +11,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from engine.connectors import as_held, terms_of
+from engine.control.leftovers import remove_leftovers
 from engine.control.target_registry import TargetRegistry
 from engine.copy.reload_requests import PartitionChoice, ReloadRequests
 from engine.model.batch import TableFault
@@ -40,7 +40,6 @@ from engine.platform.settings import EngineSettings
 from engine.queue import unmark_durable
 from engine.safety.idle_reader_monitor import IdleReaderMonitor, drop_reader
 from engine.safety.reader_tombstone import ReaderTombstone
-from engine.safety.restart_watermark import RestartWatermark
 from engine.safety.retention_guard import RetentionGuard
 from engine.tables.context import RunContext
 from engine.tables.copy_admission import CopyAdmission
@@ -309,29 +308,9 @@ class SubscriptionSupervisor:
             self._thread.join(60.0)
 
     def forget(self) -> list[str]:
-        """End a deleted subscription; remove its reader on the source, its record on the target, and its files. Returns what could not be
-        removed, as text. Blocks."""
+        """End a deleted subscription, and remove what belongs to it. Returns what could not be removed, as text. Blocks."""
         self.close()
-        left: list[str] = []
-        terms = terms_of(self._spec.source)
-        try:
-            source = self._parts.open_source(self._spec.source)
-            try:
-                left += source.reader.remove(self._spec.reader)
-            finally:
-                source.close()
-        except EngineFault as fault:
-            left.append(f"{terms.reader} and {terms.sent_tables} {self._spec.reader} on the source: {fault.detail}")
-        try:
-            target = self._parts.targets.acquire(self._spec.target)
-            try:
-                target.forget(self._spec.name)
-            finally:
-                self._parts.targets.release(self._spec.target)
-        except EngineFault as fault:
-            left.append(f"the progress record on the target: {fault.detail}")
-        shutil.rmtree(self._parts.settings.queue_folder / self._spec.reader, ignore_errors=True)
-        RestartWatermark(self._parts.settings.queue_folder, self._spec.reader, terms).forget()
+        left = remove_leftovers(self._spec, self._parts.open_source, self._parts.targets, self._parts.settings)
         self._dropped.forget()
         return left
 
