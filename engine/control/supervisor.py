@@ -44,7 +44,7 @@ from engine.safety.retention_guard import RetentionGuard
 from engine.tables.context import RunContext
 from engine.tables.copy_admission import CopyAdmission
 from engine.tables.parking import TableParking
-from engine.tables.registry import TableChange, TableEntry, TableRegistry
+from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.reporter import Evidence, Reporter
 from engine.tables.start_point import (
     StartPoint,
@@ -443,12 +443,8 @@ class SubscriptionSupervisor:
 
     def _open_book(self, spec: SubscriptionSpec) -> None:
         book = TableRegistry()
-        book.subscribe(self._report_change)
+        book.subscribe(self._reporter.table_changed)
         self._book, self._parking = book, TableParking(book, spec.schema_changes)
-
-    def _report_change(self, change: TableChange) -> None:
-        if change.shown:
-            self._reporter.table(change.entry, change.position)
 
     def _begin(self, run: ReplicationRun, declared: SubscriptionSpec, requests: list[str]) -> None:
         """Give the run what was requested before it existed. `requests`: reloads of everything, which its new reader serves."""

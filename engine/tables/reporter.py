@@ -45,7 +45,7 @@ from engine.platform.clock import Clock
 from engine.platform.fault_policy import policy
 from engine.tables.known_catalog import Settled
 from engine.tables.planner import PlannedBatch
-from engine.tables.registry import TableEntry
+from engine.tables.registry import TableChange, TableEntry
 
 Send = Callable[[Report], None]
 
@@ -144,6 +144,11 @@ class Reporter:
                 remedy=reason.remedy if reason else None,
             )
         )
+
+    def table_changed(self, change: TableChange) -> None:
+        """As TableListener."""
+        if change.shown:
+            self.table(change.entry, change.position)
 
     def table(self, entry: TableEntry, position: Lsn | None) -> None:
         """Report a table's state. `position`: as of which it is in this state; None if unknown."""

@@ -29,7 +29,7 @@ def test_the_reason_of_a_table_that_was_parked_before_is_left_to_who_knows_it() 
     told: list[Report] = []
     subscription = cast("SubscriptionSpec", _Named())
     book, reporter = TableRegistry(), Reporter(subscription, told.append, SystemClock(), PostgresLogForm())
-    book.subscribe(lambda change: reporter.table(change.entry, change.position))
+    book.subscribe(reporter.table_changed)
     book.add(entry)
     TableParking(book).park(T, "value_out_of_domain", "column at: year 294270")
     first, second = (cast("TableStateReport", report) for report in told)
