@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 import pyarrow as pa
 
 from engine.control.problem import problem_of
-from engine.copy.chunk_task import decoded_but_refused
+from engine.copy.split_task import decoded_but_refused
 from engine.link.client import ServerLink
 from engine.link.messages import Difference, Problem, Verification, VerifiedTable, Verify
 from engine.model.fault import EngineFault, FaultKind

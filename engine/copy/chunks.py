@@ -2,7 +2,7 @@
 
 Batches also apply to the rows of the chunks that a copy includes (`catch_up.py`). So after a chunk neither its snapshot nor retained
 changes are needed, and a restarted engine continues with the next chunk. A whole copy is a single chunk without an upper bound. A chunk is
-read in pieces, one for each task.
+read in splits, one for each task.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class ChunkPlanner:
         if copied is not None and walk is None:
             self._parts.admission.restart_copy(entry.table)
             return None
-        chunk = self._parts.admission.begin_chunk(entry.table, schema, position, walk.chunks[-1].upto if walk else None)
+        chunk = self._parts.admission.begin_chunk(entry.table, schema, position, walk.splits[-1].upto if walk else None)
         if chunk is None:
             return None
         self._reading[entry.table] = chunk
@@ -130,10 +130,10 @@ class ChunkPlanner:
         if standing is not None:
             # An earlier attempt may have left rows after those that the copy includes.
             self._parts.target.trim_copy(entry.table, key_row(standing.upto, schema, decode_copy_text))
-        return CopyTable(entry.spec, schema.whole, tuple(each.chunk for each in walk.chunks), begin=chunk.first)
+        return CopyTable(entry.spec, schema.whole, tuple(each.split for each in walk.splits), begin=chunk.first)
 
     def _walk(self, entry: TableEntry, schema: TableSchema, standing: StandingCopy | None) -> KeyWalk | None:
-        """The next chunk along the key, in pieces; None if the table is copied as one chunk."""
+        """The next chunk along the key, in splits; None if the table is copied as one chunk."""
         settings = self._parts.settings
         declared = bool(entry.spec.key)  # Rows may share a declared key for a moment.
         if (
@@ -170,7 +170,7 @@ class ChunkPlanner:
             before = _Way(Course(table), chunk)
         elif before.bytes < size:
             del self._lost[table]
-        of_chunk = sum(each.chunk.bytes_estimate for each in walk.chunks)
+        of_chunk = sum(each.split.bytes_estimate for each in walk.splits)
         self._ways[table] = replace(
             before,
             chunk=chunk,

@@ -12,19 +12,19 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from engine.copy.chunk_order import ChunkSchedule, PlannedChunk
-from engine.copy.chunk_task import PartResult
 from engine.copy.fault_handling import Consequence, consequence, last_consequence
 from engine.copy.job import CopyJob, CopyListener, CopyOutcome, CopyTable, CopyTools
 from engine.copy.lanes import Lanes, Wave
 from engine.copy.progress import ProgressMeter
 from engine.copy.rate_limit import in_pieces, read_pace
+from engine.copy.split_order import PlannedSplit, SplitSchedule
+from engine.copy.split_task import PartResult
 from engine.copy.staging import delete_staged, read_staged, staging_folder
 from engine.model.batch import TableFault
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
 from engine.model.quarantine import SET_ASIDE_LIMIT
-from engine.model.source import CopyChunk
+from engine.model.source import TableSplit
 
 
 class _State(StrEnum):
@@ -37,7 +37,7 @@ class _State(StrEnum):
 
 @dataclass(slots=True)
 class _Copy:
-    """One table's copy. `begun`: its hidden table exists on the target. `left`: number of chunks that are not written yet."""
+    """One table's copy. `begun`: its hidden table exists on the target. `left`: number of splits that are not written yet."""
 
     table: CopyTable
     state: _State = _State.OPEN
@@ -88,7 +88,7 @@ class CopyCoordinator:
         return self._outcome()
 
     def _run_lanes(self, folder: str) -> None:
-        schedule = ChunkSchedule(self._job.settings.open_tables)
+        schedule = SplitSchedule(self._job.settings.open_tables)
         schedule.fill(self._plan())
         lanes = Lanes(self._job, self._tools, folder, schedule)
         with self._lock:
@@ -110,55 +110,55 @@ class CopyCoordinator:
         finally:
             lanes.join()
 
-    def _plan(self) -> list[tuple[TableId, list[CopyChunk]]]:
-        """The chunks of every table. A table that cannot be cut into chunks is reported, and an empty one is completed, before this
+    def _plan(self) -> list[tuple[TableId, list[TableSplit]]]:
+        """The splits of every table. A table that cannot be cut into splits is reported, and an empty one is completed, before this
         returns."""
         planned = []
         for table, copy in self._copies.items():
             if not self._is_open(copy):
                 continue
             try:
-                chunks = self._chunks_of(copy.table)
-                copy.left = len(chunks)
+                splits = self._splits_of(copy.table)
+                copy.left = len(splits)
                 size, rows = (
-                    sum(chunk.bytes_estimate for chunk in chunks),
-                    sum(chunk.rows_estimate for chunk in chunks),
+                    sum(split.bytes_estimate for split in splits),
+                    sum(split.rows_estimate for split in splits),
                 )
-                self._meter.expect(table, size, len(chunks), rows)
-                if not chunks:
+                self._meter.expect(table, size, len(splits), rows)
+                if not splits:
                     self._end_rows(copy)
             except EngineFault as fault:
                 self._end(copy, TableFault(fault.kind.value, fault.detail))
                 continue
-            if chunks:
-                planned.append((table, chunks))
+            if splits:
+                planned.append((table, splits))
             else:
                 self._finish(copy)
-        return [(table, chunks) for table, chunks in planned if self._is_open(self._copies[table])]
+        return [(table, splits) for table, splits in planned if self._is_open(self._copies[table])]
 
-    def _chunks_of(self, table: CopyTable) -> list[CopyChunk]:
-        if table.pieces is not None:
-            return list(table.pieces)
-        return self._tools.source.copies.copy_chunks(table.schema, table.spec, self._job.settings.chunk_bytes)
+    def _splits_of(self, table: CopyTable) -> list[TableSplit]:
+        if table.splits is not None:
+            return list(table.splits)
+        return self._tools.source.copies.splits(table.schema, table.spec, self._job.settings.split_bytes)
 
-    def _take_in(self, wave: Wave, lanes: Lanes) -> list[PlannedChunk]:
-        """Write a wave's rows to the target. Returns the chunks that have to be read again."""
+    def _take_in(self, wave: Wave, lanes: Lanes) -> list[PlannedSplit]:
+        """Write a wave's rows to the target. Returns the splits that have to be read again."""
         if wave.error is not None:
             return self._wave_failed(wave)
         again = []
-        for chunk, result in zip(wave.chunks, wave.results, strict=True):
-            copy = self._copies[chunk.table]
-            fault = self._take_part(copy, chunk, result)
+        for split, result in zip(wave.splits, wave.results, strict=True):
+            copy = self._copies[split.table]
+            fault = self._take_part(copy, split, result)
             if fault is None:
                 continue
-            if consequence(FaultKind(fault.code)) is Consequence.READ_AGAIN and self._attempts_left(chunk):
-                again.append(replace(chunk, attempt=chunk.attempt + 1))
+            if consequence(FaultKind(fault.code)) is Consequence.READ_AGAIN and self._attempts_left(split):
+                again.append(replace(split, attempt=split.attempt + 1))
                 continue
             for ended in self._end(copy, fault):
                 lanes.drop(ended)
-        return [chunk for chunk in again if self._is_open(self._copies[chunk.table])]
+        return [split for split in again if self._is_open(self._copies[split.table])]
 
-    def _take_part(self, copy: _Copy, chunk: PlannedChunk, result: PartResult) -> TableFault | None:
+    def _take_part(self, copy: _Copy, split: PlannedSplit, result: PartResult) -> TableFault | None:
         try:
             if not self._is_open(copy):
                 return None
@@ -173,7 +173,7 @@ class CopyCoordinator:
             return TableFault(fault.kind.value, fault.detail)
         finally:
             delete_staged(result.files)
-        self._meter.add(chunk.table, chunk.chunk.bytes_estimate, result.rows, result.bytes)
+        self._meter.add(split.table, split.split.bytes_estimate, result.rows, result.bytes)
         copy.left -= 1
         if copy.left == 0:
             self._finish(copy)
@@ -202,7 +202,7 @@ class CopyCoordinator:
     def _begin(self, copy: _Copy) -> None:
         if copy.begun:
             return
-        spec, keyed = copy.table.spec, copy.table.pieces is not None
+        spec, keyed = copy.table.spec, copy.table.splits is not None
         if copy.table.begin:
             with self._tools.writing():
                 self._tools.target.begin_copy(
@@ -221,17 +221,17 @@ class CopyCoordinator:
         table = copy.table.spec.table
         self._listener.on_table_copied(table, self._job.snapshot.position, self._meter.rows(table))
 
-    def _wave_failed(self, wave: Wave) -> list[PlannedChunk]:
-        """Handle the failure of a whole wave, by a lost worker or a cancel. Returns the chunks to read again; raises the wave's error if
-        another attempt would not help, or if a chunk has none left."""
+    def _wave_failed(self, wave: Wave) -> list[PlannedSplit]:
+        """Handle the failure of a whole wave, by a lost worker or a cancel. Returns the splits to read again; raises the wave's error if
+        another attempt would not help, or if a split has none left."""
         error = wave.error
-        open_chunks = [chunk for chunk in wave.chunks if self._is_open(self._copies[chunk.table])]
-        if not open_chunks:
+        open_splits = [split for split in wave.splits if self._is_open(self._copies[split.table])]
+        if not open_splits:
             return []
         retry = isinstance(error, EngineFault) and consequence(error.kind) is Consequence.READ_AGAIN
-        if error is not None and not (retry and all(self._attempts_left(chunk) for chunk in open_chunks)):
+        if error is not None and not (retry and all(self._attempts_left(split) for split in open_splits)):
             raise error
-        return [replace(chunk, attempt=chunk.attempt + 1) for chunk in open_chunks]
+        return [replace(split, attempt=split.attempt + 1) for split in open_splits]
 
     def _end(self, copy: _Copy, fault: TableFault) -> list[TableId]:
         """End the copies that a fault concerns; returns their tables. Raises EngineFault if it concerns more than the tables of the job."""
@@ -264,8 +264,8 @@ class CopyCoordinator:
                 with suppress(EngineFault):
                     self._discard(copy, _State.CANCELLED)
 
-    def _attempts_left(self, chunk: PlannedChunk) -> bool:
-        return chunk.attempt < self._job.settings.attempts
+    def _attempts_left(self, split: PlannedSplit) -> bool:
+        return split.attempt < self._job.settings.attempts
 
     def _is_cancelled(self, table: TableId) -> bool:
         with self._lock:

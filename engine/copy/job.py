@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from engine.copy.chunk_task import Decode, OpenSource, ReadLimits
+from engine.copy.split_task import Decode, OpenSource, ReadLimits
 from engine.model.batch import TableFault
 from engine.model.copies import CopyProgress
 from engine.model.identity import Epoch, SubscriptionName, TableId
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
-from engine.model.source import CopyChunk, ExportedSnapshot, Source
+from engine.model.source import ExportedSnapshot, Source, TableSplit
 from engine.model.subscription import ConnectionSpec, TableSpec
 from engine.model.target import Target
 from engine.model.tasks import TaskRunner
@@ -24,26 +24,26 @@ from engine.model.tasks import TaskRunner
 class CopyTable:
     """A table to copy. `schema`: its schema at the snapshot.
 
-    `pieces`: the pieces of one chunk; None: the whole table. `begin`: create a new hidden table; False: append to the existing one, which
+    `splits`: those of one chunk; None: the whole table. `begin`: create a new hidden table; False: append to the existing one, which
     is then never discarded. `load`: as in Target.begin_copy.
     """
 
     spec: TableSpec
     schema: TableSchema
-    pieces: tuple[CopyChunk, ...] | None = None
+    splits: tuple[TableSplit, ...] | None = None
     begin: bool = True
     load: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CopySettings:
-    """How much is read concurrently. A wave is `tasks_per_wave` tasks of about `chunk_bytes`. `lanes` waves are in progress, so that one is
+    """How much is read concurrently. A wave is `tasks_per_wave` tasks of about `split_bytes`. `lanes` waves are in progress, so that one is
     written while the next is read; at most `lanes` waves are in the staging folder.
 
-    `open_tables`: most tables that are read in turns. `attempts`: most attempts to read a chunk under one snapshot.
+    `open_tables`: most tables that are read in turns. `attempts`: most attempts to read a split under one snapshot.
     """
 
-    chunk_bytes: int = 64 * 1024**2
+    split_bytes: int = 64 * 1024**2
     tasks_per_wave: int = 4
     lanes: int = 2
     open_tables: int = 4
@@ -106,7 +106,7 @@ class CopyListener(Protocol):
         ...
 
     def on_progress(self, progress: CopyProgress) -> None:
-        """Progress of a table: at its start, at its first and last chunk, and between them at most once per `progress_interval_s`."""
+        """Progress of a table: at its start, at its first and last split, and between them at most once per `progress_interval_s`."""
         ...
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.copy.chunk_task import Decode
+from engine.copy.split_task import Decode
 from engine.model.batch import TableChanges
 from engine.model.copies import KeyBound, compared_type
 from engine.model.fault import EngineFault, FaultKind

@@ -1,4 +1,4 @@
-"""Threads (lanes) that read waves of chunks through the task runner while earlier waves are written to the target."""
+"""Threads (lanes) that read waves of splits through the task runner while earlier waves are written to the target."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from math import ceil
 
-from engine.copy.chunk_order import ChunkSchedule, PlannedChunk
-from engine.copy.chunk_task import ChunkPart, CopyTask, CopyTaskResult, PartResult, copy_task
 from engine.copy.job import CopyJob, CopyTools
 from engine.copy.rate_limit import read_pace
+from engine.copy.split_order import PlannedSplit, SplitSchedule
+from engine.copy.split_task import CopyTask, CopyTaskResult, PartResult, SplitPart, copy_task
 from engine.model.identity import TableId
 from engine.model.quarantine import SET_ASIDE_LIMIT, RefusedPolicy
 from engine.model.schema import TableSchema
@@ -23,26 +23,26 @@ PACE_LOOK_S = 0.5
 
 @dataclass(slots=True)
 class Wave:
-    """Some tasks that run together, each over some chunks. Once the wave is reported, `results` has one entry per chunk, or `error`
+    """Some tasks that run together, each over some splits. Once the wave is reported, `results` has one entry per split, or `error`
     is set."""
 
-    tasks: tuple[tuple[PlannedChunk, ...], ...]
+    tasks: tuple[tuple[PlannedSplit, ...], ...]
     results: tuple[PartResult, ...] = ()
     error: Exception | None = None
     taken: bool = False
 
     @property
-    def chunks(self) -> tuple[PlannedChunk, ...]:
-        return tuple(chunk for task in self.tasks for chunk in task)
+    def splits(self) -> tuple[PlannedSplit, ...]:
+        return tuple(split for task in self.tasks for split in task)
 
 
 class Lanes:
-    """Reads the chunks of the schedule, one wave per lane at a time; `next_wave` returns finished waves.
+    """Reads the splits of the schedule, one wave per lane at a time; `next_wave` returns finished waves.
 
     A lane begins its next wave only after `taken` was called for the last one, which limits the size of the staging folder.
     """
 
-    def __init__(self, job: CopyJob, tools: CopyTools, staging: str, schedule: ChunkSchedule) -> None:
+    def __init__(self, job: CopyJob, tools: CopyTools, staging: str, schedule: SplitSchedule) -> None:
         self._job = job
         self._runner = tools.runner
         self._function: Callable[[CopyTask], CopyTaskResult] = partial(copy_task, tools.open_source, tools.decode)
@@ -68,17 +68,17 @@ class Lanes:
         """Wait for a finished wave. Returns None once for each lane that has ended."""
         return self._reports.get()
 
-    def taken(self, wave: Wave, again: Sequence[PlannedChunk]) -> None:
-        """The wave's files are not needed any more; `again`: chunks to read again."""
+    def taken(self, wave: Wave, again: Sequence[PlannedSplit]) -> None:
+        """The wave's files are not needed any more; `again`: splits to read again."""
         with self._changed:
-            for chunk in again:
-                self._schedule.again(chunk)
+            for split in again:
+                self._schedule.again(split)
             wave.taken = True
             self._in_flight -= 1
             self._changed.notify_all()
 
     def drop(self, table: TableId) -> None:
-        """Read no further chunks of this table."""
+        """Read no further splits of this table."""
         with self._changed:
             self._schedule.drop(table)
             self._changed.notify_all()
@@ -116,7 +116,7 @@ class Lanes:
             self._changed.wait_for(lambda: wave.taken or self._stopping)
 
     def _take(self) -> Wave | None:
-        """The next wave; None at the end. Waits while chunks of other lanes may have to be read again."""
+        """The next wave; None at the end. Waits while splits of other lanes may have to be read again."""
         settings = self._job.settings
         with self._changed:
             while not self._stopping:
@@ -124,7 +124,7 @@ class Lanes:
                     # Concurrent tasks share the rate limit, but only those of one wave know their number: read one wave at a time.
                     self._changed.wait(PACE_LOOK_S)
                     continue
-                tasks = self._schedule.next_wave(self._tasks(), settings.chunk_bytes)
+                tasks = self._schedule.next_wave(self._tasks(), settings.split_bytes)
                 if tasks:
                     self._in_flight += 1
                     self._reading += 1
@@ -155,17 +155,17 @@ class Lanes:
                 self._reading -= 1
                 self._changed.notify_all()
 
-    def _descriptor(self, task: Sequence[PlannedChunk], readers: int) -> CopyTask:
+    def _descriptor(self, task: Sequence[PlannedSplit], readers: int) -> CopyTask:
         parts = tuple(
-            ChunkPart(
-                chunk.table,
-                chunk.number,
-                chunk.attempt,
-                self._schemas[chunk.table],
-                chunk.chunk,
-                set_aside=SET_ASIDE_LIMIT if chunk.table in self._setting_aside else 0,
+            SplitPart(
+                split.table,
+                split.number,
+                split.attempt,
+                self._schemas[split.table],
+                split.split,
+                set_aside=SET_ASIDE_LIMIT if split.table in self._setting_aside else 0,
             )
-            for chunk in task
+            for split in task
         )
         job = self._job
         pace = job.settings.pace

@@ -16,7 +16,6 @@ from typing import TypeVar
 import structlog
 
 from engine.copy.catch_up import CopyCatchUp
-from engine.copy.chunk_task import staging_fault
 from engine.copy.chunks import ChunkPlanner
 from engine.copy.coordinator import CopyCoordinator
 from engine.copy.fault_handling import Consequence, consequence
@@ -25,6 +24,7 @@ from engine.copy.job import CopyJob, CopyListener, CopySettings, CopyTable, Copy
 from engine.copy.partition_reload import PartitionReloader
 from engine.copy.rate_limit import write_pace
 from engine.copy.reload_requests import CANCELLED, PartitionChoice, ReloadRequests
+from engine.copy.split_task import staging_fault
 from engine.copy.throttle import AdaptiveThrottle
 from engine.model.batch import TableFault
 from engine.model.copies import CopyProgress
@@ -469,7 +469,7 @@ class CopyOrchestrator:
 
     def _job(self, snapshot: ExportedSnapshot, tables: list[CopyTable]) -> CopyJob:
         spec = self._parts.spec
-        settings = CopySettings(chunk_bytes=self._parts.settings.copy_chunk_bytes, pace=self._pace)
+        settings = CopySettings(split_bytes=self._parts.settings.copy_chunk_bytes, pace=self._pace)
         return CopyJob(spec.name, spec.epoch, spec.source, snapshot, tuple(tables), self._staging, settings)
 
     def _tools(self) -> CopyTools:

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.copy.chunk_task import Decode
 from engine.copy.key_range_filter import decoded_rows, ordered_values
+from engine.copy.split_task import Decode
 from engine.model.partitions import (
     Bound,
     Edge,

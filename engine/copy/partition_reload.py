@@ -26,7 +26,7 @@ from engine.model.partitions import LoadReason, Loads, Partition, generation_of
 from engine.model.position import Lsn
 from engine.model.quarantine import RefusedPolicy
 from engine.model.schema import TableSchema
-from engine.model.source import CopyChunk, ExportedSnapshot
+from engine.model.source import ExportedSnapshot, TableSplit
 from engine.model.target import TableRecord, TargetReader
 from engine.net import decode_copy_text
 from engine.platform.failpoints import Failpoint, hit
@@ -219,23 +219,23 @@ class PartitionReloader:
         partition_rows(regions, schema, decode_copy_text)
         below = _with_those_below(tree, chosen, wanted.reasons)
         reasons = {str(part.name): reason for part, reason in below.items()}
-        pieces = self._pieces(entry, schema, frozenset(part.relation for part in below if part.leaf))
-        if pieces is None:
+        splits = self._splits(entry, schema, frozenset(part.relation for part in below if part.leaf))
+        if splits is None:
             return None
         partitions = Partitions(wanted.request, regions, reasons)
         chunk = self._parts.admission.begin_partitions(wanted.table, schema, snapshot.position, partitions)
         if chunk is None:
             return None
         self._tell(wanted.table, reasons)
-        return CopyTable(entry.spec, schema, pieces, load=chunk.hidden_name)
+        return CopyTable(entry.spec, schema, splits, load=chunk.hidden_name)
 
-    def _pieces(
+    def _splits(
         self, entry: TableEntry, schema: TableSchema, leaves: frozenset[RelationId]
-    ) -> tuple[CopyChunk, ...] | None:
+    ) -> tuple[TableSplit, ...] | None:
         """What to read of these leaves; None where one of them no longer exists."""
-        every = self._parts.source.copies.copy_chunks(schema, entry.spec, self._parts.settings.copy_chunk_bytes)
-        chunks = tuple(chunk for chunk in every if chunk.storage in leaves)
-        return chunks if {chunk.storage for chunk in chunks} == leaves else None
+        every = self._parts.source.copies.splits(schema, entry.spec, self._parts.settings.copy_chunk_bytes)
+        found = tuple(split for split in every if split.storage in leaves)
+        return found if {split.storage for split in found} == leaves else None
 
     def _find_changed(self, wanted: WantedPartitions, whole: Callable[[str, TableId], None]) -> bool:
         """Compare each partition at one position. False where no partition is to be loaded."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.copy.chunk_task import StagedFile, staging_fault
+from engine.copy.split_task import StagedFile, staging_fault
 from engine.model.identity import Epoch
 
 

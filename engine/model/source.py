@@ -220,8 +220,8 @@ class ExportedSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class CopyChunk:
-    """A chunk of a table, copied by one task: SQL that selects the schema's columns in order, to be read as COPY text."""
+class TableSplit:
+    """A part of a table, read by one task: SQL that selects the schema's columns in order, to be read as COPY text."""
 
     relation: RelationId
     sql: str
@@ -235,18 +235,18 @@ class CopyChunk:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyedChunk:
-    """A chunk with the rows after the previous chunk, up to and including the key `upto`; None = all remaining rows."""
+class KeyedSplit:
+    """A split with the rows after the previous split, up to and including the key `upto`; None = all remaining rows."""
 
-    chunk: CopyChunk
+    split: TableSplit
     upto: KeyBound | None
 
 
 @dataclass(frozen=True, slots=True)
 class KeyWalk:
-    """The next chunks along a table's key, and the estimated size of the whole table; 0 rows if the source has no statistics."""
+    """The next splits along a table's key, and the estimated size of the whole table; 0 rows if the source has no statistics."""
 
-    chunks: tuple[KeyedChunk, ...]
+    splits: tuple[KeyedSplit, ...]
     table_bytes: int
     table_rows: int = 0
 
@@ -381,29 +381,29 @@ class SnapshotSource(Protocol):
         """
         ...
 
-    def copy_chunks(self, schema: TableSchema, spec: TableSpec, chunk_bytes: int) -> list[CopyChunk]:
-        """Cut a table into chunks for parallel tasks; they are valid under one exported snapshot only."""
+    def splits(self, schema: TableSchema, spec: TableSpec, split_bytes: int) -> list[TableSplit]:
+        """Cut a table into splits for parallel tasks; they are valid under one exported snapshot only."""
         ...
 
     def walk_key(
         self,
         schema: TableSchema,
         after: KeyBound | None,
-        chunk_bytes: int,
-        most_chunks: int,
+        split_bytes: int,
+        most_splits: int,
         above_bytes: int | None = None,
     ) -> KeyWalk | None:
-        """At most `most_chunks` chunks of about `chunk_bytes` along a table's key, after the bound `after`. Valid under any snapshot.
+        """At most `most_splits` splits of about `split_bytes` along a table's key, after the bound `after`. Valid under any snapshot.
 
         None if the table has no key that sorts equally in the engine and on the source, or no index over it, or if the whole table is not
         larger than `above_bytes`.
         """
         ...
 
-    def read_chunk(self, chunk: CopyChunk, snapshot: str) -> Iterator[bytes]:
+    def read_split(self, split: TableSplit, snapshot: str) -> Iterator[bytes]:
         """COPY text, in pieces of whole lines, read under the imported snapshot.
 
-        Raises EngineFault: COPY_LOST if the snapshot can no longer be imported, TABLE_STRUCTURE_CHANGED if a column of the chunk was
+        Raises EngineFault: COPY_LOST if the snapshot can no longer be imported, TABLE_STRUCTURE_CHANGED if a column of the split was
         dropped, TABLE_MISSING if the table was, SOURCE_PRIVILEGE if the user may not read it.
         """
         ...

@@ -25,7 +25,7 @@ def settle() -> None:
 
     Spark collects garbage after each task; over all objects of the libraries, that takes longer than a small task.
     """
-    import_module("engine.copy.chunk_task")
+    import_module("engine.copy.split_task")
     scan.warm()
     net.warm()
     gc.collect()

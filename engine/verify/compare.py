@@ -13,7 +13,7 @@ from engine.model.identity import RelationId, TableId
 from engine.model.partitions import PartitionRows
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
-from engine.model.source import CopyChunk, ExportedSnapshot, Source
+from engine.model.source import ExportedSnapshot, Source, TableSplit
 from engine.model.subscription import TableSpec
 from engine.model.target import TableRecord, TargetReader
 from engine.verify.prefetch import prefetched
@@ -61,7 +61,7 @@ def with_shared(table: VerifyTable, now: TableSchema) -> VerifyTable:
 class VerifyLimits:
     """Bounds of a comparison's memory: rows are decoded in pieces of about `batch_bytes`, a few pieces ahead of the target's read."""
 
-    chunk_bytes: int = 64 * 1024**2
+    split_bytes: int = 64 * 1024**2
     batch_bytes: int = 4 * 1024**2
     pieces_ahead: int = 4
     differences: int = DIFFERENCES
@@ -141,10 +141,10 @@ class EarlyRows:
         for table in self._tables:
             with suppress(EngineFault):
                 schema = table.reads
-                chunks = self._source.copies.copy_chunks(schema, table.spec, self._limits.chunk_bytes)
-                if sum(chunk.bytes_estimate for chunk in chunks) > self._limits.early_bytes:
+                splits = self._source.copies.splits(schema, table.spec, self._limits.split_bytes)
+                if sum(split.bytes_estimate for split in splits) > self._limits.early_bytes:
                     continue
-                pieces = (piece for chunk in chunks for piece in self._source.copies.read_chunk(chunk, snapshot.name))
+                pieces = (piece for split in splits for piece in self._source.copies.read_split(split, snapshot.name))
                 self._rows[table.spec.table, snapshot.name] = schema, [self._decode(piece, schema) for piece in pieces]
 
     def of(self, table: VerifyTable, snapshot: ExportedSnapshot) -> list[Any] | None:
@@ -193,18 +193,18 @@ class _Comparison:
 
     def _batches(self, table: VerifyTable) -> Iterator[Any]:
         schema = table.reads
-        chunks = self.source.copies.copy_chunks(schema, table.spec, self.limits.chunk_bytes)
+        splits = self.source.copies.splits(schema, table.spec, self.limits.split_bytes)
         if table.storage is not None:
-            chunks = [chunk for chunk in chunks if chunk.storage in table.storage]
-        progress = _Progress(table, sum(chunk.bytes_estimate for chunk in chunks), self.on_progress)
-        for chunk in chunks:
-            yield from self._chunk(chunk, table, progress)
-            progress.chunk_done(chunk)
+            splits = [split for split in splits if split.storage in table.storage]
+        progress = _Progress(table, sum(split.bytes_estimate for split in splits), self.on_progress)
+        for split in splits:
+            yield from self._split(split, table, progress)
+            progress.split_done(split)
 
-    def _chunk(self, chunk: CopyChunk, table: VerifyTable, progress: _Progress) -> Iterator[Any]:
+    def _split(self, split: TableSplit, table: VerifyTable, progress: _Progress) -> Iterator[Any]:
         held: list[bytes] = []
         size = 0
-        for piece in self.source.copies.read_chunk(chunk, self.snapshot.name):
+        for piece in self.source.copies.read_split(split, self.snapshot.name):
             fault = self.cancelled_fault(table)
             if fault is not None:
                 raise fault
@@ -233,8 +233,8 @@ class _Progress:
     rows: int = 0
     bytes: int = 0
 
-    def chunk_done(self, chunk: CopyChunk) -> None:
-        self.seen += chunk.bytes_estimate
+    def split_done(self, split: TableSplit) -> None:
+        self.seen += split.bytes_estimate
         share = min(self.seen / self.expected, 1.0) if self.expected else 1.0
         self.report(VerifyProgress(self.table.spec.table, self.rows, self.bytes, round(100 * share, 1)))
 

@@ -92,11 +92,11 @@ def described(origin: Origin, name: str, **options: Any) -> TableSchema:
     return origin.source.describe([spec])[spec.source]
 
 
-def copied(source: Source, schema: TableSchema, spec: TableSpec, snapshot: str, chunk_bytes: int = 16 * 1024) -> State:
+def copied(source: Source, schema: TableSchema, spec: TableSpec, snapshot: str, split_bytes: int = 16 * 1024) -> State:
     """The table's rows under a snapshot, read in parts; no row comes twice, and every piece is whole lines."""
     found: list[Row] = []
-    for chunk in source.copies.copy_chunks(schema, spec, chunk_bytes):
-        pieces = list(source.copies.read_chunk(chunk, snapshot))
+    for chunk in source.copies.splits(schema, spec, split_bytes):
+        pieces = list(source.copies.read_split(chunk, snapshot))
         assert all(piece.endswith(b"\n") for piece in pieces)
         found += rows_of(decode_copy_text(b"".join(pieces), schema))
     state = {row[0]: row for row in found}

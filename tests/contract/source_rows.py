@@ -33,7 +33,6 @@ from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.source import (
     CatalogAt,
-    CopyChunk,
     DiscoveredTable,
     ExportedSnapshot,
     Finding,
@@ -46,6 +45,7 @@ from engine.model.source import (
     Source,
     SourceIdentity,
     SourceTerms,
+    TableSplit,
 )
 from engine.model.subscription import OriginFilter, TableSpec
 from engine.records.encode import (
@@ -297,16 +297,16 @@ class RowsSnapshots:
         finally:
             self._calls.drop_snapshot(name)
 
-    def copy_chunks(self, schema: TableSchema, spec: TableSpec, chunk_bytes: int) -> list[CopyChunk]:
+    def splits(self, schema: TableSchema, spec: TableSpec, split_bytes: int) -> list[TableSplit]:
         del spec
         if not any(s.relation == schema.relation for s, _ in self._calls.structures().values()):
             raise EngineFault(FaultKind.TABLE_MISSING, str(schema.name), "the table is gone")
         numbers = self._calls.row_numbers(schema.relation)
-        step = max(1, chunk_bytes // _ROW_BYTES)
+        step = max(1, split_bytes // _ROW_BYTES)
         borders = [0, *numbers[step::step], 1 << 62]
         columns = tuple((each.attnum, each.name) for each in schema.columns)
         return [
-            CopyChunk(schema.relation, f"{low} {high}", step * _ROW_BYTES, step, columns=columns)
+            TableSplit(schema.relation, f"{low} {high}", step * _ROW_BYTES, step, columns=columns)
             for low, high in pairwise(borders)
         ]
 
@@ -314,24 +314,24 @@ class RowsSnapshots:
         self,
         schema: TableSchema,
         after: KeyBound | None,
-        chunk_bytes: int,
-        most_chunks: int,
+        split_bytes: int,
+        most_splits: int,
         above_bytes: int | None = None,
     ) -> KeyWalk | None:
-        del schema, after, chunk_bytes, most_chunks, above_bytes
+        del schema, after, split_bytes, most_splits, above_bytes
         return None
 
-    def read_chunk(self, chunk: CopyChunk, snapshot: str) -> Iterator[bytes]:
-        low, high = map(int, chunk.sql.split())
-        found = self._calls.read_snapshot(snapshot, chunk.relation, low, high)
+    def read_split(self, split: TableSplit, snapshot: str) -> Iterator[bytes]:
+        low, high = map(int, split.sql.split())
+        found = self._calls.read_snapshot(snapshot, split.relation, low, high)
         if isinstance(found, str):
             kind = FaultKind.COPY_LOST if found == "snapshot" else FaultKind.TABLE_MISSING
-            raise EngineFault(kind, f"relation {chunk.relation}", f"the {found} is gone")
+            raise EngineFault(kind, f"relation {split.relation}", f"the {found} is gone")
         structure, lines = found
         places = {each.number: place for place, each in enumerate(structure.fields)}
-        if not all(number in places for number, _ in chunk.columns):
+        if not all(number in places for number, _ in split.columns):
             raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, structure.name, "a column is gone")
-        yield b"".join(_copy_line([row[places[number]] for number, _ in chunk.columns]) for row in lines)
+        yield b"".join(_copy_line([row[places[number]] for number, _ in split.columns]) for row in lines)
 
 
 def _copy_line(values: Sequence[rows.Value]) -> bytes:

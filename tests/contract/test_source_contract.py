@@ -227,7 +227,7 @@ def test_parts_of_a_table_hold_every_row_once_while_it_changes(origin: Origin) -
         whole = copied(source, schema, table, snapshot.name, 1 << 30)
         for size in (8 * 1024, 24 * 1024):
             writer.more(8)
-            assert len(source.copies.copy_chunks(schema, table, size)) > 2
+            assert len(source.copies.splits(schema, table, size)) > 2
             assert copied(source, schema, table, snapshot.name, size) == whole
     assert whole.keys() >= set(range(1, Writer.ROWS + 1))
 
@@ -236,14 +236,14 @@ def test_a_copy_whose_snapshot_is_over_is_lost(origin: Origin) -> None:
     run(origin, NOTES, "INSERT INTO notes VALUES (1, 'x')")
     schema, table = described(origin, "notes"), origin.table("notes")
     with origin.source.copies.snapshot(DEADLINE_S) as snapshot:
-        (chunk,) = origin.source.copies.copy_chunks(schema, table, 1 << 20)
+        (chunk,) = origin.source.copies.splits(schema, table, 1 << 20)
     run(origin, "UPDATE notes SET v = 'y'")
     # The source may need a moment to let it go; until then it is still the same snapshot.
     deadline = time.monotonic() + DEADLINE_S
 
     def read_on() -> None:
         while time.monotonic() < deadline:
-            assert b"".join(origin.source.copies.read_chunk(chunk, snapshot.name)) == b"1\tx\n"
+            assert b"".join(origin.source.copies.read_split(chunk, snapshot.name)) == b"1\tx\n"
 
     assert fault_of(read_on) is FaultKind.COPY_LOST
 
@@ -258,17 +258,17 @@ def test_a_copy_whose_snapshot_is_over_is_lost(origin: Origin) -> None:
 )
 def test_a_part_of_what_is_gone_cannot_be_read(origin: Origin, change: str, kind: FaultKind) -> None:
     run(origin, NOTES, "INSERT INTO notes VALUES (1, 'x')")
-    (chunk,) = origin.source.copies.copy_chunks(described(origin, "notes"), origin.table("notes"), 1 << 20)
+    (chunk,) = origin.source.copies.splits(described(origin, "notes"), origin.table("notes"), 1 << 20)
     run(origin, change)
     with origin.source.copies.snapshot(DEADLINE_S) as snapshot:
-        assert fault_of(lambda: list(origin.source.copies.read_chunk(chunk, snapshot.name))) is kind
+        assert fault_of(lambda: list(origin.source.copies.read_split(chunk, snapshot.name))) is kind
 
 
 def test_a_table_that_is_gone_is_missing(origin: Origin) -> None:
     run(origin, NOTES)
     source, schema, table = origin.source, described(origin, "notes"), origin.table("notes")
     run(origin, "DROP TABLE notes")
-    assert fault_of(lambda: source.copies.copy_chunks(schema, table, 1 << 20)) is FaultKind.TABLE_MISSING
+    assert fault_of(lambda: source.copies.splits(schema, table, 1 << 20)) is FaultKind.TABLE_MISSING
     assert source.describe([table]) == {}
 
 
@@ -530,7 +530,7 @@ def test_a_source_that_stops_is_unreachable_and_comes_back(make: Callable[..., O
     run(origin, NOTES, "INSERT INTO notes VALUES (1, 'x')")
     source, slot, table = origin.source, origin.slot, origin.table("notes")
     schema = described(origin, "notes")
-    (chunk,) = source.copies.copy_chunks(schema, table, 1 << 20)
+    (chunk,) = source.copies.splits(schema, table, 1 << 20)
     with followed(origin, [table]) as tail:
         payload = _announced(origin, tail)
         identity = source.identify()
@@ -538,8 +538,8 @@ def test_a_source_that_stops_is_unreachable_and_comes_back(make: Callable[..., O
         calls: dict[str, Callable[[], object]] = {n: partial(c, source, table, slot) for n, c in CALLS.items()}
         if Can.PUBLISH not in origin.can:
             del calls["unpublished"]
-        calls["copy_chunks"] = lambda: source.copies.copy_chunks(schema, table, 1 << 20)
-        calls["read_chunk"] = lambda: list(source.copies.read_chunk(chunk, "gone"))
+        calls["splits"] = lambda: source.copies.splits(schema, table, 1 << 20)
+        calls["read_split"] = lambda: list(source.copies.read_split(chunk, "gone"))
         calls["resolve"] = lambda: source.log.resolve(payload, table, schema)
         calls["resolver"] = lambda: source.log.resolver([payload])(payload, table, schema)
         calls["read"] = lambda: tail.read_until(lambda: False)

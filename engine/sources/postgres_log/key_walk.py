@@ -1,4 +1,4 @@
-"""Cuts a table into chunks by key range. A key range is valid under every snapshot, so an interrupted copy keeps its finished chunks."""
+"""Cuts a table into splits by key range. A key range is valid under every snapshot, so an interrupted copy keeps its finished splits."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from psycopg import sql
 from engine.model.copies import KeyBound, ordered_type
 from engine.model.fault import FaultKind
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, TableSchema
-from engine.model.source import CopyChunk, KeyedChunk, KeyWalk
+from engine.model.source import KeyedSplit, KeyWalk, TableSplit
 from engine.model.values import Kind
 from engine.postgres.sessions import PostgresConnection
-from engine.sources.postgres_log.chunks import columns_read, select_rows
 from engine.sources.postgres_log.connect import SOURCE, Connector
+from engine.sources.postgres_log.splits import columns_read, select_rows
 
 ROW_BYTES = 100
 """Assumed row size if the source has no statistics of the table."""
 WALK_TIMEOUT_MS = 3_600_000
-"""Limit of one statement of a walk in ms (1 hour): an index scan up to the next chunk's first key, on a source that may be slow. Not
+"""Limit of one statement of a walk in ms (1 hour): an index scan up to the next split's first key, on a source that may be slow. Not
 measured."""
 _IDENTITIES = frozenset({ReplicaIdentity.DEFAULT, ReplicaIdentity.INDEX, ReplicaIdentity.FULL})
 _KINDS = {"42703": FaultKind.TABLE_STRUCTURE_CHANGED, "42P01": FaultKind.TABLE_STRUCTURE_CHANGED}
@@ -46,11 +46,11 @@ def walk_key(
     connector: Connector,
     schema: TableSchema,
     after: KeyBound | None,
-    chunk_bytes: int,
-    most_chunks: int,
+    split_bytes: int,
+    most_splits: int,
     above_bytes: int | None = None,
 ) -> KeyWalk | None:
-    """At most `most_chunks` chunks of about `chunk_bytes` after the key `after`.
+    """At most `most_splits` splits of about `split_bytes` after the key `after`.
 
     None if the table has no unique index over its key whose first columns sort the same on every server, or is not larger than
     `above_bytes` (then it is not read at all). Only the index is read.
@@ -61,7 +61,7 @@ def walk_key(
         return None
     with connector.session(str(schema.name)) as connection:
         try:
-            return _walk(connection, schema, after, chunk_bytes, most_chunks, above_bytes)
+            return _walk(connection, schema, after, split_bytes, most_splits, above_bytes)
         except psycopg.Error as error:
             raise SOURCE.fault(error, str(schema.name), _KINDS) from error
 
@@ -70,8 +70,8 @@ def _walk(
     connection: PostgresConnection,
     schema: TableSchema,
     after: KeyBound | None,
-    chunk_bytes: int,
-    most_chunks: int,
+    split_bytes: int,
+    most_splits: int,
     above_bytes: int | None,
 ) -> KeyWalk | None:
     found = connection.execute(_SIZE, [schema.relation]).fetchone()
@@ -86,23 +86,23 @@ def _walk(
     # A resumed copy uses the columns of its existing bounds.
     columns = columns if after is None else columns[: len(after.values)]
     row_bytes = max(1.0, table_bytes / rows if rows else ROW_BYTES)
-    step = max(1, int(chunk_bytes / row_bytes))
+    step = max(1, int(split_bytes / row_bytes))
     estimate = (int(step * row_bytes), step)
     names = columns_read(schema)
-    chunks: list[KeyedChunk] = []
+    splits: list[KeyedSplit] = []
     with connection.transaction():
         connection.execute("SET LOCAL enable_seqscan = off")
         connection.execute("SET LOCAL enable_sort = off")
         connection.execute(f"SET LOCAL statement_timeout = {WALK_TIMEOUT_MS}")
-        while len(chunks) < most_chunks:
+        while len(splits) < most_splits:
             upto = _place(connection, schema, columns, after, step)
             text = _select(schema, columns, after, upto).as_string(connection)
-            chunk = CopyChunk(schema.relation, text, *estimate, schema.relation, schema.name, names)
-            chunks.append(KeyedChunk(chunk, upto))
+            split = TableSplit(schema.relation, text, *estimate, schema.relation, schema.name, names)
+            splits.append(KeyedSplit(split, upto))
             if upto is None:
                 break
             after = upto
-    return KeyWalk(tuple(chunks), table_bytes, rows)
+    return KeyWalk(tuple(splits), table_bytes, rows)
 
 
 def _ordered_columns(connection: PostgresConnection, schema: TableSchema) -> Sequence[Column]:

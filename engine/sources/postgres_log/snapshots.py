@@ -8,14 +8,14 @@ from contextlib import AbstractContextManager
 from engine.model.copies import KeyBound
 from engine.model.schema import TableSchema
 from engine.model.source import (
-    CopyChunk,
     ExportedSnapshot,
     KeyWalk,
+    TableSplit,
 )
 from engine.model.subscription import TableSpec
 from engine.sources.postgres_log import (
-    chunks,
     slots,
+    splits,
 )
 from engine.sources.postgres_log.connect import Connector
 from engine.sources.postgres_log.key_walk import walk_key
@@ -32,20 +32,20 @@ class PostgresSnapshots:
     def snapshot(self, timeout_s: float) -> AbstractContextManager[ExportedSnapshot]:
         return slots.temporary(self._connector, timeout_s, self.open_slots)
 
-    def copy_chunks(self, schema: TableSchema, spec: TableSpec, chunk_bytes: int) -> list[CopyChunk]:
+    def splits(self, schema: TableSchema, spec: TableSpec, split_bytes: int) -> list[TableSplit]:
         del spec
-        return chunks.cut_table(self._connector, schema, chunk_bytes)
+        return splits.cut_table(self._connector, schema, split_bytes)
 
     def walk_key(
         self,
         schema: TableSchema,
         after: KeyBound | None,
-        chunk_bytes: int,
-        most_chunks: int,
+        split_bytes: int,
+        most_splits: int,
         above_bytes: int | None = None,
     ) -> KeyWalk | None:
-        return walk_key(self._connector, schema, after, chunk_bytes, most_chunks, above_bytes)
+        return walk_key(self._connector, schema, after, split_bytes, most_splits, above_bytes)
 
-    def read_chunk(self, chunk: CopyChunk, snapshot: str) -> Iterator[bytes]:
+    def read_split(self, split: TableSplit, snapshot: str) -> Iterator[bytes]:
         """Raises COPY_LOST if the snapshot is gone, TABLE_STRUCTURE_CHANGED if the table was rewritten or truncated after it."""
-        return chunks.read_chunk(self._connector, chunk, snapshot)
+        return splits.read_split(self._connector, split, snapshot)

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from engine.copy.chunk_task import ReadLimits
 from engine.copy.coordinator import CopyCoordinator
 from engine.copy.job import CopyJob, CopySettings, CopyTable, CopyTools
+from engine.copy.split_task import ReadLimits
 from engine.model.batch import TableChanges, TableFault
 from engine.model.copies import CopyProgress
 from engine.model.fault import EngineFault, FaultKind
@@ -34,7 +34,7 @@ from tests.fixtures.postgres import Database
 pytestmark = pytest.mark.pg
 
 NAME = SubscriptionName("copied")
-SMALL_CHUNKS = CopySettings(chunk_bytes=32 * 1024, limits=ReadLimits(batch_bytes=20_000, file_bytes=60_000))
+SMALL_CHUNKS = CopySettings(split_bytes=32 * 1024, limits=ReadLimits(batch_bytes=20_000, file_bytes=60_000))
 
 
 @dataclass

@@ -17,8 +17,8 @@ from typing import Any
 from engine.connectors import open_source, open_target
 from engine.control.supervisor import EngineContext, SubscriptionSupervisor
 from engine.control.target_registry import TargetRegistry
-from engine.copy.chunk_task import CopyTask
 from engine.copy.reload_requests import PartitionChoice
+from engine.copy.split_task import CopyTask
 from engine.link.messages import EventReport, Progress, ReloadReport, Report, TableStateReport
 from engine.model.identity import TableId
 from engine.model.position import Lsn
@@ -38,7 +38,7 @@ class _Telling(LocalRunner):
         found = super().run(function, descriptors, group)
         for task in descriptors:
             for part in task.parts if isinstance(task, CopyTask) else ():
-                print("chunk", part.chunk.sql, flush=True)
+                print("chunk", part.split.sql, flush=True)
         return found
 
 

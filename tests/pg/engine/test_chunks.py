@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from engine.connectors import open_source
-from engine.copy.chunk_task import CopyTask
+from engine.copy.split_task import CopyTask
 from engine.model.batch import PlacedMessage
 from engine.model.ddl import DdlMessage
 from engine.model.subscription import ConnectionSpec
@@ -53,7 +53,7 @@ class BusyRunner(LocalRunner):
     def run(self, function: Callable[[Any], Any], descriptors: Sequence[Any], group: str) -> list[Any]:
         found = super().run(function, descriptors, group)
         if group.startswith("copy-"):
-            self.read += [part.chunk.sql for task in descriptors if isinstance(task, CopyTask) for part in task.parts]
+            self.read += [part.split.sql for task in descriptors if isinstance(task, CopyTask) for part in task.parts]
             type(self).between(self)
         return found
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from engine.copy.chunk_task import CopyTask
+from engine.copy.split_task import CopyTask
 from engine.link.messages import CopyProgress
 from engine.model.subscription import CopyPolicy
 from tests.fixtures import replication

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import pytest
 
 from engine.control.partitions import listed_partitions
-from engine.copy.chunk_task import CopyTask
 from engine.copy.reload_requests import PartitionChoice
+from engine.copy.split_task import CopyTask
 from engine.link.messages import EventReport, ReloadReport
 from engine.model.partitions import LoadReason, Loads, generation_of
 from engine.model.subscription import ApplyMode, ApplyPolicy
@@ -62,7 +62,7 @@ class WatchedRunner(LocalRunner):
         found = super().run(function, descriptors, group)
         for task in descriptors:
             if isinstance(task, CopyTask):
-                type(self).read |= {part.chunk.reads.name for part in task.parts if part.chunk.reads}
+                type(self).read |= {part.split.reads.name for part in task.parts if part.split.reads}
                 type(self).behind()
         return found
 

@@ -19,8 +19,8 @@ from engine.model.schema import KeyMode, ReplicaIdentity, TableSchema
 from engine.model.source import Earlier, Finding, Severity
 from engine.model.subscription import ConnectionSpec, OriginFilter, TableSpec
 from engine.sources.postgres_log import publications
-from engine.sources.postgres_log.chunks import PIECE_BYTES
 from engine.sources.postgres_log.source import PostgresSource
+from engine.sources.postgres_log.splits import PIECE_BYTES
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
 from tests.fixtures.waiting import wait_until
@@ -491,16 +491,16 @@ def test_a_chunk_is_not_read_by_names_that_mean_something_else_by_now(
         db.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, v int, w int)")
         db.execute(f"INSERT INTO {name} VALUES (1, 2, 3)")
     with source.copies.snapshot(10.0) as snapshot:
-        (chunk,) = source.copies.copy_chunks(described(source, "a"), spec("a"), 10**9)
+        (chunk,) = source.copies.splits(described(source, "a"), spec("a"), 10**9)
         walk = source.copies.walk_key(described(source, "a"), None, 10**9, 1)
         assert walk is not None
-        chunks = [chunk, walk.chunks[0].chunk]
+        chunks = [chunk, walk.splits[0].split]
         for chunk in chunks:
-            assert b"".join(source.copies.read_chunk(chunk, snapshot.name)) == b"1\t2\t3\n"
+            assert b"".join(source.copies.read_split(chunk, snapshot.name)) == b"1\t2\t3\n"
         db.execute(f"BEGIN; {change}; COMMIT")
         for chunk in chunks:
             with pytest.raises(EngineFault) as refused:
-                list(source.copies.read_chunk(chunk, snapshot.name))
+                list(source.copies.read_split(chunk, snapshot.name))
             assert refused.value.kind is FaultKind.TABLE_STRUCTURE_CHANGED
 
 
@@ -702,11 +702,11 @@ def test_now_works_for_one_who_may_not_write(db: Database) -> None:
 
 
 def read(
-    source: PostgresSource, schema: TableSchema, name: str, chunk_bytes: int = 64 * 1024
+    source: PostgresSource, schema: TableSchema, name: str, split_bytes: int = 64 * 1024
 ) -> tuple[list[bytes], int]:
     with source.copies.snapshot(10) as snapshot:
-        chunks = source.copies.copy_chunks(schema, spec(name), chunk_bytes)
-        pieces = [piece for chunk in chunks for piece in source.copies.read_chunk(chunk, snapshot.name)]
+        chunks = source.copies.splits(schema, spec(name), split_bytes)
+        pieces = [piece for chunk in chunks for piece in source.copies.read_split(chunk, snapshot.name)]
     assert all(piece.endswith(b"\n") for piece in pieces)
     return sorted(b"".join(pieces).splitlines()), len(chunks)
 
@@ -740,25 +740,25 @@ def test_a_lost_snapshot_or_a_rewritten_table_is_a_fault(db: Database, source: P
     db.execute("INSERT INTO t VALUES (1, 'x')")
     schema = described(source, "t")
     with source.copies.snapshot(10) as snapshot:
-        (chunk,) = source.copies.copy_chunks(schema, spec("t"), 1 << 20)
-        assert list(source.copies.read_chunk(chunk, snapshot.name)) == [b"1\tx\n"]
+        (chunk,) = source.copies.splits(schema, spec("t"), 1 << 20)
+        assert list(source.copies.read_split(chunk, snapshot.name)) == [b"1\tx\n"]
         db.execute("VACUUM FULL t")
         with pytest.raises(EngineFault) as raised:
-            list(source.copies.read_chunk(chunk, snapshot.name))
+            list(source.copies.read_split(chunk, snapshot.name))
         assert raised.value.kind is FaultKind.TABLE_STRUCTURE_CHANGED
         db.execute("ALTER TABLE t DROP COLUMN v")
     with source.copies.snapshot(10) as snapshot, pytest.raises(EngineFault) as raised:
-        list(source.copies.read_chunk(chunk, snapshot.name))
+        list(source.copies.read_split(chunk, snapshot.name))
     assert raised.value.kind is FaultKind.TABLE_STRUCTURE_CHANGED
     # The source may need a moment to let the snapshot go.
     deadline = monotonic() + 30
     while raised.value.kind is FaultKind.TABLE_STRUCTURE_CHANGED and monotonic() < deadline:
         with pytest.raises(EngineFault) as raised:
-            list(source.copies.read_chunk(chunk, snapshot.name))
+            list(source.copies.read_split(chunk, snapshot.name))
     assert raised.value.kind is FaultKind.COPY_LOST
     db.execute("DROP TABLE t")
     with pytest.raises(EngineFault) as raised:
-        source.copies.copy_chunks(schema, spec("t"), 1 << 20)
+        source.copies.splits(schema, spec("t"), 1 << 20)
     assert raised.value.kind is FaultKind.TABLE_MISSING
 
 
@@ -767,11 +767,11 @@ def test_a_reader_that_stops_half_way_leaves_nothing_behind(db: Database, source
     db.execute("INSERT INTO t SELECT i, repeat('x', 1000) FROM generate_series(1, 20000) i")
     schema = described(source, "t")
     with source.copies.snapshot(10) as snapshot:
-        (chunk,) = source.copies.copy_chunks(schema, spec("t"), 1 << 30)
-        pieces = source.copies.read_chunk(chunk, snapshot.name)
+        (chunk,) = source.copies.splits(schema, spec("t"), 1 << 30)
+        pieces = source.copies.read_split(chunk, snapshot.name)
         assert PIECE_BYTES <= len(next(iter(pieces))) < 20_000_000
         pieces.close()  # type: ignore[attr-defined]
-        assert sum(len(p) for p in source.copies.read_chunk(chunk, snapshot.name)) > 20_000_000
+        assert sum(len(p) for p in source.copies.read_split(chunk, snapshot.name)) > 20_000_000
     assert source.log.current() > Lsn(0)
 
 
@@ -940,8 +940,8 @@ def read_rows(source: PostgresSource, name: str) -> int:
     """How many rows a copy of the table has."""
     schema = described(source, name)
     with source.copies.snapshot(10) as snapshot:
-        chunks = source.copies.copy_chunks(schema, spec(name), 1024**2)
-        return sum(piece.count(b"\n") for chunk in chunks for piece in source.copies.read_chunk(chunk, snapshot.name))
+        chunks = source.copies.splits(schema, spec(name), 1024**2)
+        return sum(piece.count(b"\n") for chunk in chunks for piece in source.copies.read_split(chunk, snapshot.name))
 
 
 def test_connection_errors_are_told_apart(private_cluster: Callable[..., EmbeddedPostgres]) -> None:

@@ -94,11 +94,11 @@ def test_stream_and_copy_through_tls(cluster: EmbeddedPostgres) -> None:
         schema = source.describe([TABLE])[NAME]
         with source.reader.create("shop_1") as snapshot:
             start = snapshot.position
-            chunks = source.copies.copy_chunks(schema, TABLE, 1 << 20)
-            pieces = [piece for chunk in chunks for piece in source.copies.read_chunk(chunk, snapshot.name)]
+            chunks = source.copies.splits(schema, TABLE, 1 << 20)
+            pieces = [piece for chunk in chunks for piece in source.copies.read_split(chunk, snapshot.name)]
         assert len(set(b"".join(pieces).splitlines())) == 30000
         with pytest.raises(EngineFault) as raised:
-            list(source.copies.read_chunk(chunks[0], snapshot.name))
+            list(source.copies.read_split(chunks[0], snapshot.name))
         assert raised.value.kind is FaultKind.COPY_LOST
 
         stream = source.log.open_stream("shop_1", start, "penstock-shop-1")

@@ -20,7 +20,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Epoch, RelationId, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
-from engine.model.source import CopyChunk, ExportedSnapshot, SourceTerms
+from engine.model.source import ExportedSnapshot, SourceTerms, TableSplit
 from engine.model.subscription import ConnectionSpec, TableSpec
 
 POSITION = Lsn(0x1000)
@@ -37,12 +37,12 @@ def decode_lines(text: bytes, schema: TableSchema) -> pa.RecordBatch:
 
 @dataclass
 class FakeSource:
-    """Tables as lists of chunks, each a list of numbers. `faults`: raised one after the other when the chunk (table, chunk) is read."""
+    """Tables as lists of splits, each a list of numbers. `faults`: raised one after the other when the split (table, split) is read."""
 
     tables: dict[str, list[list[int]]]
     faults: dict[tuple[str, int], list[EngineFault]] = field(default_factory=dict)
     plan_faults: dict[str, EngineFault] = field(default_factory=dict)
-    before_read: Callable[[str, int], None] = lambda table, chunk: None
+    before_read: Callable[[str, int], None] = lambda table, split: None
     reads: list[tuple[str, int]] = field(default_factory=list)
     opened: int = 0
     closed: int = 0
@@ -52,17 +52,17 @@ class FakeSource:
     def copies(self) -> FakeSource:
         return self
 
-    def copy_chunks(self, schema: TableSchema, spec: TableSpec, chunk_bytes: int) -> list[CopyChunk]:
+    def splits(self, schema: TableSchema, spec: TableSpec, split_bytes: int) -> list[TableSplit]:
         name = schema.name.name
         if name in self.plan_faults:
             raise self.plan_faults[name]
         return [
-            CopyChunk(schema.relation, f"{name} {number}", 10 * len(rows), len(rows))
+            TableSplit(schema.relation, f"{name} {number}", 10 * len(rows), len(rows))
             for number, rows in enumerate(self.tables[name])
         ]
 
-    def read_chunk(self, chunk: CopyChunk, snapshot: str) -> Iterator[bytes]:
-        name, number = chunk.sql.split()
+    def read_split(self, split: TableSplit, snapshot: str) -> Iterator[bytes]:
+        name, number = split.sql.split()
         self.reads.append((name, int(number)))
         self.before_read(name, int(number))
         rows = self.tables[name][int(number)]

@@ -1,4 +1,4 @@
-"""Order and packing of chunks."""
+"""Order and packing of splits."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.copy.chunk_order import PARTS_PER_TASK, ChunkSchedule
+from engine.copy.split_order import PARTS_PER_TASK, SplitSchedule
 from engine.model.identity import RelationId, TableId
-from engine.model.source import CopyChunk
+from engine.model.source import TableSplit
 
 
-def chunk(size: int) -> CopyChunk:
-    return CopyChunk(RelationId(1), "", size, 1)
+def split(size: int) -> TableSplit:
+    return TableSplit(RelationId(1), "", size, 1)
 
 
-def schedule_of(tables: dict[str, list[int]], window: int = 4) -> ChunkSchedule:
-    schedule = ChunkSchedule(window)
-    schedule.fill((TableId(name), [chunk(size) for size in sizes]) for name, sizes in tables.items())
+def schedule_of(tables: dict[str, list[int]], window: int = 4) -> SplitSchedule:
+    schedule = SplitSchedule(window)
+    schedule.fill((TableId(name), [split(size) for size in sizes]) for name, sizes in tables.items())
     return schedule
 
 

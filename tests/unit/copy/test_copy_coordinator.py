@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from engine.copy.chunk_task import ReadLimits
 from engine.copy.job import CopySettings
 from engine.copy.rate_limit import write_pace
+from engine.copy.split_task import ReadLimits
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
 from engine.model.subscription import CopyPolicy
@@ -52,14 +52,14 @@ def test_nothing_stays_in_the_staging_folder_and_older_leftovers_go(tmp_path: Pa
 
 
 def test_every_task_closes_the_source_it_opened(tmp_path: Path) -> None:
-    bench = Bench(FakeSource({"a": [rows(0, 10), rows(10, 5)], "b": [[-1]]}), tmp_path, CopySettings(chunk_bytes=1))
+    bench = Bench(FakeSource({"a": [rows(0, 10), rows(10, 5)], "b": [[-1]]}), tmp_path, CopySettings(split_bytes=1))
     bench.coordinator().run()
     assert bench.source.opened == bench.source.closed == 3
 
 
 def test_small_tables_are_finished_first(tmp_path: Path) -> None:
     tables = {"big": [rows(i * 10, 10) for i in range(20)], "small": [rows(0, 1)], "middle": [rows(0, 5), rows(5, 5)]}
-    settings = CopySettings(chunk_bytes=1, tasks_per_wave=1, lanes=1)
+    settings = CopySettings(split_bytes=1, tasks_per_wave=1, lanes=1)
     bench = Bench(FakeSource(tables), tmp_path, settings)
     bench.coordinator().run()
     assert bench.notes.order == ["tsmall", "tmiddle", "tbig"]
@@ -85,7 +85,7 @@ def test_where_reading_rests_for_most_of_the_time_fewer_read_beside_each_other(
     tmp_path: Path, share: float, tasks: int
 ) -> None:
     write_pace(tmp_path / "pace", CopyPolicy(max_time_share=share))
-    settings = CopySettings(chunk_bytes=1, tasks_per_wave=3, lanes=1, pace=tmp_path / "pace")
+    settings = CopySettings(split_bytes=1, tasks_per_wave=3, lanes=1, pace=tmp_path / "pace")
     source = FakeSource({"a": [rows(at, 1) for at in range(6)]})
     bench = Bench(source, tmp_path / "staging", settings, runner=CountingRunner())
     assert bench.coordinator().run().copied == ("ta",)
@@ -94,7 +94,7 @@ def test_where_reading_rests_for_most_of_the_time_fewer_read_beside_each_other(
 
 def test_all_calls_back_come_from_one_thread(tmp_path: Path) -> None:
     tables = {name: [rows(0, 5), rows(5, 5)] for name in "abcdef"}
-    bench = Bench(FakeSource(tables), tmp_path, CopySettings(chunk_bytes=60))
+    bench = Bench(FakeSource(tables), tmp_path, CopySettings(split_bytes=60))
     bench.coordinator().run()
     assert bench.notes.threads == {threading.get_ident()}
 
@@ -119,7 +119,7 @@ def test_a_table_that_may_not_be_read_fails_alone(tmp_path: Path) -> None:
 
 def test_a_lost_connection_is_read_again_without_doubling_rows(tmp_path: Path) -> None:
     source = FakeSource({"a": [rows(0, 40), rows(40, 40)]}, {("a", 1): [fault(FaultKind.SOURCE_UNREACHABLE)] * 2})
-    bench = Bench(source, tmp_path, CopySettings(chunk_bytes=1, limits=ReadLimits(batch_bytes=10, file_bytes=100)))
+    bench = Bench(source, tmp_path, CopySettings(split_bytes=1, limits=ReadLimits(batch_bytes=10, file_bytes=100)))
     outcome = bench.coordinator().run()
     assert outcome.copied == ("ta",)
     assert bench.rows("a") == rows(0, 80)
@@ -129,7 +129,7 @@ def test_a_lost_connection_is_read_again_without_doubling_rows(tmp_path: Path) -
 
 def test_a_source_that_stays_away_starts_all_tables_again(tmp_path: Path) -> None:
     source = FakeSource({"a": [rows(0, 4)], "b": [rows(0, 99)]}, {("a", 0): [fault(FaultKind.SOURCE_UNREACHABLE)] * 3})
-    bench = Bench(source, tmp_path, CopySettings(chunk_bytes=1, tasks_per_wave=1, lanes=1, open_tables=1))
+    bench = Bench(source, tmp_path, CopySettings(split_bytes=1, tasks_per_wave=1, lanes=1, open_tables=1))
     outcome = bench.coordinator().run()
     assert set(outcome.lost) == {"ta", "tb"}
     assert bench.target.hidden == {}
@@ -138,7 +138,7 @@ def test_a_source_that_stays_away_starts_all_tables_again(tmp_path: Path) -> Non
 def test_a_lost_snapshot_starts_unfinished_tables_again(tmp_path: Path) -> None:
     tables = {"a": [rows(0, 1)], "b": [rows(0, 9), rows(9, 9)], "c": [rows(0, 99)]}
     source = FakeSource(tables, {("b", 1): [fault(FaultKind.COPY_LOST)]})
-    bench = Bench(source, tmp_path, CopySettings(chunk_bytes=1, tasks_per_wave=1, lanes=1, open_tables=1))
+    bench = Bench(source, tmp_path, CopySettings(split_bytes=1, tasks_per_wave=1, lanes=1, open_tables=1))
     outcome = bench.coordinator().run()
     assert outcome.copied == ("ta",)
     assert set(outcome.lost) == {"tb", "tc"}
@@ -206,13 +206,13 @@ def test_workers_that_keep_dying_end_the_copy(tmp_path: Path) -> None:
 def test_cancel_ends_a_copy_that_is_being_read(tmp_path: Path) -> None:
     reading, go_on = threading.Event(), threading.Event()
 
-    def hold(table: str, chunk: int) -> None:
-        if (table, chunk) == ("b", 1):
+    def hold(table: str, split: int) -> None:
+        if (table, split) == ("b", 1):
             reading.set()
             assert go_on.wait(20)
 
     source = FakeSource({"a": [rows(0, 3)], "b": [rows(0, 9), rows(9, 9), rows(18, 9)]}, before_read=hold)
-    bench = Bench(source, tmp_path, CopySettings(chunk_bytes=1, tasks_per_wave=1, lanes=1, open_tables=1))
+    bench = Bench(source, tmp_path, CopySettings(split_bytes=1, tasks_per_wave=1, lanes=1, open_tables=1))
     coordinator = bench.coordinator()
     outcomes: list[Any] = []
     thread = threading.Thread(target=lambda: outcomes.append(coordinator.run()))
@@ -232,7 +232,7 @@ def test_one_table_can_be_cancelled_while_the_others_go_on(tmp_path: Path) -> No
     bench = Bench(
         FakeSource({"a": [rows(0, 1)], "b": [rows(0, 9), rows(9, 9)], "c": [rows(0, 30)]}),
         tmp_path,
-        CopySettings(chunk_bytes=1, tasks_per_wave=1, lanes=1, open_tables=1),
+        CopySettings(split_bytes=1, tasks_per_wave=1, lanes=1, open_tables=1),
     )
     coordinator = bench.coordinator()
     bench.notes.on_copied = lambda table: coordinator.cancel([T("tb")])
@@ -252,7 +252,7 @@ def test_a_copy_cancelled_before_it_runs_reads_nothing(tmp_path: Path) -> None:
 
 
 def test_a_listener_that_raises_ends_the_copy_cleanly(tmp_path: Path) -> None:
-    bench = Bench(FakeSource({"a": [rows(0, 3)], "b": [rows(0, 30)]}), tmp_path, CopySettings(chunk_bytes=1))
+    bench = Bench(FakeSource({"a": [rows(0, 3)], "b": [rows(0, 30)]}), tmp_path, CopySettings(split_bytes=1))
 
     def refuse(table: TableId) -> None:
         raise EngineFault(FaultKind.INTERNAL, table, "the pipeline is gone")
@@ -265,7 +265,7 @@ def test_a_listener_that_raises_ends_the_copy_cleanly(tmp_path: Path) -> None:
 
 
 def test_progress_ends_at_one_hundred_percent_with_all_rows(tmp_path: Path) -> None:
-    bench = Bench(FakeSource({"a": [rows(i * 10, 10) for i in range(10)]}), tmp_path, CopySettings(chunk_bytes=1))
+    bench = Bench(FakeSource({"a": [rows(i * 10, 10) for i in range(10)]}), tmp_path, CopySettings(split_bytes=1))
     bench.coordinator().run()
     percents = [each.percent for each in bench.notes.progress]
     assert percents == sorted(percents)

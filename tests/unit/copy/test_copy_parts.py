@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from engine.copy import chunk_task
-from engine.copy.chunk_task import ChunkPart, CopyTask, ReadLimits, StagedFile, copy_task, decoded, staging_fault
+from engine.copy import split_task
 from engine.copy.fault_handling import Consequence, consequence, last_consequence
 from engine.copy.progress import Course, ProgressMeter
 from engine.copy.rate_limit import write_pace
+from engine.copy.split_task import CopyTask, ReadLimits, SplitPart, StagedFile, copy_task, decoded, staging_fault
 from engine.copy.staging import read_staged
 from engine.model.copies import CopyProgress
 from engine.model.fault import EngineFault, FaultKind
@@ -27,9 +27,9 @@ from tests.unit.copy.copy_fakes import CONNECTION, FakeSource, decode_lines, tab
 
 def task_over(source: FakeSource, folder: Path, limits: ReadLimits) -> CopyTask:
     parts = tuple(
-        ChunkPart(TableId(f"t{name}"), number, 1, table_of(name).schema, chunk)
+        SplitPart(TableId(f"t{name}"), number, 1, table_of(name).schema, split)
         for name in source.tables
-        for number, chunk in enumerate(source.copies.copy_chunks(table_of(name).schema, table_of(name).spec, 0))
+        for number, split in enumerate(source.copies.splits(table_of(name).schema, table_of(name).spec, 0))
     )
     return CopyTask(Epoch(7), CONNECTION, "snap", str(folder), parts, limits)
 
@@ -63,7 +63,7 @@ def test_a_defect_in_the_decoder_is_that_tables_fault_and_shows_no_value(tmp_pat
 
     (part,) = copy_task(source.open, broken, task_over(source, tmp_path, ReadLimits())).parts
     assert part.fault is not None
-    assert (part.fault.code, part.fault.detail) == ("internal", "reading a chunk failed with ValueError")
+    assert (part.fault.code, part.fault.detail) == ("internal", "reading a split failed with ValueError")
 
 
 def test_a_source_that_cannot_be_opened_fails_every_part(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_a_task_reads_behind_others_where_copies_give_way(
         began.append(work)
         return work()
 
-    monkeypatch.setattr(chunk_task, "at_lower_priority", watched)
+    monkeypatch.setattr(split_task, "at_lower_priority", watched)
     write_pace(tmp_path / "pace", CopyPolicy(give_way=gives_way))
     task = replace(task_over(source, tmp_path, ReadLimits()), pace=str(tmp_path / "pace"))
     assert copy_task(source.open, decode_lines, task).parts[0].fault is None

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.control.verification import leaving_out
-from engine.copy.chunk_task import decoded_but_refused
+from engine.copy.split_task import decoded_but_refused
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.quarantine import RefusedCause, Texts
 from engine.net import decode_copy_text

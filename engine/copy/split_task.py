@@ -1,4 +1,4 @@
-"""The work of a copy task: it reads chunks under the imported snapshot, decodes them, and writes Arrow files for the engine process.
+"""The work of a copy task: it reads splits under the imported snapshot, decodes them, and writes Arrow files for the engine process.
 
 The task depends on no driver: the functions that open the source and decode rows are passed in (as a functools.partial of `copy_task`).
 """
@@ -22,7 +22,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Epoch, TableId
 from engine.model.quarantine import RefusedCause, Texts
 from engine.model.schema import TableSchema
-from engine.model.source import CopyChunk, Source
+from engine.model.source import Source, TableSplit
 from engine.model.subscription import ConnectionSpec
 
 OpenSource = Callable[[ConnectionSpec], Source]
@@ -44,27 +44,27 @@ class ReadLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkPart:
-    """One chunk to read. Its files are named after table, chunk number and attempt."""
+class SplitPart:
+    """One split to read. Its files are named after table, split number and attempt."""
 
     table: TableId
     number: int
     attempt: int
     schema: TableSchema
-    chunk: CopyChunk
+    split: TableSplit
     set_aside: int = 0
     """Most rows that cannot be decoded and are returned in `PartResult.refused`; 0: such a row is a fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyTask:
-    """Descriptor of one task: the connection, the snapshot, the chunks, and the folder for the files."""
+    """Descriptor of one task: the connection, the snapshot, the splits, and the folder for the files."""
 
     epoch: Epoch
     connection: ConnectionSpec
     snapshot: str
     staging: str
-    parts: tuple[ChunkPart, ...]
+    parts: tuple[SplitPart, ...]
     limits: ReadLimits = ReadLimits()
     pace: str | None = None
     """File with the rate limit (see `rate_limit.py`); None: unlimited."""
@@ -74,7 +74,7 @@ class CopyTask:
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """An Arrow IPC stream file with some of a chunk's rows."""
+    """An Arrow IPC stream file with some of a split's rows."""
 
     path: str
     rows: int
@@ -82,7 +82,7 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class PartResult:
-    """The result of one chunk; `files` are complete only if there is no fault. `bytes`: of COPY text."""
+    """The result of one split; `files` are complete only if there is no fault. `bytes`: of COPY text."""
 
     table: TableId
     number: int
@@ -171,7 +171,7 @@ def _unescaped(text: bytes) -> str:
     return plain.decode("utf-8", "backslashreplace")
 
 
-def _read_part(task: CopyTask, part: ChunkPart, source: Source, decode: Decode) -> PartResult:
+def _read_part(task: CopyTask, part: SplitPart, source: Source, decode: Decode) -> PartResult:
     files = _PartFiles(Path(task.staging), f"e{task.epoch}-{part.table}-c{part.number}-a{part.attempt}", task.limits)
     read_bytes = 0
     refused: list[tuple[Texts, RefusedCause]] = []
@@ -182,7 +182,7 @@ def _read_part(task: CopyTask, part: ChunkPart, source: Source, decode: Decode) 
     try:
         with closing(files):
             pacer = RateLimiter(lambda: read_pace(_pace_of(task)), task.readers)
-            pieces = pacer.paced(source.copies.read_chunk(part.chunk, task.snapshot))
+            pieces = pacer.paced(source.copies.read_split(part.split, task.snapshot))
             for batches, size in decoded(pieces, part.schema, decode_part, task.limits.batch_bytes):
                 for batch in batches:
                     files.write(batch)
@@ -196,7 +196,7 @@ def _read_part(task: CopyTask, part: ChunkPart, source: Source, decode: Decode) 
     except Exception as error:
         # A defect, or a value that breaks the decoder. Only this table fails, not those that share the task.
         files.remove()
-        detail = f"reading a chunk failed with {type(error).__name__}"
+        detail = f"reading the rows failed with {type(error).__name__}"
         return _failed(part, EngineFault(FaultKind.INTERNAL, str(part.table), detail))
     staged = tuple(files.staged)
     rows = sum(file.rows for file in staged)
@@ -212,12 +212,12 @@ def staging_fault(error: OSError, folder: str) -> EngineFault:
     return fault
 
 
-def _failed(part: ChunkPart, fault: EngineFault) -> PartResult:
+def _failed(part: SplitPart, fault: EngineFault) -> PartResult:
     return PartResult(part.table, part.number, part.attempt, fault=TableFault(fault.kind.value, fault.detail))
 
 
 class _PartFiles:
-    """The files of one attempt at one chunk."""
+    """The files of one attempt at one split."""
 
     def __init__(self, folder: Path, stem: str, limits: ReadLimits) -> None:
         self._folder = folder

@@ -1,4 +1,4 @@
-"""Reads a table for a copy or a comparison: chunks by block range of the table's file, each under one imported snapshot."""
+"""Reads a table for a copy or a comparison: splits by block range of the table's file, each under one imported snapshot."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from psycopg import pq, sql
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import TableSchema
-from engine.model.source import CopyChunk
+from engine.model.source import TableSplit
 from engine.postgres.sessions import PostgresConnection, describe_state
 from engine.sources.postgres_log.connect import SOURCE, Connector
 from engine.sources.postgres_log.frames import MALFORMED, copy_lines, error_fields
@@ -21,7 +21,7 @@ PIECE_BYTES = 256 * 1024
 """Least bytes of whole lines that are handed on at once: large enough for small fixed costs, small against the memory of a copy. Not
 measured."""
 _READ_TIMEOUT_MS = 21_600_000
-"""Statement timeout for one chunk (6 hours): a throttled copy reads slowly."""
+"""Statement timeout for one split (6 hours): a throttled copy reads slowly."""
 _SILENCE_S = 600.0
 """Seconds without a byte after which the source counts as lost: it may search long for the first row, for example among dead ones. Not
 measured."""
@@ -49,22 +49,24 @@ _KINDS = {
 }
 
 
-def cut_table(connector: Connector, schema: TableSchema, chunk_bytes: int) -> list[CopyChunk]:
-    """Cut the table into chunks of about `chunk_bytes`; a partitioned root leaf by leaf. The last chunk of each file has no upper bound,
+def cut_table(connector: Connector, schema: TableSchema, split_bytes: int) -> list[TableSplit]:
+    """Cut the table into splits of about `split_bytes`; a partitioned root leaf by leaf. The last split of each file has no upper bound,
     so that blocks added after the sizes were read are included. Raises EngineFault(TABLE_MISSING) if the table does not exist."""
     with connector.session(str(schema.name)) as connection:
         rows = connection.execute(_STORAGE, [schema.relation, schema.relation]).fetchall()
         if not rows and connection.execute("SELECT FROM pg_class WHERE oid = %s", [schema.relation]).fetchone() is None:
             raise EngineFault(FaultKind.TABLE_MISSING, str(schema.name), "the table is gone")
-        chunks: list[CopyChunk] = []
+        splits: list[TableSplit] = []
         columns = columns_read(schema)
         for oid, namespace, name, blocks, size, tuples, heap in rows:
-            parts = max(1, min(blocks, -(-size // max(1, chunk_bytes)))) if heap else 1
+            parts = max(1, min(blocks, -(-size // max(1, split_bytes)))) if heap else 1
             for part in range(parts):
                 storage, reads = RelationId(oid), TableName(namespace, name)
                 text = _select(schema, reads, *_bounds(part, parts, blocks)).as_string(connection)
-                chunks.append(CopyChunk(schema.relation, text, size // parts, tuples // parts, storage, reads, columns))
-        return chunks
+                splits.append(
+                    TableSplit(schema.relation, text, size // parts, tuples // parts, storage, reads, columns)
+                )
+        return splits
 
 
 def _bounds(part: int, parts: int, blocks: int) -> tuple[int | None, int | None]:
@@ -91,21 +93,21 @@ def select_rows(schema: TableSchema, storage: TableName, conditions: Sequence[sq
 
 
 def columns_read(schema: TableSchema) -> tuple[tuple[int, str], ...]:
-    """The column numbers and names that `select_rows` uses, as CopyChunk.columns."""
+    """The column numbers and names that `select_rows` uses, as TableSplit.columns."""
     return tuple((int(column.attnum), column.name) for column in schema.columns)
 
 
-def read_chunk(connector: Connector, chunk: CopyChunk, snapshot: str) -> Iterator[bytes]:
+def read_split(connector: Connector, split: TableSplit, snapshot: str) -> Iterator[bytes]:
     """COPY output in text format, in pieces of whole lines.
 
     Raises EngineFault: COPY_LOST if the snapshot does not exist any more; TABLE_STRUCTURE_CHANGED if the table was rewritten or
     truncated after the snapshot, because the new file does not hold the rows of the snapshot.
     """
-    subject = f"relation {chunk.relation}"
+    subject = f"relation {split.relation}"
     with connector.session(subject) as connection:
         try:
-            _begin(connection, chunk, snapshot, subject)
-            yield from _copy_out(connector, connection, chunk.sql, subject)
+            _begin(connection, split, snapshot, subject)
+            yield from _copy_out(connector, connection, split.sql, subject)
             connection.execute("COMMIT")
         except psycopg.Error as error:
             raise SOURCE.fault(error, subject, _KINDS) from error
@@ -115,15 +117,15 @@ def read_chunk(connector: Connector, chunk: CopyChunk, snapshot: str) -> Iterato
                 connection.close()
 
 
-def _begin(connection: PostgresConnection, chunk: CopyChunk, snapshot: str, subject: str) -> None:
-    storage = chunk.storage or chunk.relation
+def _begin(connection: PostgresConnection, split: TableSplit, snapshot: str, subject: str) -> None:
+    storage = split.storage or split.relation
     connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot)))
     connection.execute(f"SET LOCAL statement_timeout = {_READ_TIMEOUT_MS}")
     name = connection.execute("SELECT %s::oid::regclass::text", [storage]).fetchall()[0][0]
     if name.isdecimal():
         # A dropped partition is a change of its root, which is copied again. A dropped table has nothing left to copy.
-        gone = FaultKind.TABLE_MISSING if storage == chunk.relation else FaultKind.TABLE_STRUCTURE_CHANGED
+        gone = FaultKind.TABLE_MISSING if storage == split.relation else FaultKind.TABLE_STRUCTURE_CHANGED
         raise EngineFault(gone, subject, "the table is gone")
     # Held until the end of this transaction: no command can rewrite the file between the check and the read.
     connection.execute("LOCK TABLE ONLY " + name + " IN ACCESS SHARE MODE")
@@ -132,18 +134,18 @@ def _begin(connection: PostgresConnection, chunk: CopyChunk, snapshot: str, subj
         raise EngineFault(
             FaultKind.TABLE_STRUCTURE_CHANGED, subject, "the table was rewritten or truncated after the snapshot"
         )
-    if not _named_alike(connection, chunk, storage):
+    if not _named_alike(connection, split, storage):
         raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, subject, "the table or a column of it was renamed")
 
 
-def _named_alike(connection: PostgresConnection, chunk: CopyChunk, storage: RelationId) -> bool:
-    """Whether the names in the chunk's SQL still refer to the same table and columns; two of them may have been swapped since."""
-    if chunk.reads is None:
+def _named_alike(connection: PostgresConnection, split: TableSplit, storage: RelationId) -> bool:
+    """Whether the names in the split's SQL still refer to the same table and columns; two of them may have been swapped since."""
+    if split.reads is None:
         return True
     table = connection.execute(_NAMES, [[0], storage]).fetchall()
-    names = connection.execute(_NAMES, [[number for number, _ in chunk.columns], chunk.relation]).fetchall()
+    names = connection.execute(_NAMES, [[number for number, _ in split.columns], split.relation]).fetchall()
     found = [name[-1] if name else None for (name,) in names]
-    return table[0][0] == [chunk.reads.schema, chunk.reads.name] and found == [name for _, name in chunk.columns]
+    return table[0][0] == [split.reads.schema, split.reads.name] and found == [name for _, name in split.columns]
 
 
 def _copy_out(connector: Connector, connection: PostgresConnection, query: str, subject: str) -> Iterator[bytes]:
