@@ -1,4 +1,4 @@
-"""Positions in a source's log. A position is an end LSN: the byte after a commit record, never its start."""
+"""Positions in a source's log, as the engine orders them. A position is the end of a transaction, never its start."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import total_ordering
 
 _MAX_LSN = 2**64 - 1
-"""Positions are unsigned 64-bit numbers, as PostgreSQL's `pg_lsn`."""
+"""Positions are unsigned 64-bit numbers."""
 
 
 class MalformedPosition(ValueError):
@@ -16,13 +16,17 @@ class MalformedPosition(ValueError):
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class Lsn:
-    """An end LSN: a byte offset in PostgreSQL's write-ahead log, 0 to 2**64 - 1. Compare with `<=` and `>=`."""
+    """A log sequence number, 0 to 2**64 - 1: everything that committed up to it is included. Compare with `<=` and `>=`.
+
+    What it counts depends on the kind of source (`engine.model.positions`), which also has its form for users. `str` and `parse` are the
+    form of stored records and messages.
+    """
 
     value: int
 
     def __post_init__(self) -> None:
         if not 0 <= self.value <= _MAX_LSN:
-            raise MalformedPosition(f"{self.value} is not a log position; positions are 64-bit offsets")
+            raise MalformedPosition(f"{self.value} is not a log position; positions are 64-bit numbers")
 
     def __lt__(self, other: Lsn) -> bool:
         return self.value < other.value
@@ -32,7 +36,7 @@ class Lsn:
 
     @classmethod
     def parse(cls, text: str) -> Lsn:
-        """Parse PostgreSQL's text form, such as `0/16B3748`.
+        """Parse the stored form, two halves in hexadecimal digits such as `0/16B3748`. It is PostgreSQL's form too.
 
         Raises:
             MalformedPosition: the text has another form.

@@ -33,14 +33,14 @@ class Severity(StrEnum):
 
 
 class Earlier(StrEnum):
-    """Which existing publications `prepare` accepts."""
+    """Which existing choice of sent tables `prepare` accepts."""
 
     ANY = "any"
     """Any: earlier changes do not matter, because all tables are copied afterwards."""
     OURS = "ours"
     """They must exist, and be unchanged by others, because replicated tables depend on them."""
     UNMARKED = "unmarked"
-    """As OURS, or created by a version of the engine that did not write the publication's comment."""
+    """As OURS, or created by a version of the engine that did not mark it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class DiscoveredTable:
 
 @dataclass(frozen=True, slots=True)
 class SourceIdentity:
-    """Identity of the database cluster. If system identifier or timeline change, positions are not comparable any more."""
+    """Identity of the database. If system identifier or timeline change, positions are not comparable any more."""
 
     system_id: str
     timeline: int
@@ -328,8 +328,8 @@ class LogSource(Protocol):
         ...
 
     def catalog_at(self, tables: Sequence[TableSpec], reader: str, *, now: bool) -> CatalogAt:
-        """A position from `now` (if `now`) or `current`, and then a fingerprint of these tables, their partitions and their publications in
-        the catalog. Equal fingerprints: between them nothing changed that `guard` or `describe` would report, except what was changed and
+        """A position from `now` (if `now`) or `current`, and then a fingerprint of these tables, their partitions and what sends them in the
+        catalog. Equal fingerprints: between them nothing changed that `guard` or `describe` would report, except what was changed and
         restored. Tables that no check has seen are not included; the fingerprint changes when one has."""
         ...
 
@@ -375,7 +375,7 @@ class SnapshotSource(Protocol):
     """Consistent reads of whole tables, for copies and cuts."""
 
     def snapshot(self, timeout_s: float) -> AbstractContextManager[ExportedSnapshot]:
-        """Snapshot and position of a temporary slot, for a copy or a cut.
+        """A snapshot and its position, for a copy or a cut.
 
         Raises SOURCE_TIMEOUT if open transactions delay it, SOURCE_SNAPSHOT_TOO_LARGE if there are more of them than it can hold.
         """
@@ -442,16 +442,16 @@ class SentTables(Protocol):
         known: Collection[RelationId] = (),
         earlier: Earlier = Earlier.ANY,
     ) -> frozenset[RelationId]:
-        """Create or update the publications for `tables`; committed when it returns. Idempotent.
+        """Create or update the choice of sent tables for `tables`; committed when it returns. Idempotent.
 
-        `known`: OIDs of the tables published before this object was created; one of them that was renamed stays published. Returns the
-        OIDs that are published now. Raises EngineFault(PUBLICATION_CHANGED) if the existing publications do not meet `earlier`, or lack a
+        `known`: numbers of the tables sent before this object was created; one of them that was renamed stays published. Returns the
+        OIDs that are published now. Raises EngineFault(PUBLICATION_CHANGED) if the existing choice does not meet `earlier`, or lack a
         table that was published; this is checked in the transaction that changes them, so that the change cannot hide it.
         """
         ...
 
     def recorded(self, reader: str) -> str | None:
-        """Identity of the publications, as text that only the source interprets; it changes if one is dropped and created again. None if
+        """Identity of the choice of sent tables, as text that only the source interprets; it changes if one is dropped and created again. None if
         one is missing."""
         ...
 
