@@ -7,7 +7,7 @@ from contextlib import closing
 from engine.connectors import open_source
 from engine.control.supervisor import SubscriptionSupervisor
 from engine.copy.partition_reload import hindrance
-from engine.link.partition_parts import PartitionPart, PartitionsBody
+from engine.link.partitions import PartitionPart, PartitionsBody
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
 from engine.model.partitions import Loads, Partition, generation_of, last_load

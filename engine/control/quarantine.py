@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.control.supervisor import SubscriptionSupervisor
-from engine.link.quarantine_parts import RefusedRowPart, RefusedRows, RefusedRowsBody
+from engine.link.quarantine import RefusedRowPart, RefusedRows, RefusedRowsBody
 from engine.model.identity import SubscriptionName, TableId
 from engine.model.quarantine import RefusedRow, RefusedState
 from engine.model.target import QueryRefused, Target

@@ -41,10 +41,10 @@ from engine.link.messages import (
     Sequences,
     Verify,
 )
-from engine.link.partition_parts import Partitions
-from engine.link.quarantine_parts import RefusedRows
-from engine.link.query_parts import Query
-from engine.link.ticket_parts import Ticket
+from engine.link.partitions import Partitions
+from engine.link.quarantine import RefusedRows
+from engine.link.queries import Query
+from engine.link.tickets import Ticket
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import SubscriptionName, TableId, TicketId
 from engine.model.sequences import SequencesRefused

@@ -15,10 +15,10 @@ from pydantic import Field, TypeAdapter
 
 from engine.link.declared import Connection, DeclaredTable
 from engine.link.message import Message, Position, Question
-from engine.link.partition_parts import LoadedPartitionPart, Partitions
-from engine.link.quarantine_parts import RefusedRows
-from engine.link.query_parts import Query
-from engine.link.ticket_parts import Ticket
+from engine.link.partitions import LoadedPartitionPart, Partitions
+from engine.link.quarantine import RefusedRows
+from engine.link.queries import Query
+from engine.link.tickets import Ticket
 from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
 from engine.model.patterns import TablePattern
 from engine.model.sequences import SequenceOutcome, SequenceValue

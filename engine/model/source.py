@@ -328,8 +328,8 @@ class LogSource(Protocol):
         ...
 
     def catalog_at(self, tables: Sequence[TableSpec], reader: str, *, now: bool) -> CatalogAt:
-        """A position from `now` (if `now`) or `current`, and then a fingerprint of these tables, their partitions and what sends them in the
-        catalog. Equal fingerprints: between them nothing changed that `guard` or `describe` would report, except what was changed and
+        """A position from `now` (if `now`) or `current`, and then a fingerprint of these tables, their partitions and what sends them in
+        the catalog. Equal fingerprints: between them nothing changed that `guard` or `describe` would report, except what was changed and
         restored. Tables that no check has seen are not included; the fingerprint changes when one has."""
         ...
 
@@ -451,8 +451,8 @@ class SentTables(Protocol):
         ...
 
     def recorded(self, reader: str) -> str | None:
-        """Identity of the choice of sent tables, as text that only the source interprets; it changes if one is dropped and created again. None if
-        one is missing."""
+        """Identity of the choice of sent tables, as text that only the source interprets; it changes if a part of it is dropped
+        and created again. None if a part is missing."""
         ...
 
     def withdraw(self, tables: Sequence[TableSpec], reader: str) -> None:

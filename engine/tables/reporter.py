@@ -28,7 +28,7 @@ from engine.link.messages import (
     TableStateReport,
     TicketReport,
 )
-from engine.link.partition_parts import LoadedPartitionPart
+from engine.link.partitions import LoadedPartitionPart
 from engine.model.batch import TableChanges
 from engine.model.copies import CopyProgress as CopyFigures
 from engine.model.fault import FaultKind

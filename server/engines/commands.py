@@ -18,7 +18,7 @@ from engine.link.messages import (
     Table,
     Verify,
 )
-from engine.link.ticket_parts import Ticket
+from engine.link.tickets import Ticket
 from engine.model.subscription_state import SubscriptionState
 from engine.model.table_state import TableStateKind
 from server.approvals.service import awaits_approval

@@ -17,8 +17,8 @@ from engine.link.messages import (
     PreflightBody,
     SequencesBody,
 )
-from engine.link.partition_parts import PartitionsBody
-from engine.link.quarantine_parts import RefusedRowsBody
+from engine.link.partitions import PartitionsBody
+from engine.link.quarantine import RefusedRowsBody
 from server.errors import ReportedProblem
 from server.gateway.hub import AnswerError, EngineAwayError, EngineSilentError, Hub, QueryResult, Reply
 from server.gateway.interface import EngineTimeout, EngineUnavailable

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from engine.link.partition_parts import PartitionPart, PartitionsBody
+from engine.link.partitions import PartitionPart, PartitionsBody
 from engine.model.positions import PositionForm, text_of
 from server.db.session import ReadSession
 from server.errors import Conflict, InvalidRequest

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
 
-from engine.link.quarantine_parts import RefusedRowPart, RefusedRowsBody
+from engine.link.quarantine import RefusedRowPart, RefusedRowsBody
 from engine.model.positions import PositionForm, single_mark
 from engine.model.quarantine import RefusedState
 from engine.model.table_state import TableStateKind

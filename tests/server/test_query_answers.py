@@ -15,7 +15,7 @@ import pytest
 
 from engine.link.answer_frames import AnswerEnd
 from engine.link.messages import Assign, Demand, Now, Problem
-from engine.link.query_parts import Query
+from engine.link.queries import Query
 from tests.fixtures.channel import ADMIN, DEADLINE_S, FakeEngine
 from tests.fixtures.waiting import wait_until
 

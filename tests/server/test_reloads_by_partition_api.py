@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from engine.link.messages import Assign, Cancel, EventReport, Reload, ReloadReport
-from engine.link.partition_parts import LoadedPartitionPart, Partitions
+from engine.link.partitions import LoadedPartitionPart, Partitions
 from engine.model.partitions import LoadReason
 from engine.model.position import Lsn
 from tests.fixtures.channel import DEADLINE_S, FakeEngine, declare, running_server

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from engine.link.messages import Assign, TicketReport
-from engine.link.ticket_parts import Ticket
+from engine.link.tickets import Ticket
 from server.tickets import service
 from tests.fixtures.channel import DEADLINE_S, FakeEngine, RunningServer, declare, running_server
 

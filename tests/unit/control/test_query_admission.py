@@ -19,7 +19,7 @@ from engine.control.supervisor import SubscriptionSupervisor
 from engine.link.answer_frames import AnswerEnd, FrameReader, RowsFrame
 from engine.link.client import ServerLink
 from engine.link.messages import Problem
-from engine.link.query_parts import Query
+from engine.link.queries import Query
 from engine.model.position import Lsn
 from engine.model.subscription import ConnectionSpec
 from engine.model.target import QueryAnswer

@@ -14,8 +14,8 @@ import pytest
 
 from engine.link import messages
 from engine.link.message import Message, encode
-from engine.link.partition_parts import PartitionsBody
-from engine.link.quarantine_parts import RefusedRowsBody
+from engine.link.partitions import PartitionsBody
+from engine.link.quarantine import RefusedRowsBody
 
 _CASES = (Path(__file__).parents[2] / "golden/link/messages.jsonl").read_text(encoding="utf-8").splitlines()
 _COMMANDS, _REPORTS = (
