@@ -53,7 +53,7 @@ def rounds(
 
 
 def _round(stage: Stage, order: list[Side], amount: int) -> Document:
-    stage.settle()
+    stage.wait_until_idle()
     sides: Document = {}
     with stage.held() as held:
         before, began = position(stage.source), perf_counter()

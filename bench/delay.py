@@ -43,7 +43,7 @@ class DelayLine:
         """Add a chunk. Blocks only while the buffer is full."""
         self._chunks.put((self._now() + self._delay_s, chunk))
 
-    def take(self) -> bytes:
+    def take_chunk(self) -> bytes:
         """The next chunk, when it is due; waits for one if there is none."""
         due, chunk = self._chunks.get()
         while (left := due - self._now()) > 0:
@@ -123,7 +123,7 @@ class DelayProxy:
         reader = threading.Thread(target=_read, args=(source, line), name="delay-read", daemon=True)
         reader.start()
         try:
-            while chunk := line.take():
+            while chunk := line.take_chunk():
                 sink.sendall(chunk)
         except OSError:
             # The receiver is gone. End the reader, which may be waiting for space; the other direction ends by itself.
@@ -131,7 +131,7 @@ class DelayProxy:
             # space.
             source.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             _shut(source, socket.SHUT_RD)
-            while line.take():
+            while line.take_chunk():
                 continue
         _shut(sink, socket.SHUT_WR)
         reader.join()

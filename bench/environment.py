@@ -119,7 +119,7 @@ class Stage:
         self._clients += 1
         return self._clients * 1_000_000
 
-    def settle(self) -> None:
+    def wait_until_idle(self) -> None:
         """Return when all sides have everything, and after a rest."""
         number, end = self.mark()
         for side in self.sides.values():
@@ -211,7 +211,7 @@ class Stage:
         for name in sorted(self.sides, key=lambda name: name != NATIVE):
             self._say(f"{self.workload.name}: starting {name}")
             self.sides[name].start(tables)
-        self.settle()
+        self.wait_until_idle()
 
     def _hold(self, side: Side) -> Held:
         """Stop a sender while it waits for log: at another moment it could hold a lock that the load needs."""

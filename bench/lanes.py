@@ -131,7 +131,7 @@ def measure(
         for number in range(size.rounds):
             rounds.append(_round(stage, side, trips, size, number))
             say(f"{workload.name}: round {number + 1} of {size.rounds}: {describe_round(rounds[-1])}")
-        stage.settle()
+        stage.wait_until_idle()
         wrong = [*_end_wrong(stage, side), *trips.find_wrong()]
         say(f"{workload.name}: comparing source and copy")
         checks = {"equal": side.verify() if verify else True, "wrong": wrong}
@@ -212,7 +212,7 @@ def _written(stage: Stage, side: PenstockSide, way: Way, amount: int) -> Documen
         batch={"max_transactions": amount, "max_bytes": 1024**3, "max_age_ms": _LONGEST_MS},
     )
     stage.workload.generate(stage.source, max(1, amount // _WARM_UP_PART))
-    stage.settle()
+    stage.wait_until_idle()
     first = side.last_batch()
     stage.workload.generate(stage.source, amount)
 
@@ -276,7 +276,7 @@ class _Trips:
 def _end_wrong(stage: Stage, side: PenstockSide) -> list[str]:
     """Descriptions of what is wrong in the target's commit order, and in the position recorded there."""
     before = Lsn.parse(position(stage.source))
-    stage.settle()
+    stage.wait_until_idle()
     with side.target.connect(DATABASE) as connection:
         wrong = order_wrong(connection)
         recorded = connection.execute("SELECT position FROM penstock.progress").fetchall()

@@ -23,12 +23,12 @@ _WARM_UP_PART = 20
 def warm_up(stage: Stage, amount: int) -> None:
     """Write a small part of the `live` load without measuring, so that no side is timed from its first batch."""
     stage.workload.generate(stage.source, max(1, amount // _WARM_UP_PART))
-    stage.settle()
+    stage.wait_until_idle()
 
 
 def live(stage: Stage, side: Side, amount: int) -> Document:
     """Write `amount` while the side follows; the result is the time from the last commit until it is visible."""
-    stage.settle()
+    stage.wait_until_idle()
     spilled = stage.spilled_bytes(side)
     sampler = stage.sampler(side)
     sampler.start()
@@ -63,7 +63,7 @@ def live(stage: Stage, side: Side, amount: int) -> Document:
 
 def idle(stage: Stage, side: Side, seconds: float) -> Document:
     """The cost of a side while nothing is written, some time after its start."""
-    stage.settle()
+    stage.wait_until_idle()
     threading.Event().wait(min(_QUIET_MOST_S, seconds / 4))
     sampler = stage.sampler(side)
     sampler.start()

@@ -162,14 +162,14 @@ class Sampler:
 
     def start(self) -> None:
         self._began = perf_counter()
-        self._look(first=True, memory=True)
+        self._sample_processes(first=True, memory=True)
         self._thread.start()
 
     def stop(self) -> Usage:
         """Take the last sample; returns the use of all processes."""
         self._stopping.set()
         self._thread.join()
-        self._look(memory=True)
+        self._sample_processes(memory=True)
         usage = self._usage
         usage.seconds = perf_counter() - self._began
         for seen in self._seen.values():
@@ -181,12 +181,12 @@ class Sampler:
         for number in itertools.count(1):
             if self._stopping.wait(_EVERY_S):
                 return
-            self._look(memory=number % _MEMORY_EVERY == 0)
+            self._sample_processes(memory=number % _MEMORY_EVERY == 0)
 
-    def _look(self, *, memory: bool, first: bool = False) -> None:
+    def _sample_processes(self, *, memory: bool, first: bool = False) -> None:
         members = list(self._members())
         for role, process in members:
-            self._note(role, process, first=first)
+            self._record_usage(role, process, first=first)
         if memory:
             self._weigh(members)
 
@@ -200,7 +200,7 @@ class Sampler:
         self._usage.peak_pss_total = max(self._usage.peak_pss_total, total)
         self._usage.memory.append((perf_counter() - self._began, total))
 
-    def _note(self, role: str, process: psutil.Process, *, first: bool) -> None:
+    def _record_usage(self, role: str, process: psutil.Process, *, first: bool) -> None:
         """A process that was not there at the start counts with all that it has used."""
         try:
             times = process.cpu_times()

@@ -39,7 +39,7 @@ def measure(workload: Workload, size: Size, rest_s: float, say: Callable[[str], 
         if not isinstance(reader, capture.ReaderSide):
             raise AssertionError("the side that lands")
         workload.generate(stage.source, size.amount)
-        stage.settle()
+        stage.wait_until_idle()
         folder = reader.leave()
         order = {
             "folder": str(folder),

@@ -245,7 +245,7 @@ def _checks(stage: Stage, order: Order, say: Callable[[str], None]) -> Document:
     side = stage.penstock
     if side is None or not order.verify:
         return {}
-    stage.settle()
+    stage.wait_until_idle()
     say(f"{stage.workload.name}: comparing source and copy")
     with stage.connect() as connection:
         wrong = stage.workload.check(connection, side.query)

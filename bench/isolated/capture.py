@@ -36,7 +36,7 @@ class Account:
         self._counts = {"records": 0, "controls": 0, "bytes": 0}
         self._end: Any = None
 
-    def take(self, reader: ReaderProcess, event: ReaderEvent) -> None:
+    def count_event(self, reader: ReaderProcess, event: ReaderEvent) -> None:
         """Count one report of the reader and print the totals."""
         del reader
         with self._lock:
@@ -95,7 +95,7 @@ def _run() -> None:
         KeepDurable(on=False, number=0),
     )
     account = Account(folder)
-    reader = ReaderProcess(config, account.take)
+    reader = ReaderProcess(config, account.count_event)
     try:
         for _ in sys.stdin:
             confirm = account.release()

@@ -26,7 +26,7 @@ from engine.model.identity import BatchId, Epoch, SubscriptionName
 from engine.model.position import ZERO
 from engine.model.schema import TableSchema
 from engine.model.subscription import BatchPolicy, ConnectionSpec, TableSpec
-from engine.pipeline.task_functions import net_task, settle, sweep
+from engine.pipeline.task_functions import load_kernels, net_task, sweep
 from engine.queue import QueueCatalog, recover
 from engine.sort.batcher import Batcher
 from engine.sort.sorter import TransactionSorter
@@ -88,7 +88,7 @@ def measure(cores: int, tasks: Sequence[TaskDescriptor], folder: Path, rounds: i
     """
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(allowed)[:cores])
-    runner = SparkRunner(f"local[{cores}]", "scaling", folder / "spark", prepare=settle)
+    runner = SparkRunner(f"local[{cores}]", "scaling", folder / "spark", prepare=load_kernels)
     runner.start()
     runner.wait_ready(_START_S)
     try:

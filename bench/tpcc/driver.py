@@ -82,7 +82,7 @@ class Driver:
     def start(self) -> None:
         """Connect all clients, then start them."""
         with self._connect() as connection:
-            scale = Scale.of(connection)
+            scale = Scale.from_database(connection)
         skew = Skew.drawn(Random(f"{self._seed}/skew"))  # noqa: S311
         ready = threading.Barrier(self._clients + 1, action=self._begin)
         for number in range(self._clients):

@@ -173,7 +173,7 @@ class Scale:
         return cls(warehouses, max(100, round(100_000 * factor)), max(10, 10 * round(300 * factor)))
 
     @classmethod
-    def of(cls, connection: Connection) -> Scale:
+    def from_database(cls, connection: Connection) -> Scale:
         """The scale with which a database was loaded."""
         row = connection.execute(_EXTENT).fetchone()
         if row is None or None in row:

@@ -12,7 +12,7 @@ import structlog
 
 from engine.control.engine import Engine
 from engine.pipeline.reader_process import prepare
-from engine.pipeline.task_functions import settle
+from engine.pipeline.task_functions import load_kernels
 from engine.platform.clock import SystemClock
 from engine.platform.failpoints import arm_from_environment
 from engine.platform.settings import EngineSettingsError, load_settings
@@ -51,11 +51,11 @@ def main() -> int:
         signal.signal(number, lambda *_: stop.set())
     prepare()
     sys.setswitchinterval(SWITCH_S)
-    runner = SparkRunner(settings.spark_master, "penstock", settings.home / "spark", prepare=settle)
+    runner = SparkRunner(settings.spark_master, "penstock", settings.home / "spark", prepare=load_kernels)
     engine = Engine(settings, runner, SystemClock())
     runner.on_lost = engine.spark_lost
     engine.start()
-    settle()
+    load_kernels()
     stop.wait()
     timer = threading.Timer(FORCED_EXIT_S, os._exit, (3,))
     timer.daemon = True

@@ -67,7 +67,7 @@ class Engine:
             settings.url,
             settings.engine_token.get_secret_value(),
             Registration(instance=uuid.uuid4().hex, name=settings.engine_name, version=version("penstock")),
-            self._take,
+            self._handle_command,
         )
         self._requests.connect(self._link)
 
@@ -107,12 +107,12 @@ class Engine:
         with self._lock:
             return self._pipelines.get(subscription)
 
-    def _take(self, command: Command) -> None:
-        take = HANDLERS.find(command)
-        if take is not None:
-            take(self, command)
+    def _handle_command(self, command: Command) -> None:
+        handle = HANDLERS.find(command)
+        if handle is not None:
+            handle(self, command)
         else:
-            self._requests.take(command)
+            self._requests.handle_command(command)
 
     @HANDLERS.handles(Cancel)
     def _cancel(self, command: Cancel) -> None:

@@ -58,7 +58,7 @@ class QueryAdmission:
         """How many queries of this kind may run concurrently."""
         return self._most_unyielding if unyielding else self.count
 
-    def take(self, turn: QueryTurn) -> None:
+    def submit_query(self, turn: QueryTurn) -> None:
         """Run the query in a thread of the pool as soon as a place is free. Returns at once.
 
         After `close`, neither `run` nor `refuse` is called for a query that has not started.
@@ -66,7 +66,7 @@ class QueryAdmission:
         with self._changed:
             if self._closed:
                 return
-            if self._taken < self.count and self._may(turn):
+            if self._taken < self.count and self._is_admissible(turn):
                 self._taken += 1
                 self._unyielding += turn.unyielding
                 self._pool.submit(self._work, turn)
@@ -85,7 +85,7 @@ class QueryAdmission:
             self._changed.notify_all()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _may(self, turn: QueryTurn) -> bool:
+    def _is_admissible(self, turn: QueryTurn) -> bool:
         return not turn.unyielding or self._unyielding < self._most_unyielding
 
     def _work(self, turn: QueryTurn) -> None:
@@ -93,7 +93,7 @@ class QueryAdmission:
         while True:
             with self._changed:
                 self._unyielding -= turn.unyielding
-                following = next((entry for entry in self._waiting if self._may(entry[1])), None)
+                following = next((entry for entry in self._waiting if self._is_admissible(entry[1])), None)
                 if following is None:
                     self._taken -= 1
                     return

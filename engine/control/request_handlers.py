@@ -77,7 +77,7 @@ def _answers(command: type[C]) -> Callable[[Callable[[RequestHandler, C], B]], C
 
     def register(method: Callable[[RequestHandler, C], B]) -> Callable[[RequestHandler, C], B]:
         @HANDLERS.handles(command)
-        def _take(self: RequestHandler, command: C) -> None:
+        def _handle_command(self: RequestHandler, command: C) -> None:
             self.answer(command, lambda: method(self, command))
 
         return method
@@ -100,11 +100,11 @@ class RequestHandler:
         """Set the link that sends the answers. Call it once, before the first command."""
         self._link = link
 
-    def take(self, command: Command) -> None:
+    def handle_command(self, command: Command) -> None:
         """Begin to answer a command; commands without a handler here are ignored. Returns at once."""
-        take = HANDLERS.find(command)
-        if take is not None:
-            take(self, command)
+        handle = HANDLERS.find(command)
+        if handle is not None:
+            handle(self, command)
 
     def answer(self, command: Question, body: Callable[[], Message]) -> None:
         """Send what `body` returns as the answer, or refuse the request with what it raises. `body` is called in a pool thread."""
@@ -136,7 +136,7 @@ class RequestHandler:
 
     @HANDLERS.handles(Query)
     def _take_query(self, command: Query) -> None:
-        self._queries.take(self._turn(command))
+        self._queries.submit_query(self._turn(command))
 
     def _turn(self, command: Query) -> QueryTurn:
         limit_s = command.timeout_ms / 1000
@@ -192,7 +192,7 @@ class RequestHandler:
         if run is None:
             # This fault's status is 503, with which the server repeats the request until the wait's time limit.
             raise EngineFault(FaultKind.TARGET_UNAVAILABLE, command.subscription, "the subscription is starting")
-        now = run.nows.take()
+        now = run.nows.read_now()
         body = NowBody(position=now.position, structure=now.structure, structure_at=wall_time(now.seen_us))
         answer = Answer(request_id=command.request_id, ok=True, body=body.model_dump(mode="json"))
         if now.held:

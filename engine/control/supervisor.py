@@ -281,7 +281,7 @@ class SubscriptionSupervisor:
         self._book.report()
         self._reporter.state(state, reason)
         if run is not None:
-            run.tell()
+            run.report_progress()
 
     def remove(self, table: TableId, *, drop: bool = False) -> None:
         """Remove a table that left the subscription. `drop`: also drop its table on the target. Without a run, the next start drops it."""
@@ -357,7 +357,7 @@ class SubscriptionSupervisor:
 
     def _check_reader(self) -> bool:
         """Check the source's reader if it is due. Returns whether the guard has just dropped it and the subscription failed."""
-        fault = self._resting.look(self._spec, to_be_replaced=self._reset)
+        fault = self._resting.check(self._spec, to_be_replaced=self._reset)
         with self._changed:
             # A reset that was requested during the check creates a new reader, so the loss of the old one is no fault.
             known = self._state is SubscriptionState.FAILED and self._gave_up

@@ -126,7 +126,7 @@ class ChunkPlanner:
         if walk is None:
             self._ways.pop(entry.table, None)
             return CopyTable(entry.spec, schema.whole)
-        self._note(entry.table, chunk, standing, walk)
+        self._track_chunk(entry.table, chunk, standing, walk)
         if standing is not None:
             # An earlier attempt may have left rows after those that the copy includes.
             self._parts.target.trim_copy(entry.table, key_row(standing.upto, schema, decode_copy_text))
@@ -160,7 +160,7 @@ class ChunkPlanner:
         """Use this policy for chunks that begin from now on. May be called from any thread."""
         self._policy = policy
 
-    def _note(self, table: TableId, chunk: Chunk, standing: StandingCopy | None, walk: KeyWalk) -> None:
+    def _track_chunk(self, table: TableId, chunk: Chunk, standing: StandingCopy | None, walk: KeyWalk) -> None:
         before = self._ways.get(table)
         rows, size = (standing.rows, standing.bytes) if standing is not None else (0, 0)
         if before is None and standing is not None:

@@ -275,7 +275,9 @@ class CopyCoordinator:
         return copy.state is _State.OPEN and not self._is_cancelled(copy.table.spec.table)
 
     def _outcome(self) -> CopyOutcome:
-        def those(state: _State) -> tuple[TableId, ...]:
+        def tables_in(state: _State) -> tuple[TableId, ...]:
             return tuple(table for table, copy in self._copies.items() if copy.state is state)
 
-        return CopyOutcome(those(_State.COPIED), those(_State.FAILED), those(_State.LOST), those(_State.CANCELLED))
+        return CopyOutcome(
+            tables_in(_State.COPIED), tables_in(_State.FAILED), tables_in(_State.LOST), tables_in(_State.CANCELLED)
+        )

@@ -42,7 +42,7 @@ class CopyHost(Protocol):
         """Remove what the target keeps for a table that left the subscription."""
         ...
 
-    def note_copied(self, fingerprints: Mapping[TableId, str]) -> None:
+    def record_copied(self, fingerprints: Mapping[TableId, str]) -> None:
         """Fingerprints of the partitions of tables that are about to be copied, to be recorded with their hand-over."""
         ...
 

@@ -104,7 +104,7 @@ class Lanes:
 
     def _read(self, number: int) -> None:
         try:
-            while (wave := self._take()) is not None:
+            while (wave := self._take_wave()) is not None:
                 self._run(wave, self._group(number))
                 self._reports.put(wave)
                 self._wait_taken(wave)
@@ -115,7 +115,7 @@ class Lanes:
         with self._changed:
             self._changed.wait_for(lambda: wave.taken or self._stopping)
 
-    def _take(self) -> Wave | None:
+    def _take_wave(self) -> Wave | None:
         """The next wave; None at the end. Waits while splits of other lanes may have to be read again."""
         settings = self._job.settings
         with self._changed:

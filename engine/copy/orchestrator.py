@@ -166,9 +166,9 @@ class CopyOrchestrator:
         self.give_way()
         self._chunks.throttle(policy)
 
-    def took(self, lag_ms: float) -> None:
+    def record_commit_lag(self, lag_ms: float) -> None:
         """A batch was committed. `lag_ms`: how long its oldest source commit waited to become readable."""
-        self._way.note(self._parts.clock.monotonic_ms(), lag_ms, copying=self._coordinator is not None)
+        self._way.record_commit(self._parts.clock.monotonic_ms(), lag_ms, copying=self._coordinator is not None)
 
     def give_way(self) -> None:
         """Adapt the share of time for reading to the lag of replication. Called periodically; safe from any thread."""
@@ -271,7 +271,7 @@ class CopyOrchestrator:
         """Tables whose copy `hold` ended wait again. Their kept changes are released: a later copy has a later snapshot."""
         self._void_unread(entry.table for entry in entries)
         found = [now for entry in entries if (now := self._parts.book.get(entry.table)) is not None]
-        waiting = [e.table for e in found if isinstance(e.state, Copying | Reloading) and not _goes_on(e)]
+        waiting = [e.table for e in found if isinstance(e.state, Copying | Reloading) and not _copy_continues(e)]
         if waiting and not self._stopped.is_set():
             self._host.defer(CopyLost, waiting)
 
@@ -299,7 +299,7 @@ class CopyOrchestrator:
             # A removed table may have had the target name that one of these gets.
             if self._stopped.wait(0.05):
                 return
-        adopted = [entry for entry in missing if _goes_on(entry) or self._adopt(entry)]
+        adopted = [entry for entry in missing if _copy_continues(entry) or self._adopt(entry)]
         if not adopted:
             return
         self._host.defer(CopyStarted, [entry.table for entry in adopted])
@@ -311,7 +311,7 @@ class CopyOrchestrator:
             # Before the snapshot: a later change of the partitions is in the copy, or found by the next check or start.
             marks = self._parts.source.partitioned.fingerprints([entry.spec for entry in adopted])
             self._parts.source.safety.remember(marks)
-            self._host.note_copied({e.table: marks[e.spec.source] for e in adopted if e.spec.source in marks})
+            self._host.record_copied({e.table: marks[e.spec.source] for e in adopted if e.spec.source in marks})
             with self._parts.source.copies.snapshot(self._parts.settings.snapshot_timeout_s) as snapshot:
                 if not self._ended():
                     self._copy_under(snapshot, adopted)
@@ -324,7 +324,7 @@ class CopyOrchestrator:
             self._put_back(adopted)
         for entry in adopted:
             now = self._parts.book.get(entry.table)
-            if now is not None and _goes_on(now) and now.copy is not None and now.copy.chunk is None:
+            if now is not None and _copy_continues(now) and now.copy is not None and now.copy.chunk is None:
                 self._parts.book.apply(entry.table, KeptReleased())
 
     def _load(self, table: TableId) -> None:
@@ -491,7 +491,7 @@ class CopyOrchestrator:
         chunk = None if self._stopped.is_set() else self._chunks.read(table, rows)
         if chunk is None:
             entry = self._parts.book.get(table)
-            if entry is None or not _goes_on(entry):
+            if entry is None or not _copy_continues(entry):
                 self._parts.target.discard_copy(table)
             return
         if chunk.upto is None:
@@ -515,7 +515,7 @@ class CopyOrchestrator:
         self.reloads.progressed(progress)
 
 
-def _goes_on(entry: TableEntry) -> bool:
+def _copy_continues(entry: TableEntry) -> bool:
     """Whether batches have taken chunks of its copy, which stay."""
     return entry.copy is not None and entry.copy.followed
 

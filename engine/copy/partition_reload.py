@@ -141,7 +141,7 @@ class PartitionReloader:
         self._parts.book.apply(table, ChunkTaken(chunk.number))
         if asked and partitions is not None:
             # Else it was cancelled while the batch was written, and another one may have been requested.
-            self._tell(table, partitions.reasons)
+            self._report_partitions(table, partitions.reasons)
             self.reloads.finished(table, position)
 
     def whole_in_place(self, table: TableId) -> None:
@@ -150,7 +150,7 @@ class PartitionReloader:
             self._wanted.pop(table, None)
         reasons = {part.name: part.reason for part in self.reloads.loaded(table)}
         if reasons:
-            self._tell(table, reasons)
+            self._report_partitions(table, reasons)
 
     def make(
         self, table: TableId, run: Callable[[ExportedSnapshot, CopyTable], None], whole: Callable[[str, TableId], None]
@@ -196,7 +196,7 @@ class PartitionReloader:
             return False
         with self._lock:
             self._wanted.pop(wanted.table, None)
-        self._tell(wanted.table, {name: load.reason for name, load in done.items()})
+        self._report_partitions(wanted.table, {name: load.reason for name, load in done.items()})
         self.reloads.finished(wanted.table, max(load.position for load in done.values()))
         return True
 
@@ -226,7 +226,7 @@ class PartitionReloader:
         chunk = self._parts.admission.begin_partitions(wanted.table, schema, snapshot.position, partitions)
         if chunk is None:
             return None
-        self._tell(wanted.table, reasons)
+        self._report_partitions(wanted.table, reasons)
         return CopyTable(entry.spec, schema, splits, load=chunk.hidden_name)
 
     def _splits(
@@ -256,7 +256,7 @@ class PartitionReloader:
         unknown = next((f"{part.name}: {part.obstacle}" for part in tree if part.region is None), hindrance(entry))
         if unknown is not None:
             self._parts.reporter.event("info", FaultKind.PARTITION_NOT_COMPARABLE, str(entry.spec.source), unknown)
-            self._tell(table, {str(part.name): LoadReason.UNKNOWN for part in tree})
+            self._report_partitions(table, {str(part.name): LoadReason.UNKNOWN for part in tree})
             with self._lock:
                 self._wanted.pop(table, None)
             whole(wanted.request, table)
@@ -291,7 +291,7 @@ class PartitionReloader:
                 found[str(part.name)] = LoadReason.UNKNOWN
         return found
 
-    def _tell(self, table: TableId, reasons: Mapping[str, LoadReason]) -> None:
+    def _report_partitions(self, table: TableId, reasons: Mapping[str, LoadReason]) -> None:
         known = self._loads(table)
         loaded = [LoadedPartition(n, reason, generation_of(known, n)) for n, reason in sorted(reasons.items())]
         self.reloads.partitions(table, loaded)

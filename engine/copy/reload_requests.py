@@ -108,13 +108,13 @@ class ReloadRequests:
 
     def partitions(self, table: TableId, loaded: Sequence[LoadedPartition]) -> None:
         """Report the partitions of the table that a reload loads, and their generations."""
-        for request, reload in self._of(table):
+        for request, reload in self._requests_of(table):
             reload.partitions = loaded
             self._reporter.reload(request, "running", partitions=loaded)
 
     def loaded(self, table: TableId) -> list[LoadedPartition]:
         """The partitions of the table that open reloads load."""
-        return [part for _, reload in self._of(table) for part in reload.partitions or ()]
+        return [part for _, reload in self._requests_of(table) for part in reload.partitions or ()]
 
     def cancelled(self, request: str, table: TableId | None = None) -> frozenset[TableId]:
         """Cancel a reload. Returns the tables that a reload of whole tables still waited for.
@@ -134,7 +134,7 @@ class ReloadRequests:
 
     def progressed(self, progress: CopyProgress) -> None:
         """Report the progress of the reloads that wait for the table."""
-        for request, reload in self._of(progress.table):
+        for request, reload in self._requests_of(progress.table):
             reload.progress[progress.table] = progress
             share, eta, totals = reload.course()
             self._reporter.reload(
@@ -150,7 +150,7 @@ class ReloadRequests:
 
     def finished(self, table: TableId, position: Lsn) -> None:
         """The table was handed over. A reload succeeds with its last table."""
-        for request, reload in self._of(table):
+        for request, reload in self._requests_of(table):
             reload.waiting.discard(table)
             if not reload.waiting:
                 self._close(request)
@@ -161,13 +161,13 @@ class ReloadRequests:
 
     def failed(self, table: TableId, fault: TableFault) -> None:
         """The table was parked: its reloads fail."""
-        for request, reload in self._of(table):
+        for request, reload in self._requests_of(table):
             self._close(request)
             remedy = policy(FaultKind(fault.code)).remedy
             problem = (fault.code, fault.detail, remedy)
             self._reporter.reload(request, "failed", problem=problem, partitions=reload.partitions)
 
-    def _of(self, table: TableId) -> list[tuple[str, _Reload]]:
+    def _requests_of(self, table: TableId) -> list[tuple[str, _Reload]]:
         with self._lock:
             return [(request, reload) for request, reload in self._open.items() if table in reload.waiting]
 

@@ -82,7 +82,7 @@ class SplitSchedule:
             size += split.split.bytes_estimate
             if taken and (size > task_bytes or len(taken) >= PARTS_PER_TASK):
                 break
-            taken.append(self._take())
+            taken.append(self._take_split())
         return tuple(taken)
 
     def _peek(self) -> PlannedSplit | None:
@@ -92,7 +92,7 @@ class SplitSchedule:
             self._open.append(self._waiting.popleft())
         return self._open[0].splits[0] if self._open else None
 
-    def _take(self) -> PlannedSplit:
+    def _take_split(self) -> PlannedSplit:
         first = self._open.popleft()
         split = first.splits.popleft()
         if first.splits:

@@ -36,8 +36,8 @@ _ENOUGH = 20
 
 
 class AdaptiveThrottle:
-    """Decides the share of the time during which copies read. Call `note` for each batch with commits, `begin` before rows of a copy are
-    read, and `share` regularly. Safe to use from any thread.
+    """Decides the share of the time during which copies read. Call `record_commit` for each batch with commits, `begin` before rows of a
+    copy are read, and `share` regularly. Safe to use from any thread.
 
     `copying`: whether rows of copies are being read. Times are milliseconds of the monotonic clock. Lags may contain the offset between two
     machines' clocks: only their differences are used.
@@ -53,7 +53,7 @@ class AdaptiveThrottle:
         self._looked_ms = -inf
         self._lock = threading.Lock()
 
-    def note(self, now_ms: float, lag_ms: float, *, copying: bool) -> None:
+    def record_commit(self, now_ms: float, lag_ms: float, *, copying: bool) -> None:
         """A batch was committed. `lag_ms`: the time that its oldest commit had waited."""
         with self._lock:
             if self._under_way(now_ms, copying=copying):

@@ -278,7 +278,7 @@ class ServerLink:
                 left = due - monotonic()
                 if waiting and (left <= 0 or not self._outgoing.only_progress or self._somebody_waits()):
                     self._in_flight = True
-                    return self._outgoing.take(_BUNDLE)
+                    return self._outgoing.take_reports(_BUNDLE)
                 self._state.wait(max(left, 0.001) if waiting else None)
         return None
 

@@ -64,7 +64,7 @@ class Outgoing:
         self._items[self._next] = report
         self._next += 1
 
-    def take(self, most: int) -> list[Report]:
+    def take_reports(self, most: int) -> list[Report]:
         """Remove and return the first reports, in order."""
         taken = []
         for number in list(self._items)[:most]:

@@ -71,10 +71,10 @@ class LogAnnouncesAll:
     def __init__(self, read: Callable[[str], GuardReading]) -> None:
         self._read = read
 
-    def look_at_reader(self, reader: str) -> GuardReading:
+    def check_reader(self, reader: str) -> GuardReading:
         return self._read(reader)
 
-    def look(self, tables: Sequence[TableSpec], reader: str) -> GuardReading:
+    def check(self, tables: Sequence[TableSpec], reader: str) -> GuardReading:
         del tables
         return self._read(reader)
 

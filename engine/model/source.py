@@ -501,11 +501,11 @@ class SourceSafety(Protocol):
     (`absent_capabilities.LogAnnouncesAll`).
     """
 
-    def look_at_reader(self, reader: str) -> GuardReading:
+    def check_reader(self, reader: str) -> GuardReading:
         """Check the reader and the causes of the retained log only, not the tables, nor which of them the source sends."""
         ...
 
-    def look(self, tables: Sequence[TableSpec], reader: str) -> GuardReading:
+    def check(self, tables: Sequence[TableSpec], reader: str) -> GuardReading:
         """One check, compared with the previous one; the first one with the fingerprints of `remember`, if any."""
         ...
 

@@ -80,7 +80,7 @@ class ApplyModeSelector:
             return AS_BATCH  # The transaction remains one unit, whatever its size.
         with self._lock:
             if reason is not None:
-                self._tell(f"a batch is written as one target transaction: {reason}")
+                self._report_mode(f"a batch is written as one target transaction: {reason}")
                 return AS_BATCH
             self._reported = None
             return self._in_order(planned, self._target)
@@ -107,7 +107,9 @@ class ApplyModeSelector:
                 lanes = self._policy.lanes or PARTS
                 missing = self._parts.parts_missing(lanes) if self._parts is not None else None
                 if missing is not None:
-                    self._tell(f"batches become visible at once, in spite of the visibility `relaxed`: {missing}")
+                    self._report_mode(
+                        f"batches become visible at once, in spite of the visibility `relaxed`: {missing}"
+                    )
                 elif self._parts is not None:
                     self._as_net = ApplyPlan(parts=lanes)
             return self._as_net
@@ -141,7 +143,7 @@ class ApplyModeSelector:
             as_net, single = tuner.expected_ms(planned.records)
             tuning = {"net_ms": round(as_net, 2), "single_ms": round(single, 2), "net_share": round(tuner.net_share, 3)}
             if tuner.net != before:
-                self._tell(
+                self._report_mode(
                     f"{'net changes' if tuner.net else 'changes one by one'} from now on: a batch of about {planned.records}"
                     f" changes in {tuner.tables:.0f} tables takes {as_net:.1f} ms as net changes, {single:.1f} ms one by one;"
                     f" {tuner.net_share:.0%} of the changes remain as net rows"
@@ -157,7 +159,7 @@ class ApplyModeSelector:
             return "rows of a table that the target refuses are set aside"
         return _only_as_batch(planned)
 
-    def _tell(self, what: str) -> None:
+    def _report_mode(self, what: str) -> None:
         if what != self._reported:
             self._reported = what
             self._announce(what)

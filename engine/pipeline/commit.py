@@ -126,7 +126,7 @@ class CommitStage:
         self._known_parked = {t for t, record in progress.tables.items() if record.parked is not None}
         self.marks.begin(progress)
 
-    def settle(self) -> None:
+    def write_progress(self) -> None:
         """Write what is visible but not yet in the progress record. Call when no batch is being committed."""
         parked = self._newly_parked()
         if self._number is not None and (self.applied.visible > self.applied.written or parked or self.marks.pending):

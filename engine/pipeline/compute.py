@@ -97,7 +97,7 @@ class JobStage:
         log_bytes = sum(block.length for block in blocks)
         spark = self._runner.parallelism if self._runner.ready else 0
         way = self._tuner.choose(planned.records, self._commit_ms, spark)
-        ahead = self._ahead.take(planned.ranges)
+        ahead = self._ahead.take_slices(planned.ranges)
         applying = AS_BATCH if ahead.staged or ahead.early is not None else self._chooser.choose(planned)
         in_order = applying.way is not None
         changes = self._run(planned, way, ahead.staged, in_order=in_order) if blocks and planned.records else ()

@@ -233,7 +233,7 @@ class Intake:
         self._reader_failed = reader_failed
         while not stopped():
             busy = self._batcher.due_in_ms(self._now()) is not None or self._demanded > self.captured
-            self._take(BUSY_WAIT_S if busy else IDLE_WAIT_S)
+            self._drain_inbox(BUSY_WAIT_S if busy else IDLE_WAIT_S)
             self._seal()
             self._ask()
             self.waiting_since_us = self._waiting_since_us()
@@ -245,7 +245,7 @@ class Intake:
     def _now(self) -> int:
         return int(self._clock.monotonic_ms())
 
-    def _take(self, wait_s: float) -> None:
+    def _drain_inbox(self, wait_s: float) -> None:
         try:
             item = self._inbox.get(timeout=wait_s)
             while True:
@@ -315,7 +315,7 @@ class Intake:
         self._evidence.landed(landed, messages)
         self._tickets.landed(landed, messages)
         self._sorter.feed(landed.controls, landed.relations)
-        self._ahead.look(landed.controls)
+        self._ahead.process_controls(landed.controls)
         self._batcher.add(self._sorter.drain(), self._now())
         self._batcher.advance(landed.wal_end)
         self._throttle()

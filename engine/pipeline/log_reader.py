@@ -160,7 +160,7 @@ class _Reader:
                 mark_durable(config.queue)
             self._engine.send(Started(config.start))
             self._engine.send(Holds(config.order, config.start))
-            while self._goes_on(stream, writer):
+            while self._process_commands(stream, writer):
                 self._turn(stream, writer)
         finally:
             writer.close()
@@ -240,7 +240,7 @@ class _Reader:
         self._durable, self._making_durable = False, None
         self._engine.send(Holds(order, writer.wal_end))
 
-    def _goes_on(self, stream: LogStream, writer: SegmentWriter) -> bool:
+    def _process_commands(self, stream: LogStream, writer: SegmentWriter) -> bool:
         """Process the pending commands; False after Stop."""
         while self._engine.poll(0):
             command = self._engine.recv()

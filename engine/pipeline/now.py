@@ -57,7 +57,7 @@ class NowReader:
         self._run = run
         self.known = KnownCatalog(parts.start.progress.batch, parts.start.progress.end)
 
-    def take(self) -> Now:
+    def read_now(self) -> Now:
         """A position after every commit so far.
 
         Blocks for a round trip to the source; if the catalog was changed since the last check, until that change is in force.

@@ -182,7 +182,7 @@ class ReplicationRun:
         # As CopyHost.
         self.end = self._stages.end
         self.cut = self.cuts.cut
-        self.note_copied = self._commits.marks.note_copied
+        self.record_copied = self._commits.marks.record_copied
         self.copies = self._make_copies()
         parts.book.subscribe(self._table_changed)
 
@@ -245,13 +245,13 @@ class ReplicationRun:
         """Make one check and apply its findings. Raises EngineFault if changes may be missing, or the source's reader is to be dropped."""
         settled = None
         with self._checking:
-            for finding in self._monitor.look():
+            for finding in self._monitor.check():
                 self._apply(finding)
                 if isinstance(finding, Settled):
                     settled = finding
             # Report progress if no batch has reported it within the interval: the server takes silence for a failure.
             if self._parts.clock.monotonic_ms() - self._reported_ms >= self._parts.settings.guard_interval_s * 1000:
-                self.tell()
+                self.report_progress()
             self._confirm()
         return settled
 
@@ -268,7 +268,7 @@ class ReplicationRun:
             case Certified(schemas):
                 self._between.put(lambda _number, _after: self._planner.anchor(schemas))
             case Fingerprinted(marks, as_of):
-                if self._commits.marks.note(marks, as_of):
+                if self._commits.marks.record_checked(marks, as_of):
                     self.flush(self._intake.captured)
             case TablesAppeared(tables):
                 self._parts.reporter.found(tables)
@@ -319,7 +319,7 @@ class ReplicationRun:
     def log_verified(self) -> None:
         """As IntakeOwner."""
         self._verified = True
-        self.tell()
+        self.report_progress()
 
     def close(self) -> None:
         """Release the queue for the next run. Call it after `execute`, or instead of it."""
@@ -552,14 +552,14 @@ class ReplicationRun:
     def _report(self, first_commit_us: int | None, times: BatchTimes) -> None:
         hit(Failpoint.REPORT_BEFORE)
         if first_commit_us is not None:
-            self.copies.took(self._age_s(first_commit_us) * 1000)
-        self._tell(first_commit_us, times)
+            self.copies.record_commit_lag(self._age_s(first_commit_us) * 1000)
+        self._report_progress(first_commit_us, times)
 
-    def tell(self) -> None:
+    def report_progress(self) -> None:
         """Report the current progress. From any thread. Needed for a server that was restarted and ignores positions reported before."""
-        self._tell(self._intake.waiting_since_us)
+        self._report_progress(self._intake.waiting_since_us)
 
-    def _tell(self, since_us: int | None, times: BatchTimes | None = None) -> None:
+    def _report_progress(self, since_us: int | None, times: BatchTimes | None = None) -> None:
         """`since_us`: commit time of the oldest transaction that counts as lag, in µs since 1970; None if there is none."""
         if not self._verified:
             return
@@ -691,7 +691,7 @@ class ReplicationRun:
         if not any(stage.is_alive() for stage in stages):
             # Write the visible position to the target's progress record: otherwise the next start could find a gap that does not exist.
             with suppress(EngineFault):
-                self._commits.settle()
+                self._commits.write_progress()
         if self._stages.fault is None:
             with suppress(EngineFault):
-                self._mark.note(self._parts.source.reader.status(self._spec.reader))
+                self._mark.record(self._parts.source.reader.status(self._spec.reader))

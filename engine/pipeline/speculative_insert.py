@@ -147,7 +147,7 @@ class SpeculativeInserter:
             lot, rows = self._lot, self._rows
             return lot is not None and lot.xid == xid and not lot.unfit and rows is not None and not rows.over
 
-    def take(self, lots: Sequence[SpeculativeLot], *, alone: bool) -> SpeculativeRows | None:
+    def take_rows(self, lots: Sequence[SpeculativeLot], *, alone: bool) -> SpeculativeRows | None:
         """Called when a batch with these transactions is computed. Returns the rows in the target if it may commit them, else None.
 
         `alone`: the batch consists of a single transaction, which is a condition for that. From then on, only the batch ends the rows;

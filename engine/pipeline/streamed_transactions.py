@@ -58,7 +58,7 @@ class StreamedSliceCutter:
         self._open: dict[int, _Growing] = {}
         self._known = ZERO
 
-    def look(self, controls: Controls) -> None:
+    def process_controls(self, controls: Controls) -> None:
         """Process control records. Call it after the sorter was fed with them."""
         kinds = controls["kind"]
         if (kinds == ControlKind.SESSION).any():
@@ -204,7 +204,7 @@ class StreamedTransactionStager:
         with self._changed:
             return xid in self._open or any(transaction.lot.xid == xid for transaction in self._closed)
 
-    def take(self, ranges: Sequence[LogRange]) -> Taken:
+    def take_slices(self, ranges: Sequence[LogRange]) -> Taken:
         """The staged slices of committed transactions in the ranges of a batch. The caller owns their files from now on.
 
         Blocks while a slice of a committed transaction is being staged. Call it in the order of the batches.
@@ -224,7 +224,7 @@ class StreamedTransactionStager:
             taken = [staged for transaction in mine for staged in transaction.staged]
             self.counts.used += len(taken)
             alone = len({one.xid for one in ranges}) == 1
-            return Taken(tuple(taken), self._early.take([one.lot for one in mine], alone=alone))
+            return Taken(tuple(taken), self._early.take_rows([one.lot for one in mine], alone=alone))
 
     def run(self, stop: threading.Event) -> None:
         """Stage slices until `stop` is set."""

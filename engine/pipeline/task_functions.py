@@ -20,7 +20,7 @@ _scanner = RecordScanner()
 
 
 @cache
-def settle() -> None:
+def load_kernels() -> None:
     """Load every kernel, once per process, and exclude the objects that exist by then from garbage collection.
 
     Spark collects garbage after each task; over all objects of the libraries, that takes longer than a small task.
@@ -46,7 +46,7 @@ def net_all_here(descriptors: Sequence[TaskDescriptor]) -> list[TaskResult]:
 
 def net_task(descriptor: TaskDescriptor) -> TaskResult:
     """Scan, net and decode in a Spark worker; rows are written to files."""
-    settle()
+    load_kernels()
     arm_from_environment()
     hit(Failpoint.TASK_RUNNING)
     return _net_to_files(descriptor)

@@ -83,7 +83,7 @@ class TicketTracker:
         with self._lock:
             return list(self._open)
 
-    def until(self, ticket: TicketId) -> Lsn | None:
+    def marker_bound(self, ticket: TicketId) -> Lsn | None:
         """The position at or before which its marker was committed; None if it is not known, or if the ticket has ended."""
         with self._lock:
             found = self._open.get(ticket)
@@ -118,17 +118,17 @@ class TicketTracker:
 
     def sealed(self, marker: TicketMarker, at_us: int) -> None:
         """The batch with this marker was sealed at `at_us` (µs since 1970)."""
-        self._go_on(marker.ticket, lambda before: _of(marker, before, replace(before, sealed_us=at_us)))
+        self._go_on(marker.ticket, lambda before: _if_timed_by(marker, before, replace(before, sealed_us=at_us)))
 
     def computed(self, marker: TicketMarker, at_us: int) -> None:
         """The net changes of the batch with this marker were computed at `at_us` (µs since 1970)."""
-        self._go_on(marker.ticket, lambda before: _of(marker, before, replace(before, computed_us=at_us)))
+        self._go_on(marker.ticket, lambda before: _if_timed_by(marker, before, replace(before, computed_us=at_us)))
 
     def applied(self, marker: TicketMarker, at_us: int) -> None:
         """The batch with this marker was committed on the target at `at_us` (µs since 1970). The ticket ends."""
 
         def known(before: TicketPassage) -> TicketPassage | None:
-            return _of(marker, before, replace(before, applied_us=at_us))
+            return _if_timed_by(marker, before, replace(before, applied_us=at_us))
 
         self._end(marker.ticket, TicketState.APPLIED, known)
 
@@ -214,7 +214,7 @@ class RunTickets:
 
         Blocks for a round trip to the source. If the marker cannot be written, the ticket ends as lost.
         """
-        until = self._book.until(ticket)
+        until = self._book.marker_bound(ticket)
         if until is not None:
             self._demand(until)
             self._book.passed(self._reported)
@@ -277,7 +277,7 @@ class RunTickets:
         self._book.captured(marker, passage)
 
 
-def _of(marker: TicketMarker, before: TicketPassage, after: TicketPassage) -> TicketPassage | None:
+def _if_timed_by(marker: TicketMarker, before: TicketPassage, after: TicketPassage) -> TicketPassage | None:
     """`after` if the ticket is timed by this marker, else None."""
     return after if before.position == marker.position else None
 

@@ -64,7 +64,7 @@ class StateKinds:
     """Fault kind for an unreachable or failing server: no SQLSTATE, or one of the classes for that."""
     states: Mapping[str, FaultKind]
 
-    def of(self, state: str | None) -> FaultKind:
+    def fault_kind(self, state: str | None) -> FaultKind:
         """The fault kind of an SQLSTATE; None means that the connection was lost."""
         if state is None:
             return self.lost
@@ -76,7 +76,7 @@ class StateKinds:
     def fault(self, error: psycopg.Error, subject: str, here: Mapping[str, FaultKind] | None = None) -> EngineFault:
         """The EngineFault for a driver's error. `here`: fault kinds of SQLSTATEs that are specific to the caller's context."""
         state = error.sqlstate
-        kind = (here or {}).get(state or "") or self.of(state)
+        kind = (here or {}).get(state or "") or self.fault_kind(state)
         message = error.diag.message_primary or ("" if state else str(error))
         return EngineFault(kind, subject, describe_state(state, message))
 
@@ -172,7 +172,7 @@ class Sessions:
     @contextmanager
     def session(self, subject: str | None = None) -> Iterator[PostgresConnection]:
         """A pooled session for the block. Driver errors in the block become an EngineFault about `subject`."""
-        connection = self._take()
+        connection = self._take_connection()
         try:
             yield connection
         except psycopg.Error as error:
@@ -188,7 +188,7 @@ class Sessions:
         for connection in idle:
             connection.close()
 
-    def _take(self) -> PostgresConnection:
+    def _take_connection(self) -> PostgresConnection:
         while True:
             with self._lock:
                 connection = self._idle.pop() if self._idle else None
@@ -208,7 +208,7 @@ class Sessions:
 
     def _connect_fault(self, error: psycopg.Error, conninfo: str, *, replication: bool) -> EngineFault:
         refused = None if isinstance(error, psycopg.errors.ConnectionTimeout) else _state_of_refusal(conninfo)
-        kind = self._kinds.of(refused)
+        kind = self._kinds.fault_kind(refused)
         if refused == "53300" and replication:
             kind = FaultKind.SOURCE_NO_SENDERS
         detail = str(error).strip().splitlines()

@@ -106,7 +106,7 @@ class _Recovery:
         for number, name in enumerate(names):
             try:
                 verify = self._thorough or number == len(names) - 1
-                damaged = not self._take(name, previous if number else None, verify=verify)
+                damaged = not self._recover_segment(name, previous if number else None, verify=verify)
             except OSError as error:
                 raise fault_of(error, name.segment(self._folder)) from error
             if damaged:
@@ -120,7 +120,7 @@ class _Recovery:
             begin, damaged = self._end, True
         return Recovered(without_rest(self._landed), Ordinal(self._next), self._ledger.known, begin, self._end, damaged)
 
-    def _take(self, name: SegmentName, previous: int | None, *, verify: bool) -> bool:
+    def _recover_segment(self, name: SegmentName, previous: int | None, *, verify: bool) -> bool:
         """Recover one segment. False if it is damaged, or does not follow the previous one; it then ends at its last intact landing."""
         index, segment = name.index(self._folder), name.segment(self._folder)
         if not index.exists() or not segment.exists():

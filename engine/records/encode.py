@@ -35,7 +35,7 @@ class Texts:
     present: tuple[Array, ...]
 
     @staticmethod
-    def of(rows: Sequence[Sequence[str | None]], columns: int) -> Texts:
+    def from_values(rows: Sequence[Sequence[str | None]], columns: int) -> Texts:
         """From Python values, `columns` in each row; for few rows."""
         data, offsets, present = [], [], []
         for column in range(columns):
@@ -183,5 +183,5 @@ def _write(
 
 def warm() -> None:
     """Compile or load every kernel of this module."""
-    rows = Texts.of([["1", None]], 2)
+    rows = Texts.from_values([["1", None]], 2)
     encode_rows(RelationId(1), np.array([UPDATE], np.uint8), rows, rows)

@@ -64,7 +64,7 @@ class HistoryCheck:
         self._awaited &= confirmed < self._last.end
         self.done = confirmed >= self._start
 
-    def take(self, commits: Iterable[Commit], read: Lsn) -> None:
+    def check_commits(self, commits: Iterable[Commit], read: Lsn) -> None:
         """Check `commits`, in commit order; with them, every transaction that ends at or before `read` was delivered.
 
         Raises EngineFault(LOG_GAP) if the log is another one."""
@@ -122,7 +122,7 @@ class SessionCommits:
         self._stream = 0
         """The streamed transaction between STREAM_START and STREAM_STOP; 0 = none."""
 
-    def of(self, data: Array, offsets: Array, controls: Array) -> Iterator[Commit]:
+    def commits_of(self, data: Array, offsets: Array, controls: Array) -> Iterator[Commit]:
         """Commits in the next records, given as in RecordChunk. Exhaust the iterator before the next call, which continues its state."""
         at = 0
         for control in controls:

@@ -45,7 +45,7 @@ class IdleReaderMonitor:
         """Seconds until the next check."""
         return max(0.0, (self._next_ms - self._clock.monotonic_ms()) / 1000)
 
-    def look(self, spec: SubscriptionSpec, *, to_be_replaced: bool) -> EngineFault | None:
+    def check(self, spec: SubscriptionSpec, *, to_be_replaced: bool) -> EngineFault | None:
         """Make one check, if it is due. Returns SLOT_DROPPED if Penstock itself dropped the reader, now or earlier.
 
         `to_be_replaced`: a new reader was requested, so the state of the old one is ignored.
@@ -56,7 +56,7 @@ class IdleReaderMonitor:
         try:
             if self._source is None:
                 self._source = self._open_source(spec.source)
-            reading = self._source.safety.look_at_reader(spec.reader)
+            reading = self._source.safety.check_reader(spec.reader)
             if fault is None and reading.reader.exists:
                 orders = self._care.judge(reading)
                 fault = EngineFault(FaultKind.SLOT_DROPPED, spec.reader, orders.drop) if orders.drop else None
@@ -79,7 +79,7 @@ class IdleReaderMonitor:
 
 def drop_reader(source: Source, dropped: ReaderTombstone, fault: EngineFault) -> None:
     """The last level: write the tombstone, then drop the reader. One that a session still uses is dropped by the next check."""
-    dropped.note(fault.detail)
+    dropped.write(fault.detail)
     hit(Failpoint.SLOT_DROP_NOTED)
     left = source.reader.release(fault.subject)
     if left:

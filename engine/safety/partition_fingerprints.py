@@ -18,7 +18,10 @@ PartitionsByTable = Mapping[TableId, Mapping[RelationId, TableName]]
 
 
 class PartitionFingerprints:
-    """The fingerprints (marks) of one run. Used by the commit thread; `note` and `note_copied` may be called from any thread."""
+    """The fingerprints (marks) of one run.
+
+    Used by the commit thread; `record_checked` and `record_copied` may be called from any thread.
+    """
 
     def __init__(self, with_observed: WithObserved, below: Callable[[SealedBatch], PartitionsByTable]) -> None:
         """`with_observed`: adds partitions to a fingerprint. `below`: the partitions that a batch names, by root table."""
@@ -39,7 +42,7 @@ class PartitionFingerprints:
         ready = {table: record.mark for table, record in progress.tables.items() if record.ready}
         self._written = {table: mark for table, mark in ready.items() if mark is not None}
 
-    def note(self, marks: Mapping[TableId, str], as_of: Lsn) -> bool:
+    def record_checked(self, marks: Mapping[TableId, str], as_of: Lsn) -> bool:
         """Set the fingerprints of a check, to be written with the next target transaction.
 
         `as_of`: end of the last batch sealed when the check began. Returns True if there is something new to write.
@@ -54,7 +57,7 @@ class PartitionFingerprints:
                     self._noted[table] = mark
             return any(before.get(table) != mark for table, mark in self._noted.items())
 
-    def note_copied(self, marks: Mapping[TableId, str]) -> None:
+    def record_copied(self, marks: Mapping[TableId, str]) -> None:
         """Set the fingerprints taken before the copies of these tables began; they are written with the copies' hand-over."""
         with self._lock:
             self._copied.update(marks)

@@ -20,7 +20,7 @@ class ReaderTombstone:
         self._path = folder / f"{reader}.dropped"
         self._reader = reader
 
-    def note(self, detail: str) -> None:
+    def write(self, detail: str) -> None:
         """Write the tombstone durably; an existing one stays. If the disk is full it is not written, so that the drop still protects the
         source."""
         if self._path.exists():

@@ -26,7 +26,7 @@ class RestartWatermark:
         """Check a reader that existed before (`new_reader` False), and record its position. Raises as `check`."""
         if not new_reader:
             self.check(status)
-        self.note(status, new_reader=new_reader)
+        self.record(status, new_reader=new_reader)
 
     def check(self, status: ReaderStatus) -> None:
         """Raises EngineFault(LOG_GAP) if the reader's restart position is below the watermark."""
@@ -38,7 +38,7 @@ class RestartWatermark:
             )
             raise EngineFault(FaultKind.LOG_GAP, self._reader, detail)
 
-    def note(self, status: ReaderStatus, *, new_reader: bool = False) -> None:
+    def record(self, status: ReaderStatus, *, new_reader: bool = False) -> None:
         """Record the reader's restart position. If the disk is full the old watermark stays, which is still a lower bound."""
         seen = None if new_reader else self._read()
         if status.restart is None or (seen is not None and status.restart <= seen):

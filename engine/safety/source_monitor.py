@@ -231,14 +231,14 @@ class SourceMonitor:
         """The tables that are expected in the publications, under their current names."""
         return tuple(e.spec for e in self._parts.book.all() if e.kind is not TableStateKind.REMOVED)
 
-    def look(self) -> Iterator[Finding]:
+    def check(self) -> Iterator[Finding]:
         """Make one check; each finding must have been applied before the next is asked for. A position counts as checked only if it was
         captured before. Raises EngineFault if the source cannot be reached."""
         self._more, began_us = False, self._parts.clock.wall_us()
         captured, observed = self._captured(), self._evidence.take_partitions()
         source, reader, tables = self._parts.source, self._parts.spec.reader, self._tables()
         at = source.log.catalog_at(tables, reader, now=False)
-        reading = source.safety.look(tables, reader)
+        reading = source.safety.check(tables, reader)
         self._last = reading
         for old, new in reading.renamed.items():
             yield Renamed(old, new)

@@ -176,7 +176,7 @@ class Batcher:
         if not (due or self._cut_due() or demanded):
             return None
         early = demanded and not due
-        return self._finish(self._take(bytes_of, added_by), demanded=early)
+        return self._finish(self._take_transactions(bytes_of, added_by), demanded=early)
 
     def _oldest_ms(self) -> int | None:
         return self._pending[0].added_ms if self._pending else self._wal_moved_ms
@@ -207,7 +207,7 @@ class Batcher:
         since = self._oldest_ms()
         return since is not None and now_ms >= since + policy.max_age_ms
 
-    def _take(self, bytes_of: BytesOf, added_by: int) -> list[CommittedTransactions]:
+    def _take_transactions(self, bytes_of: BytesOf, added_by: int) -> list[CommittedTransactions]:
         """Remove transactions from the head: as many as the limits allow, none added after `added_by`, none after the next cut. At least
         one if there is one; only that one if it must be a batch of its own."""
         taken: list[CommittedTransactions] = []

@@ -187,7 +187,7 @@ class TransactionSorter:
         if bool(((kinds == ControlKind.BEGIN) | (kinds == ControlKind.COMMIT)).any()):
             raise _unreadable("a plain transaction inside a streamed chunk")
         for ordinal in part["ordinal"][_tells(part, relations)].tolist():
-            seen = _seen(ordinal, relations, streamed=True)
+            seen = _announcement_at(ordinal, relations, streamed=True)
             if isinstance(seen, RelationSeen):
                 payload = self._payloads.setdefault(seen.payload, seen.payload)
                 seen = RelationSeen(seen.ordinal, seen.relation, payload)
@@ -207,7 +207,7 @@ class TransactionSorter:
         if len(seen):
             starts = self._adopt_loose(starts, stops, seen)
         told = ordinals[_tells(part, relations)].tolist()
-        self._announcements.extend(_seen(at, relations, streamed=False) for at in told)
+        self._announcements.extend(_announcement_at(at, relations, streamed=False) for at in told)
         count = len(stops)
         self._open_start = int(starts[count]) if len(starts) > count else None
         if count:
@@ -321,7 +321,7 @@ def _tells(part: Controls, relations: Mapping[int, bytes]) -> npt.NDArray[np.boo
     return tells
 
 
-def _seen(ordinal: int, relations: Mapping[int, bytes], *, streamed: bool) -> Announcement:
+def _announcement_at(ordinal: int, relations: Mapping[int, bytes], *, streamed: bool) -> Announcement:
     """The announcement at `ordinal`. The xid that follows the type byte in a streamed transaction is removed."""
     payload = relations.get(ordinal)
     if payload is None or len(payload) < (9 if streamed else 5):

@@ -279,7 +279,7 @@ class SparkRunner:
             except _JavaLostError as lost:
                 self._failure = EngineFault(FaultKind.SPARK_FAILED, "spark", f"{lost} while Spark started")
                 self._failure.__cause__ = lost
-                self._tell(self._failure.detail)
+                self._report_loss(self._failure.detail)
             except Exception as error:  # noqa: BLE001, RUF100 - the thread's border: callers that wait get it as a fault
                 detail = f"the session did not start ({type(error).__name__})"
                 self._failure = EngineFault(FaultKind.SPARK_FAILED, "spark", detail)
@@ -300,14 +300,14 @@ class SparkRunner:
                 self._wake.clear()
         if self._stopping.is_set():
             return
-        self._tell(self._lost(context) or _death(java))
+        self._report_loss(self._lost(context) or _death(java))
         _release(context._gateway)
 
     def _watch(self, java: subprocess.Popen[bytes]) -> None:
         java.wait()
         self._wake.set()
 
-    def _tell(self, lost: str) -> None:
+    def _report_loss(self, lost: str) -> None:
         if not self._stopping.is_set():
             log.warning("spark_lost", detail=lost)
             self.on_lost(lost)

@@ -62,7 +62,7 @@ class DdlMessageTracker:
         """Whether the table may have changed after this position without a DDL message."""
         return max(self._doubted.get(relation, ZERO), self._all_doubted) > position
 
-    def take(self, placed: PlacedMessage) -> tuple[DdlMessage, bool] | None:
+    def read_message(self, placed: PlacedMessage) -> tuple[DdlMessage, bool] | None:
         """Read a message. Returns it, and whether its table was rewritten with other values before; None if it was rolled back or is
         unreadable."""
         end = placed.end

@@ -30,10 +30,10 @@ from engine.tables.schema_change import (
     filled_unseen,
     held,
     judge,
+    judge_rewrite,
     newer,
     seen_in_catalog,
     with_fills,
-    written_anew,
 )
 from engine.tables.state import (
     CatchingUp,
@@ -387,7 +387,7 @@ class Planner:
         parked: dict[TableId, tuple[str, str]],
     ) -> None:
         """Apply a DDL message: its schema is in force from its place in the log on. Only for tables whose schema is known."""
-        taken = self._messages.take(placed)
+        taken = self._messages.read_message(placed)
         if taken is None:
             return
         message, values = taken
@@ -402,7 +402,7 @@ class Planner:
             except EngineFault as fault:
                 parked.setdefault(entry.table, (fault.kind.value, fault.detail))
                 continue
-            verdict = written_anew(before, schema, values=values)
+            verdict = judge_rewrite(before, schema, values=values)
             after = self._judged(entry, replace(with_fills(before, schema), told_at=placed.end), parked, verdict)
             if after is not None and message.table is not None and entry.table not in parked:
                 self._messages.anchor([CertifiedSchema(after, message.table.mark, placed.end)])
@@ -527,7 +527,7 @@ class Planner:
         message."""
         since, relation = learnt.captured_since, learnt.before.relation
         if since is not None and not self._messages.uncertain_since(relation, since):
-            return written_anew(learnt.before, learnt.schema, values=False)
+            return judge_rewrite(learnt.before, learnt.schema, values=False)
         return seen_in_catalog(learnt.before, learnt.schema)
 
     def _entry_of(self, seen: RelationSeen) -> TableEntry | None:

@@ -141,7 +141,7 @@ def _labels(column: Column) -> dict[str, list[tuple[str, int]]]:
     return found
 
 
-def written_anew(known: TableSchema, new: TableSchema, *, values: bool) -> Verdict:
+def judge_rewrite(known: TableSchema, new: TableSchema, *, values: bool) -> Verdict:
     """As `judge`, if it is known whether a rewrite changed values of rows (`values`). The relfilenodes are not compared."""
     return seen_in_catalog(replace(known, relfilenode=_OTHER_STORAGE if values else new.relfilenode), new)
 

@@ -61,8 +61,8 @@ class BatchWriter:
                     applied.append(commit.table)
         if applied:
             self.records.write_applied(batch.subscription, applied, batch.end)
-        self._note(batch)
-        self.shared.settle(self.tables.faults_of)
+        self._record_table_states(batch)
+        self.shared.redefine_relations(self.tables.faults_of)
 
     def begin_in_order(self, batch: BatchCommit) -> Position:
         """Write what must be recorded before the first of the batch's transactions; returns the subscription's recorded position."""
@@ -78,8 +78,8 @@ class BatchWriter:
                     raise EngineFault(FaultKind.INTERNAL, commit.table, detail)
                 elif before.schema != commit.schema:
                     self._restructure(batch, commit, before, before.applied)
-        self._note(batch)
-        self.shared.settle(self.tables.faults_of)
+        self._record_table_states(batch)
+        self.shared.redefine_relations(self.tables.faults_of)
         return position
 
     def end_in_order(self, batch: BatchCommit) -> None:
@@ -100,7 +100,7 @@ class BatchWriter:
             self.records.delete_copy(copy.table)
             self.records.delete_refused(None, copy.table, of_copy=True)
 
-    def _note(self, batch: BatchCommit) -> None:
+    def _record_table_states(self, batch: BatchCommit) -> None:
         """Record everything about the tables other than their changes."""
         if batch.marks:
             self.records.write_marks(batch.subscription, batch.marks)
@@ -258,7 +258,7 @@ class BatchWriter:
         for reservation in self.records.reservations(batch.subscription, batch.removed):
             member = self.records.member(reservation.target)
             if member is not None and member.schema is None:
-                self.shared.gone(reservation.target)
+                self.shared.remove_member(reservation.target)
         for reservation in self.records.reservations(batch.subscription, batch.dropped) if batch.dropped else ():
             with self.tables.faults_of(reservation.table):
                 self._drop(batch, reservation)
@@ -271,7 +271,7 @@ class BatchWriter:
         if left.applied > ZERO:
             self.shared.open(left.table, left.target)
             self.tables.drop_for_good(left.table, left.target)
-            self.shared.gone(left.target)
+            self.shared.remove_member(left.target)
         elif self.tables.exists(left.target):
             detail = f"{left.target} on the target is from before: no copy of the table has taken its place yet"
             raise EngineFault(FaultKind.TABLE_NOT_DROPPED, left.table, detail)

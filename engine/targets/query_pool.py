@@ -82,7 +82,7 @@ class QueryProcess:
         _remove(self.folder)
 
     @property
-    def gone(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether it has ended."""
         return self._child.wait(0.0)
 
@@ -215,7 +215,7 @@ class QueryPool:
             if self._closed:
                 raise QueryRefused("query_unavailable", "the target is being closed")
             process = self._idle.popleft() if self._idle else None
-        while process is not None and process.gone:  # killed while it waited
+        while process is not None and process.has_ended:  # killed while it waited
             process.end()
             with self._changed:
                 process = self._idle.popleft() if self._idle else None

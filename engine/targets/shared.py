@@ -150,7 +150,7 @@ class SqlViews(SqlStatements, ABC):
 class SharedTables:
     """Keeps shared tables consistent with their members, within one transaction.
 
-    Call `open` before a change of a member, then `shown`, `gone` or neither, and `settle` last.
+    Call `open` before a change of a member, then `shown`, `remove_member` or neither, and `redefine_relations` last.
     """
 
     def __init__(self, records: MetadataStore, views: SqlViews, exists: Callable[[TableName], bool]) -> None:
@@ -175,11 +175,11 @@ class SharedTables:
         if member is not None:
             self._records.write_member(replace(member, schema=schema))
 
-    def gone(self, place: TableName) -> None:
+    def remove_member(self, place: TableName) -> None:
         """The table with this name was dropped, or is not shown any more."""
         self._records.delete_member(place)
 
-    def settle(self, faults_of: Callable[[TableId], AbstractContextManager[None]]) -> None:
+    def redefine_relations(self, faults_of: Callable[[TableId], AbstractContextManager[None]]) -> None:
         """Redefine the affected relations, or drop those without members.
 
         `faults_of`: as SqlTables.faults_of. Raises EngineFault(SHARED_TABLE_CONFLICT, TABLE_NAME_COLLISION, TABLE_UNFIT, TABLE_NOT_DROPPED)
@@ -200,13 +200,13 @@ class SharedTables:
         before = self._records.member(place)
         if before is not None and before.into != into:
             self._touch(table, before.into.relation)
-            self.gone(place)
+            self.remove_member(place)
             before = None
         if into is not None:
             self._refuse(subscription, table, place, into)
             schema = before.schema if before is not None else None
             self._records.write_member(Member(subscription, table, place, into, schema))
-        self.settle(lambda _: nullcontext())
+        self.redefine_relations(lambda _: nullcontext())
 
     def refuse_columns(self, table: TableId, place: TableName, schema: TableSchema) -> None:
         """Raises EngineFault(SHARED_TABLE_CONFLICT) if a table with this schema conflicts with the other members."""
@@ -227,8 +227,8 @@ class SharedTables:
             if lost or not self._exists(own.into.relation):
                 self._touch(own.table, own.into.relation)
                 for member in lost:
-                    self.gone(member.place)
-        self.settle(lambda _: nullcontext())
+                    self.remove_member(member.place)
+        self.redefine_relations(lambda _: nullcontext())
 
     def _refuse(self, subscription: SubscriptionName, table: TableId, place: TableName, into: SharedInto) -> None:
         members = self._records.members(into.relation)

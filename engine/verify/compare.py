@@ -147,7 +147,7 @@ class EarlyRows:
                 pieces = (piece for split in splits for piece in self._source.copies.read_split(split, snapshot.name))
                 self._rows[table.spec.table, snapshot.name] = schema, [self._decode(piece, schema) for piece in pieces]
 
-    def of(self, table: VerifyTable, snapshot: ExportedSnapshot) -> list[Any] | None:
+    def rows_of(self, table: VerifyTable, snapshot: ExportedSnapshot) -> list[Any] | None:
         """The rows of a table under this snapshot; None if they were not read, or were read with other columns."""
         schema, rows = self._rows.get((table.spec.table, snapshot.name), (None, None))
         return rows if schema is not None and schema.columns == table.reads.columns else None
@@ -170,7 +170,7 @@ class _Comparison:
         return EngineFault(FaultKind.INTERNAL, str(table.spec.source), "the verification was cancelled")
 
     def table(self, table: VerifyTable) -> TableVerdict:
-        known = self.early.of(table, self.snapshot) if self.early is not None else None
+        known = self.early.rows_of(table, self.snapshot) if self.early is not None else None
         rows = prefetched(self._batches(table) if known is None else iter(known), self.limits.pieces_ahead)
         with closing(rows):
             source_rows, target_rows, found = self.reader.compare(

@@ -25,7 +25,7 @@ _MOST_FRAMES = 4
 
 
 class AnswerStream:
-    """A bounded queue of an answer's frames: `put` waits while it is full, `take` while it is empty."""
+    """A bounded queue of an answer's frames: `put` waits while it is full, `next_frame` while it is empty."""
 
     def __init__(self) -> None:
         self._frames: asyncio.Queue[Frame | None] = asyncio.Queue(_MOST_FRAMES)
@@ -37,7 +37,7 @@ class AnswerStream:
             await self._frames.put(frame)
         return not self._closed
 
-    async def take(self) -> Frame | None:
+    async def next_frame(self) -> Frame | None:
         """The next frame. None: the end; without an AnswerEnd before it, the answer is incomplete."""
         return await self._frames.get()
 

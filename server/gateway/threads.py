@@ -38,5 +38,5 @@ async def engine_only(
     """A dependency that refuses callers other than engines."""
     threads = cast("EngineThreads", request.app.state.engine_threads)
     principal = await threads.run(lambda: principal_of(request, credentials))
-    if not principal.may(Role.ENGINE):
+    if not principal.has_role(Role.ENGINE):
         raise Forbidden(f"This is for engines; the token '{principal.name}' has the role {principal.role.value}.")

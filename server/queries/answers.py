@@ -80,7 +80,7 @@ class Rows:
         while True:
             try:
                 async with asyncio.timeout_at(self._deadline):
-                    frame = await self._frames.take()
+                    frame = await self._frames.next_frame()
             except TimeoutError:
                 raise EngineTimeout("The engine did not send the whole answer in time.") from None
             if frame is None:

@@ -28,7 +28,7 @@ class Principal:
     role: Role
     everything: bool = False
 
-    def may(self, needed: Role) -> bool:
+    def has_role(self, needed: Role) -> bool:
         """Whether the principal has the rights of `needed`."""
         if self.everything or self.role is needed:
             return True

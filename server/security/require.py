@@ -46,7 +46,7 @@ def needs(role: Role) -> Any:
     """A dependency that refuses principals without the rights of `role`."""
 
     async def check(principal: Caller) -> None:  # on the event loop: a thread would cost more than this does
-        if not principal.may(role):
+        if not principal.has_role(role):
             raise Forbidden(
                 f"This needs the role {role.value}; the token '{principal.name}' has {principal.role.value}."
             )

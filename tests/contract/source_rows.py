@@ -228,7 +228,7 @@ class RowsStream:
         self._read = found[-1].number if found else self._read
         self._reported = self._read
         if not self._history.done:
-            self._history.take(self._commits.of(data, offsets, controls), Lsn(self._read))
+            self._history.check_commits(self._commits.commits_of(data, offsets, controls), Lsn(self._read))
         at = controls["ordinal"][controls["kind"] == ControlKind.RELATION].tolist()
         return RecordChunk(data, offsets, controls, {i: records[i] for i in at}, Lsn(self._read))
 
@@ -276,8 +276,8 @@ def _record(change: rows.Change) -> bytes:
     data, _ = encode_rows(
         relation,
         np.array([_OPERATIONS[change.operation]], np.uint8),
-        Texts.of([new or [None] * width], width),
-        None if key is None else Texts.of([key], width),
+        Texts.from_values([new or [None] * width], width),
+        None if key is None else Texts.from_values([key], width),
     )
     return data.tobytes()
 
@@ -362,7 +362,7 @@ class RowsReader:
         confirmed = Lsn(reader.confirmed)
         return ReaderStatus(True, confirmed, confirmed, reader.session or None)
 
-    def look(self, slot: str) -> GuardReading:
+    def check_reader(self, slot: str) -> GuardReading:
         return GuardReading(self.status(slot), oldest_open="a session" if self._calls.is_in_use() else None)
 
     def release(self, slot: str) -> list[str]:
@@ -393,7 +393,7 @@ class RowsSource:
         self.reader = RowsReader(calls)
         self.sent_tables = EverythingSent(self.describe)
         self.partitioned = NoPartitions()
-        self.safety = LogAnnouncesAll(self.reader.look)
+        self.safety = LogAnnouncesAll(self.reader.check_reader)
         self.ddl = NoDdlReports()
         self.tickets = NoTickets()
         self.sequences = NoSequences()

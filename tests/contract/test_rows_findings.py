@@ -48,7 +48,7 @@ class Watched:
         session.commit()
 
     def look(self) -> list[Finding]:
-        return list(self.monitor.look())
+        return list(self.monitor.check())
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_a_table_that_appears_is_found_once(watched: Watched) -> None:
 
 def test_a_reader_that_is_gone_ends_the_run(watched: Watched) -> None:
     watched.source.reader.release(READER)
-    first = next(watched.monitor.look())
+    first = next(watched.monitor.check())
     assert isinstance(first, SourceGone)
     assert first.kind is FaultKind.LOG_GAP
 

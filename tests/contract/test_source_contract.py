@@ -171,14 +171,14 @@ def test_a_healthy_slot_and_what_is_left_when_it_goes(origin: Origin) -> None:
     source, slot, tables = origin.source, origin.slot, [origin.table("notes")]
     assert not source.reader.status(slot).exists
     with followed(origin, tables):
-        reading = source.safety.look(tables, slot)
+        reading = source.safety.check(tables, slot)
         assert (reading.sending_faults, dict(reading.partition_faults), reading.oldest_open) == ((), {}, None)
         assert (reading.reader.exists, reading.reader.lost) == (True, None)
         assert reading.reader.active_pid is not None
         assert reading.reader.confirmed is not None
         with origin.session() as session:
             session.execute("INSERT INTO notes VALUES (1, 'open')")
-            assert source.safety.look(tables, slot).oldest_open
+            assert source.safety.check(tables, slot).oldest_open
             session.rollback()
     assert source.reader.remove(slot) == []
     assert not source.reader.status(slot).exists
@@ -520,7 +520,7 @@ CALLS: dict[str, Callable[[Source, TableSpec, str], object]] = {
     "slot_status": lambda source, table, slot: source.reader.status(slot),
     "drop": lambda source, table, slot: source.reader.remove(slot),
     "terminate_reader": lambda source, table, slot: source.reader.end_other(slot, APPLICATION),
-    "guard": lambda source, table, slot: source.safety.look([table], slot),
+    "guard": lambda source, table, slot: source.safety.check([table], slot),
     "open_stream": lambda source, table, slot: source.log.open_stream(slot, Lsn(0), APPLICATION),
 }
 

@@ -43,7 +43,7 @@ class Reader:
         for chunk, highest in chunks(self._rng, sent, start):
             if not check.done:
                 try:
-                    check.take(commits.of(chunk.data, chunk.offsets, chunk.controls), highest)
+                    check.check_commits(commits.commits_of(chunk.data, chunk.offsets, chunk.controls), highest)
                 except EngineFault as fault:
                     assert fault.kind is FaultKind.LOG_GAP  # noqa: PT017 - both outcomes are right
                     return False

@@ -383,7 +383,7 @@ class Engine:
             if not len(outgoing):
                 return None
             self.sequence += 1
-            self.in_flight = self.sequence, outgoing.take(most)
+            self.in_flight = self.sequence, outgoing.take_reports(most)
         return self.in_flight
 
 

@@ -65,12 +65,12 @@ def test_roles(
 
 
 def test_who_may_what() -> None:
-    may = {role: {needed for needed in Role if Principal("1", "x", role).may(needed)} for role in Role}
+    may = {role: {needed for needed in Role if Principal("1", "x", role).has_role(needed)} for role in Role}
     assert may[Role.VIEWER] == {Role.VIEWER}
     assert may[Role.OPERATOR] == {Role.VIEWER, Role.OPERATOR}
     assert may[Role.ADMIN] == {Role.VIEWER, Role.OPERATOR, Role.ADMIN}
     assert may[Role.ENGINE] == {Role.ENGINE}
-    assert all(ANYBODY.may(role) for role in Role)
+    assert all(ANYBODY.has_role(role) for role in Role)
 
 
 @pytest.mark.parametrize("role", Role)

@@ -64,7 +64,7 @@ class PostgresDdlReports:
             return self._capture.in_force(connection)
 
     def status(self) -> DdlCapture:
-        return ddl_capture.look(self._connector)
+        return ddl_capture.read_capture(self._connector)
 
     def install(self) -> DdlCapture:
         return ddl_capture.install(self._connector)

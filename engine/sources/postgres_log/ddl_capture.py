@@ -256,14 +256,14 @@ class _State:
     schema: bool
 
 
-def look(connector: Connector) -> DdlCapture:
+def read_capture(connector: Connector) -> DdlCapture:
     """The installed state, and the statements that would install and remove it."""
     with connector.session() as connection:
         return state(connection)
 
 
 def state(connection: PostgresConnection) -> DdlCapture:
-    """As `look`, in an open session."""
+    """As `read_capture`, in an open session."""
     return _capture(_state(connection))
 
 

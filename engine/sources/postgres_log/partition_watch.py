@@ -110,8 +110,8 @@ class PartitionWatch:
         """OID that had the table's name when its loss was reported; 0 = none."""
 
     @property
-    def gone(self) -> frozenset[TableName]:
-        """Tables that were dropped, and possibly created again, since they were first seen; until `settle`."""
+    def dropped_tables(self) -> frozenset[TableName]:
+        """Tables that were dropped, and possibly created again, since they were first seen; until `watch_again`."""
         with self._lock:
             return frozenset(self._gone)
 
@@ -128,12 +128,12 @@ class PartitionWatch:
                 self._oids[name], self._below[name] = oid, members
 
     def accept(self, name: TableName, relation: RelationId) -> None:
-        """Watch `relation`, which has the name of a table reported as gone; the last check is its base. No-op after `settle`."""
+        """Watch `relation`, which has the name of a table reported as gone; the last check is its base. No-op after `watch_again`."""
         with self._lock:
             if self._gone.pop(name, None) is not None:
                 self._oids[name] = relation
 
-    def settle(self, tables: Sequence[TableSpec], stands: Mapping[TableName, int]) -> None:
+    def watch_again(self, tables: Sequence[TableSpec], stands: Mapping[TableName, int]) -> None:
         """Start to watch these tables again with the OIDs of `stands`; the next check sets the base for their partitions.
 
         A table that was created again after it was reported as dropped is not included: that is still to be reported.
@@ -152,12 +152,12 @@ class PartitionWatch:
             below = {oid for name in names for oid in self._below.get(name, ())}
         return tuple(sorted(tables)), tuple(sorted(below))
 
-    def look(self, connector: Connector, tables: Sequence[TableSpec]) -> Mapping[TableName, str]:
+    def check_tables(self, connector: Connector, tables: Sequence[TableSpec]) -> Mapping[TableName, str]:
         """Changed tables with a description. Each change is reported once."""
         return self.examine(connector, tables).faults
 
     def examine(self, connector: Connector, tables: Sequence[TableSpec]) -> TablesLook:
-        """As `look`, with the facts that distinguish a TRUNCATE of a root from one of a partition. Each change is reported once."""
+        """As `check_tables`, with the facts that distinguish a TRUNCATE of a root from one of a partition. Each change is reported once."""
         names = {t.source for t in tables}
         with connector.session() as connection, one_look(connection):
             oids, roots = _oids(connection, names)

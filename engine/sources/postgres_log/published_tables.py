@@ -47,8 +47,8 @@ class PostgresPublications:
             # reported as changed later.
             unseen = self._watch.unseen(tables)
             anew = [t for t in tables if before is None or t in unseen or _made_again(t.source, before, after)]
-            self._watch.look(self._connector, anew)
-            self._watch.settle(tables, after)
+            self._watch.check_tables(self._connector, anew)
+            self._watch.watch_again(tables, after)
             self._published = after
             self._known_as.update(after)
             return frozenset(RelationId(oid) for oid in after.values())
@@ -72,12 +72,12 @@ class PostgresPublications:
         with self._publishing:
             changed = self._watch.examine(self._connector, tables)
             self._rename_published(changed.renamed)
-            faults = publications.faults(self._connector, tables, slot, self._watch.gone, self._published)
+            faults = publications.faults(self._connector, tables, slot, self._watch.dropped_tables, self._published)
             if faults:
                 # A table may have been dropped between the two reads: that is a fault of the table and not of the publication.
                 changed = changed.joined(self._watch.examine(self._connector, tables))
                 self._rename_published(changed.renamed)
-                faults = publications.faults(self._connector, tables, slot, self._watch.gone, self._published)
+                faults = publications.faults(self._connector, tables, slot, self._watch.dropped_tables, self._published)
         return changed, faults
 
     def _rename_published(self, renamed: Mapping[TableName, TableName]) -> None:
@@ -103,7 +103,7 @@ class PostgresSafety:
         self._published = published
         self._reader = reader
 
-    def look(self, tables: Sequence[TableSpec], slot: str) -> GuardReading:
+    def check(self, tables: Sequence[TableSpec], slot: str) -> GuardReading:
         """One check. Tables are compared with this object's first check of them, which should be made before they are copied.
 
         A table that was dropped, or created again under its name, is one of the partition faults: it concerns that table only. It is no
@@ -113,7 +113,7 @@ class PostgresSafety:
         with self._connector.session() as connection:
             self._marks.looked(connection, {table.source for table in tables})
         return replace(
-            self._reader.look(slot),
+            self._reader.check_reader(slot),
             sending_faults=faults,
             partition_faults=changed.faults,
             partition_rewrites=changed.rewrites,
@@ -124,8 +124,8 @@ class PostgresSafety:
             renamed=changed.renamed,
         )
 
-    def look_at_reader(self, slot: str) -> GuardReading:
-        return self._reader.look(slot)
+    def check_reader(self, slot: str) -> GuardReading:
+        return self._reader.check_reader(slot)
 
     def remember(self, marks: Mapping[TableName, str]) -> None:
         self._watch.remember(marks)

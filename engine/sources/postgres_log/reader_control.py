@@ -21,7 +21,7 @@ class PostgresReaderControl:
     """`ReaderControl`: the reader's name is that of its replication slot."""
 
     def __init__(self, connector: Connector, open_slots: Collection[str]) -> None:
-        """`open_slots`: names of the copies' temporary slots, whose retained WAL `look` reports."""
+        """`open_slots`: names of the copies' temporary slots, whose retained WAL `check_reader` reports."""
         self._connector = connector
         self._open_slots = open_slots
 
@@ -32,8 +32,8 @@ class PostgresReaderControl:
     def status(self, slot: str) -> ReaderStatus:
         return slots.status(self._connector, slot)
 
-    def look(self, slot: str) -> GuardReading:
-        """See SourceSafety.look_at_reader."""
+    def check_reader(self, slot: str) -> GuardReading:
+        """See SourceSafety.check_reader."""
         holder = slots.oldest_open(self._connector)
         return GuardReading(
             reader=slots.status(self._connector, slot),

@@ -275,7 +275,7 @@ def _first_row(connector: Connector, pgconn: pq.abc.PGconn, subject: str, *, tim
         if timed_out:
             raise EngineFault(FaultKind.SOURCE_TIMEOUT, subject, f"open transactions hold it up: {_who(connector)}")
         message = _text(result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY))
-        kind = _KINDS.get(state or "") or SOURCE.of(state)
+        kind = _KINDS.get(state or "") or SOURCE.fault_kind(state)
         if kind is FaultKind.SOURCE_SNAPSHOT_TOO_LARGE:
             raise EngineFault(kind, subject, f"the slot's snapshot is too large; oldest open: {_who(connector)}")
         raise EngineFault(kind, subject, describe_state(state, message))

@@ -248,4 +248,4 @@ def _refused(connector: Connector, result: pq.abc.PGresult | None, subject: str)
 
 
 def _fault(state: str | None, message: str, subject: str) -> EngineFault:
-    return EngineFault(_KINDS.get(state or "") or SOURCE.of(state), subject, describe_state(state, message))
+    return EngineFault(_KINDS.get(state or "") or SOURCE.fault_kind(state), subject, describe_state(state, message))

@@ -308,7 +308,7 @@ class PostgresLogStream:
             self._check_types(data[offsets[:-1]])
         controls, self._in_stream_xid = find_controls(data, offsets, self._in_stream_xid)
         if self._history is not None and not self._history.done:
-            self._history.take(self._commits.of(data, offsets, controls), Lsn(frames.wal_end))
+            self._history.check_commits(self._commits.commits_of(data, offsets, controls), Lsn(frames.wal_end))
         at = controls["ordinal"][controls["kind"] == ControlKind.RELATION]
         payloads = {int(i): data[offsets[i] : offsets[i + 1]].tobytes() for i in at}
         messages = controls[controls["kind"] == ControlKind.MESSAGE]
@@ -345,7 +345,7 @@ class PostgresLogStream:
     def _server_fault(self, kinds: dict[str, FaultKind]) -> EngineFault:
         fields = error_fields(self._inbox.take_message()[1])
         state = fields.get("C")
-        broken = FaultKind.LOG_NOT_DECODED if (state or "").startswith("XX") else SOURCE.of(state)
+        broken = FaultKind.LOG_NOT_DECODED if (state or "").startswith("XX") else SOURCE.fault_kind(state)
         kind = kinds.get(state or "") or broken
         return EngineFault(kind, self._slot, describe_state(state, fields.get("M", "")))
 

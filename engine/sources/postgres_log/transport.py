@@ -204,13 +204,13 @@ class _LibpqTransport:
             self._add_error(b"E", result)
 
     def wait(self, timeout_s: float, wake: int | None = None) -> bool:
-        return bool(self._pending) or self._take() or _readable(self._pgconn.socket, timeout_s, wake)
+        return bool(self._pending) or self._take_messages() or _readable(self._pgconn.socket, timeout_s, wake)
 
     def receive(self, into: memoryview) -> int:
         # One call of libpq reads a few kilobytes; repeat it while more has arrived.
         while len(self._pending) < len(into) and not self._ended and _readable(self._pgconn.socket, 0.0):
             self._consume()
-            self._take()
+            self._take_messages()
         if self._ended and not self._pending:
             raise _lost("the source closed the connection")
         count = min(len(into), len(self._pending))
@@ -236,7 +236,7 @@ class _LibpqTransport:
         except psycopg.Error as error:
             raise _lost("connection lost") from error
 
-    def _take(self) -> bool:
+    def _take_messages(self) -> bool:
         """Take all whole messages from libpq, up to a bound."""
         while not self._ended and len(self._pending) < RECEIVE_BUFFER_BYTES:
             try:

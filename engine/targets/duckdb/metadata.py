@@ -37,7 +37,7 @@ class DuckDbMetadata(MetadataStore):
         super().__init__(connection, f"{quoted(catalog)}.{quoted(OWN_SCHEMA)}")
         self._crowded = crowded
 
-    def look(self) -> None:
+    def begin_snapshot(self) -> None:
         """Read from the file, which begins the transaction's snapshot. Raises duckdb.CatalogException if it has no metadata."""
         self._select("layout", "version")
 

@@ -187,7 +187,7 @@ def snapshot(database: Database, scans: int) -> Iterator[Snapshot]:
                     connection.execute("SET SESSION arrow_lossless_conversion = true")
                     connection.execute("BEGIN TRANSACTION READ ONLY")
                     # DuckDB takes its snapshot at the first access to the file, not at BEGIN.
-                    DuckDbMetadata(connection, database.catalog).look()
+                    DuckDbMetadata(connection, database.catalog).begin_snapshot()
         except duckdb.CatalogException:
             raise QueryRefused("query_unavailable", "nothing has been replicated to this target yet") from None
         found = Snapshot(database, connections)

@@ -133,7 +133,7 @@ class DuckDbSpeculativeInsert:
             raise EngineFault(FaultKind.INTERNAL, batch.subscription, "a batch that does more than was begun")
         for table in batch.tables:
             self._place(table)
-            if self._tables[table.table] != self._look(table.table, writer):
+            if self._tables[table.table] != self._read_standing(table.table, writer):
                 raise _changed(table.table)
         for table in batch.tables:
             self._insert(table)
@@ -141,14 +141,14 @@ class DuckDbSpeculativeInsert:
         records.add_position(batch.subscription, position.moved(batch))
 
     def _place(self, table: TableCommit) -> Place:
-        standing = self._tables.get(table.table) or self._look(table.table, self._connection)
+        standing = self._tables.get(table.table) or self._read_standing(table.table, self._connection)
         names = [folded(column.name) for column in table.schema.columns]
         if not _leaves_alone(table, standing) or "rowid" in names:  # see `_delete_copies`, which alters such a table
             raise _changed(table.table)
         self._tables[table.table] = standing
         return Place(table.table, qualified(self.database.catalog, standing.target), table.schema)
 
-    def _look(self, table: TableId, connection: StagingConnection) -> _Standing:
+    def _read_standing(self, table: TableId, connection: StagingConnection) -> _Standing:
         found = DuckDbMetadata(connection, self.database.catalog).reservations(self.subscription, [table])
         if not found or found[0].schema is None or not found[0].ready or found[0].removed or found[0].parked:
             raise _changed(table)

@@ -269,7 +269,7 @@ class DuckDbTarget(SqlTarget):
                 self.finish_copy(commit.table)
         self._give_up_loads(batch.removed)
         with self._lock:
-            if self._in_doubt is not None and self._settle(batch):
+            if self._in_doubt is not None and self._resolve_commit(batch):
                 return self.standing_aside(batch)
             if self._speculative is not None and self._speculative.in_the_way_of(batch):
                 self._end_speculative()
@@ -361,14 +361,14 @@ class DuckDbTarget(SqlTarget):
             roll_back(connection)
             fault = self._fault(error, database)
             self._in_doubt = batch
-            if not self._settle(batch):
+            if not self._resolve_commit(batch):
                 raise fault from error
         return writer.refused.set_aside
 
     def _commit_speculative(self, rows: DuckDbSpeculativeInsert, batch: BatchCommit) -> bool:
         """Implements `commit` of a speculative insert, between two batches of the writer, the only one that moves the fence."""
         with self._lock:
-            if self._in_doubt is not None and self._settle(batch):
+            if self._in_doubt is not None and self._resolve_commit(batch):
                 rows.roll_back()
                 return True
             database = self._open()
@@ -384,7 +384,7 @@ class DuckDbTarget(SqlTarget):
             except duckdb.Error as error:
                 database.broken = database.broken or is_broken(error)
                 self._in_doubt = batch
-                if not self._settle(batch):
+                if not self._resolve_commit(batch):
                     return False
             self._fold(batch)
             return True
@@ -414,7 +414,7 @@ class DuckDbTarget(SqlTarget):
         except duckdb.OutOfMemoryException as error:
             raise self._fault(error, database) from error
 
-    def _settle(self, batch: BatchCommit) -> bool:
+    def _resolve_commit(self, batch: BatchCommit) -> bool:
         """Determine whether the batch with the failed COMMIT took effect: a checkpoint may fail after the commit is durable.
 
         True if it did and is the given batch.

@@ -97,7 +97,7 @@ def outcome(replica: BadDay) -> str | None:
         run = replica.pipeline.run
         with suppress(EngineFault):
             if run is not None:
-                position = run.nows.take().position
+                position = run.nows.read_now().position
                 break
         with suppress(AssertionError):
             replica.reports.wait(lambda _: failed_with(replica), "failed", 0.1)

@@ -132,7 +132,7 @@ def test_a_landed_backlog_is_dealt_out_to_tasks_as_a_whole() -> None:
         reader = stage.sides[PENSTOCK]
         assert isinstance(reader, ReaderSide)
         made = workload.generate(stage.source, 400)
-        stage.settle()
+        stage.wait_until_idle()
         folder = reader.leave()
         specs = [table_of(number, declared(table)) for number, table in enumerate(workload.tables())]
         source = open_source(ConnectionSpec("source", "postgres", reader.connection))

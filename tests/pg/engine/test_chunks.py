@@ -177,15 +177,15 @@ def test_changes_that_the_source_tells_by_itself_in_the_middle(
     shop: Database, replicate: Replicate, runner: type[BusyRunner], monkeypatch: pytest.MonkeyPatch, target_kind: str
 ) -> None:
     told: list[int] = []
-    take = DdlMessageTracker.take
+    read_message = DdlMessageTracker.read_message
 
     def noted(book: DdlMessageTracker, placed: PlacedMessage) -> tuple[DdlMessage, bool] | None:
-        found = take(book, placed)
+        found = read_message(book, placed)
         if found is not None and found[0].table is not None and replica.states()["orders"] != "live":
             told.append(found[0].table.relation)
         return found
 
-    monkeypatch.setattr(DdlMessageTracker, "take", noted)
+    monkeypatch.setattr(DdlMessageTracker, "read_message", noted)
     with closing(open_source(ConnectionSpec("shop", "postgres", shop.settings))) as source:
         assert source.ddl.install().current
     runner.between = meanwhile(shop, TOLD)  # type: ignore[assignment]

@@ -203,7 +203,7 @@ def test_a_persisted_queue_keeps_what_lies_before_the_damage(
         captured(replica, whole)
         wait_until(lambda: confirmed(replica) >= whole)
         assert job_stage.waiting.wait(30)
-        monkeypatch.setattr(SourceMonitor, "look", lambda _: iter(()))  # nothing more is confirmed to the source
+        monkeypatch.setattr(SourceMonitor, "check", lambda _: iter(()))  # nothing more is confirmed to the source
         ends = largest(replica).stat().st_size
         shop.execute(NEEDED)
         behind = replica.now()

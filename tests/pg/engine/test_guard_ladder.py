@@ -231,7 +231,7 @@ def test_a_drop_that_a_crash_cut_short_is_ended_at_the_next_start(shop: Database
     """The record is written first: with the slot still there, the start drops it and says who did it."""
     replica = guarded(shop)
     replica.close()
-    ReaderTombstone(replica.home / "queue", replica.spec.reader).note("the slot held back too much")
+    ReaderTombstone(replica.home / "queue", replica.spec.reader).write("the slot held back too much")
     assert replica.has_slot
     replica.again()
     assert "held back too much" in (replica.wait_code("failed", "slot_dropped").reason or "")

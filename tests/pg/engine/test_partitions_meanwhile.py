@@ -81,7 +81,7 @@ def down(replica: Replica, way: str, monkeypatch: pytest.MonkeyPatch) -> Iterato
         replica.wait_state("running")
         return
     with monkeypatch.context() as patch:
-        patch.setattr(CommitStage, "settle", lambda self: None)
+        patch.setattr(CommitStage, "write_progress", lambda self: None)
         replica.pipeline.close()
         replica._targets.close_all()
     yield
@@ -262,14 +262,14 @@ class Eyes:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._lock = threading.Lock()
         self._shut = False
-        real = SourceMonitor.look
+        real = SourceMonitor.check
 
         def look(monitor: SourceMonitor) -> Iterator[Finding]:
             with self._lock:
                 if not self._shut:
                     yield from real(monitor)
 
-        monkeypatch.setattr(SourceMonitor, "look", look)
+        monkeypatch.setattr(SourceMonitor, "check", look)
 
     def shut(self, *, on: bool) -> None:
         """When this returns no look is under way."""

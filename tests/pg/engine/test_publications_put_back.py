@@ -163,14 +163,14 @@ def test_a_look_beside_a_change_of_the_tables_vouches_for_no_publication(
     with shop.connect() as connection, connection.transaction():
         for step in steps(replica, "operations"):
             connection.execute(step)
-    real = PostgresSafety.look
+    real = PostgresSafety.check
 
     def paused_meanwhile(found: PostgresSafety, *rest: Any) -> GuardReading:
         reading = real(found, *rest)
         replica.replace(orders, replace(lines, paused=True))
         return reading
 
-    monkeypatch.setattr(PostgresSafety, "look", paused_meanwhile)
+    monkeypatch.setattr(PostgresSafety, "check", paused_meanwhile)
     with pytest.raises(EngineFault, match="publication_changed"):
-        run.nows.take()
+        run.nows.read_now()
     assert replica.wait_state("failed").code == "publication_changed"

@@ -60,7 +60,9 @@ def ask(tmp_path: Path) -> Iterator[Ask]:
             link = Link()
             desk.connect(cast("ServerLink", link))
             name = str(replica.spec.name)
-            desk.take(Query(request_id="r", subscription=name, sql=sql, timeout_ms=20_000, following=following))
+            desk.handle_command(
+                Query(request_id="r", subscription=name, sql=sql, timeout_ms=20_000, following=following)
+            )
             assert link.ended.wait(DEADLINE_S)
             return link
 

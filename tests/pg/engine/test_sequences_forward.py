@@ -88,7 +88,7 @@ def ask(tmp_path: Path) -> Iterator[Callable[..., Any]]:
 
     def send(replica: Replica, **fields: Any) -> dict[str, SequencePart] | Problem:
         found.append(replica)
-        desk.take(Sequences(request_id="r", subscription="s", **fields))
+        desk.handle_command(Sequences(request_id="r", subscription="s", **fields))
         answer = answers.next()
         if not isinstance(answer, Answer):
             assert answer is not None

@@ -107,5 +107,5 @@ def test_a_table_that_waits_for_its_copy_may_go_and_holds_up_no_wait(
     database.execute("UPDATE calm SET v = 2")
     run = replica.pipeline.run
     assert run is not None
-    replica.wait_applied(run.nows.take().position)
+    replica.wait_applied(run.nows.read_now().position)
     compared(database, replica, "calm")

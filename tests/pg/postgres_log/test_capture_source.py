@@ -210,7 +210,7 @@ def test_publications_are_made_kept_and_watched(db: Database, source: PostgresSo
     assert (members(db, slot), members(db, slot + "_ins")) == ({"a"}, {"log"})
     # The owner's own update of a table without identity still works.
     db.execute("UPDATE keyless SET id = 2")
-    assert source.safety.look(tables, slot).sending_faults == ()
+    assert source.safety.check(tables, slot).sending_faults == ()
 
     tables = [spec("b"), spec("log", insert_only=True)]
     source.sent_tables.prepare(tables, slot)
@@ -227,7 +227,7 @@ def test_publications_are_made_kept_and_watched(db: Database, source: PostgresSo
         (f"DROP PUBLICATION {slot}_ins", "does not exist"),
     ):
         db.execute(change)
-        faults = source.safety.look(tables, slot).sending_faults
+        faults = source.safety.check(tables, slot).sending_faults
         assert faults, change
         assert any(word in fault for fault in faults), (change, faults)
         # What went through them until now is gone: they are only put right for a new beginning.
@@ -235,7 +235,7 @@ def test_publications_are_made_kept_and_watched(db: Database, source: PostgresSo
             source.sent_tables.prepare(tables, slot, earlier=Earlier.OURS)
         assert caught.value.kind is FaultKind.PUBLICATION_CHANGED, change
         source.sent_tables.prepare(tables, slot)
-        assert source.safety.look(tables, slot).sending_faults == (), change
+        assert source.safety.check(tables, slot).sending_faults == (), change
     source.sent_tables.prepare([], slot)
     assert (members(db, slot), members(db, slot + "_ins")) == (set(), set())
     assert source.reader.remove(slot) == []
@@ -257,10 +257,10 @@ def test_tables_that_inherit_are_published_where_they_are_asked_for(db: Database
     db.execute(f"ALTER PUBLICATION {slot} SET TABLE a; ALTER PUBLICATION {slot}_ins SET TABLE log")
     assert (members(db, slot), members(db, slot + "_ins")) == ({"a", "a_child"}, {"log", "log_child"})
     foreign = f"table public.log_child does not belong in publication {slot}_ins"
-    assert foreign in source.safety.look(tables, slot).sending_faults
+    assert foreign in source.safety.check(tables, slot).sending_faults
     source.sent_tables.prepare(tables, slot)
     assert (members(db, slot), members(db, slot + "_ins")) == ({"a"}, {"log"})
-    assert source.safety.look(tables, slot).sending_faults == ()
+    assert source.safety.check(tables, slot).sending_faults == ()
 
 
 def test_changes_below_a_partitioned_root_are_noticed(db: Database, source: PostgresSource) -> None:
@@ -275,7 +275,7 @@ def test_changes_below_a_partitioned_root_are_noticed(db: Database, source: Post
     source.sent_tables.prepare(tables, slot_of(db))
 
     def change() -> str | None:
-        return source.safety.look(tables, slot_of(db)).partition_faults.get(root)
+        return source.safety.check(tables, slot_of(db)).partition_faults.get(root)
 
     assert change() is None
     db.execute(leaf("m3", 30))
@@ -308,7 +308,7 @@ def test_a_table_made_again_is_told_as_that_tables_trouble(db: Database, source:
     source.sent_tables.prepare(tables, slot_of(db))
 
     def look() -> tuple[tuple[str, ...], dict[str, str]]:
-        reading = source.safety.look(tables, slot_of(db))
+        reading = source.safety.check(tables, slot_of(db))
         return reading.sending_faults, {str(t): detail for t, detail in reading.partition_faults.items()}
 
     assert look() == ((), {})
@@ -333,17 +333,17 @@ def test_a_renamed_table_stays_published_whoever_has_heard_of_it(db: Database, s
     db.execute("CREATE TABLE b (id int PRIMARY KEY)")
     tables = [spec("a"), spec("b")]
     source.sent_tables.prepare(tables, slot_of(db))
-    source.safety.look(tables, slot_of(db))
+    source.safety.check(tables, slot_of(db))
     db.execute("ALTER TABLE a RENAME TO c")
     source.sent_tables.prepare(tables, slot_of(db))
     assert members(db, slot_of(db)) == {"b", "c"}
-    reading = source.safety.look(tables, slot_of(db))
+    reading = source.safety.check(tables, slot_of(db))
     assert (reading.renamed, reading.sending_faults) == ({tables[0].source: TableName("public", "c")}, ())
     source.sent_tables.prepare(tables, slot_of(db))
     assert members(db, slot_of(db)) == {"b", "c"}
     now = [spec("c"), tables[1]]
     for _ in range(2):
-        reading = source.safety.look(now, slot_of(db))
+        reading = source.safety.check(now, slot_of(db))
         assert (reading.renamed, reading.partition_faults, reading.sending_faults) == ({}, {}, ())
         source.sent_tables.prepare(now, slot_of(db))
     source.sent_tables.prepare(tables[1:], slot_of(db))
@@ -357,7 +357,7 @@ def test_a_publishing_that_ended_before_its_time_leaves_nothing_foreign(
         db.execute(f"CREATE TABLE {name} (id int PRIMARY KEY)")
     tables = [spec("a"), spec("b")]
     source.sent_tables.prepare(tables[:1], slot_of(db))
-    source.safety.look(tables, slot_of(db))
+    source.safety.check(tables, slot_of(db))
 
     faults = [
         psycopg.errors.LockNotAvailable(),  # One table after the other, then.
@@ -372,10 +372,10 @@ def test_a_publishing_that_ended_before_its_time_leaves_nothing_foreign(
         with pytest.raises(EngineFault):
             source.sent_tables.prepare(tables, slot_of(db), earlier=Earlier.OURS)
     assert members(db, slot_of(db)) == {"a", "b"}
-    assert source.safety.look(tables, slot_of(db)).sending_faults == ()
+    assert source.safety.check(tables, slot_of(db)).sending_faults == ()
     db.execute("CREATE TABLE stranger (id int PRIMARY KEY)")
     db.execute(f"ALTER PUBLICATION {slot_of(db)} ADD TABLE stranger")
-    assert any("stranger" in fault for fault in source.safety.look(tables, slot_of(db)).sending_faults)
+    assert any("stranger" in fault for fault in source.safety.check(tables, slot_of(db)).sending_faults)
 
 
 def test_what_is_gone_when_it_is_taken_out_is_tried_again(
@@ -449,13 +449,13 @@ def test_publications_come_to_carry_stored_columns_and_nobody_may_take_that_back
         source.sent_tables.prepare([table], slot)
         number = db.execute("SELECT oid FROM pg_publication WHERE pubname = %s", [slot])
         db.execute(f"ALTER PUBLICATION {slot} SET (publish_generated_columns = none)")
-        assert f"publication {slot} publishes no generated columns" in source.safety.look([table], slot).sending_faults
+        assert f"publication {slot} publishes no generated columns" in source.safety.check([table], slot).sending_faults
         # At a start the log tells what was not sent meanwhile.
         assert source.sent_tables.unpublished([table], slot) == ()
         source.sent_tables.prepare([table], slot)
         assert db.execute(carried, [slot]) == [("s",)]
         assert db.execute("SELECT oid FROM pg_publication WHERE pubname = %s", [slot]) == number
-        assert source.safety.look([table], slot).sending_faults == ()
+        assert source.safety.check([table], slot).sending_faults == ()
 
 
 def test_nobody_elses_transaction_ends_in_a_deadlock_with_ours(db: Database, source: PostgresSource) -> None:
@@ -530,12 +530,12 @@ def test_names_given_again_and_again_are_no_change_of_the_publication(db: Databa
     db.execute("CREATE TABLE b (id int PRIMARY KEY)")
     tables = [spec("a"), spec("b")]
     source.sent_tables.prepare(tables, slot_of(db))
-    source.safety.look(tables, slot_of(db))
+    source.safety.check(tables, slot_of(db))
     db.execute("ALTER TABLE a RENAME TO c")
     # As a table of ours that no declaration has by this name yet.
     source.sent_tables.prepare(tables, slot_of(db))
     db.execute("ALTER TABLE c RENAME TO d")
-    reading = source.safety.look(tables, slot_of(db))
+    reading = source.safety.check(tables, slot_of(db))
     assert (reading.renamed, reading.sending_faults) == ({tables[0].source: TableName("public", "d")}, ())
     tables = [spec("d"), spec("b")]
     db.execute("ALTER TABLE d RENAME TO e")
@@ -543,16 +543,16 @@ def test_names_given_again_and_again_are_no_change_of_the_publication(db: Databa
     source.sent_tables.prepare(tables, slot_of(db))
     assert members(db, slot_of(db)) == {"b", "e"}
     db.execute("ALTER TABLE e RENAME TO d")
-    source.safety.look(tables, slot_of(db))
+    source.safety.check(tables, slot_of(db))
     db.execute("BEGIN; ALTER TABLE d RENAME TO x; ALTER TABLE b RENAME TO d; ALTER TABLE x RENAME TO b; COMMIT")
-    reading = source.safety.look(tables, slot_of(db))
+    reading = source.safety.check(tables, slot_of(db))
     assert (reading.renamed, reading.sending_faults) == ({}, ())
     assert reading.replaced.keys() == {t.source for t in tables}
     source.safety.accept(tables[0].source, reading.replaced[tables[0].source])
-    assert source.safety.look(tables, slot_of(db)).sending_faults == ()
+    assert source.safety.check(tables, slot_of(db)).sending_faults == ()
     db.execute("CREATE TABLE foreign_one (id int PRIMARY KEY)")
     db.execute(f"ALTER PUBLICATION {slot_of(db)} ADD TABLE foreign_one")
-    assert any("foreign_one" in fault for fault in source.safety.look(tables, slot_of(db)).sending_faults)
+    assert any("foreign_one" in fault for fault in source.safety.check(tables, slot_of(db)).sending_faults)
 
 
 def test_a_mark_of_an_earlier_look_is_what_the_first_look_is_compared_with(db: Database) -> None:
@@ -565,8 +565,8 @@ def test_a_mark_of_an_earlier_look_is_what_the_first_look_is_compared_with(db: D
     db.execute("CREATE TABLE plain (id int PRIMARY KEY)")
     with opened(db) as source:
         source.sent_tables.prepare(tables, slot_of(db))
-        before = source.safety.look(tables, slot_of(db)).marks
-        assert source.safety.look(tables, slot_of(db)).marks == before
+        before = source.safety.check(tables, slot_of(db)).marks
+        assert source.safety.check(tables, slot_of(db)).marks == before
     assert before.keys() == {changed, same, fresh, empty}
     db.execute('ALTER TABLE changed DETACH PARTITION "changed é"')
     db.execute("CREATE TABLE one (id int PRIMARY KEY)")
@@ -575,8 +575,8 @@ def test_a_mark_of_an_earlier_look_is_what_the_first_look_is_compared_with(db: D
     with opened(db) as source:
         source.sent_tables.prepare(tables, slot_of(db))
         source.safety.remember({name: mark for name, mark in before.items() if name != fresh})
-        first = source.safety.look(tables, slot_of(db))
-        second = source.safety.look(tables, slot_of(db))
+        first = source.safety.check(tables, slot_of(db))
+        second = source.safety.check(tables, slot_of(db))
     assert {n: detail.split(" ", 1)[1] for n, detail in first.partition_faults.items()} == {
         changed: 'public."changed é" was detached or dropped',
         empty: "public.one was attached",
@@ -589,7 +589,7 @@ def test_a_mark_of_an_earlier_look_is_what_the_first_look_is_compared_with(db: D
     assert {name for name in before if first.marks[name] != before[name]} == {changed, fresh, empty}
     with opened(db) as source:
         source.safety.remember({fresh: before[fresh]})
-        rewrite = source.safety.look(tables, slot_of(db)).partition_rewrites[fresh]
+        rewrite = source.safety.check(tables, slot_of(db)).partition_rewrites[fresh]
         assert len(rewrite.writers) == 1
         assert plain not in first.marks
 
@@ -598,15 +598,15 @@ def test_a_partition_emptied_before_it_was_first_seen_is_told(db: Database, sour
     db.execute("CREATE TABLE m (id int PRIMARY KEY) PARTITION BY RANGE (id)")
     tables = [spec("m")]
     root = tables[0].source
-    assert dict(source.safety.look(tables, slot_of(db)).partition_faults) == {}
+    assert dict(source.safety.check(tables, slot_of(db)).partition_faults) == {}
     db.execute("CREATE TABLE m1 PARTITION OF m FOR VALUES FROM (0) TO (10) PARTITION BY RANGE (id)")
     db.execute("CREATE TABLE m11 PARTITION OF m1 DEFAULT")
     db.execute("INSERT INTO m VALUES (1)")
-    assert dict(source.safety.look(tables, slot_of(db)).partition_faults) == {}
+    assert dict(source.safety.check(tables, slot_of(db)).partition_faults) == {}
     db.execute("CREATE TABLE m2 PARTITION OF m FOR VALUES FROM (10) TO (20)")
     db.execute("INSERT INTO m VALUES (11)")
     db.execute("TRUNCATE m2")
-    reading = source.safety.look(tables, slot_of(db))
+    reading = source.safety.check(tables, slot_of(db))
     assert "m2 was truncated" in reading.partition_faults[root]
     assert reading.partition_rewrites.keys() == {root}
 
@@ -615,21 +615,21 @@ def test_a_table_made_again_and_accepted_is_watched_again(db: Database, source: 
     db.execute("CREATE TABLE a (id int)")
     tables = [spec("a")]
     source.sent_tables.prepare(tables, slot_of(db))
-    source.safety.look(tables, slot_of(db))
+    source.safety.check(tables, slot_of(db))
     db.execute("DROP TABLE a")
     db.execute("CREATE TABLE a (id int PRIMARY KEY)")
     # It was in no publication for want of a key, so that the watch does not learn from this that it was made again.
     source.sent_tables.prepare(tables, slot_of(db))
-    (relation,) = source.safety.look(tables, slot_of(db)).replaced.values()
+    (relation,) = source.safety.check(tables, slot_of(db)).replaced.values()
     assert relation == described(source, "a").relation
     change = f"ALTER PUBLICATION {slot_of(db)} DROP TABLE a"
     source.safety.accept(tables[0].source, relation)
-    assert source.safety.look(tables, slot_of(db)).sending_faults == ()
+    assert source.safety.check(tables, slot_of(db)).sending_faults == ()
     db.execute(change)
-    reading = source.safety.look(tables, slot_of(db))
+    reading = source.safety.check(tables, slot_of(db))
     assert (len(reading.sending_faults), dict(reading.partition_faults)) == (1, {})
     db.execute("DROP TABLE a")
-    assert source.safety.look(tables, slot_of(db)).replaced == {tables[0].source: 0}
+    assert source.safety.check(tables, slot_of(db)).replaced == {tables[0].source: 0}
 
 
 # Slots and snapshots
@@ -668,7 +668,7 @@ def test_an_open_transaction_holds_a_snapshot_up_until_the_deadline(db: Database
             pass
         assert raised.value.kind is FaultKind.SOURCE_TIMEOUT
         assert f"pid {pid}" in raised.value.detail
-        assert f"pid {pid}" in (source.safety.look([], slot_of(db)).oldest_open or "")
+        assert f"pid {pid}" in (source.safety.check([], slot_of(db)).oldest_open or "")
     with source.copies.snapshot(10) as snapshot:
         assert snapshot.position > Lsn(0)
     assert (

@@ -206,9 +206,9 @@ def test_a_publication_dropped_while_streaming_is_noticed(db: Database) -> None:
     with reading(db, spec("t")) as (source, reader):
         db.execute("INSERT INTO t VALUES (1)")
         reader.past(source.log.now())
-        assert source.safety.look([spec("t")], slot_of(db)).sending_faults == ()
+        assert source.safety.check([spec("t")], slot_of(db)).sending_faults == ()
         db.execute(f"DROP PUBLICATION {slot_of(db)}")
-        faults = source.safety.look([spec("t")], slot_of(db)).sending_faults
+        faults = source.safety.check([spec("t")], slot_of(db)).sending_faults
         assert len(faults) == 1
         assert "does not exist" in faults[0]
         db.execute("INSERT INTO t VALUES (2)")

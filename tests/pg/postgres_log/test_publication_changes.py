@@ -47,7 +47,7 @@ def source(db: Database) -> Iterator[PostgresSource]:
     """One whose publications are made."""
     with opened(db) as source:
         source.sent_tables.prepare(TABLES, SLOT)
-        assert source.safety.look(TABLES, SLOT).sending_faults == ()
+        assert source.safety.check(TABLES, SLOT).sending_faults == ()
         yield source
 
 
@@ -97,11 +97,11 @@ def test_a_change_that_is_put_back_is_found(db: Database, source: PostgresSource
         assert later.sent_tables.unpublished(TABLES, SLOT) == ()
         assert refused(later, known) is FaultKind.PUBLICATION_CHANGED
     assert refused(source, []) is FaultKind.PUBLICATION_CHANGED
-    (fault,) = source.safety.look(TABLES, SLOT).sending_faults
+    (fault,) = source.safety.check(TABLES, SLOT).sending_faults
     assert "not Penstock's" in fault
     # Only a new beginning takes them as they are.
     assert refused(source, [], Earlier.ANY) is None
-    assert source.safety.look(TABLES, SLOT).sending_faults == ()
+    assert source.safety.check(TABLES, SLOT).sending_faults == ()
     assert refused(source, known) is None
 
 
@@ -114,11 +114,11 @@ def test_a_publication_made_again_is_another_one(db: Database, source: PostgresS
         connection.execute(f"CREATE PUBLICATION {SLOT} FOR TABLE ONLY a, ONLY b WITH ({_OPTIONS}{stored})")
     assert source.sent_tables.recorded(SLOT) not in {before, None}
     assert refused(source, known) is FaultKind.PUBLICATION_CHANGED
-    assert len(source.safety.look(TABLES, SLOT).sending_faults) == 1
+    assert len(source.safety.check(TABLES, SLOT).sending_faults) == 1
     # Nor does the comment help, as pg_dump would write it.
     db.execute(f"COMMENT ON PUBLICATION {SLOT} IS '{comment[0][0]}'")
     assert refused(source, known) is FaultKind.PUBLICATION_CHANGED
-    assert len(source.safety.look(TABLES, SLOT).sending_faults) == 1
+    assert len(source.safety.check(TABLES, SLOT).sending_faults) == 1
     db.execute(f"DROP PUBLICATION {SLOT}_ins")
     assert source.sent_tables.recorded(SLOT) is None
     assert refused(source, known) is FaultKind.PUBLICATION_CHANGED
@@ -129,7 +129,7 @@ def test_a_publication_renamed_and_back_is_found(db: Database, source: PostgresS
     assert refused(source, []) is FaultKind.PUBLICATION_CHANGED
     db.execute(f"ALTER PUBLICATION elsewhere RENAME TO {SLOT}")
     assert refused(source, []) is FaultKind.PUBLICATION_CHANGED
-    assert len(source.safety.look(TABLES, SLOT).sending_faults) == 1
+    assert len(source.safety.check(TABLES, SLOT).sending_faults) == 1
 
 
 def test_what_takes_nothing_from_our_tables_is_no_change(db: Database, source: PostgresSource) -> None:
@@ -148,7 +148,7 @@ def test_what_takes_nothing_from_our_tables_is_no_change(db: Database, source: P
         "ALTER TABLE a RENAME COLUMN v TO w",
     ):
         db.execute(statement)
-    assert source.safety.look(TABLES, SLOT).sending_faults == ()
+    assert source.safety.check(TABLES, SLOT).sending_faults == ()
     with opened(db) as later:
         assert refused(later, known) is None
 
@@ -160,7 +160,7 @@ def test_a_table_taken_out_is_not_put_in_again_in_silence(db: Database, source: 
         assert refused(later, known) is FaultKind.PUBLICATION_CHANGED
         # Tables without rows on the target do not depend on what was published.
         assert refused(later, []) is None
-    assert source.safety.look(TABLES, SLOT).sending_faults == ()
+    assert source.safety.check(TABLES, SLOT).sending_faults == ()
 
 
 def test_our_own_changes_are_none_whoever_sees_them(db: Database, source: PostgresSource) -> None:
@@ -171,14 +171,14 @@ def test_our_own_changes_are_none_whoever_sees_them(db: Database, source: Postgr
         another.sent_tables.prepare(TABLES, SLOT, earlier=Earlier.OURS)
     db.execute("ALTER TABLE b DROP CONSTRAINT b_pkey")
     source.sent_tables.withdraw(TABLES, SLOT)
-    assert source.safety.look(TABLES, SLOT).sending_faults == ()
+    assert source.safety.check(TABLES, SLOT).sending_faults == ()
     db.execute("ALTER TABLE b ADD PRIMARY KEY (id)")
     with opened(db) as another:
         another.sent_tables.prepare(TABLES, SLOT, earlier=Earlier.OURS)
-        assert another.safety.look(TABLES, SLOT).sending_faults == ()
+        assert another.safety.check(TABLES, SLOT).sending_faults == ()
     db.execute("DROP TABLE b; CREATE TABLE b (id int PRIMARY KEY)")
     source.sent_tables.prepare(TABLES, SLOT, earlier=Earlier.OURS)
-    assert source.safety.look(TABLES, SLOT).sending_faults == ()
+    assert source.safety.check(TABLES, SLOT).sending_faults == ()
 
 
 def test_tables_published_one_by_one_are_marked_one_by_one(
@@ -199,10 +199,10 @@ def test_tables_published_one_by_one_are_marked_one_by_one(
         with pytest.raises(EngineFault) as caught:
             source.sent_tables.prepare(more, SLOT, earlier=Earlier.OURS)
         assert caught.value.kind is FaultKind.SOURCE_TIMEOUT
-    assert source.safety.look(more, SLOT).sending_faults == ()
+    assert source.safety.check(more, SLOT).sending_faults == ()
     with opened(db) as later:
         later.sent_tables.prepare(more, SLOT, earlier=Earlier.OURS)
-        assert later.safety.look(more, SLOT).sending_faults == ()
+        assert later.safety.check(more, SLOT).sending_faults == ()
         published = "SELECT count(*) FROM pg_publication_tables WHERE pubname = %s"
         assert db.execute(published, [SLOT]) == [(4,)]
 
@@ -232,7 +232,7 @@ def test_two_engines_of_ours_take_each_others_changes_for_ours(db: Database, sou
     assert faults == []
     with opened(db) as later:
         later.sent_tables.prepare(TABLES, SLOT, earlier=Earlier.OURS)
-        assert later.safety.look(TABLES, SLOT).sending_faults == ()
+        assert later.safety.check(TABLES, SLOT).sending_faults == ()
 
 
 def test_a_change_between_our_look_and_our_own_change_is_found(
@@ -255,7 +255,7 @@ def test_a_change_between_our_look_and_our_own_change_is_found(
         with pytest.raises(EngineFault) as caught:
             source.sent_tables.prepare([*TABLES, spec("c")], SLOT, earlier=Earlier.OURS)
     assert caught.value.kind is FaultKind.PUBLICATION_CHANGED
-    assert len(source.safety.look(TABLES, SLOT).sending_faults) == 1
+    assert len(source.safety.check(TABLES, SLOT).sending_faults) == 1
 
 
 def test_publications_of_a_version_that_left_no_mark_are_taken_over_once(db: Database, source: PostgresSource) -> None:
@@ -266,7 +266,7 @@ def test_publications_of_a_version_that_left_no_mark_are_taken_over_once(db: Dat
         assert refused(later, known) is FaultKind.PUBLICATION_CHANGED
         assert refused(later, known, Earlier.UNMARKED) is None
         assert refused(later, known) is None
-        assert later.safety.look(TABLES, SLOT).sending_faults == ()
+        assert later.safety.check(TABLES, SLOT).sending_faults == ()
     db.execute(f"ALTER PUBLICATION {SLOT} SET (publish_via_partition_root = true)")
     with opened(db) as later:
         assert refused(later, known, Earlier.UNMARKED) is FaultKind.PUBLICATION_CHANGED

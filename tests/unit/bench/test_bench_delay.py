@@ -75,8 +75,8 @@ def test_a_chunk_comes_out_when_its_time_has_come_and_not_before() -> None:
     line.put(b"first")
     clock.at = 0.25
     line.put(b"second")
-    assert (line.take(), clock.at) == (b"first", pytest.approx(1.0))
-    assert (line.take(), clock.at) == (b"second", pytest.approx(1.25))
+    assert (line.take_chunk(), clock.at) == (b"first", pytest.approx(1.0))
+    assert (line.take_chunk(), clock.at) == (b"second", pytest.approx(1.25))
 
 
 def test_chunks_that_went_in_together_come_out_together() -> None:
@@ -84,9 +84,9 @@ def test_chunks_that_went_in_together_come_out_together() -> None:
     line = DelayLine(1.0, now=clock.now, pause=clock.pause)
     for number in range(100):
         line.put(b"%d" % number)
-    assert line.take() == b"0"
+    assert line.take_chunk() == b"0"
     pauses = clock.pauses
-    assert [line.take() for _ in range(99)] == [b"%d" % number for number in range(1, 100)]
+    assert [line.take_chunk() for _ in range(99)] == [b"%d" % number for number in range(1, 100)]
     assert clock.pauses == pauses
     assert clock.at == pytest.approx(1.0)
 
@@ -96,7 +96,7 @@ def test_what_is_late_already_does_not_wait() -> None:
     line = DelayLine(1.0, now=clock.now, pause=clock.pause)
     line.put(b"x")
     clock.at = 5.0
-    assert (line.take(), clock.pauses) == (b"x", 0)
+    assert (line.take_chunk(), clock.pauses) == (b"x", 0)
 
 
 def test_bytes_arrive_unchanged_and_in_order_in_both_directions_at_once() -> None:

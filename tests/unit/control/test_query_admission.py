@@ -111,7 +111,7 @@ def _query(request: str, sql: str = "SELECT 1 AS one", timeout_ms: int = 60_000)
 
 def _hold_all(desk: RequestHandler, target: HeldTarget) -> None:
     for number in range(2):
-        desk.take(_query(f"held-{number}", "SELECT 'held' AS v"))
+        desk.handle_command(_query(f"held-{number}", "SELECT 'held' AS v"))
     for _ in range(2):
         assert target.running.acquire(timeout=DEADLINE_S)
 
@@ -120,7 +120,7 @@ def test_one_above_waits_for_a_place_and_is_answered_then(
     desk: RequestHandler, target: HeldTarget, answers: Answers
 ) -> None:
     _hold_all(desk, target)
-    desk.take(_query("third"))
+    desk.handle_command(_query("third"))
     assert not answers.ended("third")
     target.let_go.set()
     assert answers.of("third") == [{"one": 1}]
@@ -131,8 +131,8 @@ def test_without_a_place_in_its_time_it_is_refused_with_a_remedy(
     desk: RequestHandler, target: HeldTarget, answers: Answers
 ) -> None:
     _hold_all(desk, target)
-    desk.take(_query("patient"))
-    desk.take(_query("hasty", timeout_ms=50))
+    desk.handle_command(_query("patient"))
+    desk.handle_command(_query("hasty", timeout_ms=50))
     problem = answers.of("hasty")
     assert isinstance(problem, Problem)
     assert (problem.status, problem.code) == (503, "query_unavailable")
@@ -145,8 +145,8 @@ def test_without_a_place_in_its_time_it_is_refused_with_a_remedy(
 
 def test_a_query_that_reaches_its_limit_frees_its_place(desk: RequestHandler, answers: Answers) -> None:
     for number in range(2):
-        desk.take(_query(f"endless-{number}", ENDLESS, timeout_ms=200))
-    desk.take(_query("next"))
+        desk.handle_command(_query(f"endless-{number}", ENDLESS, timeout_ms=200))
+    desk.handle_command(_query("next"))
     assert answers.of("next") == [{"one": 1}]
     for number in range(2):
         problem = answers.of(f"endless-{number}")
@@ -162,8 +162,8 @@ def test_a_turn_that_raises_frees_its_place_too() -> None:
     def broken(_left_s: float) -> None:
         raise RuntimeError
 
-    places.take(QueryTurn(60, broken, lambda: None))
-    places.take(QueryTurn(60, lambda _: done.set(), lambda: None))
+    places.submit_query(QueryTurn(60, broken, lambda: None))
+    places.submit_query(QueryTurn(60, lambda _: done.set(), lambda: None))
     assert done.wait(DEADLINE_S)
     places.close()
 
@@ -182,10 +182,10 @@ def test_queries_that_do_not_yield_leave_places_to_those_that_do() -> None:
     places = QueryAdmission(3, unyielding=1)
     free = threading.Event()
     began: queue.SimpleQueue[str] = queue.SimpleQueue()
-    places.take(held(began, "first", free, unyielding=True))
+    places.submit_query(held(began, "first", free, unyielding=True))
     assert began.get(timeout=DEADLINE_S) == "first"
-    places.take(held(began, "second", free, unyielding=True))
-    places.take(held(began, "third", free, unyielding=False))
+    places.submit_query(held(began, "second", free, unyielding=True))
+    places.submit_query(held(began, "third", free, unyielding=False))
     assert began.get(timeout=DEADLINE_S) == "third"
     assert places.waiting == 1
     free.set()
@@ -197,11 +197,11 @@ def test_a_query_that_yields_passes_those_that_wait_for_one_that_does_not() -> N
     places = QueryAdmission(2, unyielding=1)
     one, other = threading.Event(), threading.Event()
     began: queue.SimpleQueue[str] = queue.SimpleQueue()
-    places.take(held(began, "server", one, unyielding=True))
-    places.take(held(began, "process", other, unyielding=False))
+    places.submit_query(held(began, "server", one, unyielding=True))
+    places.submit_query(held(began, "process", other, unyielding=False))
     assert {began.get(timeout=DEADLINE_S) for _ in range(2)} == {"server", "process"}
-    places.take(held(began, "next of the server", one, unyielding=True))
-    places.take(held(began, "next process", other, unyielding=False))
+    places.submit_query(held(began, "next of the server", one, unyielding=True))
+    places.submit_query(held(began, "next process", other, unyielding=False))
     other.set()
     assert began.get(timeout=DEADLINE_S) == "next process"
     assert places.waiting == 1
@@ -223,9 +223,9 @@ def test_the_time_spent_waiting_counts() -> None:
         left.append(left_s)
         done.set()
 
-    places.take(QueryTurn(60, first, lambda: None))
+    places.submit_query(QueryTurn(60, first, lambda: None))
     assert began.wait(DEADLINE_S)
-    places.take(QueryTurn(60, second, lambda: None))
+    places.submit_query(QueryTurn(60, second, lambda: None))
     assert places.waiting == 1
     assert not done.wait(0.05)
     free.set()
@@ -238,7 +238,7 @@ def test_after_the_end_nothing_begins() -> None:
     places = QueryAdmission(1)
     places.close()
     began = threading.Event()
-    places.take(QueryTurn(60, lambda _: began.set(), began.set))
+    places.submit_query(QueryTurn(60, lambda _: began.set(), began.set))
     assert not began.is_set()
     assert places.waiting == 0
 

@@ -63,7 +63,7 @@ def test_a_defect_in_the_decoder_is_that_tables_fault_and_shows_no_value(tmp_pat
 
     (part,) = copy_task(source.open, broken, task_over(source, tmp_path, ReadLimits())).parts
     assert part.fault is not None
-    assert (part.fault.code, part.fault.detail) == ("internal", "reading a split failed with ValueError")
+    assert (part.fault.code, part.fault.detail) == ("internal", "reading the rows failed with ValueError")
 
 
 def test_a_source_that_cannot_be_opened_fails_every_part(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ class Course:
         for _ in range(int(seconds * 20)):
             self.now_ms += 50
             if lag_ms is not None:
-                self.way.note(self.now_ms, lag_ms, copying=copying)
+                self.way.record_commit(self.now_ms, lag_ms, copying=copying)
             share = self.way.share(self.now_ms, copying=copying)
         return share
 

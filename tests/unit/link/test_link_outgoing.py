@@ -43,7 +43,7 @@ def test_the_newest_progress_replaces_the_older_one() -> None:
         queue.put(_progress(applied))
     queue.put(_progress(9, "other"))
     assert queue.only_progress
-    assert queue.take(10) == [_progress(3), _progress(9, "other")]
+    assert queue.take_reports(10) == [_progress(3), _progress(9, "other")]
     assert len(queue) == 0
 
 
@@ -53,7 +53,7 @@ def test_progress_never_overtakes_a_state() -> None:
     queue.put(_state("t1", "parked"))
     queue.put(_progress(2))
     assert not queue.only_progress
-    assert queue.take(10) == [_state("t1", "parked"), _progress(2)]
+    assert queue.take_reports(10) == [_state("t1", "parked"), _progress(2)]
 
 
 def test_when_full_old_batches_go_and_states_stay() -> None:
@@ -64,14 +64,14 @@ def test_when_full_old_batches_go_and_states_stay() -> None:
     queue.put(_batch(3))
     queue.put(_state("t1", "live"))
     assert queue.dropped == 2
-    assert queue.take(10) == [_state("t1", "copying"), _batch(3), _state("t1", "live")]
+    assert queue.take_reports(10) == [_state("t1", "copying"), _batch(3), _state("t1", "live")]
 
 
 def test_when_full_of_states_the_superseded_one_goes() -> None:
     queue = Outgoing(2)
     for report in (_state("t1", "copying"), _state("t1", "catching_up"), _state("t1", "live"), _state("t2", "live")):
         queue.put(report)
-    assert queue.take(10)[-2:] == [_state("t1", "live"), _state("t2", "live")]
+    assert queue.take_reports(10)[-2:] == [_state("t1", "live"), _state("t2", "live")]
     assert queue.dropped >= 1
 
 
@@ -94,11 +94,11 @@ def test_nothing_but_superseded_progress_is_missing(steps: list[Report | int]) -
     taken: list[Report] = []
     for step in steps:
         if isinstance(step, int):
-            taken += queue.take(step)
+            taken += queue.take_reports(step)
         else:
             put.append(step)
             queue.put(step)
-    taken += queue.take(1000)
+    taken += queue.take_reports(1000)
     rest = iter(put)
     assert all(any(report is other for other in rest) for report in taken)
     lasting = [r for r in put if not isinstance(r, Progress | CopyProgress)]

@@ -366,14 +366,14 @@ def recorded(mark: str | None, *, ready: bool = True) -> TargetProgress:
 def test_a_mark_is_written_once_and_makes_an_empty_batch_a_change() -> None:
     bench = Bench()
     bench.stage.begin(recorded(None))
-    assert bench.stage.marks.note({OTHER: "a"}, Lsn(1))
-    assert not bench.stage.marks.note({OTHER: "a"}, Lsn(2))
+    assert bench.stage.marks.record_checked({OTHER: "a"}, Lsn(1))
+    assert not bench.stage.marks.record_checked({OTHER: "a"}, Lsn(2))
     bench.commit_nothing(1)
     bench.commit_nothing(2)
-    assert not bench.stage.marks.note({OTHER: "a"}, Lsn(300))
+    assert not bench.stage.marks.record_checked({OTHER: "a"}, Lsn(300))
     bench.commit_nothing(3)
     assert bench.marks() == [{OTHER: "a"}]
-    assert bench.stage.marks.note({OTHER: "b"}, Lsn(400))
+    assert bench.stage.marks.record_checked({OTHER: "b"}, Lsn(400))
     bench.commit_nothing(4)
     assert bench.marks() == [{OTHER: "a"}, {OTHER: "b"}]
 
@@ -381,9 +381,9 @@ def test_a_mark_is_written_once_and_makes_an_empty_batch_a_change() -> None:
 def test_what_the_target_has_already_is_not_written() -> None:
     bench = Bench()
     bench.stage.begin(recorded("a"))
-    assert not bench.stage.marks.note({OTHER: "a"}, Lsn(1))
-    assert bench.stage.marks.note({OTHER: "b"}, Lsn(1))
-    assert not bench.stage.marks.note({OTHER: "a"}, Lsn(1))
+    assert not bench.stage.marks.record_checked({OTHER: "a"}, Lsn(1))
+    assert bench.stage.marks.record_checked({OTHER: "b"}, Lsn(1))
+    assert not bench.stage.marks.record_checked({OTHER: "a"}, Lsn(1))
     bench.commit_nothing(1)
     assert bench.marks() == []
 
@@ -391,17 +391,17 @@ def test_what_the_target_has_already_is_not_written() -> None:
 def test_a_mark_of_a_table_that_is_not_complete_counts_for_nothing() -> None:
     bench = Bench()
     bench.stage.begin(recorded("a", ready=False))
-    assert bench.stage.marks.note({OTHER: "a"}, Lsn(1))
+    assert bench.stage.marks.record_checked({OTHER: "a"}, Lsn(1))
 
 
 def test_a_truncate_takes_the_mark_away_and_looks_from_before_do_not_bring_it_back() -> None:
     bench = Bench()
     bench.stage.begin(recorded("a"))
-    assert bench.stage.marks.note({OTHER: "b"}, Lsn(1))
+    assert bench.stage.marks.record_checked({OTHER: "b"}, Lsn(1))
     bench.commit(1, truncated=frozenset({OTHER}))
-    assert not bench.stage.marks.note({OTHER: "a"}, Lsn(199))
+    assert not bench.stage.marks.record_checked({OTHER: "a"}, Lsn(199))
     bench.commit(2)
-    assert bench.stage.marks.note({OTHER: "c"}, Lsn(200))
+    assert bench.stage.marks.record_checked({OTHER: "c"}, Lsn(200))
     bench.commit(3)
     assert bench.marks() == [{OTHER: None}, {}, {OTHER: "c"}]
 
@@ -427,9 +427,9 @@ def test_a_hand_over_and_parking_take_the_mark_away(way: str) -> None:
 def test_a_mark_noted_last_is_written_when_the_run_ends() -> None:
     bench = Bench()
     bench.commit(1)
-    bench.stage.marks.note({OTHER: "a"}, Lsn(200))
-    bench.stage.settle()
-    bench.stage.settle()
+    bench.stage.marks.record_checked({OTHER: "a"}, Lsn(200))
+    bench.stage.write_progress()
+    bench.stage.write_progress()
     assert bench.marks() == [{}, {OTHER: "a"}]
 
 
@@ -442,7 +442,7 @@ def test_what_is_written_after_a_failed_batch_names_the_last_transaction_before_
     with pytest.raises(EngineFault):
         bench.commit(3)
     bench.target.away = False
-    bench.stage.settle()
+    bench.stage.write_progress()
     assert [(b.batch, b.end, b.last) for b in bench.target.batches[1:]] == [(BatchId(2), Lsn(300), sealed(2).last)]
 
 
@@ -455,17 +455,17 @@ def test_a_partition_that_a_batch_names_is_written_with_it_until_a_look_behind_i
     bench.named = NAMED
     bench.commit(1)
     bench.named = {}
-    assert not bench.stage.marks.note({OTHER: "a"}, Lsn(199))
+    assert not bench.stage.marks.record_checked({OTHER: "a"}, Lsn(199))
     bench.commit(2)
-    assert bench.stage.marks.note({OTHER: "a"}, Lsn(200))
-    bench.stage.settle()
+    assert bench.stage.marks.record_checked({OTHER: "a"}, Lsn(200))
+    bench.stage.write_progress()
     assert bench.marks() == [{OTHER: "a,leaf"}, {}, {OTHER: "a"}]
 
 
 def test_a_partition_that_a_batch_names_is_added_to_what_was_noted() -> None:
     bench = Bench()
     bench.stage.begin(recorded("a"))
-    bench.stage.marks.note({OTHER: "b"}, Lsn(100))
+    bench.stage.marks.record_checked({OTHER: "b"}, Lsn(100))
     bench.named = NAMED
     bench.commit(1)
     assert bench.marks() == [{OTHER: "b,leaf"}]
@@ -479,7 +479,7 @@ def test_a_copy_is_handed_over_with_the_partitions_that_were_named_meanwhile(*, 
     bench.book.apply(OTHER, Reload(BatchId(1)))
     bench.context.admission.begin_chunk(OTHER, SCHEMAS[OTHER], Lsn(150), None)
     if marked:
-        bench.stage.marks.note_copied({OTHER: "c"})
+        bench.stage.marks.record_copied({OTHER: "c"})
     bench.named = NAMED
     bench.commit(1)
     bench.named = {}

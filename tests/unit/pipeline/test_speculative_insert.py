@@ -129,7 +129,7 @@ def test_pieces_go_in_as_they_come_and_the_batch_ends_them(bench: Bench) -> None
     rows = bench.inserted("a", "b")
     assert bench.inserter.holds(7)
     assert not bench.inserter.holds(8)
-    early = bench.inserter.take([lot], alone=True)
+    early = bench.inserter.take_rows([lot], alone=True)
     assert early is not None
     assert early.close() == {rows_of("a"), rows_of("b")}
     assert not early.insert(list(commit_of(change("c")).values()))
@@ -146,7 +146,7 @@ def test_what_waits_when_a_batch_takes_the_rows_still_goes_in_and_is_not_given_u
     lot = SpeculativeLot(7)
     bench.inserter.add(lot, piece("a"))
     rows = bench.inserted("a")
-    early = bench.inserter.take([lot], alone=True)
+    early = bench.inserter.take_rows([lot], alone=True)
     assert early is not None
     bench.inserter.add(lot, piece("b"))
     bench.inserted("a", "b")
@@ -184,12 +184,12 @@ def test_rows_are_given_up_and_their_transaction_is_left_alone_from_then_on(benc
     elif why == "overdue":
         rows.overdue = True
     else:
-        assert bench.inserter.take([lot], alone=False) is None
+        assert bench.inserter.take_rows([lot], alone=False) is None
     wait_until(lambda: rows.over)
     wait_until(lambda: bench.inserter.counts.given_up == 1)
     assert rows.ended == "rolled back"
     bench.inserter.add(lot, piece("c"))
-    assert bench.inserter.take([lot], alone=True) is None
+    assert bench.inserter.take_rows([lot], alone=True) is None
     bench.inserter.add(SpeculativeLot(9), piece("z"))
     bench.inserted("z")
     assert len(bench.begun) == 2
@@ -206,7 +206,7 @@ def test_the_largest_that_only_inserts_comes_next(bench: Bench) -> None:
         bench.inserter.add(large, piece(f"l{n}"))
     bench.inserter.end(first)
     bench.inserted("l0", "l1")
-    assert bench.inserter.take([small], alone=True) is None
+    assert bench.inserter.take_rows([small], alone=True) is None
     bench.inserter.end(large)
     wait_until(lambda: bench.begun[-1].over)
     assert len(bench.begun) == 2

@@ -198,7 +198,7 @@ def test_a_root_made_again_since_the_mark_is_told_as_replaced(catalog: Catalog) 
     found = look(watch, catalog)
     assert (found.replaced, found.marks) == ({ROOT: 50}, {})
     watch.accept(ROOT, RelationId(50))
-    assert watch.gone == frozenset()
+    assert watch.dropped_tables == frozenset()
     assert look(watch, catalog).marks == {ROOT: mark_of(catalog)}
     del catalog.members[51]
     assert look(watch, catalog).faults.keys() == {ROOT}
@@ -208,9 +208,9 @@ def test_accepting_what_was_settled_meanwhile_does_nothing(catalog: Catalog) -> 
     watch = remembering(mark_of(catalog))
     catalog.oid = 50
     look(watch, catalog)
-    watch.settle(TABLES, {ROOT: 50})
+    watch.watch_again(TABLES, {ROOT: 50})
     watch.accept(ROOT, RelationId(49))
-    assert watch.gone == frozenset()
+    assert watch.dropped_tables == frozenset()
     assert look(watch, catalog).faults == {}
 
 
@@ -218,8 +218,8 @@ def test_what_came_back_since_it_was_told_as_dropped_is_not_settled(catalog: Cat
     watch = remembering(mark_of(catalog))
     catalog.oid = 0
     look(watch, catalog)
-    watch.settle(TABLES, {ROOT: 51})
-    watch.settle(TABLES, {})
+    watch.watch_again(TABLES, {ROOT: 51})
+    watch.watch_again(TABLES, {})
     catalog.oid = 51
     assert look(watch, catalog).replaced == {ROOT: RelationId(51)}
 
@@ -230,7 +230,7 @@ def test_a_table_under_another_name_goes_by_that_from_then_on(catalog: Catalog) 
     catalog.oid, catalog.moved_to = 0, "elsewhere"
     found = look(watch, catalog)
     assert found.renamed == {ROOT: TableName("public", "elsewhere")}
-    assert (found.faults, found.replaced, watch.gone) == ({}, {}, frozenset())
+    assert (found.faults, found.replaced, watch.dropped_tables) == ({}, {}, frozenset())
     assert look(watch, catalog).renamed == {}
 
 
@@ -262,4 +262,4 @@ def test_a_table_made_again_goes_by_its_new_name_too(catalog: Catalog) -> None:
     catalog.oid, catalog.moved, catalog.moved_to = 0, 41, "elsewhere"
     found = look(watch, catalog)
     assert (found.renamed, found.replaced) == ({ROOT: TableName("public", "elsewhere")}, {})
-    assert watch.gone == {TableName("public", "elsewhere")}
+    assert watch.dropped_tables == {TableName("public", "elsewhere")}

@@ -47,7 +47,11 @@ def test_rows_become_the_records_of_pgoutput(made: tuple, whole: bool) -> None:
     columns = len(new[0]) if new else 1
     kind = "O" if whole else "K"
     data, offsets = encode_rows(
-        SOME, np.array(operations, np.uint8), Texts.of(new, columns), Texts.of(old, columns), whole=whole
+        SOME,
+        np.array(operations, np.uint8),
+        Texts.from_values(new, columns),
+        Texts.from_values(old, columns),
+        whole=whole,
     )
     expected = [
         {
@@ -61,13 +65,13 @@ def test_rows_become_the_records_of_pgoutput(made: tuple, whole: bool) -> None:
 
 
 def test_updates_without_old_rows_have_none() -> None:
-    data, _ = encode_rows(SOME, np.array([UPDATE], np.uint8), Texts.of([["1", None]], 2))
+    data, _ = encode_rows(SOME, np.array([UPDATE], np.uint8), Texts.from_values([["1", None]], 2))
     assert bytes(data) == wire.update(77, ["1", None])
 
 
 def test_a_delete_without_its_old_row_is_refused() -> None:
     with pytest.raises(ValueError, match="needs its old row"):
-        encode_rows(SOME, np.array([INSERT, DELETE], np.uint8), Texts.of([["1"], ["2"]], 1))
+        encode_rows(SOME, np.array([INSERT, DELETE], np.uint8), Texts.from_values([["1"], ["2"]], 1))
 
 
 def test_control_records_are_found_by_the_scanner() -> None:

@@ -43,8 +43,8 @@ def examples() -> dict[str, bytes]:
 
 
 def row(operation: int, new: list[str | None], old: list[str | None] | None = None) -> bytes:
-    olds = None if old is None else Texts.of([old], 2)
-    return bytes(encode_rows(TABLE, np.array([operation], np.uint8), Texts.of([new], 2), olds)[0])
+    olds = None if old is None else Texts.from_values([old], 2)
+    return bytes(encode_rows(TABLE, np.array([operation], np.uint8), Texts.from_values([new], 2), olds)[0])
 
 
 def test_the_examples_are_what_is_written() -> None:

@@ -154,7 +154,7 @@ class Watched:
             clock=SimpleNamespace(wall_us=lambda: 5),
             source=SimpleNamespace(
                 terms=SourceTerms(),
-                safety=SimpleNamespace(look=lambda *_: self.reading, accept=lambda *told: self.accepted.append(told)),
+                safety=SimpleNamespace(check=lambda *_: self.reading, accept=lambda *told: self.accepted.append(told)),
                 log=SimpleNamespace(
                     current=lambda: Lsn(99), catalog_at=lambda *_, now: CatalogAt(Lsn(98), f"mark, {now=}")
                 ),
@@ -177,7 +177,7 @@ class Watched:
         return taken
 
     def _check(self) -> None:
-        for found in self._monitor.look():
+        for found in self._monitor.check():
             if isinstance(found, Park):
                 assert found.known is None or found.known is self.entry
                 assert found.table == str(ROOT)

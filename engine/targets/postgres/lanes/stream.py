@@ -97,7 +97,7 @@ def stream_of(
     Raises EngineFault(INTERNAL) if staged columns have an unexpected form.
     """
     tables = [table for table in tables if any(change.in_order is not None for change in table.changes)]
-    parts = [_Part.of(table, number) for number, table in enumerate(tables)]
+    parts = [_Part.from_table(table, number) for number, table in enumerate(tables)]
     order = np.lexsort((_all(parts, "n"), _all(parts, "piece")))
     kinds: list[Kind] = []
     numbers: list[Array] = []
@@ -163,7 +163,7 @@ class _Part:
     row: Array
 
     @staticmethod
-    def of(table: OrderedTable, number: int) -> _Part:
+    def from_table(table: OrderedTable, number: int) -> _Part:
         found = [(change.piece, joined([change.in_order])) for change in table.changes]
         filled: list[tuple[int, Any]] = [(piece, rows) for piece, rows in found if rows is not None]
         rows: Any = joined([part for _, part in filled])
