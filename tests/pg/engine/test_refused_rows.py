@@ -137,7 +137,9 @@ def mortal(
     made.release()
 
 
-@pytest.mark.parametrize("point", [Failpoint.COMMIT_BEFORE, Failpoint.COMMIT_AFTER])
+@pytest.mark.parametrize(
+    "point", [pytest.param(Failpoint.COMMIT_BEFORE, marks=pytest.mark.chaos), Failpoint.COMMIT_AFTER]
+)
 def test_an_engine_that_dies_around_the_commit_sets_each_row_aside_once(
     mortal: tuple[BadDay, Database], tmp_path: Path, point: Failpoint
 ) -> None:
