@@ -6,6 +6,7 @@ A kind's drivers are imported when it is opened: the server reads these tables t
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 
 from engine.kinds import ConnectionKind, SourceKind, TargetKind
 from engine.model.fault import EngineFault, FaultKind
@@ -31,8 +32,19 @@ CONNECTIONS: dict[str, ConnectionKind] = {
     }.items()
 }
 """Every kind of connection, by name."""
+PRELOADED: tuple[str, ...] = (
+    *(name for source in SOURCES.values() for name in source.preloaded),
+    *(name for target in TARGETS.values() for name in target.preloaded),
+)
+"""The modules of all kinds, for processes that import them before they are forked or before they begin."""
 DEFAULT_CAPTURE = POSTGRES_LOG.name
 """The capture of a stored subscription that names none."""
+
+
+def import_kinds() -> None:
+    """Import the code of every kind, so that its first use does not wait for it. May be called at any time."""
+    for name in PRELOADED:
+        import_module(name)
 
 
 def source_kind(connection: ConnectionSpec) -> SourceKind:

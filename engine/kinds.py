@@ -102,6 +102,8 @@ class SourceKind:
     open_source: Callable[[ConnectionSpec], Source]
     compile_kernels: Callable[[], None] = _nothing
     """Compiles the numba kernels of the kind; may be called at any time."""
+    preloaded: tuple[str, ...] = ()
+    """Its modules that log readers and copy tasks use."""
 
     @property
     def name(self) -> str:
@@ -119,6 +121,8 @@ class TargetKind:
     """`TableSpec.map_others_as` of its tables, for a target whose columns are not held by their type."""
     computes_here: Callable[[ConnectionSpec], bool] | None = None
     """Whether a separate server on this machine executes its queries; None if it never does."""
+    preloaded: tuple[str, ...] = ()
+    """Its modules that the engine and query processes use."""
 
 
 @dataclass(frozen=True, slots=True)

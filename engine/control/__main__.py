@@ -10,6 +10,7 @@ import threading
 
 import structlog
 
+from engine.connectors import import_kinds
 from engine.control.engine import Engine
 from engine.pipeline.reader_process import prepare
 from engine.pipeline.task_functions import load_kernels
@@ -50,6 +51,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     prepare()
+    import_kinds()
     sys.setswitchinterval(SWITCH_S)
     runner = SparkRunner(settings.spark_master, "penstock", settings.home / "spark", prepare=load_kernels)
     engine = Engine(settings, runner, SystemClock())

@@ -12,13 +12,11 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.pipeline import log_reader
 from engine.pipeline.log_reader import Failed, ReaderCommand, ReaderConfig, ReaderEvent, Stop
 from engine.platform import forks
-from engine.targets.duckdb import query_process as duckdb_queries
-from engine.targets.postgres import query_process as postgres_queries
 
 STOP_TIMEOUT_S = 3.0
 """Seconds for a log reader to end after a Stop command, before it is killed: for a write and an fsync that it has begun. Not measured."""
 
-forks.preload([log_reader.__name__, connectors.__name__, duckdb_queries.__name__, postgres_queries.__name__])
+forks.preload([log_reader.__name__, connectors.__name__, *connectors.PRELOADED])
 """Log readers and query processes are forked from a process that has imported these modules and does nothing else. With an interpreter of
 its own, each would cost a second of CPU and 100 MB of memory."""
 

@@ -110,4 +110,5 @@ POSTGRES_LOG = SourceKind(
     POSTGRES_LOG_TERMS,
     Imported("engine.sources.postgres_log.source:PostgresSource"),
     Imported("engine.sources.postgres_log.frames:warm"),
+    preloaded=("engine.sources.postgres_log.source",),
 )
