@@ -77,7 +77,9 @@ class ReaderProcess:
         except (EOFError, OSError):
             pass
         finally:
-            self._connection.close()
+            # A send on a connection that is closed meanwhile fails with a TypeError, not with an OSError.
+            with self._sending:
+                self._connection.close()
         self._child.wait()
         if not self._stopping:
             died = Failed(FaultKind.LOG_READER_DIED, self._child.name, self._child.death)

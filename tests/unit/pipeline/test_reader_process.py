@@ -7,12 +7,16 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import psutil
 import pytest
 
+from engine.pipeline.reader_process import ReaderProcess
 from tests.fixtures.waiting import wait_until
 
 _ENGINE = """
@@ -87,3 +91,19 @@ def test_it_has_the_environment_of_its_start(silent: socket.socket, tmp_path: Pa
         engine.stdout.readline()
         assert "ended with exit code 1" in engine.stdout.readline()
         engine.communicate("")
+
+
+def test_the_connection_is_not_closed_during_a_send() -> None:
+    """A send that is under way would fail with a TypeError, which ended the run."""
+    reader, closed_within = ReaderProcess.__new__(ReaderProcess), list[bool]()
+
+    def lost() -> None:
+        raise EOFError
+
+    reader._sending, reader._stopping = threading.Lock(), True
+    reader._connection = cast(
+        "Any", SimpleNamespace(recv=lost, close=lambda: closed_within.append(reader._sending.locked()))
+    )
+    reader._child = cast("Any", SimpleNamespace(wait=lambda: None))
+    reader._listen()
+    assert closed_within == [True]
