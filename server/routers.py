@@ -30,6 +30,7 @@ from server.security.endpoints import caller_router as caller
 from server.security.endpoints import router as tokens
 from server.sequences.endpoints import router as sequences
 from server.shared_tables.endpoints import router as shared_tables
+from server.sql_endpoint.endpoints import router as sql_endpoint
 from server.subscriptions.endpoints import router as subscriptions
 from server.tables.endpoints import router as tables
 from server.tickets.endpoints import router as tickets
@@ -58,6 +59,7 @@ API_ROUTERS: tuple[APIRouter, ...] = (
     tickets,
     sequences,
     events,
+    sql_endpoint,
     engines,
     tokens,
     caller,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import tomllib
 from pathlib import Path
@@ -10,6 +9,8 @@ from typing import Any, Literal
 
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+
+from engine.platform.network import is_loopback
 
 FILE_NAME = "penstock.toml"
 FILE_TABLE = "server"
@@ -22,16 +23,6 @@ class SettingsError(ValueError):
 def default_home() -> Path:
     """`PENSTOCK_HOME`, or `.penstock` in the user's home."""
     return Path(os.environ.get("PENSTOCK_HOME") or Path.home() / ".penstock").expanduser()
-
-
-def is_loopback(host: str) -> bool:
-    """Whether `host` is reachable only from this machine."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 class Settings(BaseSettings):

@@ -39,6 +39,8 @@ from engine.model.subscription_state import DesiredState
 from engine.model.tasks import TaskRunner
 from engine.platform.clock import Clock
 from engine.platform.settings import EngineSettings
+from engine.sql_endpoint.launcher import SqlEndpoint
+from engine.sql_endpoint.settings import EndpointSettings
 from engine.tables.reporter import Reporter
 
 log = structlog.get_logger(__name__)
@@ -62,7 +64,8 @@ class Engine:
         self._closing: list[threading.Thread] = []
         self._changes = ThreadPoolExecutor(1, thread_name_prefix="changes")
         """One thread, so that changes take effect in the order in which they were declared."""
-        self._requests = RequestHandler(settings, self._find)
+        self._endpoint = _sql_endpoint(settings)
+        self._requests = RequestHandler(settings, self._find, self._endpoint)
         self._link = ServerLink(
             settings.url,
             settings.engine_token.get_secret_value(),
@@ -75,6 +78,8 @@ class Engine:
         """Start Spark and the link. Returns at once: Spark starts while the server's first assignments arrive."""
         self._runner.start()
         self._link.start()
+        if self._endpoint is not None:
+            self._endpoint.start()
 
     def spark_lost(self, detail: str) -> None:
         """Report an event in every subscription: Spark has ended, with `detail` as the cause. From any thread."""
@@ -88,6 +93,8 @@ class Engine:
 
         Blocks until all have ended, but at most 20 s for each subscription and 1 s for reports that have not been sent.
         """
+        if self._endpoint is not None:
+            self._endpoint.close()
         self._requests.close()
         self._changes.shutdown(wait=False, cancel_futures=True)
         with self._lock:
@@ -228,3 +235,19 @@ def _with_table(spec: SubscriptionSpec, command: Table) -> SubscriptionSpec:
     changed = () if command.removed or command.spec is None else (command.spec,)
     dropped = spec.dropped | {TableId(command.table)} if command.drop else spec.dropped
     return replace(spec, tables=(*others, *changed), dropped=dropped)
+
+
+def _sql_endpoint(settings: EngineSettings) -> SqlEndpoint | None:
+    if settings.sql_port is None:
+        return None
+    return SqlEndpoint(
+        EndpointSettings(
+            url=settings.url,
+            engine_token=settings.engine_token.get_secret_value(),
+            host=settings.sql_host,
+            port=settings.sql_port,
+            tls_certificate=settings.sql_tls_certificate,
+            tls_key=settings.sql_tls_key,
+            sessions=settings.sql_sessions,
+        )
+    )

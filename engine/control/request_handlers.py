@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -43,17 +44,19 @@ from engine.link.messages import (
 )
 from engine.link.partitions import Partitions
 from engine.link.quarantine import RefusedRows
-from engine.link.queries import Query
+from engine.link.queries import DeliveredBody, Query
 from engine.link.tickets import Ticket
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import SubscriptionName, TableId, TicketId
+from engine.model.position import Lsn
 from engine.model.sequences import SequencesRefused
 from engine.model.source import DiscoveredTable, Finding, Severity
 from engine.model.subscription import SchemaPolicy
-from engine.model.target import QueryAnswer, QueryLimits, QueryRefused
+from engine.model.target import Cancellation, QueryAnswer, QueryLimits, QueryRefused
 from engine.pipeline.run import ReplicationRun
 from engine.platform.fault_policy import policy
 from engine.platform.settings import EngineSettings
+from engine.sql_endpoint.launcher import EndpointGoneError, SqlEndpoint, send_frames
 from engine.tables.registry import TableEntry
 from engine.tables.reporter import wall_time
 
@@ -88,12 +91,20 @@ def _answers(command: type[C]) -> Callable[[Callable[[RequestHandler, C], B]], C
 class RequestHandler:
     """Answers requests concurrently with the runs. A fault becomes a refusal of the request with the fault's problem."""
 
-    def __init__(self, settings: EngineSettings, find: Callable[[str], SubscriptionSupervisor | None]) -> None:
+    def __init__(
+        self,
+        settings: EngineSettings,
+        find: Callable[[str], SubscriptionSupervisor | None],
+        endpoint: SqlEndpoint | None = None,
+    ) -> None:
         self._settings = settings
         self._find = find
+        self._endpoint = endpoint
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="request")
         self._queries = QueryAdmission(settings.query_places, settings.unyielding_places)
         self._cancels: dict[str, threading.Event] = {}
+        self._cancellations: dict[str, Cancellation] = {}
+        """Of queries that run or wait for a place, by request."""
         self._link: ServerLink | None = None
 
     def connect(self, link: ServerLink) -> None:
@@ -116,10 +127,13 @@ class RequestHandler:
         self._pool.submit(self._answered, command, answer)
 
     def cancel(self, request: str) -> None:
-        """Cancel a verification; other requests, and unknown ones, are not affected. Returns at once."""
+        """Cancel a verification or a query; other requests, and unknown ones, are not affected. Returns at once."""
         event = self._cancels.get(request)
         if event is not None:
             event.set()
+        cancellation = self._cancellations.get(request)
+        if cancellation is not None:
+            cancellation.cancel()
 
     def close(self) -> None:
         """Cancel verifications and start no more requests. Does not wait for those that run."""
@@ -143,12 +157,20 @@ class RequestHandler:
         pipeline = self._find(command.subscription)
         unyielding = pipeline is not None and is_unyielding(pipeline.spec.target)
         problem = self._no_place(limit_s, self._queries.most(unyielding=unyielding))
-        return QueryTurn(
-            limit_s,
-            lambda left_s: self._answered(command, lambda: self._query(command, left_s)),
-            lambda: self._answered(command, lambda: self._out.refuse(command.request_id, problem)),
-            unyielding,
-        )
+        cancellation = self._cancellations[command.request_id] = Cancellation()
+
+        def run(left_s: float) -> None:
+            limits = QueryLimits(left_s, command.max_rows, command.max_bytes, cancellation)
+            try:
+                self._answered(command, lambda: self._query(command, limits))
+            finally:
+                del self._cancellations[command.request_id]
+
+        def refuse() -> None:
+            del self._cancellations[command.request_id]
+            self._answered(command, lambda: self._out.refuse(command.request_id, problem))
+
+        return QueryTurn(limit_s, run, refuse, unyielding)
 
     @staticmethod
     def _no_place(limit_s: float, most: int) -> Problem:
@@ -258,7 +280,7 @@ class RequestHandler:
             remove_sql=found.remove_sql,
         )
 
-    def _query(self, command: Query, limit_s: float) -> None:
+    def _query(self, command: Query, limits: QueryLimits) -> None:
         pipeline = self._pipeline(command.subscription)
         target = pipeline.target
         if target is None:
@@ -267,21 +289,45 @@ class RequestHandler:
             )
         run = pipeline.run
         before = run.applied if run is not None else None
-        limits = QueryLimits(limit_s, command.max_rows, command.max_bytes)
         reads = ReadTables(self._entry, pipeline.spec.name, demanded=command.following)
         with target.query(command.sql, limits, pipeline.spec.name, reads.judge) as answer:
             # Positions without changes are written to the target with a delay, so its rows are those of the visible position.
             position = before.visible if before is not None and answer.position <= before.written else answer.position
             # A failure before the first rows refuses the request; after them, it is stated in the last frame of the answer.
             first = list(islice(answer.batches, 1))
-            self._out.upload_result(
-                command.request_id,
-                position,
-                _frames(answer, first),
-                limit_s + _LATE_S,
-                tables=reads.tables,
-                not_following=reads.not_following,
-            )
+            self._send_answer(command, limits, position, reads, _frames(answer, first))
+
+    def _send_answer(
+        self, command: Query, limits: QueryLimits, position: Lsn, reads: ReadTables, frames: Iterator[bytes]
+    ) -> None:
+        if command.endpoint is not None:
+            sink = self._sink(command.endpoint, command.request_id)
+            body = DeliveredBody(
+                position=position, tables=tuple(reads.tables), not_following=tuple(reads.not_following)
+            ).model_dump(mode="json")
+            self._out.answer(Answer(request_id=command.request_id, ok=True, body=body))
+            send_frames(sink, frames, limits)
+            return
+        self._out.upload_result(
+            command.request_id,
+            position,
+            frames,
+            limits.timeout_s + _LATE_S,
+            tables=reads.tables,
+            not_following=reads.not_following,
+        )
+
+    def _sink(self, endpoint: str, request_id: str) -> socket.socket:
+        """Where the SQL endpoint receives the rows of this request."""
+        own = self._endpoint
+        if own is None or own.id != endpoint:
+            name = self._settings.engine_name
+            detail = f"the subscription runs on the engine {name!r}, which this endpoint does not belong to"
+            raise QueryRefused("query_unavailable", detail, "Connect to the SQL endpoint of that engine.")
+        try:
+            return own.deliver(request_id)
+        except EndpointGoneError:
+            raise QueryRefused("query_unavailable", "the SQL endpoint is being started again; ask again") from None
 
     def _entry(self, subscription: SubscriptionName, table: TableId) -> TableEntry | None:
         pipeline = self._find(subscription)
@@ -353,6 +399,7 @@ _QUERY_STATUS = {
     "query_role_unusable": 409,
     "query_unavailable": 503,
     "query_timeout": 504,
+    "query_cancelled": 409,
     "table_not_live": 409,
     NOT_FOLLOWING: 409,
     NOT_READY: 409,

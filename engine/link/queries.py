@@ -1,4 +1,4 @@
-"""Commands to an engine about queries."""
+"""Commands to an engine about queries, and what it answers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from engine.link.message import Question
+from engine.link.message import Message, Position, Question
 
 
 class Query(Question):
@@ -22,3 +22,16 @@ class Query(Question):
     following: bool = False
     """Reject the query if a table of the statement does not follow its source now: with `freshness_unreachable`, or with
     `table_not_ready` if it soon will."""
+    endpoint: str | None = None
+    """Id of the SQL endpoint of this engine that receives the rows, under the id of the request. The answer is a `DeliveredBody` then."""
+
+
+class DeliveredBody(Message):
+    """A query whose rows go to the engine's SQL endpoint."""
+
+    position: Position
+    """Position that the rows show."""
+    tables: tuple[str, ...] = ()
+    """Ids of the subscription's tables that the statement reads."""
+    not_following: tuple[str, ...] = ()
+    """Those of `tables` that do not follow their source now."""

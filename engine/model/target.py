@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -175,14 +176,43 @@ BATCH_BYTES = 1 << 20
 """Approximate size of the record batches of an answer; a larger row is a batch of its own."""
 
 
+class Cancellation:
+    """Cancels a query, also before it runs. Any thread may call its methods."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Lock()
+        self._cancelled = False
+        self._stop: Callable[[], None] | None = None
+
+    def cancel(self) -> None:
+        with self._changed:
+            self._cancelled = True
+            if self._stop is not None:
+                self._stop()
+
+    @contextmanager
+    def stopping_by(self, stop: Callable[[], None]) -> Iterator[None]:
+        """Within the block, `cancel` calls `stop`; at once if the query was cancelled before."""
+        with self._changed:
+            self._stop = stop
+            if self._cancelled:
+                stop()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._stop = None
+
+
 @dataclass(frozen=True, slots=True)
 class QueryLimits:
-    """Limits of a query. `max_rows`: further rows are omitted and the answer is marked as truncated; None: no limit."""
+    """Limits of a query. `max_rows`: further rows are omitted and the answer is marked as truncated; None: no limit; 0: only columns."""
 
     timeout_s: float
     max_rows: int | None = None
     max_bytes: int | None = None
     """A larger answer ends with `query_too_large`."""
+    cancellation: Cancellation = field(default_factory=Cancellation)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from engine.model.target import PARTS_FROM_ROWS
+from engine.platform.network import is_loopback
 
 
 class EngineSettingsError(ValueError):
@@ -75,9 +76,33 @@ class EngineSettings(BaseSettings):
         description="How long the log that the source retains must not have decreased before the guard drops the reader (on PostgreSQL,"
         " the slot).",
     )
+    sql_port: int | None = Field(
+        default=None,
+        ge=0,
+        le=65535,
+        description="Port of the SQL endpoint, which speaks PostgreSQL's protocol; without it, there is none. 0 takes a free one.",
+    )
+    sql_host: str = Field(
+        default="127.0.0.1",
+        description="Address of the SQL endpoint. Other than loopback addresses need `sql_tls_certificate`.",
+    )
+    sql_tls_certificate: Path | None = Field(
+        default=None,
+        description="Certificate chain of the SQL endpoint in PEM. With it, connections have to be encrypted.",
+    )
+    sql_tls_key: Path | None = Field(
+        default=None, description="Private key of that certificate in PEM, if it is in another file."
+    )
+    sql_sessions: int = Field(default=200, ge=1, description="Most sessions of the SQL endpoint at once.")
     position_write_s: float = Field(
         default=10.0, gt=0, description="How often, at most, a position without changes is written to the target."
     )
+
+    @model_validator(mode="after")
+    def _sql_endpoint_is_safe(self) -> EngineSettings:
+        if self.sql_port is not None and self.sql_tls_certificate is None and not is_loopback(self.sql_host):
+            raise ValueError("PENSTOCK_SQL_HOST other than a loopback address needs PENSTOCK_SQL_TLS_CERTIFICATE")
+        return self
 
     @property
     def query_places(self) -> int:

@@ -20,6 +20,7 @@ from engine.platform import forks
 
 CLOSED = "closed"
 _LATE = "late"
+_CANCELLED = "cancelled"
 _KEPT = 2
 """Idle processes that are kept."""
 _END_SECONDS = 5.0
@@ -146,6 +147,8 @@ class Statement:
         """Why the statement ended; `end`: what the process said last, where it said anything."""
         if self._process.killed == _LATE:
             return QueryRefused("query_timeout", f"the query did not end within {self._limits.timeout_s:g} s")
+        if self._process.killed == _CANCELLED:
+            return QueryRefused("query_cancelled", "the query was cancelled")
         if self._process.killed is not None:
             return QueryRefused("query_unavailable", f"{self.killed_for}; ask again")
         if end is not None:
@@ -177,15 +180,16 @@ class QueryPool:
         _remove(folder)  # of processes that were killed with their engine
 
     @contextmanager
-    def process(self, timeout_s: float) -> Iterator[QueryProcess]:
-        """A process for one statement, which is killed at the limit of time. It is kept only where it is `fit` then."""
+    def process(self, limits: QueryLimits) -> Iterator[QueryProcess]:
+        """A process for one statement, which is killed at the limit of time or on cancellation. It is kept only where it is `fit` then."""
         process = self._taken()
         process.fit = False
-        limit = threading.Timer(timeout_s, process.kill, [_LATE])
+        limit = threading.Timer(limits.timeout_s, process.kill, [_LATE])
         limit.daemon = True
         limit.start()
         try:
-            yield process
+            with limits.cancellation.stopping_by(lambda: process.kill(_CANCELLED)):
+                yield process
         finally:
             limit.cancel()
             self._put_back(process)

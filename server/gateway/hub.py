@@ -50,7 +50,7 @@ class AnswerStream:
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """Rows of a query, read at `position`. The caller must close the stream."""
+    """Rows of a query, read at `position`. The caller must close the stream; it is empty if an SQL endpoint receives the rows."""
 
     position: Lsn
     frames: AnswerStream
@@ -58,6 +58,8 @@ class QueryResult:
     """Ids of the subscription's tables that the statement reads."""
     not_following: frozenset[str] = frozenset()
     """Those of `tables` that did not follow their source at that time."""
+    request_id: str = ""
+    """The request that it answers, if an SQL endpoint receives the rows."""
 
 
 Reply = Answer | QueryResult

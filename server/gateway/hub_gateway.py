@@ -19,8 +19,9 @@ from engine.link.messages import (
 )
 from engine.link.partitions import PartitionsBody
 from engine.link.quarantine import RefusedRowsBody
+from engine.link.queries import DeliveredBody
 from server.errors import ReportedProblem
-from server.gateway.hub import AnswerError, EngineAwayError, EngineSilentError, Hub, QueryResult, Reply
+from server.gateway.hub import AnswerError, AnswerStream, EngineAwayError, EngineSilentError, Hub, QueryResult, Reply
 from server.gateway.interface import EngineTimeout, EngineUnavailable
 
 _BODIES: dict[str, type[Message]] = {
@@ -31,6 +32,7 @@ _BODIES: dict[str, type[Message]] = {
     "now": NowBody,
     "partitions": PartitionsBody,
     "sequences": SequencesBody,
+    "query": DeliveredBody,
 }
 
 
@@ -56,6 +58,8 @@ class HubGateway:
         reply = await self._ask("query", payload, timeout_s)
         if isinstance(reply, QueryResult):
             return reply
+        if "endpoint" in payload:
+            return _delivered(reply)
         raise EngineUnavailable("The engine ended the query without sending its rows.", "Try again.")
 
     async def _ask(self, kind: str, payload: Mapping[str, Any], timeout_s: float) -> Reply:
@@ -83,6 +87,13 @@ class HubGateway:
             return self._hub.owner(subscription)
         engines = self._hub.engines
         return engines[0] if engines else None
+
+
+def _delivered(reply: Answer) -> QueryResult:
+    """The result of a query whose rows the engine passes to its SQL endpoint."""
+    body = DeliveredBody.model_validate(_validated_body("query", reply.body))
+    tables, not_following = frozenset(body.tables), frozenset(body.not_following)
+    return QueryResult(body.position, AnswerStream(), tables, not_following, reply.request_id)
 
 
 def _validated_body(kind: str, body: dict[str, Any]) -> dict[str, Any]:

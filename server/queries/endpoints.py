@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Header, Request, Response
 
@@ -150,10 +150,21 @@ def _requirement_of(freshness: QueryFreshness, form: PositionForm) -> FreshnessR
 
 
 async def _run(request: Request, name: str, body: QueryRequest, wanted: Format) -> tuple[QueryResult, Receipt | None]:
-    gateway = cast("HubGateway", gateway_of(request))
-    payload = {"subscription": name, "sql": body.sql, "max_rows": body.max_rows, "timeout_ms": body.timeout_ms}
+    limits: dict[str, Any] = {"max_rows": body.max_rows}
     if wanted is Format.JSON:
-        payload |= {"max_rows": body.max_rows or DEFAULT_ROWS, "max_bytes": MOST_JSON_BYTES}
+        limits = {"max_rows": body.max_rows or DEFAULT_ROWS, "max_bytes": MOST_JSON_BYTES}
+    return await run_query(request, name, body, limits)
+
+
+async def run_query(
+    request: Request, name: str, body: QueryRequest, limits: Mapping[str, Any]
+) -> tuple[QueryResult, Receipt | None]:
+    """The rows of the query with the required freshness, and the receipt of the wait if there was one.
+
+    `limits`: further fields of the engine's command.
+    """
+    gateway = cast("HubGateway", gateway_of(request))
+    payload = {"subscription": name, "sql": body.sql, "timeout_ms": body.timeout_ms, **limits}
 
     async def run(*, following: bool) -> QueryResult:
         return await gateway.query(payload | {"following": following}, body.timeout_ms / 1000 + _GRACE_S)

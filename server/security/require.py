@@ -7,11 +7,11 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from engine.platform.network import is_loopback
 from server.db.dependencies import database_of
 from server.errors import Forbidden, Unauthenticated
 from server.security import tokens
 from server.security.principal import ANYBODY, Principal, Role
-from server.settings import is_loopback
 
 _bearer = HTTPBearer(
     auto_error=False, scheme_name="token", description="A token made by the server or `penstock token`."

@@ -1,10 +1,12 @@
-"""Bearer tokens: creation, lookup and revocation. Only their hashes are stored."""
+"""Bearer tokens: creation, lookup and revocation. Only their hashes and SCRAM verifiers are stored."""
 
 from __future__ import annotations
 
 import hashlib
 import secrets
+from base64 import b64encode
 
+from scramp import ScramMechanism
 from sqlmodel import col, select
 
 from server.db.models.token import TokenRow
@@ -32,6 +34,13 @@ def token_digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
+def scram_verifier(token: str) -> str:
+    """What a server needs to check a SCRAM-SHA-256 login with this token as password (RFC 5803; the form of PostgreSQL)."""
+    salt, stored_key, server_key, iterations = ScramMechanism("SCRAM-SHA-256").make_auth_info(token)
+    salt_text, stored, server = (b64encode(part).decode() for part in (salt, stored_key, server_key))
+    return f"SCRAM-SHA-256${iterations}:{salt_text}${stored}:{server}"
+
+
 def create_token(session: WriteSession, name: str, role: Role, token: str | None = None) -> tuple[TokenRow, str]:
     """Create a token and return it with its row; it cannot be read again. `token` presets its text.
 
@@ -42,7 +51,12 @@ def create_token(session: WriteSession, name: str, role: Role, token: str | None
         raise TokenNameTaken(f"A token named '{name}' exists already.")
     text = token or PREFIX + secrets.token_urlsafe(32)
     row = TokenRow(
-        id=secrets.token_hex(6), name=name, role=role.value, digest=token_digest(text), created_at=session.now()
+        id=secrets.token_hex(6),
+        name=name,
+        role=role.value,
+        digest=token_digest(text),
+        scram=scram_verifier(text),
+        created_at=session.now(),
     )
     session.add(row)
     session.flush()
@@ -51,8 +65,18 @@ def create_token(session: WriteSession, name: str, role: Role, token: str | None
 
 def find_principal(session: ReadSession, token: str) -> Principal | None:
     """The principal of this token."""
-    row = session.exec(select(TokenRow).where(TokenRow.digest == token_digest(token))).first()
+    row = find_by_digest(session, token_digest(token))
     return None if row is None else Principal(id=row.id, name=row.name, role=Role(row.role))
+
+
+def find_by_digest(session: ReadSession, digest: str) -> TokenRow | None:
+    """The token with this `token_digest`."""
+    return session.exec(select(TokenRow).where(TokenRow.digest == digest)).first()
+
+
+def find_login(session: ReadSession, user: str) -> TokenRow | None:
+    """The token of this name, which is the user name of logins with it."""
+    return session.exec(select(TokenRow).where(TokenRow.name == user)).first()
 
 
 def list_all(session: ReadSession) -> list[TokenRow]:
@@ -81,6 +105,9 @@ def preset_token(session: WriteSession, name: str, role: Role, token: str) -> No
     same_text = session.exec(select(TokenRow).where(TokenRow.digest == wanted)).first()
     named = session.exec(select(TokenRow).where(TokenRow.name == name)).first()
     if same_text is not None and same_text.role == role.value:
+        if same_text.scram is None:
+            same_text.scram = scram_verifier(token)
+            session.add(same_text)
         return
     for row in (same_text, named):
         if row is not None:

@@ -10,11 +10,12 @@ from cryptography.fernet import Fernet
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from engine.platform.network import is_loopback
 from server.app import create_app
 from server.db.models.connection import ConnectionRow
 from server.security.principal import ANYBODY, Principal, Role
 from server.security.secret_box import KEY_FILE, SecretBox, SecretsUnreadable, load_box
-from server.settings import Settings, SettingsError, is_loopback, load_settings
+from server.settings import Settings, SettingsError, load_settings
 from tests.server.conftest import ADMIN
 
 CONNECTIONS = "/api/v1/connections"

@@ -42,7 +42,7 @@ def run_query(
         duckdb.FatalException: the target's instance is broken.
     """
     # The process ends first: scans, which are waited for, wait for it.
-    with ExitStack() as pins, pool.process(limits.timeout_s) as process:
+    with ExitStack() as pins, pool.process(limits) as process:
         yield from _Statement(database, process, limits, subscription, pins).answers(sql, judge)
 
 

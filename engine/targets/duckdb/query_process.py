@@ -123,7 +123,9 @@ def _run(engine: EngineChannel, connection: Any, request: Mapping[str, Any]) -> 
     if relation is None:
         raise QueryRefused("query_not_a_read", "the statement returns no rows")
     names_of_columns = list(relation.columns)
-    rows = relation if request["max_rows"] is None else relation.limit(request["max_rows"] + 1)
+    most = request["max_rows"]
+    # One more than requested shows that there are more; without rows, only the columns are requested.
+    rows = relation if most is None else relation.limit(most + 1 if most else 0)
     _answer(engine, rows.to_arrow_reader(_ROWS_AT_ONCE), names_of_columns)
 
 

@@ -55,7 +55,7 @@ def run_query(
         QueryRefused: `query_not_a_read`, `query_invalid`, `query_timeout`, `query_too_large`, `query_unavailable`, `query_role_missing`,
             `query_role_unfit`, `query_role_unusable`.
     """
-    with parts.pool.process(limits.timeout_s) as process:
+    with parts.pool.process(limits) as process:
         yield from _Statement(parts, process, limits, subscription).answers(sql, judge)
 
 

@@ -112,6 +112,9 @@ def _described(connection: PostgresConnection, sql: str) -> tuple[list[str], lis
 def _lines(connection: PostgresConnection, sql: str, max_rows: int | None) -> Iterator[bytes]:
     """Lines of the answer, at most one more than `max_rows`, in pieces. `sql` is a single statement, as verified by `_described`."""
     body = sql.rstrip().rstrip(";")
+    if max_rows == 0:  # only the columns are requested
+        yield b""
+        return
     kept, rows = bytearray(), 0
     # The line feed ends a comment at the end of the statement.
     with connection.cursor() as cursor, cursor.copy(f"COPY ({body}\n) TO STDOUT".encode()) as copy:

@@ -1,4 +1,4 @@
-"""Bearer tokens, as hashes only."""
+"""Bearer tokens, as hashes and verifiers only."""
 
 from __future__ import annotations
 
@@ -18,4 +18,6 @@ class TokenRow(SQLModel, table=True):
     name: str = Field(unique=True, max_length=63)
     role: str = Field(max_length=16)
     digest: str = Field(unique=True, max_length=64)
+    scram: str | None = Field(default=None, max_length=255)
+    """SCRAM-SHA-256 verifier in the text form of PostgreSQL's `pg_authid`; None for tokens that older versions made."""
     created_at: datetime = moment()

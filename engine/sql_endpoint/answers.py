@@ -1,0 +1,93 @@
+"""Statements of clients and their answers, for every protocol of the endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from engine.sql_endpoint.deliveries import AnswerProblemError, BrokenOffError, Deliveries, Delivery
+from engine.sql_endpoint.server_api import ProblemError, ServerApi
+
+_NO_WAIT = {"mode": "any", "timeout_ms": 0}
+_DESCRIBE_MS = 30_000
+"""Limit for finding the columns of a statement, which reads no rows."""
+
+
+class AnswerError(Exception):
+    """A statement has failed. `problem`: a problem document (code, detail, remedy, and what is known of the wait)."""
+
+    def __init__(self, problem: dict[str, Any]) -> None:
+        super().__init__(str(problem.get("code")))
+        self.problem = problem
+
+
+@dataclass(slots=True)
+class Answer:
+    """The answer to a statement. `close` it in any case."""
+
+    position: str
+    receipt: dict[str, Any] | None
+    answered_by: str
+    rows: Delivery | Any
+    """A Delivery, or one pyarrow.Table."""
+
+    @classmethod
+    def of_one(cls, name: str, value: str) -> Answer:
+        """One row with one text."""
+        return cls("", None, "endpoint", pa.table({name: pa.array([value], pa.string())}))
+
+    async def tables(self) -> AsyncIterator[Any]:
+        """The rows as pyarrow.Table objects of one schema, at least one. Raises AnswerError."""
+        if not isinstance(self.rows, Delivery):
+            yield self.rows
+            return
+        try:
+            async for table in self.rows.tables():
+                yield table
+        except AnswerProblemError as error:
+            raise AnswerError(error.problem.model_dump(mode="json")) from None
+        except BrokenOffError:
+            detail = "the engine broke the answer off"
+            raise AnswerError({"code": "query_unavailable", "detail": detail, "remedy": "Ask again."}) from None
+
+    def close(self) -> None:
+        if isinstance(self.rows, Delivery):
+            self.rows.close()
+
+
+class Answers:
+    """Asks the server for answers, whose rows come from the engine."""
+
+    def __init__(self, server: ServerApi, deliveries: Deliveries) -> None:
+        self._server = server
+        self._deliveries = deliveries
+
+    async def ask(
+        self,
+        subscription: str,
+        sql: str,
+        parameters: Sequence[str | None],
+        freshness: dict[str, Any],
+        timeout_ms: int,
+    ) -> Answer:
+        """Run a statement with this freshness. If cancelled, it ends on the target too. Raises AnswerError."""
+        request = {"subscription": subscription, "sql": sql, "freshness": freshness, "timeout_ms": timeout_ms}
+        return await self._started(request | ({"parameters": list(parameters)} if parameters else {}))
+
+    async def describe(self, subscription: str, sql: str, parameters: int) -> Answer:
+        """The columns of a statement with so many parameters, without its rows. Raises AnswerError."""
+        request = {"subscription": subscription, "sql": sql, "freshness": _NO_WAIT, "timeout_ms": _DESCRIBE_MS}
+        return await self._started(
+            request | {"describe": True} | ({"parameters": [None] * parameters} if parameters else {})
+        )
+
+    async def _started(self, request: dict[str, Any]) -> Answer:
+        try:
+            started = await self._server.start(request)
+        except ProblemError as error:
+            raise AnswerError(error.problem) from None
+        rows = await self._deliveries.claim(started.request_id)
+        return Answer(started.position, started.receipt, "target", rows)

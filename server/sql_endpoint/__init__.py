@@ -1,0 +1,1 @@
+"""What the engines' SQL endpoints ask the server: logins, and statements on fresh rows."""
