@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from base64 import b64encode
 
-from scramp import ScramMechanism
 from sqlmodel import col, select
 
+from engine.platform.scram import Verifier
 from server.db.models.token import TokenRow
 from server.db.session import ReadSession, WriteSession
 from server.errors import Conflict, NotFound
@@ -34,13 +33,6 @@ def token_digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def scram_verifier(token: str) -> str:
-    """What a server needs to check a SCRAM-SHA-256 login with this token as password (RFC 5803; the form of PostgreSQL)."""
-    salt, stored_key, server_key, iterations = ScramMechanism("SCRAM-SHA-256").make_auth_info(token)
-    salt_text, stored, server = (b64encode(part).decode() for part in (salt, stored_key, server_key))
-    return f"SCRAM-SHA-256${iterations}:{salt_text}${stored}:{server}"
-
-
 def create_token(session: WriteSession, name: str, role: Role, token: str | None = None) -> tuple[TokenRow, str]:
     """Create a token and return it with its row; it cannot be read again. `token` presets its text.
 
@@ -55,7 +47,7 @@ def create_token(session: WriteSession, name: str, role: Role, token: str | None
         name=name,
         role=role.value,
         digest=token_digest(text),
-        scram=scram_verifier(text),
+        scram=str(Verifier.of(text)),
         created_at=session.now(),
     )
     session.add(row)
@@ -106,7 +98,7 @@ def preset_token(session: WriteSession, name: str, role: Role, token: str) -> No
     named = session.exec(select(TokenRow).where(TokenRow.name == name)).first()
     if same_text is not None and same_text.role == role.value:
         if same_text.scram is None:
-            same_text.scram = scram_verifier(token)
+            same_text.scram = str(Verifier.of(token))
             session.add(same_text)
         return
     for row in (same_text, named):

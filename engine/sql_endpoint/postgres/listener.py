@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import hashlib
 import hmac
@@ -11,20 +10,19 @@ import secrets
 import ssl
 import struct
 from dataclasses import dataclass
-from typing import Any
 
 import structlog
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
-from scramp import ScramException, ScramMechanism
 
+from engine.platform.scram import PLAIN, PLUS, LoginRefusedError, ServerExchange, Verifier
 from engine.sql_endpoint.answers import Answers
 from engine.sql_endpoint.postgres import messages, parameters
 from engine.sql_endpoint.postgres.errors import SqlError
 from engine.sql_endpoint.postgres.messages import Fields, ProtocolError
 from engine.sql_endpoint.postgres.parameters import SessionParameters
 from engine.sql_endpoint.postgres.session import Session
-from engine.sql_endpoint.server_api import Login, ProblemError, ServerApi
+from engine.sql_endpoint.server_api import ProblemError, ServerApi
 
 log = structlog.get_logger(__name__)
 
@@ -156,16 +154,16 @@ class _Connection:
             raise SqlError(
                 "28000", "this endpoint accepts encrypted connections only", hint="Set sslmode=require.", fatal=True
             )
-        login = await self._login(user)
-        if login.scram is not None:
-            await self._authenticate(login)
+        verifier = await self._verifier(user)
+        if verifier is not None:
+            await self._authenticate(user, verifier)
         values = SessionParameters()
         try:
             values.start(given)
         except SqlError as error:
             error.fatal = True
             raise
-        values.note("session_authorization", login.name)
+        values.note("session_authorization", user)
         session = Session(owner._answers, given.get("database") or user, values, self._writer.write, self._writer.drain)
         owner._number = owner._number % 0x7FFFFFFF + 1
         number, secret = owner._number, int.from_bytes(secrets.token_bytes(4), "big", signed=True)
@@ -176,25 +174,25 @@ class _Connection:
         self._writer.write(messages.backend_key_data(number, secret))
         return session, number
 
-    async def _login(self, user: str) -> Login:
+    async def _verifier(self, user: str) -> Verifier | None:
+        """The verifier of the user's password; None: no password is needed."""
         try:
-            return await self._owner._server.login(user=user)
+            login = await self._owner._server.login(user=user)
+            return None if login.scram is None else Verifier.parse(login.scram)
         except ProblemError as error:
             code = str(error.problem.get("code"))
             if code == "not_found":
                 # As PostgreSQL does, an unknown user is asked for a password too, so that names cannot be tried out.
-                return Login(user, "", _mock_verifier(user))
+                return Verifier.mock(user, _MOCK_KEY)
             state = _WORD.get(code, "57P03")
             detail, hint = error.problem.get("detail"), error.problem.get("remedy")
             raise SqlError(state, str(detail), hint=None if hint is None else str(hint), fatal=True) from None
 
-    async def _authenticate(self, login: Login) -> None:
-        failed = SqlError("28P01", f'password authentication failed for user "{login.name}"', fatal=True)
-        failed.hint = "The user is the name of a token, and the password its text."
+    async def _authenticate(self, user: str, verifier: Verifier) -> None:
         binding = None
         if self._encrypted and self._owner._certificate is not None:
-            binding = ("tls-server-end-point", _end_point(self._owner._certificate))
-        names = (["SCRAM-SHA-256-PLUS"] if binding is not None else []) + ["SCRAM-SHA-256"]
+            binding = _end_point(self._owner._certificate)
+        names = [PLAIN] if binding is None else [PLUS, PLAIN]
         self._writer.write(messages.authentication(_SASL, b"".join(map(messages.text, names)) + b"\0"))
         await self._writer.drain()
         fields = await self._password()
@@ -202,18 +200,17 @@ class _Connection:
         first = fields.raw(size)
         if mechanism not in names:
             raise ProtocolError(f"the mechanism {mechanism} was not offered")
-        server: Any = ScramMechanism(mechanism).make_server(
-            lambda _: _parsed(login.scram or ""), channel_binding=binding
-        )
+        exchange = ServerExchange(verifier, mechanism, binding)
         try:
-            server.set_client_first(first.decode())
-            self._writer.write(messages.authentication(_SASL_CONTINUE, server.get_server_first().encode()))
+            self._writer.write(messages.authentication(_SASL_CONTINUE, exchange.first(first.decode()).encode()))
             await self._writer.drain()
             fields = await self._password()
-            server.set_client_final(fields.raw(fields.left).decode())
-            self._writer.write(messages.authentication(_SASL_FINAL, server.get_server_final().encode()))
-        except (ScramException, UnicodeDecodeError, ValueError):
-            raise failed from None
+            self._writer.write(messages.authentication(_SASL_FINAL, exchange.final(fields.rest().decode()).encode()))
+        except (LoginRefusedError, UnicodeDecodeError):
+            hint = "The user is the name of a token, and the password its text."
+            raise SqlError(
+                "28P01", f'password authentication failed for user "{user}"', hint=hint, fatal=True
+            ) from None
 
     async def _password(self) -> Fields:
         kind, fields = await messages.read_message(self._reader)
@@ -223,21 +220,6 @@ class _Connection:
 
 
 _MOCK_KEY = secrets.token_bytes(32)
-
-
-def _mock_verifier(user: str) -> str:
-    """A verifier that no password fits; the same salt for the same name."""
-    salt = base64.b64encode(hmac.digest(_MOCK_KEY, user.encode(), "sha256")[:16]).decode()
-    keys = [base64.b64encode(secrets.token_bytes(32)).decode() for _ in range(2)]
-    return f"SCRAM-SHA-256$4096:{salt}${keys[0]}:{keys[1]}"
-
-
-def _parsed(verifier: str) -> tuple[bytes, bytes, bytes, int]:
-    """Salt, stored key, server key and iterations."""
-    _, rest, keys = verifier.split("$")
-    iterations, salt = rest.split(":")
-    stored, server = keys.split(":")
-    return base64.b64decode(salt), base64.b64decode(stored), base64.b64decode(server), int(iterations)
 
 
 def _end_point(certificate: bytes) -> bytes:

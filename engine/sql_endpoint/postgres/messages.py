@@ -58,6 +58,9 @@ class Fields:
         self._at += size
         return self._body[self._at - size : self._at]
 
+    def rest(self) -> bytes:
+        return self.raw(self.left)
+
     def text(self) -> str:
         end = self._body.find(b"\0", self._at)
         if end < 0:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +18,15 @@ from engine.sql_endpoint.postgres import binary_parameters, messages, parameters
 from engine.sql_endpoint.postgres.errors import SqlError, error_of
 from engine.sql_endpoint.postgres.messages import ColumnDescription, Fields, ProtocolError
 from engine.sql_endpoint.postgres.parameters import SessionParameters, check_transaction
-from engine.sql_endpoint.postgres.statements import Action, Command, cast_parameters, command_of, parameter_count, split
+from engine.sql_endpoint.postgres.statements import (
+    Action,
+    Command,
+    cast_parameters,
+    command_of,
+    parameter_count,
+    split,
+    unquoted,
+)
 from engine.sql_endpoint.postgres.values import data_rows
 
 log = structlog.get_logger(__name__)
@@ -54,6 +61,8 @@ class Portal:
     fetched: int | None = None
     """For FETCH, whose rows are those of a cursor: how many."""
     is_fetch: bool = False
+    hold: bool = False
+    """It outlives the transaction: a cursor WITH HOLD."""
 
 
 class Running:
@@ -115,7 +124,6 @@ class Session:
         self._drain = drain
         self._prepared: dict[str, Prepared] = {}
         self._portals: dict[str, Portal] = {}
-        self._cursors: dict[str, Portal] = {}
         self._status = b"I"
         self._skipping = False
         self._statement: asyncio.Task[None] | None = None
@@ -277,7 +285,7 @@ class Session:
     def _portal(self, name: str) -> Portal:
         found = self._portals.get(name)
         if found is None:
-            raise SqlError("34000", f'portal "{name}" does not exist')
+            raise SqlError("34000", f'cursor "{name}" does not exist')
         return found
 
     # Statements
@@ -400,9 +408,7 @@ class Session:
         if self._status != b"I":
             self._parameters.end(committed=committed)
         self._status = b"I"
-        for portal in self._cursors.values():
-            self._close_portal(portal)
-        self._cursors.clear()
+        self._close_portals()
         return "COMMIT" if committed else "ROLLBACK"
 
     async def _show(self, portal: Portal, command: Command) -> None:
@@ -414,7 +420,7 @@ class Session:
         portal.running = await Running.begun(Answer.of_one(*shown))
 
     def _deallocate(self, rest: str) -> None:
-        name = rest.removeprefix("PREPARE").removeprefix("prepare").strip().strip('"')
+        name = unquoted(rest.removeprefix("PREPARE").removeprefix("prepare"))
         if name.upper() == "ALL":
             self._prepared.clear()
         elif self._prepared.pop(name, None) is None:
@@ -425,25 +431,28 @@ class Session:
     def _declare(self, rest: str) -> None:
         name, _, after = rest.partition(" ")
         options, found, query = _cut(after, "FOR")
-        if not found or "CURSOR" not in options.upper():
+        words = options.upper().split()
+        hold = "HOLD" in words and "WITHOUT" not in words
+        if not found or "CURSOR" not in words:
             raise SqlError("42601", "DECLARE is followed by a name, CURSOR FOR, and a query")
-        if self._status == b"I" and "WITH HOLD" not in " ".join(options.upper().split()):
+        if "SCROLL" in words and "NO" not in words:
+            raise SqlError("0A000", "cursors go forward only", hint="Leave SCROLL out.")
+        if self._status == b"I" and not hold:
             raise SqlError("25P01", "DECLARE CURSOR can only be used in transaction blocks")
-        name = name.strip('"')
-        if name in self._cursors:
+        name = unquoted(name)
+        if name in self._portals:
             raise SqlError("42P03", f'cursor "{name}" already exists')
-        self._cursors[name] = Portal(Prepared(command_of(query), []))
+        formats = [1] if "BINARY" in words else []
+        self._portals[name] = Portal(Prepared(command_of(query), []), formats=formats, hold=hold)
 
     async def _fetched(self, rest: str) -> tuple[Running, int | None]:
         """The rows of a cursor, and how many of them are wanted; None: all."""
         words = [word for word in rest.split() if word.upper() not in {"FORWARD", "FROM", "IN", "NEXT"}]
         if not words:
             raise SqlError("42601", "FETCH is followed by a number or ALL, FROM, and a cursor")
-        name = words.pop().strip('"')
+        name = unquoted(words.pop())
         count = words[0].upper() if words else "1"
-        cursor = self._cursors.get(name)
-        if cursor is None:
-            raise SqlError("34000", f'cursor "{name}" does not exist')
+        cursor = self._portal(name)
         if count != "ALL" and not count.isdigit():
             raise SqlError("0A000", f"FETCH {count} is not available: cursors go forward only")
         await self._open(cursor)
@@ -452,12 +461,11 @@ class Session:
         return cursor.running, None if count == "ALL" else int(count)
 
     def _close_cursor(self, name: str) -> None:
-        names = list(self._cursors) if name.upper() == "ALL" else [name.strip('"')]
-        for each in names:
-            portal = self._cursors.pop(each, None)
-            if portal is None:
-                raise SqlError("34000", f'cursor "{each}" does not exist')
-            self._close_portal(portal)
+        if name.upper() == "ALL":
+            self._close_portals(everything=True)
+            return
+        self._close_portal(self._portal(unquoted(name)))
+        del self._portals[unquoted(name)]
 
     # Ends
 
@@ -473,12 +481,10 @@ class Session:
         portal.running = None
 
     def _close_portals(self, *, everything: bool = False) -> None:
-        for portal in [*self._portals.values(), *(self._cursors.values() if everything else ())]:
-            with suppress(OSError):
+        for name, portal in list(self._portals.items()):
+            if everything or not portal.hold:
                 self._close_portal(portal)
-        self._portals.clear()
-        if everything:
-            self._cursors.clear()
+                del self._portals[name]
 
 
 def _formats(given: Sequence[int], count: int) -> list[int]:
