@@ -64,8 +64,9 @@ class Engine:
         self._closing: list[threading.Thread] = []
         self._changes = ThreadPoolExecutor(1, thread_name_prefix="changes")
         """One thread, so that changes take effect in the order in which they were declared."""
-        self._endpoint = _sql_endpoint(settings)
-        self._requests = RequestHandler(settings, self._find, self._endpoint)
+        self.sql_endpoint = _sql_endpoint(settings)
+        """None where no port is set for it."""
+        self._requests = RequestHandler(settings, self._find, self.sql_endpoint)
         self._link = ServerLink(
             settings.url,
             settings.engine_token.get_secret_value(),
@@ -78,8 +79,8 @@ class Engine:
         """Start Spark and the link. Returns at once: Spark starts while the server's first assignments arrive."""
         self._runner.start()
         self._link.start()
-        if self._endpoint is not None:
-            self._endpoint.start()
+        if self.sql_endpoint is not None:
+            self.sql_endpoint.start()
 
     def spark_lost(self, detail: str) -> None:
         """Report an event in every subscription: Spark has ended, with `detail` as the cause. From any thread."""
@@ -93,8 +94,8 @@ class Engine:
 
         Blocks until all have ended, but at most 20 s for each subscription and 1 s for reports that have not been sent.
         """
-        if self._endpoint is not None:
-            self._endpoint.close()
+        if self.sql_endpoint is not None:
+            self.sql_endpoint.close()
         self._requests.close()
         self._changes.shutdown(wait=False, cancel_futures=True)
         with self._lock:

@@ -39,10 +39,16 @@ class SqlEndpoint:
         self._sending = threading.Lock()
         self._stopping = threading.Event()
         self._child: forks.Child | None = None
+        self._listens = threading.Event()
+        self._port = 0
         self._thread = threading.Thread(target=self._keep, name="sql-endpoint", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
+
+    def wait_for_port(self, timeout_s: float) -> int | None:
+        """The port on which it listens; None if it does not within the timeout."""
+        return self._port if self._listens.wait(timeout_s) else None
 
     def deliver(self, request_id: str) -> socket.socket:
         """Announce the rows of a request to the endpoint; returns the socket for their frames.
@@ -87,7 +93,9 @@ class SqlEndpoint:
                 self._child = child
             if self._stopping.is_set():
                 child.kill()
+            self._receive(child)
             child.wait()
+            self._listens.clear()
             with self._sending:
                 self._child = None
                 with suppress(OSError):
@@ -97,6 +105,13 @@ class SqlEndpoint:
             if not self._stopping.is_set():
                 log.warning("sql_endpoint_ended", how=child.death)
                 self._stopping.wait(_PAUSE_S)
+
+    def _receive(self, child: forks.Child) -> None:
+        """Take the process's messages until it ends."""
+        with suppress(EOFError, OSError):
+            while True:
+                self._port = int(json.loads(child.connection.recv_bytes())["port"])
+                self._listens.set()
 
 
 def send_frames(sink: socket.socket, frames: Iterator[bytes], limits: QueryLimits) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -58,6 +59,7 @@ async def _serve(control: Connection, settings: EndpointSettings) -> None:
         log.error("sql_endpoint_cannot_listen", host=settings.host, port=settings.port, error=str(error))
         sys.exit(CANNOT_LISTEN)
     address = listening.sockets[0].getsockname()
+    control.send_bytes(json.dumps({"port": address[1]}).encode())
     log.info("sql_endpoint_listens", host=address[0], port=address[1], tls=tls is not None)
     await listening.serve_forever()
 

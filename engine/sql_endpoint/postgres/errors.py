@@ -35,6 +35,14 @@ _STATES = {
     "unauthenticated": "28P01",
     "forbidden": "42501",
 }
+_WORDS = (
+    ("Referenced column", "42703"),
+    ("Table with name", "42P01"),
+    ("Function with name", "42883"),
+    ("Conversion Error", "22P02"),
+    ("Out of Range Error", "22003"),
+)
+"""By words of the target's messages: DuckDB has no SQLSTATE."""
 
 
 class SqlError(Exception):
@@ -66,8 +74,8 @@ def error_of(problem: Mapping[str, Any]) -> SqlError:
     code = str(problem.get("code", ""))
     state = _STATES.get(code, "XX000")
     message = str(problem.get("detail") or code)
-    if state == "42601" and "does not exist" in message:
-        state = "42P01" if "able with name" in message else "42703" if "olumn" in message else "42883"
+    if code == "query_invalid":
+        state = next((found for text, found in _WORDS if text in message), state)
     known = {name: problem[name] for name in ("position", "applied", "waited_ms", "estimate_ms") if problem.get(name)}
     detail = ", ".join(f"{name}={value}" for name, value in known.items())
     remedy = problem.get("remedy")

@@ -125,21 +125,21 @@ class SessionParameters:
                 continue
             if name.lower() == "timezone":  # JDBC sends the zone of its machine; times are in UTC here
                 continue
-            self.assign(name, value)
+            self.assign(name, unquoted(value))
         self.startup = dict(self.values)
 
     def set(self, text: str, *, local: bool = False) -> str | None:
         """Execute what follows SET. Returns a warning, if there is one. Raises SqlError."""
-        upper = text.upper()
-        if upper.startswith(("TRANSACTION", "SESSION CHARACTERISTICS")):
+        upper = " ".join(text.upper().split())
+        if upper.startswith(("TRANSACTION ", "SESSION CHARACTERISTICS ")):
             check_transaction(text)
             return None
-        if upper.startswith("TIME ZONE"):
-            return self._zone(text[len("TIME ZONE") :])
-        if upper.startswith("NAMES"):
+        if upper.startswith("TIME ZONE "):
+            return self._zone(upper.removeprefix("TIME ZONE "))
+        if upper.startswith("NAMES "):
             self.assign("client_encoding", unquoted(text[len("NAMES") :]) or "UTF8")
             return None
-        if upper.startswith(("ROLE", "SESSION AUTHORIZATION")):
+        if upper.startswith(("ROLE ", "SESSION AUTHORIZATION ")):
             if upper.split()[-1] in {"NONE", "DEFAULT"}:
                 return None
             raise SqlError("0A000", "roles are not changed within a session", hint="Log in as another user.")

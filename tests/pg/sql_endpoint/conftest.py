@@ -1,0 +1,58 @@
+"""One server, engine and copy with an SQL endpoint, for all tests of the folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from server.demo.embedded import EmbeddedPostgres
+from tests.fixtures.channel import ADMIN
+from tests.fixtures.postgres import Database, standing_database
+from tests.fixtures.service import SUBSCRIPTION, Service, running_service
+
+USER = "preset-admin"
+_TABLES = """
+CREATE TABLE orders (id bigint PRIMARY KEY, customer text NOT NULL, total numeric(10, 2), placed timestamptz DEFAULT now(), note text);
+INSERT INTO orders SELECT i, 'customer ' || i % 10, i * 1.5, now(), NULL FROM generate_series(1, 1000) i;
+CREATE TABLE lines (order_id bigint, n int, sku text, PRIMARY KEY (order_id, n));
+INSERT INTO lines SELECT i, 1, 'sku ' || i FROM generate_series(1, 100) i;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The endpoint of a service, and how to reach it."""
+
+    service: Service
+    port: int
+
+    def settings(self, **changed: Any) -> dict[str, Any]:
+        """Connection parameters by their names in libpq."""
+        given = {"host": "127.0.0.1", "port": self.port, "user": USER, "password": ADMIN, "dbname": SUBSCRIPTION}
+        return {**given, "sslmode": "disable", **changed}
+
+    def connect(self, *, autocommit: bool = True, **changed: Any) -> psycopg.Connection[Any]:
+        return psycopg.connect(**self.settings(**changed), autocommit=autocommit)
+
+
+@pytest.fixture(scope="package")
+def endpoint(pg18: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
+    with standing_database(pg18, "sql_endpoint") as database:
+        database.execute(_TABLES)
+        folder: Path = tmp_path_factory.mktemp("service")
+        with running_service(database, folder, ["orders", "lines"], sql_port=0) as service:
+            assert service.engine.sql_endpoint is not None
+            port = service.engine.sql_endpoint.wait_for_port(30)
+            assert port is not None, "the endpoint does not listen"
+            yield Endpoint(service, port)
+
+
+@pytest.fixture
+def database(endpoint: Endpoint) -> Database:
+    """The source of the endpoint's copy."""
+    return endpoint.service.database
