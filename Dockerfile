@@ -16,6 +16,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY migrations migrations
 COPY engine engine
 COPY server server
+COPY penstock penstock
 COPY --from=console /src/server/static/console server/static/console
 RUN /opt/penstock/bin/python -m pip install --no-deps --no-build-isolation .
 # Kernels are compiled here, so that no user waits for it.

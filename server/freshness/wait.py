@@ -20,6 +20,9 @@ from server.freshness.wait_registry import Unreachable, Verdict, Wait, WaitRegis
 from server.gateway.hub import AnswerError, EngineAwayError, EngineSilentError
 
 _STARTING_PAUSE_S = 0.2
+_FLUSH_AFTER_S = 0.1
+"""Time in seconds after which a wait for a given position makes the source flush its log. A usual commit is visible earlier."""
+_FLUSH_MOST_PAUSE_S = 5.0
 _SERVICE_UNAVAILABLE = 503
 _MOST_NAMED = 3
 _BEYOND = "Check that it is a position of this source: {origin}. One of another server, or from before a restore, may never come."
@@ -190,12 +193,33 @@ class _Run:
         status = self._registry.status
         wait = self._wait_for(marks, lambda verdict: future.set_result((verdict, status.current_run)))
         self._on_arrival = not self._registry.add(wait)
-        if not self._on_arrival:
-            self._tracker.schedule_demand(self._spec.subscription)
+        if self._on_arrival:
+            return await future
+        self._tracker.schedule_demand(self._spec.subscription)
+        flush = None if self._spec.marks is None else asyncio.ensure_future(self._flush_log())
         try:
             return await future
         finally:
             self._registry.remove(wait)
+            if flush is not None:
+                flush.cancel()
+
+    async def _flush_log(self) -> None:
+        """Make the source's log end, flushed, after the given position, if it is not visible soon.
+
+        A client reads the end of the log as inserted. It may be after a page header or after records of transactions that
+        are still open; an idle source sends neither until its next record is flushed, up to 15 s later on PostgreSQL.
+        Reading "now" writes such a record.
+        """
+        pause = _FLUSH_AFTER_S
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                await self._tracker.read_now(self._spec.subscription)
+            except (EngineAwayError, EngineSilentError, AnswerError):
+                pause = min(2 * pause, _FLUSH_MOST_PAUSE_S)
+            else:
+                return
 
     def _wait_for(self, marks: Marks, ended: Any) -> Wait:
         spec = self._spec

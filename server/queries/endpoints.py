@@ -126,11 +126,11 @@ async def _answer(
 
 
 def _writer(wanted: Format, result: QueryResult, receipt: Receipt | None) -> render.Writer:
-    if wanted is Format.ARROW:
-        return render.ArrowWriter()
     if wanted is Format.CSV:
         return render.CsvWriter()
     extra = {} if receipt is None else {"receipt": receipt.model_dump(mode="json")}
+    if wanted is Format.ARROW:
+        return render.ArrowWriter(extra)
     return render.JsonWriter(str(result.position), extra)
 
 

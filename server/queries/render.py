@@ -73,13 +73,16 @@ class CsvWriter:
 
 
 class ArrowWriter:
-    """An Arrow IPC stream."""
+    """An Arrow IPC stream. `extra` members are added to the schema's metadata as JSON, with the prefix `penstock.`."""
 
-    def __init__(self) -> None:
+    def __init__(self, extra: Mapping[str, Any] | None = None) -> None:
+        self._extra = {f"penstock.{name}".encode(): _json(value).encode() for name, value in (extra or {}).items()}
         self._sink = io.BytesIO()
         self._writer: Any = None
 
     def begin(self, schema: pa.Schema) -> bytes:
+        if self._extra:
+            schema = schema.with_metadata({**(schema.metadata or {}), **self._extra})
         self._writer = pa.ipc.new_stream(self._sink, schema)
         return self._written()
 

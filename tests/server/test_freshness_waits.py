@@ -92,6 +92,30 @@ def test_a_wait_is_demanded_and_ends_with_the_progress_that_reaches_it(
     assert body["receipt"]["on_arrival"] is False
 
 
+def test_a_given_position_that_is_not_visible_soon_makes_the_source_flush_its_log(
+    engine: FakeEngine, assign: Assign, client: httpx.Client, pool: ThreadPoolExecutor
+) -> None:
+    """An idle source sends what is inserted and not flushed only after its next record; reading "now" writes one."""
+    waiting = _begin(pool, client, position="0/60")
+    engine.seen(Now)
+    engine.progress(assign, "0/60")
+    body = waiting.result(DEADLINE_S).json()
+    assert (body["position"], body["receipt"]["now_ms"]) == ("0/60", None)
+    assert engine.count(Now) == 1
+
+
+def test_the_source_flushes_its_log_also_if_its_engine_was_away(
+    engine: FakeEngine, assign: Assign, client: httpx.Client, pool: ThreadPoolExecutor
+) -> None:
+    engine.refusal = Problem(status=503, code="target_unavailable", detail="the run begins", remedy="Wait.")
+    waiting = _begin(pool, client, position="0/60")
+    engine.seen(Now)
+    engine.refusal = None
+    wait_until(lambda: engine.count(Now) > 1)
+    engine.progress(assign, "0/60")
+    assert waiting.result(DEADLINE_S).status_code == 200
+
+
 def test_without_a_position_the_source_is_asked_for_now(
     engine: FakeEngine, assign: Assign, client: httpx.Client, pool: ThreadPoolExecutor
 ) -> None:

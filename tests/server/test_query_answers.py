@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import io
+import json
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -86,6 +87,18 @@ def test_the_latest_is_waited_for_before_the_query_runs(rig: Rig) -> None:
         answer = waiting.result(DEADLINE_S).json()
     assert answer["position"] == "0/100"
     assert answer["receipt"]["position"] == "0/90"
+
+
+def test_arrow_has_the_receipt_in_the_metadata_of_its_schema(rig: Rig) -> None:
+    client, engine, _ = rig
+    engine.rows = pa.table({"n": [1]}).replace_schema_metadata({"kept": "too"})
+    body = {"sql": "s", "freshness": {"mode": "position", "position": "0/50"}}
+    answer = client.post(_QUERIES, json=body, headers={"Accept": "application/vnd.apache.arrow.stream"})
+    found = pa.ipc.open_stream(io.BytesIO(answer.content)).read_all()
+    assert found.equals(engine.rows)
+    assert found.schema.metadata[b"kept"] == b"too"
+    receipt = json.loads(found.schema.metadata[b"penstock.receipt"])
+    assert receipt == client.post(_QUERIES, json=body).json()["receipt"]
 
 
 def test_an_answer_older_than_asked_for_is_never_given(rig: Rig) -> None:

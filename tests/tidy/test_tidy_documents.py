@@ -19,7 +19,7 @@ from tests.tidy.documents import Page, page, pages
 from tests.tidy.source_tree import ROOT
 
 WORDS_A_HEADING = 120
-FOLDERS = ("engine", "server", "web", "bench", "tests", "docs", "migrations", "deploy", ".ci")
+FOLDERS = ("engine", "penstock", "server", "web", "bench", "tests", "docs", "migrations", "deploy", ".ci")
 _PATH = re.compile(rf"(?:{'|'.join(map(re.escape, FOLDERS))})(?:/[\w.\-]+)*/?")
 MADE = {"server/static/console"}
 """Paths that a build makes."""

@@ -55,6 +55,13 @@ def test_what_is_imported_is_a_declared_dependency() -> None:
     assert {DISTRIBUTIONS.get(name, name.replace("_", "-")) for name in foreign} <= declared
 
 
+def test_what_the_client_imports_is_declared() -> None:
+    declared = {_name(line) for line in [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["polars"]]}
+    foreign = {name for module in modules("penstock") for name in imported(module)}
+    foreign -= {"penstock"} | set(sys.stdlib_module_names)
+    assert {DISTRIBUTIONS.get(name, name.replace("_", "-")) for name in foreign} <= declared
+
+
 def test_what_the_benchmark_imports_is_declared_in_its_extra() -> None:
     declared = {_name(line) for line in [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["bench"]]}
     foreign = {name for module in modules("bench") for name in imported(module)}

@@ -9,7 +9,7 @@ import pytest
 
 from tests.tidy.source_tree import ROOT, Module, calls, functions, modules
 
-OURS = modules("engine", "server", "bench", "migrations", "deploy")
+OURS = modules("engine", "server", "bench", "migrations", "deploy", "penstock")
 TESTS = modules("tests")
 BANNED_NAMES = {"utils", "util", "common", "helpers", "helper", "misc", "core"}
 CLOCKS = re.compile(r"(^|/)(clock|clocks)\.py$")

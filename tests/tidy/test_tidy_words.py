@@ -47,7 +47,7 @@ LITERAL = re.compile(
 )
 """Of lag, and of a proxy, the word says what it means."""
 READ = [each for each in pages() if not each.generated]
-PRODUCT = modules("engine", "server", "bench")
+PRODUCT = modules("engine", "server", "bench", "penstock")
 SQL = re.compile(r"^\s*(?:SELECT|INSERT|UPDATE|DELETE|CREATE|WITH)\b|\n[^\n]*\bSELECT\b")
 """Statements, and parts of several lines: their names are not words for users."""
 CODE = re.compile(r"`[^`\n]+`")
@@ -58,6 +58,7 @@ CHECKED_DOCSTRINGS = (
     "deploy",
     "docs",
     "engine",
+    "penstock",
     "server",
     "tests/bench",
     "tests/browser",
