@@ -46,6 +46,7 @@ from engine.tables.copy_admission import CopyAdmission
 from engine.tables.parking import TableParking
 from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.reporter import Evidence, Reporter
+from engine.tables.selections import selected_otherwise
 from engine.tables.start_point import (
     StartPoint,
     entry_at_start,
@@ -263,7 +264,9 @@ class SubscriptionSupervisor:
         added = [after[t] for t in after.keys() - before.keys()]
         for spec_added in added:
             self._book.add(TableEntry(spec_added, Paused() if spec_added.paused else Registered()))
-        if run is not None:
+        if run is not None and selected_otherwise(before, after):
+            run.stop()  # The log reader of the next run selects the columns as declared now.
+        elif run is not None:
             run.keep_queue(spec.queue_mode)
             run.throttle(spec.copies)
             if spec.patterns != patterns:

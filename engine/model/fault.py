@@ -51,6 +51,8 @@ class FaultKind(StrEnum):
     """The table does not fit into its shared table with the others: its source value is taken, or a column's type conflicts."""
     TABLE_UNFIT = "table_unfit"
     """The existing table on the target is incompatible with the source table's rows."""
+    TABLE_COLUMNS_UNFIT = "table_columns_unfit"
+    """The options of a table name columns that it does not have, or ask of its key columns what is impossible."""
     TABLE_KEY_NOT_UNIQUE = "table_key_not_unique"
     """A declared key does not identify the rows of a copy: two rows have the same key, or a key contains NULL."""
     TABLE_STRUCTURE_CHANGED = "table_structure_changed"

@@ -611,7 +611,8 @@ class Source(Protocol):
     def identify(self) -> SourceIdentity: ...
 
     def describe(self, tables: Sequence[TableSpec]) -> dict[TableName, TableSchema]:
-        """The current schemas of these tables; without missing ones, and those whose changes cannot be replicated as declared."""
+        """The current schemas of these tables, without columns that their selections leave out. Missing tables are left out, and those
+        whose changes cannot be replicated as declared."""
         ...
 
     def names(self, relations: Collection[RelationId]) -> dict[RelationId, TableName]:

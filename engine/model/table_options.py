@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine.model.column_selection import ColumnSelection
 from engine.model.quarantine import RefusedPolicy
 
 OPTION = "option"
@@ -43,6 +44,23 @@ class TableOptions:
     """Type on the target by column name."""
     into_existing: bool = False
     """Replicate into an existing table on the target, which is never replaced by another one."""
+    include_columns: tuple[str, ...] = field(
+        default=(),
+        metadata=_rest(
+            "Names of the columns to replicate, or patterns with `*` (any characters); by default all columns.",
+            "Names and patterns of the columns that are replicated; empty for all.",
+            max_length=1000,
+        ),
+    )
+    exclude_columns: tuple[str, ...] = field(
+        default=(),
+        metadata=_rest(
+            "Names of columns that are left out, or patterns with `*` (any characters), also of `include_columns`. Their values are"
+            " removed before the source's changes are written to disk.",
+            "Names and patterns of the columns that are left out.",
+            max_length=1000,
+        ),
+    )
     priority: int = field(
         default=0,
         metadata=_rest("Tables with a higher priority are copied first.", ge=-1000, le=1000),
@@ -55,3 +73,7 @@ class TableOptions:
             "What happens to a row that the target rejects.",
         ),
     )
+
+    @property
+    def selection(self) -> ColumnSelection:
+        return ColumnSelection(self.include_columns, self.exclude_columns)

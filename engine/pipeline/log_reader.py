@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.model.column_selection import TableSelection
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal
 from engine.model.last_commit import LastCommit
@@ -25,6 +26,7 @@ from engine.platform.child_processes import die_with_parent, die_with_peer, name
 from engine.platform.failpoints import Failpoint, arm_from_environment, hit
 from engine.queue import Backlog, SegmentWriter, SessionHead, mark_durable, unmark_durable
 from engine.queue.durability_switch import KeepDurable
+from engine.records.selection import RecordSelector
 
 if TYPE_CHECKING:
     from engine.model.source import LogStream
@@ -54,6 +56,8 @@ class ReaderConfig:
     origin: OriginFilter = OriginFilter.ANY
     last: LastCommit | None = None
     """The last transaction up to `start`; the session verifies with it that it reads the same log (see `history`)."""
+    selections: tuple[TableSelection, ...] = ()
+    """Of all tables, if one of them has a selection of columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +143,7 @@ class _Reader:
         self._durable = config.order.on
         self._verified = False
         self._making_durable: tuple[KeepDurable, Backlog] | None = None
+        self._selector = RecordSelector(config.selections) if config.selections else None
 
     def run(self) -> None:
         config = self._config
@@ -191,6 +196,8 @@ class _Reader:
             self._engine.send(Moved(chunk.wal_end))
             self._note_position(chunk, writer)
             return
+        if self._selector is not None:
+            chunk = self._selector.apply(chunk)
         hit(Failpoint.READER_BEFORE_APPEND)
         landed = writer.append(chunk)
         if self._durable:

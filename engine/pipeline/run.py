@@ -70,6 +70,7 @@ from engine.tables.known_catalog import Settled
 from engine.tables.planner import PlannedBatch, Planner, SchemaReading
 from engine.tables.registry import TableChange, TableEntry
 from engine.tables.reporter import BatchTimes
+from engine.tables.selections import table_selections
 
 log = structlog.get_logger(__name__)
 
@@ -645,6 +646,7 @@ class ReplicationRun:
                 relations=relations,
                 origin=spec.origin,
                 last=self._intake.last_commit,
+                selections=table_selections(self._parts.source, self._book.all()),
             )
             self._reader = ReaderProcess(config, self._intake.from_reader)
             self._intake.attach(self._reader)

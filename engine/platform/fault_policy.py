@@ -168,6 +168,11 @@ POLICIES: dict[FaultKind, Policy] = {
     FaultKind.TABLE_UNFIT: Policy(
         Action.PARK_TABLE, "Change the table on the target as the reason says. " + _RETRY_TABLE
     ),
+    FaultKind.TABLE_COLUMNS_UNFIT: Policy(
+        Action.PARK_TABLE,
+        "Correct the table's options of columns in the subscription, with the present names of its columns on the source; or restore the"
+        " columns on the source. " + _RETRY_TABLE,
+    ),
     FaultKind.TABLE_KEY_NOT_UNIQUE: Policy(
         Action.PARK_TABLE,
         'Make the declared "key" unique and not null on the source, or declare another in the subscription. '

@@ -52,7 +52,7 @@ from engine.tables.state import (
     awaits_approval,
 )
 
-_OF_A_TABLE = frozenset({FaultKind.TABLE_STRUCTURE_CHANGED, FaultKind.TABLE_NO_IDENTITY})
+_OF_A_TABLE = frozenset({FaultKind.TABLE_STRUCTURE_CHANGED, FaultKind.TABLE_NO_IDENTITY, FaultKind.TABLE_COLUMNS_UNFIT})
 Explain = Callable[[TableEntry, TableSchema, TableSchema], str]
 """Returns the statements with which the target would change from one schema to another, as text."""
 Resolver = Callable[[Collection[bytes]], Resolve]

@@ -21,7 +21,7 @@ from engine.platform.fault_policy import policy
 from engine.tables.registry import TableEntry
 from engine.tables.state import AwaitApproval, Copy, Live, Parked, Paused, Registered, Reloading
 
-NOT_FOLLOWED = frozenset({FaultKind.TABLE_NO_IDENTITY, FaultKind.TABLE_NOT_LOGGED})
+NOT_FOLLOWED = frozenset({FaultKind.TABLE_NO_IDENTITY, FaultKind.TABLE_NOT_LOGGED, FaultKind.TABLE_COLUMNS_UNFIT})
 """Faults because of which `Source.describe` leaves out an existing table."""
 
 

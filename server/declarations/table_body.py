@@ -89,6 +89,10 @@ class TableBody(TableOptionsBody):
         for field in ("key", "where", "columns"):
             if getattr(self, field):
                 raise ValueError(f"a pattern takes no '{field}'; declare the table that needs it by its name as well")
+        if any(ANY not in name for name in (*self.options.include_columns, *self.options.exclude_columns)):
+            raise ValueError(
+                "a pattern takes only patterns of columns, whose names have a `*` in them: not all its tables need have them"
+            )
         if self.target is not None and self.target.name is not None:
             raise ValueError("the tables of a pattern keep their names; only the target's schema can be another one")
         if self.shared_into is not None and self.shared_into.name is not None:

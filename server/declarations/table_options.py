@@ -5,7 +5,7 @@ Derived from `engine.model.table_options.TableOptions`: an option that REST show
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import Field as ModelField
 from dataclasses import fields
 from enum import StrEnum
@@ -35,6 +35,7 @@ OPTION_NAMES = tuple(each.name for each in fields(TableOptions))
 
 _OPTIONS = TypeAdapter(TableOptions)
 _TYPES = get_type_hints(TableOptions)
+_IDENTIFIERS: TypeAdapter[list[str]] = TypeAdapter(list[Identifier])
 
 Body = TypeVar("Body", bound=BaseModel)
 
@@ -118,6 +119,11 @@ class TableOptionsBody(DeclaredBody):
         description="Replicate into an existing table on the target, whose definition is not changed. It must be empty at first. Only"
         " for PostgreSQL targets.",
     )
+
+    @field_validator("include_columns", "exclude_columns", check_fields=False)
+    @classmethod
+    def _column_names(cls, value: Sequence[str]) -> Sequence[str]:
+        return tuple(_IDENTIFIERS.validate_python(list(value)))
 
     @field_validator("key", "operations")
     @classmethod

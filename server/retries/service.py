@@ -33,6 +33,7 @@ IN_THE_WAY: frozenset[str] = frozenset(
         FaultKind.TABLE_MISSING.value,
         FaultKind.TABLE_NO_IDENTITY.value,
         FaultKind.TABLE_NOT_LOGGED.value,
+        FaultKind.TABLE_COLUMNS_UNFIT.value,
         FaultKind.TABLE_NAME_COLLISION.value,
         FaultKind.TABLE_UNFIT.value,
         FaultKind.SHARED_TABLE_CONFLICT.value,

@@ -350,3 +350,17 @@ def test_lists_are_paged_and_tokens_bound_to_their_filters(client: TestClient, t
     assert names == ["a", "b", "c", "orders"]
     answer = client.get(URL, params={"page_size": 2, "page_token": token, "schema": "other"})
     assert answer.json()["code"] == "page_token_invalid"
+
+
+def test_columns_are_selected_by_name_and_pattern(client: TestClient, app: FastAPI, table: dict[str, Any]) -> None:
+    one = f"{URL}/{table['id']}"
+    assert (table["include_columns"], table["exclude_columns"]) == ([], [])
+    shown = client.patch(one, json={"exclude_columns": ["password*", "ssn"], "include_columns": ["*"]}).json()
+    assert (shown["include_columns"], shown["exclude_columns"]) == (["*"], ["password*", "ssn"])
+    assert client.patch(one, json={"include_columns": None}).json()["include_columns"] == []
+    for wrong in ({"exclude_columns": [""]}, {"exclude_columns": "ssn"}, {"include_columns": ["a\0"]}):
+        assert client.patch(one, json=wrong).status_code == 422
+    pattern = {"schema": "public", "name": "log_*", "exclude_columns": ["ssn"]}
+    refused = client.post(URL, json=pattern)
+    assert refused.status_code == 422
+    assert "patterns of columns" in refused.text

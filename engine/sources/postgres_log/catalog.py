@@ -463,8 +463,9 @@ def schema_of(table: CatalogTable, spec: TableSpec) -> TableSchema | None:
     """The table's schema; None if some of its changes are not logged, or if updates and deletes cannot be replicated and the user did not
     consent to `insert_only`."""
     choice = key_of(table, spec)
-    if choice.problem is not None or not_logged(table) is not None:
+    if choice.problem is not None or not_logged(table) is not None or selection_problem(table, spec) is not None:
         return None
+    table = selected(table, spec)
     return TableSchema(
         name=table.name,
         relation=RelationId(table.oid),
@@ -477,6 +478,37 @@ def schema_of(table: CatalogTable, spec: TableSpec) -> TableSchema | None:
         computed=computed_of(table, spec),
         last_number=table.last_number,
     )
+
+
+def selection_problem(table: CatalogTable, spec: TableSpec) -> str | None:
+    """Why the table's columns cannot be selected as declared, as text; None if they can."""
+    selection = spec.selection
+    missing = selection.missing([*table.column_names, *table.generated])
+    if missing:
+        return f"include_columns or exclude_columns name columns that the table does not have: {', '.join(missing)}"
+    without = [name for name in key_of(table, spec).key if not selection.takes(name)]
+    if without:
+        return f"key columns cannot be left out: {', '.join(without)}"
+    if not any(selection.takes(name) for name in table.column_names):
+        return "include_columns and exclude_columns leave it without a column"
+    return None
+
+
+def selected(table: CatalogTable, spec: TableSpec) -> CatalogTable:
+    """The table as the queue holds it: without the columns that are left out, and those that are computed from them."""
+    selection = spec.selection
+    if not selection:
+        return table
+    taken = [c for c in table.columns if selection.takes(c.column.name)]
+    left = {c.column.attnum for c in table.columns}.difference(c.column.attnum for c in taken)
+    computed = [
+        column
+        for column in table.computed
+        if selection.takes(column.name)
+        and column.expression is not None
+        and all(one.attnum not in left for one in column.expression.inputs)
+    ]
+    return replace(table, columns=taken, unsent=sorted({*table.unsent, *left}), computed=computed)
 
 
 def computed_of(table: CatalogTable, spec: TableSpec) -> tuple[Column, ...]:

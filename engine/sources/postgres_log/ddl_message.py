@@ -21,6 +21,7 @@ from engine.sources.postgres_log.catalog import (
     not_logged,
     publishes_stored,
     schema_of,
+    selection_problem,
     table_of,
     with_leaves_fill,
 )
@@ -48,9 +49,10 @@ class CatalogDdlTable:
     def schema(self, spec: TableSpec) -> TableSchema:
         schema = schema_of(self.table, spec)
         if schema is None:
-            unlogged, problem = not_logged(self.table), key_of(self.table, spec).problem
-            kind = FaultKind.TABLE_NOT_LOGGED if unlogged else FaultKind.TABLE_NO_IDENTITY
-            raise EngineFault(kind, str(self.table.name), unlogged or problem or "")
+            unlogged, unfit = not_logged(self.table), selection_problem(self.table, spec)
+            kind = FaultKind.TABLE_COLUMNS_UNFIT if unfit else FaultKind.TABLE_NO_IDENTITY
+            kind = FaultKind.TABLE_NOT_LOGGED if unlogged else kind
+            raise EngineFault(kind, str(self.table.name), unlogged or unfit or key_of(self.table, spec).problem or "")
         return schema
 
     def is_announced(self, announced: Announced) -> bool:

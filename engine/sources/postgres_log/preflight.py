@@ -20,6 +20,8 @@ from engine.sources.postgres_log.catalog import (
     key_of,
     load_tables,
     not_logged,
+    selected,
+    selection_problem,
 )
 from engine.sources.postgres_log.connect import Connector
 from engine.sources.postgres_log.stream import ORIGIN_VERSION, origin_refusal
@@ -244,7 +246,7 @@ def _table(table: CatalogTable, spec: TableSpec, rights: _Rights | None) -> list
     storage = _storage(table)
     if storage is not None:
         return [storage]
-    found = _identity(table, spec)
+    found = _identity(table, spec) + _selection(table, spec)
     if rights is not None and not rights.readable:
         what = f"the user may not read {table.name}" + (" and all its partitions" if table.partitioned else "")
         found.append(
@@ -305,8 +307,8 @@ def _named_elsewhere(table: CatalogTable) -> list[Finding]:
 
 
 def _generated(table: CatalogTable, spec: TableSpec) -> list[Finding]:
-    asked = [column.name for column in computed_of(table, spec)]
-    left_out = [name for name in table.generated if name not in asked]
+    asked = [column.name for column in computed_of(selected(table, spec), spec)]
+    left_out = [name for name in table.generated if name not in asked and spec.selection.takes(name)]
     found = []
     if asked:
         what = f"generated columns of {table.name} are not in the log, the source is asked to compute them: {', '.join(asked)}"
@@ -335,6 +337,18 @@ def _storage(table: CatalogTable) -> Finding | None:
     if table.partitioned:
         remedy = "Make it a plain logged table (ALTER TABLE … SET LOGGED), or detach that partition."
     return Finding(_E, FaultKind.TABLE_NOT_LOGGED.value, found, remedy)
+
+
+def _selection(table: CatalogTable, spec: TableSpec) -> list[Finding]:
+    if not spec.selection:
+        return []
+    problem = selection_problem(table, spec)
+    if problem is not None:
+        remedy = "Correct the options, with the present names of the table's columns."
+        return [Finding(_E, FaultKind.TABLE_COLUMNS_UNFIT.value, f"{table.name}: {problem}", remedy)]
+    left_out = [name for name in (*table.column_names, *table.generated) if not spec.selection.takes(name)]
+    what = f"columns of {table.name} are left out: {', '.join(left_out) or 'none now'}"
+    return [Finding(_I, "columns_left_out", what, "None needed.")]
 
 
 _GENERATED_REMEDY = (

@@ -16,6 +16,8 @@ from engine.sources.postgres_log.catalog import (
     computed_of,
     key_of,
     mapped,
+    selected,
+    selection_problem,
 )
 from engine.sources.postgres_log.types import TypeRow, source_type
 
@@ -30,10 +32,16 @@ def complete(
     """The schema that a record announces. `table`: from the current catalog, None if dropped; `types`: of the announced columns.
 
     Raises EngineFault: TABLE_STRUCTURE_CHANGED if a column's attribute number, or its value in older rows, is uncertain, or if a table
-    without a key has one now; TABLE_NO_IDENTITY if updates and deletes cannot be replicated any more.
+    without a key has one now; TABLE_NO_IDENTITY if updates and deletes cannot be replicated any more; TABLE_COLUMNS_UNFIT if the columns
+    cannot be selected as declared.
     """
     if known is not None and known.relation != announced.relation:
         known = None
+    if table is not None:
+        problem = selection_problem(table, spec)
+        if problem is not None:
+            raise EngineFault(FaultKind.TABLE_COLUMNS_UNFIT, str(announced.name), problem)
+        table = selected(table, spec)
     matcher = _Matcher(announced, spec, known, table, types)
     columns = tuple(matcher.columns())
     identity_columns = tuple(c.name for c in announced.columns if c.identity)

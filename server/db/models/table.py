@@ -43,6 +43,8 @@ class TableRow(SQLModel, table=True):
     into_existing: bool = False
     shared_into: dict[str, str] | None = document(default=None, nullable=True)
     """`schema`, `name`, `source_column` and `source_value` (engine.model.shared.SharedInto)."""
+    include_columns: list[str] = document(default_factory=list)
+    exclude_columns: list[str] = document(default_factory=list)
     priority: int = 0
     refused_rows: str = Field(default="park", max_length=16)
     rows_set_aside: int = 0

@@ -3732,6 +3732,18 @@ export interface components {
              */
             exclude?: string[] | null;
             /**
+             * Exclude Columns
+             * @description Names of columns that are left out, or patterns with `*` (any characters), also of `include_columns`. Their values are removed before the source's changes are written to disk.
+             * @default []
+             */
+            exclude_columns?: string[];
+            /**
+             * Include Columns
+             * @description Names of the columns to replicate, or patterns with `*` (any characters); by default all columns.
+             * @default []
+             */
+            include_columns?: string[];
+            /**
              * Insert Only
              * @description Replicate only inserts and truncates of a table that has no replica identity; in a pattern it applies to the tables without one.
              * @default false
@@ -3814,6 +3826,10 @@ export interface components {
                 [key: string]: components["schemas"]["ColumnOptions"] | null;
             } | null;
             desired_state?: components["schemas"]["TableDesiredState"] | null;
+            /** Exclude Columns */
+            exclude_columns?: string[] | null;
+            /** Include Columns */
+            include_columns?: string[] | null;
             /** Insert Only */
             insert_only?: boolean | null;
             /** Into Existing */
@@ -3917,6 +3933,12 @@ export interface components {
             created_at: string;
             desired_state: components["schemas"]["TableDesiredState"];
             /**
+             * Exclude Columns
+             * @description Names and patterns of the columns that are left out.
+             * @default []
+             */
+            exclude_columns?: string[];
+            /**
              * From Pattern
              * @description A pattern of the subscription added it.
              * @default false
@@ -3925,6 +3947,12 @@ export interface components {
             health: components["schemas"]["TableHealth"];
             /** Id */
             id: string;
+            /**
+             * Include Columns
+             * @description Names and patterns of the columns that are replicated; empty for all.
+             * @default []
+             */
+            include_columns?: string[];
             /** Insert Only */
             insert_only: boolean;
             /** Into Existing */

@@ -1,0 +1,40 @@
+"""What the log reader needs to select columns, from the tables of a run and the source's catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from engine.model.column_selection import TableSelection
+from engine.model.identity import TableId
+from engine.model.source import Source
+from engine.model.subscription import TableSpec
+from engine.tables.registry import TableEntry
+
+
+def table_selections(source: Source, entries: Iterable[TableEntry]) -> tuple[TableSelection, ...]:
+    """The selections of all tables; empty if none of them has one.
+
+    A table that the source cannot describe as declared has no `known` columns, so that no value of it is written while a name of its
+    selection is missing. Raises EngineFault if the source cannot be read.
+    """
+    tables = list(entries)
+    if not any(entry.spec.selection for entry in tables):
+        return ()
+    described = source.describe([entry.spec for entry in tables])
+    found = []
+    for entry in tables:
+        now = described.get(entry.spec.source)
+        schemas = (entry.schema, entry.copy.schema if entry.copy is not None else None, now)
+        relations = frozenset(schema.relation for schema in schemas if schema is not None)
+        known = frozenset(column.name for column in now.columns) if now is not None else frozenset()
+        found.append(TableSelection(entry.spec.source, relations, entry.spec.selection, known))
+    return tuple(found)
+
+
+def selected_otherwise(before: Mapping[TableId, TableSpec], after: Mapping[TableId, TableSpec]) -> bool:
+    """Whether the current log reader would not select the columns as declared: a selection changed, or a table was added while there are
+    selections."""
+    added = after.keys() - before.keys()
+    return (bool(added) and any(table.selection for table in (*before.values(), *after.values()))) or any(
+        before[table].selection != after[table].selection for table in before.keys() & after.keys()
+    )
