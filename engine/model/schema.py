@@ -102,6 +102,12 @@ class Column:
     """A generated column: the source computes it from the row's other columns."""
     expression: Expression | None = None
     """Set if the log does not contain the column and the source computes it on request."""
+    source_name: str | None = None
+    """Its name on the source, if the user gave it another one on the target."""
+
+    @property
+    def on_source(self) -> str:
+        return self.source_name or self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +159,19 @@ class TableSchema:
             return self
         columns = tuple(column for column in self.columns if column.expression is None)
         return replace(self, columns=columns, computed=computed)
+
+    @property
+    def as_on_source(self) -> TableSchema:
+        """The schema with the columns' names on the source, as its log and catalog have them."""
+        if all(column.source_name is None for column in (*self.columns, *self.computed)):
+            return self
+        names = {column.name: column.on_source for column in (*self.columns, *self.computed)}
+
+        def named(columns: Sequence[Column]) -> tuple[Column, ...]:
+            return tuple(replace(column, name=column.on_source, source_name=None) for column in columns)
+
+        key = tuple(names[name] for name in self.key)
+        return replace(self, columns=named(self.columns), computed=named(self.computed), key=key)
 
     @property
     def key_numbers(self) -> tuple[int, ...]:

@@ -61,6 +61,14 @@ class TableOptions:
             max_length=1000,
         ),
     )
+    rename: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata=_rest(
+            "Names on the target by the columns' names on the source.",
+            "Names of columns on the target by their names on the source.",
+            max_length=1000,
+        ),
+    )
     priority: int = field(
         default=0,
         metadata=_rest("Tables with a higher priority are copied first.", ge=-1000, le=1000),

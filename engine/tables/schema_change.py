@@ -98,6 +98,8 @@ def _column_change(before: Column, after: Column, *, rewritten: bool, root: bool
     if before.map_as != after.map_as:
         return RecopyRequired(f"the mapping of column {after.name} changed")
     found = [] if before.name == after.name else [f"column {before.name} was renamed to {after.name}"]
+    if before.name == after.name and before.on_source != after.on_source:
+        found.append(f"column {after.name} is named {after.on_source} on the source")
     if _written_otherwise(before, after):
         return RecopyRequired(f"values of the type of column {after.name} are now written in another form")
     if same_form(before.type, after.type):

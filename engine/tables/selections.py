@@ -26,7 +26,7 @@ def table_selections(source: Source, entries: Iterable[TableEntry]) -> tuple[Tab
         now = described.get(entry.spec.source)
         schemas = (entry.schema, entry.copy.schema if entry.copy is not None else None, now)
         relations = frozenset(schema.relation for schema in schemas if schema is not None)
-        known = frozenset(column.name for column in now.columns) if now is not None else frozenset()
+        known = frozenset(column.on_source for column in now.columns) if now is not None else frozenset()
         found.append(TableSelection(entry.spec.source, relations, entry.spec.selection, known))
     return tuple(found)
 

@@ -67,6 +67,7 @@ def _column(column: Column) -> dict[str, Any]:
         "labels": list(column.labels),
         "label_editions": list(column.label_editions),
         "generated": column.generated,
+        "source_name": column.source_name,
         "expression": _expression(column.expression) if column.expression is not None else None,
     }
 
@@ -98,6 +99,7 @@ def _read_column(body: dict[str, Any]) -> Column:
         "labels": tuple(body.get("labels", ())),
         "label_editions": tuple(body.get("label_editions", ())),
         "generated": body.get("generated", False),
+        "source_name": body.get("source_name"),
         "expression": _read_expression(body["expression"]) if body.get("expression") is not None else None,
     }
     return Column(body["name"], kind, body["attnum"], body["nullable"], body["fill"], body["map_as"], **since)

@@ -50,10 +50,11 @@ class VerifyTable:
 def with_shared(table: VerifyTable, now: TableSchema) -> VerifyTable:
     """The table reduced to the columns that both sides have: the target may keep columns that the source, whose schema is `now`, has
     dropped or renamed."""
-    names = {column.attnum: column.name for column in now.whole.columns}
+    names = {column.attnum: (column.name, column.source_name) for column in now.whole.columns}
     schema = table.record.schema
     shared = replace(schema, columns=tuple(c for c in schema.columns if c.attnum in names))
-    there = tuple(replace(column, name=names[column.attnum]) for column in shared.columns)
+    named = [(column, *names[column.attnum]) for column in shared.columns]
+    there = tuple(replace(column, name=name, source_name=on_source) for column, name, on_source in named)
     return replace(table, record=replace(table.record, schema=shared), on_source=replace(shared, columns=there))
 
 

@@ -11,6 +11,7 @@ from engine.model.identity import TableName
 from engine.model.shared import SharedInto
 from engine.model.table_options import TableOptions
 from server.declarations.table_body import TableBody, require_all_supported
+from server.declarations.table_options import LONGEST_NAME
 from server.errors import FieldError, InvalidRequest
 
 
@@ -30,10 +31,6 @@ class SharedTableConflict(InvalidRequest):
     code = "shared_table_conflict"
     title = "The tables conflict in a shared table"
     default_remedy = "Give each table a different source value, all of them the same source column, and the shared table an unused name."
-
-
-_LONGEST_NAME = 63
-"""Maximum bytes of a name in PostgreSQL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +68,8 @@ def declare_table(body: TableBody, pointer: str, subscription: str) -> Declarati
         InvalidRequest: the derived name on the target is too long.
     """
     schema, name = body.place(subscription)
-    if body.shared_into is not None and len(name.encode()) > _LONGEST_NAME:
-        detail = f"'{name}', the table for the rows of '{body.schema_name}.{body.name}', is longer than {_LONGEST_NAME} bytes."
+    if body.shared_into is not None and len(name.encode()) > LONGEST_NAME:
+        detail = f"'{name}', the table for the rows of '{body.schema_name}.{body.name}', is longer than {LONGEST_NAME} bytes."
         raise InvalidRequest.at(f"{pointer}/shared_into", detail, 'Give it another name with "target".')
     return Declaration(
         schema=body.schema_name,

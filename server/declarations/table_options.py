@@ -5,9 +5,9 @@ Derived from `engine.model.table_options.TableOptions`: an option that REST show
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, fields
 from dataclasses import Field as ModelField
-from dataclasses import fields
 from enum import StrEnum
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
@@ -29,6 +29,9 @@ from engine.model.table_options import OPTION, OptionDocs, TableOptions
 from server.naming import Aliased
 
 Identifier = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
+
+LONGEST_NAME = 63
+"""Maximum bytes of a name in PostgreSQL."""
 
 OPTION_NAMES = tuple(each.name for each in fields(TableOptions))
 """Names of the options, which are also those of the stored row's columns."""
@@ -73,10 +76,17 @@ def _with_plain_options(
     return create_model(body.__name__, __base__=body, __doc__=body.__doc__, __module__=body.__module__, **made)
 
 
+def _default(option: ModelField[Any]) -> dict[str, Any]:
+    """The option's default, as keyword arguments of pydantic's `Field`."""
+    if option.default_factory is not MISSING:
+        return {"default_factory": option.default_factory}
+    return {"default": option.default}
+
+
 def takes_options(body: type[Body]) -> type[Body]:
     """Class decorator of a body that declares options; a missing one has its default."""
     return _with_plain_options(
-        body, lambda kind, each, docs: (kind, Field(default=each.default, description=docs.declared, **docs.limits))
+        body, lambda kind, each, docs: (kind, Field(**_default(each), description=docs.declared, **docs.limits))
     )
 
 
@@ -87,9 +97,7 @@ def patches_options(body: type[Body]) -> type[Body]:
 
 def shows_options(view: type[Body]) -> type[Body]:
     """Class decorator of a view that shows options."""
-    return _with_plain_options(
-        view, lambda kind, each, docs: (kind, Field(default=each.default, description=docs.shown))
-    )
+    return _with_plain_options(view, lambda kind, each, docs: (kind, Field(**_default(each), description=docs.shown)))
 
 
 @takes_options
@@ -124,6 +132,16 @@ class TableOptionsBody(DeclaredBody):
     @classmethod
     def _column_names(cls, value: Sequence[str]) -> Sequence[str]:
         return tuple(_IDENTIFIERS.validate_python(list(value)))
+
+    @field_validator("rename", check_fields=False)
+    @classmethod
+    def _new_names(cls, value: Mapping[str, str]) -> Mapping[str, str]:
+        _IDENTIFIERS.validate_python([*value, *value.values()])
+        if any(len(name.encode()) > LONGEST_NAME for name in value.values()):
+            raise ValueError(f"a name has at most {LONGEST_NAME} bytes")
+        if len(set(value.values())) < len(value):
+            raise ValueError("each name may be given to one column")
+        return value
 
     @field_validator("key", "operations")
     @classmethod

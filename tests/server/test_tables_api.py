@@ -364,3 +364,15 @@ def test_columns_are_selected_by_name_and_pattern(client: TestClient, app: FastA
     refused = client.post(URL, json=pattern)
     assert refused.status_code == 422
     assert "patterns of columns" in refused.text
+
+
+def test_columns_are_renamed(client: TestClient, app: FastAPI, table: dict[str, Any]) -> None:
+    one = f"{URL}/{table['id']}"
+    assert table["rename"] == {}
+    assert client.patch(one, json={"rename": {"a": "b", "b": "a"}}).json()["rename"] == {"a": "b", "b": "a"}
+    for wrong in ({"a": ""}, {"a": "x", "b": "x"}, {"a": "x" * 64}, {"a": 1}):
+        assert client.patch(one, json={"rename": wrong}).status_code == 422
+    assert client.get(one).json()["rename"] == {"a": "b", "b": "a"}
+    assert client.patch(one, json={"rename": None}).json()["rename"] == {}
+    refused = client.post(URL, json={"schema": "public", "name": "log_*", "rename": {"a": "b"}})
+    assert (refused.status_code, "takes no 'rename'" in refused.text) == (422, True)

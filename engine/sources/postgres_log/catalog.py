@@ -470,7 +470,7 @@ def schema_of(table: CatalogTable, spec: TableSpec) -> TableSchema | None:
         name=table.name,
         relation=RelationId(table.oid),
         columns=tuple(mapped(c.column, spec) for c in table.columns),
-        key=choice.key,
+        key=named_key(choice.key, spec),
         mode=choice.mode,
         identity=table.identity,
         relfilenode=table.relfilenode,
@@ -491,7 +491,9 @@ def selection_problem(table: CatalogTable, spec: TableSpec) -> str | None:
         return f"key columns cannot be left out: {', '.join(without)}"
     if not any(selection.takes(name) for name in table.column_names):
         return "include_columns and exclude_columns leave it without a column"
-    return None
+    names = [spec.rename.get(name, name) for name in (*table.column_names, *table.generated) if selection.takes(name)]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    return f"several columns would have one name on the target: {', '.join(twice)}" if twice else None
 
 
 def selected(table: CatalogTable, spec: TableSpec) -> CatalogTable:
@@ -517,8 +519,14 @@ def computed_of(table: CatalogTable, spec: TableSpec) -> tuple[Column, ...]:
 
 
 def mapped(column: Column, spec: TableSpec) -> Column:
-    """The column with its type override from the user or the target."""
+    """The column of the source with its type override from the user or the target, and its name on the target."""
     wanted = spec.map_as.get(column.name, spec.map_others_as)
-    if wanted == column.map_as:
+    name = spec.rename.get(column.name, column.name)
+    if wanted == column.map_as and name == column.name:
         return column
-    return replace(column, map_as=wanted)
+    return replace(column, map_as=wanted, name=name, source_name=column.name if name != column.name else None)
+
+
+def named_key(key: Sequence[str], spec: TableSpec) -> tuple[str, ...]:
+    """The key columns' names on the target."""
+    return tuple(spec.rename.get(name, name) for name in key)

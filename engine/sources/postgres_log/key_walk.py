@@ -130,8 +130,8 @@ def _place(
     connection: PostgresConnection, schema: TableSchema, columns: Sequence[Column], after: KeyBound | None, step: int
 ) -> KeyBound | None:
     """The key of the row `step` rows after `after`; None if there are fewer rows."""
-    names = sql.SQL(", ").join(sql.Identifier(column.name) for column in columns)
-    texts = sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(column.name)) for column in columns)
+    names = sql.SQL(", ").join(sql.Identifier(column.on_source) for column in columns)
+    texts = sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(column.on_source)) for column in columns)
     query = sql.SQL("SELECT {} FROM ONLY {}").format(texts, sql.Identifier(schema.name.schema, schema.name.name))
     if after is not None:
         query += sql.SQL(" WHERE ") + _compared(columns, ">", after)
@@ -153,6 +153,6 @@ def _select(
 
 def _compared(columns: Sequence[Column], operator: str, bound: KeyBound) -> sql.Composed:
     """Row comparison of `columns` with the bound. Literals are untyped, so that they take the types of the columns."""
-    names = sql.SQL(", ").join(sql.Identifier(column.name) for column in columns)
+    names = sql.SQL(", ").join(sql.Identifier(column.on_source) for column in columns)
     values = sql.SQL(", ").join(sql.Literal(value) for value in bound.values)
     return sql.SQL("({}) {} ({})").format(names, sql.SQL(operator), values)

@@ -92,7 +92,7 @@ class _Tree:
         return DefaultBound(tuple(read_bound(other.bound, columns, self._kind(columns)) for other in others))
 
     def _columns(self, parent: _Row) -> tuple[str, ...]:
-        """The partition key columns. Raises NotUnderstood if their comparison is specific to the source."""
+        """The partition key columns, by their names on the target. Raises NotUnderstood if their comparison is specific to the source."""
         if parent.strategy not in {"l", "r"}:
             raise NotUnderstood(f"{parent.name} is partitioned by hash")
         columns = tuple(column for column in parent.columns if column is not None)
@@ -100,15 +100,15 @@ class _Tree:
             raise NotUnderstood(f"{parent.name} is partitioned by an expression")
         if not parent.plain or not parent.deterministic:
             raise NotUnderstood(f"the partition key of {parent.name} is compared in a way of its own")
-        known = {column.name: column for column in self.schema.columns}
+        known = {column.on_source: column for column in self.schema.columns}
         for name in columns:
             if name not in known:
                 raise NotUnderstood(f"column {name} is not replicated")
             if compared_type(known[name], ordered=parent.strategy == "r") is None:
                 raise NotUnderstood(f"values of column {name} may compare in another way on the target")
-            if self.schema.mode is KeyMode.KEYED and name not in self.schema.key:
+            if self.schema.mode is KeyMode.KEYED and known[name].name not in self.schema.key:
                 raise NotUnderstood(f"column {name} is not part of the key by which changes find their rows")
-        return columns
+        return tuple(known[name].name for name in columns)
 
     def _kind(self, columns: Sequence[str]) -> Kind | None:
         held = compared_type(self.schema.column(columns[0]), ordered=False)

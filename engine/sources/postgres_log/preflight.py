@@ -340,15 +340,21 @@ def _storage(table: CatalogTable) -> Finding | None:
 
 
 def _selection(table: CatalogTable, spec: TableSpec) -> list[Finding]:
-    if not spec.selection:
-        return []
     problem = selection_problem(table, spec)
     if problem is not None:
         remedy = "Correct the options, with the present names of the table's columns."
         return [Finding(_E, FaultKind.TABLE_COLUMNS_UNFIT.value, f"{table.name}: {problem}", remedy)]
-    left_out = [name for name in (*table.column_names, *table.generated) if not spec.selection.takes(name)]
+    names = (*table.column_names, *table.generated)
+    found = []
+    without = sorted(spec.rename.keys() - set(names))
+    if without:
+        what = f"rename names columns that {table.name} does not have: {', '.join(without)}"
+        found.append(Finding(_W, "rename_without_column", what, "Name the columns as they are on the source."))
+    if not spec.selection:
+        return found
+    left_out = [name for name in names if not spec.selection.takes(name)]
     what = f"columns of {table.name} are left out: {', '.join(left_out) or 'none now'}"
-    return [Finding(_I, "columns_left_out", what, "None needed.")]
+    return [*found, Finding(_I, "columns_left_out", what, "None needed.")]
 
 
 _GENERATED_REMEDY = (

@@ -16,6 +16,7 @@ from engine.sources.postgres_log.catalog import (
     computed_of,
     key_of,
     mapped,
+    named_key,
     selected,
     selection_problem,
 )
@@ -37,6 +38,7 @@ def complete(
     """
     if known is not None and known.relation != announced.relation:
         known = None
+    known = known.as_on_source if known is not None else None
     if table is not None:
         problem = selection_problem(table, spec)
         if problem is not None:
@@ -57,8 +59,8 @@ def complete(
     return TableSchema(
         name=announced.name,
         relation=announced.relation,
-        columns=columns,
-        key=choice.key,
+        columns=tuple(mapped(column, spec) for column in columns),
+        key=named_key(choice.key, spec),
         mode=choice.mode,
         identity=announced.identity,
         relfilenode=_storage(known, table, as_now=matcher.as_now),
@@ -71,6 +73,7 @@ def complete(
 
 def is_announced(known: TableSchema, announced: Announced, spec: TableSpec, types: Mapping[int, TypeRow]) -> bool:
     """Whether the record announces exactly this schema."""
+    known = known.as_on_source
     columns = announced.columns
     if known.relation != announced.relation or known.identity is not announced.identity:
         return False
@@ -102,7 +105,8 @@ def _computed(
     """Computed columns: from the catalog if it shows the announced schema (`as_now`), else from `known`. The log does not contain them."""
     if table is not None and (as_now or known is None):
         return computed_of(table, spec)
-    return still_computed(known.computed if known is not None else (), columns)
+    left = still_computed(known.computed if known is not None else (), columns)
+    return tuple(mapped(column, spec) for column in left)
 
 
 def _storage(known: TableSchema | None, table: CatalogTable | None, *, as_now: bool) -> int:
@@ -172,7 +176,7 @@ class _Matcher:
         ]
 
     def columns(self) -> list[Column]:
-        found = [mapped(self._column(c), self._spec) for c in self._announced.columns]
+        found = [self._column(c) for c in self._announced.columns]
         numbers = [c.attnum for c in found]
         if sorted(set(numbers)) != numbers:
             raise _changed(self._announced, "its columns cannot be distinguished any more")

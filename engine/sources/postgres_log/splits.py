@@ -85,7 +85,7 @@ def _select(schema: TableSchema, storage: TableName, low: int | None, high: int 
 
 def select_rows(schema: TableSchema, storage: TableName, conditions: Sequence[sql.Composable]) -> sql.Composed:
     """Query for the schema's columns in order, from `storage` alone (ONLY), of the rows that meet all conditions."""
-    columns = sql.SQL(", ").join(sql.Identifier(column.name) for column in schema.columns)
+    columns = sql.SQL(", ").join(sql.Identifier(column.on_source) for column in schema.columns)
     query = sql.SQL("SELECT {} FROM ONLY {}").format(columns, sql.Identifier(storage.schema, storage.name))
     if conditions:
         query += sql.SQL(" WHERE ") + sql.SQL(" AND ").join(conditions)
@@ -94,7 +94,7 @@ def select_rows(schema: TableSchema, storage: TableName, conditions: Sequence[sq
 
 def columns_read(schema: TableSchema) -> tuple[tuple[int, str], ...]:
     """The column numbers and names that `select_rows` uses, as TableSplit.columns."""
-    return tuple((int(column.attnum), column.name) for column in schema.columns)
+    return tuple((int(column.attnum), column.on_source) for column in schema.columns)
 
 
 def read_split(connector: Connector, split: TableSplit, snapshot: str) -> Iterator[bytes]:

@@ -45,6 +45,7 @@ class TableRow(SQLModel, table=True):
     """`schema`, `name`, `source_column` and `source_value` (engine.model.shared.SharedInto)."""
     include_columns: list[str] = document(default_factory=list)
     exclude_columns: list[str] = document(default_factory=list)
+    rename: dict[str, str] = document(default_factory=dict)
     priority: int = 0
     refused_rows: str = Field(default="park", max_length=16)
     rows_set_aside: int = 0

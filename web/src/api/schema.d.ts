@@ -3778,6 +3778,13 @@ export interface components {
              * @default park
              */
             refused_rows?: components["schemas"]["RefusedPolicy"];
+            /**
+             * Rename
+             * @description Names on the target by the columns' names on the source.
+             */
+            rename?: {
+                [key: string]: string;
+            };
             /** Schema */
             schema: string;
             /** @description A relation on the target that shows these rows together with those of other sources. The rows are stored in a separate table, by default named after the relation and the source value: `orders__eu`. */
@@ -3841,6 +3848,10 @@ export interface components {
             /** Priority */
             priority?: number | null;
             refused_rows?: components["schemas"]["RefusedPolicy"] | null;
+            /** Rename */
+            rename?: {
+                [key: string]: string;
+            } | null;
             /** Where */
             where?: string | null;
         };
@@ -3981,6 +3992,13 @@ export interface components {
             refused_rows?: components["schemas"]["RefusedPolicy"];
             /** Remedy */
             remedy?: string | null;
+            /**
+             * Rename
+             * @description Names of columns on the target by their names on the source.
+             */
+            rename?: {
+                [key: string]: string;
+            };
             /**
              * Rows Set Aside
              * @description Rows in quarantine because the target rejected them, including skipped ones.
