@@ -6,12 +6,13 @@ registry supplies the reason and the remedy, and shows tables that are not yet p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 
 from engine.model.identity import SubscriptionName, TableId
 from engine.model.subscription_state import Reason
 from engine.model.table_state import TableStateKind
-from engine.model.target import QueryRefused, TableRead
+from engine.model.target import QueryRefused, TableRead, TargetProgress
 from engine.tables.registry import TableEntry
 from engine.tables.state import ReadStatus, read_status
 
@@ -19,6 +20,7 @@ NOT_FOLLOWING = "freshness_unreachable"
 """Refusal code: a table of the statement does not follow its source until the user acts."""
 NOT_READY = "table_not_ready"
 """Refusal code: a table of the statement is not complete yet. The user has to do nothing but wait."""
+_WORD = re.compile(r"[^\W\d][\w$]*")
 FindEntry = Callable[[SubscriptionName, TableId], TableEntry | None]
 
 _REMEDIES = {
@@ -29,12 +31,18 @@ _REMEDIES = {
 
 
 class ReadTables:
-    """Checks the tables of one statement that queries a subscription. `demanded`: refuse the statement unless all follow."""
+    """Checks the tables of one statement that queries a subscription.
 
-    def __init__(self, find: FindEntry, subscription: SubscriptionName, *, demanded: bool) -> None:
+    `demanded`: refuse the statement unless all follow. `available`: refuse it if one does not follow until a user acts.
+    """
+
+    def __init__(
+        self, find: FindEntry, subscription: SubscriptionName, *, demanded: bool = False, available: bool = False
+    ) -> None:
         self._find = find
         self._subscription = subscription
         self._demanded = demanded
+        self._available = available or demanded
         self.tables: list[TableId] = []
         """Tables of the subscription that the statement reads."""
         self.not_following: list[TableId] = []
@@ -44,7 +52,7 @@ class ReadTables:
         """Set `tables` and `not_following` from the tables that the statement reads. Called again when the statement is retried.
 
         Raises:
-            QueryRefused: NOT_FOLLOWING or NOT_READY, if `demanded`.
+            QueryRefused: NOT_FOLLOWING, if `demanded` or `available`; NOT_READY, if `demanded`.
         """
         self.tables, self.not_following = [], []
         coming: list[TableRead] = []
@@ -54,15 +62,34 @@ class ReadTables:
             if read.subscription == self._subscription:
                 self.tables.append(read.table)
                 self.not_following += [] if follows else [read.table]
-            if follows or not self._demanded:
+            if follows or not self._available:
                 continue
             if out is not None:
                 raise _refused(read, out, entry.reason if entry is not None else None)
             coming.append(read)
-        if coming:
+        if coming and self._demanded:
             names = ", ".join(str(read.target) for read in coming)
             own = [read.table for read in coming if read.subscription == self._subscription]
             raise QueryRefused(NOT_READY, f"the rows of {names} are not complete at this position yet", tables=own)
+
+
+def absent_table(sql: str, entries: Iterable[TableEntry], progress: TargetProgress | None) -> QueryRefused | None:
+    """The refusal of a statement that failed on the target and names a table of the subscription that is not there yet.
+
+    Names are compared as words of the statement, so a statement that fails for another reason may get this one first.
+    """
+    records = progress.tables if progress is not None else {}
+    words = {word.lower() for word in _WORD.findall(sql)}
+    for entry in entries:
+        record, name = records.get(entry.table), entry.spec.target.name
+        if (record is not None and record.ready) or not words.issuperset(_WORD.findall(name.lower())):
+            continue
+        read = TableRead(SubscriptionName(""), entry.table, entry.spec.target, complete=False)
+        if read_status(entry.state) is ReadStatus.OUT:
+            return _refused(read, entry.shown.value, entry.reason)
+        detail = f"table {read.target} is {entry.shown.value}; its first copy is not complete"
+        return QueryRefused(NOT_READY, detail, tables=[entry.table])
+    return None
 
 
 def _standing(read: TableRead, entry: TableEntry | None) -> tuple[bool, str | None]:

@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -17,7 +18,7 @@ from engine.control.partitions import listed_partitions
 from engine.control.problem import problem_of
 from engine.control.quarantine import answer_refused
 from engine.control.query_admission import QueryAdmission, QueryTurn
-from engine.control.read_tables import NOT_FOLLOWING, NOT_READY, ReadTables
+from engine.control.read_tables import NOT_FOLLOWING, NOT_READY, ReadTables, absent_table
 from engine.control.sequences import bring_forward, refusal
 from engine.control.supervisor import SubscriptionSupervisor
 from engine.control.verification import VerificationReport, verify_at_cuts
@@ -52,7 +53,7 @@ from engine.model.position import Lsn
 from engine.model.sequences import SequencesRefused
 from engine.model.source import DiscoveredTable, Finding, Severity
 from engine.model.subscription import SchemaPolicy
-from engine.model.target import Cancellation, QueryAnswer, QueryLimits, QueryRefused
+from engine.model.target import Cancellation, QueryAnswer, QueryLimits, QueryRefused, Target
 from engine.pipeline.run import ReplicationRun
 from engine.platform.fault_policy import policy
 from engine.platform.settings import EngineSettings
@@ -289,10 +290,14 @@ class RequestHandler:
             )
         run = pipeline.run
         before = run.applied if run is not None else None
-        reads = ReadTables(self._entry, pipeline.spec.name, demanded=command.following)
-        with target.query(command.sql, limits, pipeline.spec.name, reads.judge) as answer:
+        reads = ReadTables(self._entry, pipeline.spec.name, demanded=command.following, available=command.available)
+        with (
+            _named_absences(pipeline, target, command.sql),
+            target.query(command.sql, limits, pipeline.spec.name, reads.judge) as answer,
+        ):
             # Positions without changes are written to the target with a delay, so its rows are those of the visible position.
-            position = before.visible if before is not None and answer.position <= before.written else answer.position
+            # An earlier one is the position of a target that was set back.
+            position = before.visible if before is not None and answer.position == before.written else answer.position
             # A failure before the first rows refuses the request; after them, it is stated in the last frame of the answer.
             first = list(islice(answer.batches, 1))
             self._send_answer(command, limits, position, reads, _frames(answer, first))
@@ -411,6 +416,18 @@ _QUERY_REMEDIES = {
     "query_too_large": "Ask for less: fewer columns, a condition, or a total in place of the rows.",
     "table_not_live": "Do what the table's remedy says, or wait until it is live.",
 }
+
+
+@contextmanager
+def _named_absences(pipeline: SubscriptionSupervisor, target: Target, sql: str) -> Iterator[None]:
+    """Where the statement is invalid and names a table that is not on the target yet, that is the refusal."""
+    try:
+        yield
+    except QueryRefused as refused:
+        absent = None
+        if refused.code == "query_invalid":
+            absent = absent_table(sql, pipeline.book.all(), target.progress(pipeline.spec.name))
+        raise absent or refused from None
 
 
 def _frames(answer: QueryAnswer, first: Sequence[Any]) -> Iterator[bytes]:

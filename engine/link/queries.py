@@ -22,6 +22,9 @@ class Query(Question):
     following: bool = False
     """Reject the query if a table of the statement does not follow its source now: with `freshness_unreachable`, or with
     `table_not_ready` if it soon will."""
+    available: bool = False
+    """Reject the query with `freshness_unreachable` if a table of the statement will not follow its source until a user acts. Tables that
+    soon will are read as they are."""
     endpoint: str | None = None
     """Id of the SQL endpoint of this engine that receives the rows, under the id of the request. The answer is a `DeliveredBody` then."""
 

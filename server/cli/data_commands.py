@@ -147,7 +147,7 @@ def query(
         OnUnavailable,
         typer.Option(
             "--on-unavailable",
-            help="With --fresh: refuse the query if a table is paused or parked, or include its old rows.",
+            help="If a table of the query is paused, parked or absent: refuse the query, or include the table's old rows.",
         ),
     ] = OnUnavailable.ERROR,
     timeout: Timeout = "30s",
@@ -179,8 +179,8 @@ def query(
         body["timeout_ms"] = limit_ms
     if mode is not Freshness.ANY:
         body["freshness"]["timeout_ms"] = timeout_ms
-        if on_unavailable is OnUnavailable.INCLUDE:
-            body["freshness"]["on_unavailable"] = on_unavailable.value
+    if on_unavailable is OnUnavailable.INCLUDE:
+        body["freshness"]["on_unavailable"] = on_unavailable.value
     if position:
         body["freshness"]["position"] = position
     if max_rows is not None:
@@ -195,7 +195,7 @@ def query(
         return
     print_table([column["name"] for column in answer["columns"]], [_escaped(row) for row in answer["rows"]])
     more = ", more rows exist" if answer.get("truncated") else ""
-    for item in (answer.get("receipt") or {}).get("left_out") or []:
+    for item in answer.get("left_out") or []:
         err.print(f"[yellow]{qualified_name(item)} is {escape(item['state'])}: its rows are old[/]")
     err.print(f"[dim]{len(answer['rows'])} rows at {answer.get('position')} on the {answer.get('ran_on')}{more}[/]")
 

@@ -347,10 +347,17 @@ def receipt_for_tables(
     """The receipt of a wait for the position alone, for these tables; `left`: those of them that do not follow."""
     spec = WaitSpec(status.name, None, frozenset(tables) - frozenset(left), named=True, timeout_s=0)
     made = _receipt(status, spec, receipt.position, receipt.now_ms, on_arrival=receipt.on_arrival)
-    standing = [status.tables[table] for table in left if table in status.tables]
-    left_out = [LeftOutTable(schema_name=v.schema, name=v.name, state=v.state.value, reason=v.reason) for v in standing]
-    update = {"tables": made.tables, "exceptions": made.exceptions, "left_out": left_out}
+    update = {"tables": made.tables, "exceptions": made.exceptions, "left_out": left_out_tables(status, left)}
     return receipt.model_copy(update=update)
+
+
+def left_out_tables(status: SubscriptionStatus, tables: Collection[str]) -> list[LeftOutTable]:
+    """These tables as a receipt lists them, by name; unknown ones are omitted."""
+    views = [status.tables[table] for table in tables if table in status.tables]
+    return [
+        LeftOutTable(schema_name=v.schema, name=v.name, state=v.state.value, reason=v.reason)
+        for v in sorted(views, key=lambda view: (view.schema, view.name))
+    ]
 
 
 @lru_cache(maxsize=100_000)

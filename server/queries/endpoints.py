@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, cast
+from urllib.parse import quote
 
 from fastapi import APIRouter, Header, Request, Response
 
@@ -14,7 +16,7 @@ from engine.model.positions import PositionForm
 from server.errors import FieldError, InvalidRequest, NotFound, NotSupportedYet, Problem, responses
 from server.freshness.endpoints import tracker_of, waits_of
 from server.freshness.errors import FreshnessTimeout, FreshnessUnavailable, FreshnessUnreachable
-from server.freshness.schemas import Receipt
+from server.freshness.schemas import LeftOutTable, Receipt
 from server.freshness.wait import parse_position
 from server.gateway.hub import QueryResult
 from server.gateway.hub_gateway import HubGateway
@@ -22,7 +24,7 @@ from server.gateway.interface import EngineTimeout, EngineUnavailable, gateway_o
 from server.metrics.meters import Meters
 from server.queries import render
 from server.queries.answers import AnswerCut, HttpTooOld, Rows, StreamedAnswer
-from server.queries.fresh import FreshnessRequirement, query_fresh_rows
+from server.queries.fresh import FreshnessRequirement, query_fresh_rows, query_present_rows, tables_left_out
 from server.queries.schemas import DEFAULT_ROWS, MOST_JSON_BYTES, QueryAnswer, QueryFreshness, QueryRequest
 from server.security.principal import Role
 from server.security.require import needs
@@ -44,6 +46,15 @@ class QueryRefused(InvalidRequest):
     code = "query_refused"
     title = "The query was refused"
     default_remedy = "Send exactly one SELECT, without functions that reach files or the network."
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRows:
+    """The rows of a query, the receipt of its wait, if there was one, and those of its tables whose rows may be older."""
+
+    result: QueryResult
+    receipt: Receipt | None
+    left_out: Sequence[LeftOutTable]
 
 
 class Format(StrEnum):
@@ -88,8 +99,8 @@ async def create_query(
         meters.record_query(name, outcome, time.perf_counter() - began)
 
     try:
-        result, receipt = await _run(request, name, body, wanted)
-        return await _answer(request, body, wanted, result, receipt, ended)
+        found = await _run(request, name, body, wanted)
+        return await _answer(request, body, wanted, found, ended)
     except Problem as problem:
         ended(problem.code)
         raise
@@ -99,15 +110,14 @@ async def _answer(
     request: Request,
     body: QueryRequest,
     wanted: Format,
-    result: QueryResult,
-    receipt: Receipt | None,
+    found: FoundRows,
     ended: Callable[[str], None],
 ) -> Response:
     """The answer: whole, or streamed if it is large."""
     deadline = asyncio.get_running_loop().time() + body.timeout_ms / 1000 + _GRACE_S
     most_rows = None if wanted is Format.JSON else body.max_rows
-    rows = Rows(result.frames, _writer(wanted, result, receipt), deadline, most_rows)
-    headers = {"Penstock-Position": str(result.position), "Vary": "Accept"}
+    rows = Rows(found.result.frames, _writer(wanted, found), deadline, most_rows)
+    headers = {"Penstock-Position": str(found.result.position), "Vary": "Accept", **_header_of_left_out(found)}
     streamed = False
     try:
         head, whole = await rows.head()
@@ -125,13 +135,23 @@ async def _answer(
             rows.close()
 
 
-def _writer(wanted: Format, result: QueryResult, receipt: Receipt | None) -> render.Writer:
+def _header_of_left_out(found: FoundRows) -> dict[str, str]:
+    """CSV and Arrow have no other place for it."""
+    names = ",".join(quote(f"{table.schema_name}.{table.name}") for table in found.left_out)
+    return {"Penstock-Left-Out": names} if names else {}
+
+
+def _writer(wanted: Format, found: FoundRows) -> render.Writer:
     if wanted is Format.CSV:
         return render.CsvWriter()
-    extra = {} if receipt is None else {"receipt": receipt.model_dump(mode="json")}
+    extra: dict[str, Any] = {}
+    if found.left_out:
+        extra["left_out"] = [table.model_dump(mode="json") for table in found.left_out]
+    if found.receipt is not None:
+        extra["receipt"] = found.receipt.model_dump(mode="json")
     if wanted is Format.ARROW:
         return render.ArrowWriter(extra)
-    return render.JsonWriter(str(result.position), extra)
+    return render.JsonWriter(str(found.result.position), extra)
 
 
 def _requirement_of(freshness: QueryFreshness, form: PositionForm) -> FreshnessRequirement | None:
@@ -149,31 +169,30 @@ def _requirement_of(freshness: QueryFreshness, form: PositionForm) -> FreshnessR
     return FreshnessRequirement(marks, freshness.timeout_ms / 1000, following=freshness.on_unavailable == "error")
 
 
-async def _run(request: Request, name: str, body: QueryRequest, wanted: Format) -> tuple[QueryResult, Receipt | None]:
+async def _run(request: Request, name: str, body: QueryRequest, wanted: Format) -> FoundRows:
     limits: dict[str, Any] = {"max_rows": body.max_rows}
     if wanted is Format.JSON:
         limits = {"max_rows": body.max_rows or DEFAULT_ROWS, "max_bytes": MOST_JSON_BYTES}
     return await run_query(request, name, body, limits)
 
 
-async def run_query(
-    request: Request, name: str, body: QueryRequest, limits: Mapping[str, Any]
-) -> tuple[QueryResult, Receipt | None]:
-    """The rows of the query with the required freshness, and the receipt of the wait if there was one.
-
-    `limits`: further fields of the engine's command.
-    """
+async def run_query(request: Request, name: str, body: QueryRequest, limits: Mapping[str, Any]) -> FoundRows:
+    """The rows of the query with the required freshness. `limits`: further fields of the engine's command."""
     gateway = cast("HubGateway", gateway_of(request))
     payload = {"subscription": name, "sql": body.sql, "timeout_ms": body.timeout_ms, **limits}
 
-    async def run(*, following: bool) -> QueryResult:
-        return await gateway.query(payload | {"following": following}, body.timeout_ms / 1000 + _GRACE_S)
+    async def run(*, following: bool = False, available: bool = False) -> QueryResult:
+        asked = payload | {"following": following, "available": available}
+        return await gateway.query(asked, body.timeout_ms / 1000 + _GRACE_S)
 
     status = (await tracker_of(request).current_registry(name)).status
     requirement = _requirement_of(body.freshness, status.form)
+    receipt = None
     if requirement is None:
-        return await run(following=False), None
-    return await query_fresh_rows(waits_of(request), status, requirement, run)
+        result = await query_present_rows(status, run, available=body.freshness.on_unavailable == "error")
+    else:
+        result, receipt = await query_fresh_rows(waits_of(request), status, requirement, run)
+    return FoundRows(result, receipt, tables_left_out(status, result))
 
 
 def _format(accept: str | None) -> Format:

@@ -15,10 +15,10 @@ from engine.model.positions import ONLY_LOG, Marks, first_uncovered
 from engine.model.table_state import TableStateKind
 from server.errors import ReportedProblem
 from server.freshness.errors import FreshnessTimeout, FreshnessUnreachable
-from server.freshness.schemas import Receipt
+from server.freshness.schemas import LeftOutTable, Receipt
 from server.freshness.service import WaitService
 from server.freshness.subscription_status import SubscriptionStatus
-from server.freshness.wait import WaitSpec, receipt_for_tables
+from server.freshness.wait import WaitSpec, left_out_tables, receipt_for_tables
 from server.freshness.wait_registry import how_to_follow, what_is_left_out
 from server.gateway.hub import QueryResult
 
@@ -27,9 +27,10 @@ _INCLUDE = "send on_unavailable 'include' for the rows that are there"
 
 
 class Run(Protocol):
-    """Runs the statement. `following`: refuse it if one of its tables does not follow its source."""
+    """Runs the statement. `following`: refuse it if one of its tables does not follow its source. `available`: refuse it if one does not
+    follow until a user acts."""
 
-    def __call__(self, *, following: bool) -> Awaitable[QueryResult]: ...
+    def __call__(self, *, following: bool = False, available: bool = False) -> Awaitable[QueryResult]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,20 @@ class FreshnessRequirement:
     timeout_s: float
     following: bool
     """Refuse the query if one of its tables does not follow."""
+
+
+async def query_present_rows(status: SubscriptionStatus, run: Run, *, available: bool) -> QueryResult:
+    """The statement's rows as they are. `available`: refuse it if one of its tables does not follow until a user acts.
+
+    Raises:
+        FreshnessUnreachable: such a table.
+    """
+    try:
+        return await run(available=available)
+    except ReportedProblem as problem:
+        if problem.code == FreshnessUnreachable.code:
+            raise _unreachable(status, _known_tables(status, problem.extra.get("tables", ())), problem) from None
+        raise
 
 
 async def query_fresh_rows(
@@ -75,6 +90,11 @@ async def query_fresh_rows(
             tables = _known_tables(status, result.tables)
             continue
         return result, receipt_for_tables(status, receipt, result.tables, result.not_following)
+
+
+def tables_left_out(status: SubscriptionStatus, result: QueryResult) -> list[LeftOutTable]:
+    """The tables of the statement that did not follow their source when it ran: their rows are older than `result.position`."""
+    return left_out_tables(status, result.not_following)
 
 
 def _tables_to_wait_for(status: SubscriptionStatus, problem: ReportedProblem) -> frozenset[str]:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from server.freshness.schemas import DEFAULT_TIMEOUT_MS, MOST_TIMEOUT_MS, Receipt
+from server.freshness.schemas import DEFAULT_TIMEOUT_MS, MOST_TIMEOUT_MS, LeftOutTable, Receipt
 
 DEFAULT_ROWS = 10_000
 MOST_ROWS = 1_000_000
@@ -31,10 +31,10 @@ class QueryFreshness(BaseModel):
     )
     on_unavailable: Literal["error", "include"] = Field(
         default="error",
-        description="What happens if a table of the statement is paused, parked, or otherwise does not follow its source. `error`: the"
-        " query is refused with `freshness_unreachable`, or waits if the table will follow without user action. `include`: the"
-        " existing rows are returned, and the receipt lists the table in `left_out`. This includes tables whose rows a shared table"
-        " shows.",
+        description="What happens if a table of the statement is paused, parked, or otherwise does not follow its source, in every mode."
+        " `error`: the query is refused with `freshness_unreachable`; if the table will follow without user action, the query waits in"
+        " the modes `latest` and `position`, and has its existing rows in the mode `any`. `include`: the existing rows are returned."
+        " Tables whose existing rows were returned are listed in `left_out`. This includes tables whose rows a shared table shows.",
     )
 
 
@@ -84,4 +84,9 @@ class QueryAnswer(BaseModel):
     position: str = Field(description="Position that the rows show; it can be used in waits and in later queries.")
     ran_on: Literal["target", "source"]
     truncated: bool = Field(description="Whether more than `max_rows` rows were found.")
+    left_out: list[LeftOutTable] = Field(
+        default=[],
+        description="Tables of the statement that did not follow their source: their rows are older than `position`. With CSV and Arrow the"
+        " header `Penstock-Left-Out` has their names, percent-encoded and separated by commas.",
+    )
     receipt: Receipt | None = Field(default=None, description="Result of the wait, if there was one.")

@@ -70,8 +70,10 @@ async def run_statement(request: Request, body: StatementRequest) -> StatementAn
     """Run a statement with the requested freshness. Its rows go from the engine to its endpoint, not through the server."""
     limits = {"max_rows": 0 if body.describe else body.max_rows, "endpoint": body.endpoint}
     running = run_query(request, body.subscription, body, limits)
-    result, receipt = await _while_connected(request, running)
-    return StatementAnswer(request_id=result.request_id, position=str(result.position), receipt=receipt)
+    found = await _while_connected(request, running)
+    return StatementAnswer(
+        request_id=found.result.request_id, position=str(found.result.position), receipt=found.receipt
+    )
 
 
 async def _while_connected(request: Request, work: Coroutine[Any, Any, Result]) -> Result:

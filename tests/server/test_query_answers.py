@@ -21,6 +21,7 @@ from tests.fixtures.channel import ADMIN, DEADLINE_S, FakeEngine
 from tests.fixtures.waiting import wait_until
 
 _QUERIES = "/subscriptions/orders/queries"
+EXPORTS = ["text/csv", "application/vnd.apache.arrow.stream"]
 
 
 Rig = tuple[httpx.Client, FakeEngine, Assign]
@@ -188,10 +189,37 @@ def test_a_table_that_is_about_to_follow_is_waited_for(rig: Rig) -> None:
     assert [line["name"] for line in answer.json()["receipt"]["tables"]] == ["lines"]
 
 
-def test_rows_as_they_are_ask_nothing_of_their_tables(rig: Rig) -> None:
-    client, engine, _ = rig
+def test_rows_as_they_are_are_refused_only_where_a_table_needs_its_user(rig: Rig) -> None:
+    client, engine, assign = rig
     assert client.post(_QUERIES, json={"sql": "s"}).status_code == 200
-    assert not engine.seen(Query).following
+    command = engine.seen(Query)
+    assert (command.following, command.available) == (False, True)
+    assert client.post(_QUERIES, json=_fresh("any", on_unavailable="include")).status_code == 200
+    assert not engine.seen(Query).available
+    orders = _table(assign, "orders")
+    engine.table(assign, orders, "paused")
+    assert engine.link.flush(DEADLINE_S)
+    engine.refusal_of_queries = Problem(
+        status=409, code="freshness_unreachable", detail="paused", remedy="Resume it.", tables=(orders,)
+    )
+    refused = client.post(_QUERIES, json={"sql": "s"})
+    assert (refused.status_code, refused.json()["code"]) == (409, "freshness_unreachable")
+    assert refused.json()["tables"] == [{"schema": "public", "name": "orders", "state": "paused"}]
+
+
+@pytest.mark.parametrize("mode", ["any", "latest"])
+def test_old_rows_are_named_in_every_format(rig: Rig, mode: str) -> None:
+    client, engine, assign = rig
+    engine.now = "0/40"
+    orders, lines = _table(assign, "orders"), _table(assign, "lines")
+    engine.read_tables, engine.not_following = [orders, lines], [lines, orders]
+    body = _fresh(mode, on_unavailable="include")
+    assert [one["name"] for one in client.post(_QUERIES, json=body).json()["left_out"]] == ["lines", "orders"]
+    for accept in EXPORTS:
+        answer = client.post(_QUERIES, json=body, headers={"Accept": accept})
+        assert answer.headers["Penstock-Left-Out"] == "public.lines,public.orders"
+    engine.not_following = []
+    assert "Penstock-Left-Out" not in client.post(_QUERIES, json=body).headers
 
 
 def test_a_deadline_on_freshness_is_a_timeout(rig: Rig) -> None:
@@ -239,9 +267,6 @@ def test_wrong_queries_say_what_is_wrong(rig: Rig, body: dict[str, Any], code: s
     assert answer.status_code == 422
     assert answer.json()["code"] == code
     assert answer.json()["errors"][0]["pointer"] == pointer
-
-
-EXPORTS = ["text/csv", "application/vnd.apache.arrow.stream"]
 
 
 def _rows_of(answer: httpx.Response) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +17,10 @@ from engine.link.client import ServerLink
 from engine.link.messages import Problem
 from engine.link.queries import Query
 from engine.model.position import Lsn
+from engine.pipeline.commit import Applied
+from engine.pipeline.run import ReplicationRun
 from engine.platform.settings import EngineSettings
+from engine.tables.state import Registered
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
 
@@ -31,6 +35,7 @@ class Link:
         self.ended = threading.Event()
         self.problem: Problem | None = None
         self.rows: list[dict[str, Any]] = []
+        self.position = Lsn(0)
         self.tables: list[str] = []
         self.not_following: list[str] = []
 
@@ -41,6 +46,7 @@ class Link:
     def upload_result(self, _: str, position: Lsn, frames: Any, timeout_s: float, **more: Any) -> None:
         found = list(FrameReader().feed(b"".join(frames)))
         assert found.pop() == AnswerEnd()
+        self.position = position
         self.rows = [row for frame in found if isinstance(frame, RowsFrame) for row in frame.read().to_pylist()]
         self.tables, self.not_following = list(more["tables"]), list(more["not_following"])
         self.ended.set()
@@ -54,15 +60,14 @@ def ask(tmp_path: Path) -> Iterator[Ask]:
     """Asks a replica as the server would, that the tables follow where `following`."""
     with ExitStack() as stack:
 
-        def asked(replica: Replica, sql: str, *, following: bool = True) -> Link:
+        def asked(replica: Replica, sql: str, *, following: bool = True, available: bool = False) -> Link:
             desk = RequestHandler(EngineSettings(home=tmp_path), lambda _: replica.pipeline)
             stack.callback(desk.close)
             link = Link()
             desk.connect(cast("ServerLink", link))
             name = str(replica.spec.name)
-            desk.handle_command(
-                Query(request_id="r", subscription=name, sql=sql, timeout_ms=20_000, following=following)
-            )
+            wanted = {"following": following, "available": available}
+            desk.handle_command(Query(request_id="r", subscription=name, sql=sql, timeout_ms=20_000, **wanted))
             assert link.ended.wait(DEADLINE_S)
             return link
 
@@ -105,6 +110,7 @@ def test_a_paused_table_is_refused_by_name_and_included_where_that_is_wanted(
         "SELECT (SELECT max(n) FROM orders)",
     ):
         _refused(ask(replica, sql), "public.orders", "paused")
+        _refused(ask(replica, sql, following=False, available=True), "public.orders", "paused")
     assert ask(replica, "SELECT id FROM lines").tables == [replica.table_id("lines")]
     old = ask(replica, "SELECT n FROM orders", following=False)
     assert [int(row["n"]) for row in old.rows] == [1]
@@ -126,3 +132,38 @@ def test_a_table_that_parks_between_the_wait_and_the_read_is_seen_in_the_snapsho
     assert link.problem is not None
     assert link.problem.code == "table_not_ready"
     assert link.problem.tables == (replica.table_id("orders"),)
+
+
+def test_a_table_that_is_not_on_the_target_yet_is_named_with_its_state(
+    database: Database, replicate: Callable[..., Replica], ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _made(database)
+    replica = replicate(database, [table("lines"), table("orders", paused=True)], live=False)
+    replica.wait_table("lines", "live")
+    for wanted in ({}, {"following": False, "available": True}, {"following": False}):
+        _refused(ask(replica, "SELECT n FROM Public.Orders", **wanted), "public.orders", "paused")
+    entry = replica.pipeline.book.get(replica.table_id("orders"))
+    assert entry is not None
+    monkeypatch.setattr(replica.pipeline.book, "all", lambda: [replace(entry, state=Registered())])
+    link = ask(replica, "SELECT n FROM orders")
+    assert link.problem is not None
+    assert (link.problem.code, link.problem.tables) == ("table_not_ready", (entry.table,))
+    assert "public.orders is registered" in link.problem.detail
+    other = ask(replica, "SELECT nothing FROM lines").problem
+    assert other is not None
+    assert other.code == "query_invalid"
+
+
+def test_rows_of_a_target_that_was_set_back_have_its_own_position(
+    database: Database, replicate: Callable[..., Replica], ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The position that the run keeps in memory counts only for the record that the run itself has written."""
+    _made(database)
+    replica = replicate(database, [table("orders"), table("lines")])
+    recorded = ask(replica, "SELECT id FROM lines").position
+    ahead = Applied(Lsn(recorded.value + 500), Lsn(recorded.value + 400))
+    monkeypatch.setattr(ReplicationRun, "applied", property(lambda _: ahead))
+    assert ask(replica, "SELECT id FROM lines").position < ahead.written
+    written = Applied(Lsn(recorded.value + 500), ask(replica, "SELECT id FROM lines").position)
+    monkeypatch.setattr(ReplicationRun, "applied", property(lambda _: written))
+    assert ask(replica, "SELECT id FROM lines").position == written.visible

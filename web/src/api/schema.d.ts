@@ -2660,6 +2660,12 @@ export interface components {
             /** Columns */
             columns: components["schemas"]["QueryColumn"][];
             /**
+             * Left Out
+             * @description Tables of the statement that did not follow their source: their rows are older than `position`. With CSV and Arrow the header `Penstock-Left-Out` has their names, percent-encoded and separated by commas.
+             * @default []
+             */
+            left_out?: components["schemas"]["LeftOutTable"][];
+            /**
              * Position
              * @description Position that the rows show; it can be used in waits and in later queries.
              */
@@ -2709,7 +2715,7 @@ export interface components {
             on_timeout?: string;
             /**
              * On Unavailable
-             * @description What happens if a table of the statement is paused, parked, or otherwise does not follow its source. `error`: the query is refused with `freshness_unreachable`, or waits if the table will follow without user action. `include`: the existing rows are returned, and the receipt lists the table in `left_out`. This includes tables whose rows a shared table shows.
+             * @description What happens if a table of the statement is paused, parked, or otherwise does not follow its source, in every mode. `error`: the query is refused with `freshness_unreachable`; if the table will follow without user action, the query waits in the modes `latest` and `position`, and has its existing rows in the mode `any`. `include`: the existing rows are returned. Tables whose existing rows were returned are listed in `left_out`. This includes tables whose rows a shared table shows.
              * @default error
              * @enum {string}
              */
