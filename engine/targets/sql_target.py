@@ -15,12 +15,12 @@ from engine.model.position import Lsn
 from engine.model.quarantine import RefusedCause, RefusedRow, SetAside, Texts
 from engine.model.schema import TableSchema
 from engine.model.target import BatchCommit, LogStart, Target, TargetProgress
+from engine.queries.pool import Begin, QueryPool
 from engine.targets.batch_writer import BatchWriter
 from engine.targets.evolution import Structure, evolution
 from engine.targets.identifiers import qualified
 from engine.targets.metadata_store import MetadataStore
 from engine.targets.quarantined_rows import in_order
-from engine.targets.query_pool import Begin, QueryPool
 from engine.targets.target_metadata import CopyRecord, Position, claimed, hidden_name, progress_of, rebased
 
 Rule = Callable[[SubscriptionName, Position | None, Position], Position]

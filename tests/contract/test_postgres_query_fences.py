@@ -17,7 +17,7 @@ from engine.model.identity import SubscriptionName, TableId, TableName
 from engine.model.subscription import ConnectionSpec
 from engine.model.target import QueryLimits, QueryRefused
 from engine.net.copy_text import decode_copy_text
-from engine.targets.postgres.query_guard import HARMLESS
+from engine.postgres.query_guard import HARMLESS
 from engine.targets.postgres.readers import reader_role
 from engine.targets.postgres.target import PostgresTarget
 from server.demo.embedded import EmbeddedPostgres

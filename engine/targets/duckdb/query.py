@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from engine.model.identity import SubscriptionName
 from engine.model.target import JudgeReads, QueryAnswer, QueryLimits, QueryRefused
+from engine.queries.pool import Message, QueryPool, QueryProcess, Statement
+from engine.queries.rows import limited
 from engine.targets.duckdb.database import Database
 from engine.targets.duckdb.errors import is_broken
 from engine.targets.duckdb.query_guard import Named
 from engine.targets.duckdb.scans import Shown, Snapshot, snapshot
-from engine.targets.query_pool import Message, QueryPool, QueryProcess, Statement
-from engine.targets.query_rows import limited
 
 _READ_BYTES = 1 << 16
 """Buffer in bytes for reading an answer: the default capacity of a pipe on Linux."""

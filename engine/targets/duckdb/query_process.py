@@ -21,13 +21,13 @@ import pyarrow.dataset
 
 from engine.model.identity import TableName
 from engine.model.target import QueryRefused
+from engine.queries.channel import MAX_SQL_CHARACTERS, EngineChannel, Run, serve
+from engine.queries.rows import pieces
 from engine.targets.duckdb.errors import is_out_of_memory
 from engine.targets.duckdb.identifiers import folded, literal, qualified
 from engine.targets.duckdb.pushed import condition_of, scan_column
 from engine.targets.duckdb.query_guard import Named, named, refusal
 from engine.targets.identifiers import quoted
-from engine.targets.query_channel import MAX_SQL_CHARACTERS, EngineChannel, Run, serve
-from engine.targets.query_rows import pieces
 
 MAX_NESTING = 200
 """Most open brackets of a statement: people write far fewer, and DuckDB's parser recurses for each (see `bounded`). Not measured."""

@@ -28,6 +28,7 @@ from engine.model.target import (
     TargetReader,
     any_reads,
 )
+from engine.queries.pool import Begin
 from engine.targets.batch_writer import BatchWriter
 from engine.targets.duckdb.changes import Place
 from engine.targets.duckdb.database import Database, roll_back, transaction
@@ -55,7 +56,6 @@ from engine.targets.duckdb.structure import DUCKDB_STRUCTURE
 from engine.targets.duckdb.tables import DuckDbTables
 from engine.targets.metadata_store import MetadataStore
 from engine.targets.quarantined_rows import DecodeText, no_decoder
-from engine.targets.query_pool import Begin
 from engine.targets.shared import shared_findings
 from engine.targets.sql_target import SqlTarget
 from engine.targets.target_metadata import Member, Position, counts, hidden_name, same_batch

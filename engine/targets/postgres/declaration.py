@@ -10,5 +10,5 @@ POSTGRES = TargetKind(
     Imported("engine.targets.postgres.opening:open_connection"),
     map_others_as="source",
     computes_here=Imported("engine.postgres.sessions:is_on_this_machine"),
-    preloaded=("engine.targets.postgres.opening", "engine.targets.postgres.query_process"),
+    preloaded=("engine.targets.postgres.opening", "engine.postgres.query_process"),
 )

@@ -3,29 +3,22 @@ time and size."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
 
 import psycopg
-import pyarrow as pa
 
-from engine.model.identity import RelationId, SubscriptionName, TableName
+from engine.model.identity import SubscriptionName, TableName
 from engine.model.position import Lsn
-from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.target import JudgeReads, QueryAnswer, QueryLimits, QueryRefused, TableRead
+from engine.postgres.query_answers import DecodeText, PostgresStatement
+from engine.postgres.query_process import DENIED
 from engine.postgres.sessions import PostgresConnection, Sessions
+from engine.queries.pool import Message, QueryPool, QueryProcess
 from engine.targets.postgres.metadata import PostgresMetadata
-from engine.targets.postgres.query_process import DENIED, PIECE
 from engine.targets.postgres.readers import UNUSABLE, Readers, unusable
-from engine.targets.query_pool import Message, QueryPool, QueryProcess, Statement
-from engine.targets.query_rows import limited, pieces
-
-DecodeText = Callable[[bytes, TableSchema], Any]
-"""Lines of COPY's text form as a pyarrow.RecordBatch with columns c0 … cn."""
 
 GAVE_WAY = "gave way"
 """The query was killed so that a batch can replace or change a table that it reads."""
@@ -59,27 +52,21 @@ def run_query(
         yield from _Statement(parts, process, limits, subscription).answers(sql, judge)
 
 
-class _Statement(Statement):
+class _Statement(PostgresStatement):
     """A statement, which the process runs in a session of its own on the target."""
 
     def __init__(
         self, parts: QueryParts, process: QueryProcess, limits: QueryLimits, subscription: SubscriptionName
     ) -> None:
-        super().__init__(process, limits)
+        super().__init__(process, limits, parts.decode)
         self._parts = parts
         self._subscription = subscription
-        self._deadline = monotonic() + limits.timeout_s
 
     def answers(self, sql: str, judge: JudgeReads) -> Iterator[QueryAnswer]:
         """Yields the answer. Resumes when the caller has finished with it."""
         named, position, reads = self._prepared(sql)
         judge(reads)
-        self._process.send({"go": True})
-        with os.fdopen(self.said("answer")[1], "rb") as file:
-            schema = _schema(named["types"])
-            empty = self._parts.decode(b"", schema).schema
-            shown = pa.schema([field.with_name(name) for field, name in zip(empty, named["names"], strict=True)])
-            yield limited(shown, position, self._batches(file, schema, shown), self._limits)
+        yield from self.rows(named, position)
 
     def _prepared(self, sql: str) -> tuple[Message, Lsn, list[TableRead]]:
         """Prepare the statement. If a table it reads was replaced meanwhile, which would look empty to it, begin again."""
@@ -113,20 +100,12 @@ class _Statement(Statement):
                 relations = records.readable(self._subscription)
                 way_in = self._parts.readers.way_in(self._subscription, relations, self._deadline - monotonic())
                 snapshot = connection.execute("SELECT pg_export_snapshot()").fetchall()[0][0]
-                request = {"conninfo": way_in, "sql": sql, "snapshot": snapshot, "max_rows": self._limits.max_rows}
-                self._process.send(request)
-                named = self.said("named")[0]
+                named = self.prepare(sql, way_in, snapshot)
                 reads = records.reads([TableName(*name) for name in named["relations"]])
             finally:
                 with suppress(psycopg.Error):
                     connection.execute("ROLLBACK")
         return named, position, reads
-
-    def _batches(self, file: Any, schema: TableSchema, shown: Any) -> Iterator[Any]:
-        for lines in filter(None, _pieces_of_lines(file)):
-            decoded = self._parts.decode(lines, schema)
-            yield from pieces(pa.RecordBatch.from_arrays(decoded.columns, schema=shown))
-        self.end()
 
     def failure(self, end: tuple[Message, int] | None = None) -> Exception:
         if self._process.killed == GAVE_WAY:
@@ -135,25 +114,3 @@ class _Statement(Statement):
 
     def refusal(self, code: str, detail: str) -> QueryRefused:
         return QueryRefused("query_invalid", detail, _DENIED_REMEDY) if code == DENIED else QueryRefused(code, detail)
-
-
-def _pieces_of_lines(file: Any) -> Iterator[bytes]:
-    """The complete pieces that the process has sent."""
-    while len(head := file.read(PIECE.size)) == PIECE.size:
-        size = PIECE.unpack(head)[0]
-        if len(lines := file.read(size)) < size:
-            return
-        yield lines
-
-
-def _schema(types: list[list[Any]]) -> TableSchema:
-    columns = tuple(Column(f"c{i}", _type(row), i + 1) for i, row in enumerate(types))
-    return TableSchema(TableName("", "query"), RelationId(0), columns, (), KeyMode.APPEND, ReplicaIdentity.NOTHING)
-
-
-def _type(row: list[Any]) -> SourceType:
-    oid, name, category, element, element_category, delimiter, modifier = row
-    if element is None:
-        return SourceType(name, modifier, category, oid=oid)
-    inner = SourceType(element, modifier, element_category, delimiter=delimiter)
-    return SourceType(name, modifier, category, inner, oid)

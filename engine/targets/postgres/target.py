@@ -29,6 +29,8 @@ from engine.model.target import (
     TargetReader,
     any_reads,
 )
+from engine.postgres.query_answers import DecodeText
+from engine.postgres.query_process import main as query_process
 from engine.postgres.sessions import PostgresConnection, Sessions
 from engine.targets.batch_writer import BatchWriter
 from engine.targets.identifiers import qualified
@@ -49,8 +51,7 @@ from engine.targets.postgres.preflight import (
     rigid_findings,
     taken_finding,
 )
-from engine.targets.postgres.query import GAVE_WAY, DecodeText, QueryParts, run_query
-from engine.targets.postgres.query_process import main as query_process
+from engine.targets.postgres.query import GAVE_WAY, QueryParts, run_query
 from engine.targets.postgres.rates import measured_rates
 from engine.targets.postgres.reader import PostgresReader
 from engine.targets.postgres.readers import Readers, role_findings

@@ -1,4 +1,4 @@
-"""The process that runs readers' statements on a PostgreSQL target: one at a time, each in a separate session as the reader's role.
+"""The process that runs readers' statements on PostgreSQL: one at a time, each in a separate session, on a target as the reader's role.
 
 Rows are forwarded line by line, so neither this process nor the engine holds an answer. Its memory is limited, which a very large row
 exceeds here, and the engine kills it at the statement's time limit. It ends with the engine.
@@ -18,9 +18,9 @@ import psycopg
 from psycopg import pq
 
 from engine.model.target import BATCH_BYTES, MOST_ROW_BYTES, QueryRefused
+from engine.postgres.query_guard import refusal
 from engine.postgres.sessions import PostgresConnection
-from engine.targets.postgres.query_guard import refusal
-from engine.targets.query_channel import MAX_SQL_CHARACTERS, EngineChannel, serve
+from engine.queries.channel import MAX_SQL_CHARACTERS, EngineChannel, serve
 
 PIECE = struct.Struct(">I")
 """Before each piece of lines on the pipe: its length."""
@@ -77,7 +77,8 @@ def _run(engine: EngineChannel, request: Mapping[str, Any]) -> None:
         if reason is not None:
             raise QueryRefused("query_not_a_read", reason)
         connection.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        connection.execute(f"SET TRANSACTION SNAPSHOT '{request['snapshot']}'".encode())
+        if request["snapshot"] is not None:
+            connection.execute(f"SET TRANSACTION SNAPSHOT '{request['snapshot']}'".encode())
         names, types = _described(connection, sql)
         touched = connection.execute(_TOUCHED).fetchall()
         if not engine.asked({"kind": "named", "names": names, "types": types, "relations": touched})["go"]:
@@ -161,10 +162,10 @@ def _refused(error: psycopg.Error) -> list[str]:
         return ["query_too_large", "the query needs more memory than a query may use"]
     if state is None:
         # The driver also closes a connection if it has no memory for a row, which only its message says.
-        detail = "the connection to the target was lost, or a row is too large for a query"
+        detail = "the connection to the database was lost, or a row is too large for a query"
         return ["query_too_large" if _short_of_memory() else "query_unavailable", detail]
     if state[:2] in {"08", "57"}:
-        return ["query_unavailable", "the connection to the target was lost; retry"]
+        return ["query_unavailable", "the connection to the database was lost; retry"]
     return ["query_invalid", error.diag.message_primary or str(error)]
 
 

@@ -1,0 +1,73 @@
+"""A statement that a query process runs in a session on PostgreSQL, on targets and sources: how it is sent, and how its rows are read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from time import monotonic
+from typing import Any
+
+import pyarrow as pa
+
+from engine.model.identity import RelationId, TableName
+from engine.model.position import Lsn
+from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
+from engine.model.target import QueryAnswer, QueryLimits
+from engine.postgres.query_process import PIECE
+from engine.queries.pool import Message, QueryProcess, Statement
+from engine.queries.rows import limited, pieces
+
+DecodeText = Callable[[bytes, TableSchema], Any]
+"""Lines of COPY's text form as a pyarrow.RecordBatch with columns c0 … cn."""
+
+
+class PostgresStatement(Statement):
+    """The exchange with the process of `engine.postgres.query_process`."""
+
+    def __init__(self, process: QueryProcess, limits: QueryLimits, decode: DecodeText) -> None:
+        super().__init__(process, limits)
+        self._decode = decode
+        self._deadline = monotonic() + limits.timeout_s
+
+    def prepare(self, sql: str, conninfo: str, snapshot: str | None = None) -> Message:
+        """Send the statement; returns names and types of its columns, and the relations that it reads. The process then waits for
+        `{"go": …}`. `snapshot`: an exported one; None: a snapshot of its own."""
+        self._process.send({"conninfo": conninfo, "sql": sql, "snapshot": snapshot, "max_rows": self._limits.max_rows})
+        return self.said("named")[0]
+
+    def rows(self, named: Message, position: Lsn) -> Iterator[QueryAnswer]:
+        """Let the prepared statement run, and yield its answer. Resumes when the caller has finished with it."""
+        self._process.send({"go": True})
+        with os.fdopen(self.said("answer")[1], "rb") as file:
+            schema = _schema(named["types"])
+            empty = self._decode(b"", schema).schema
+            shown = pa.schema([field.with_name(name) for field, name in zip(empty, named["names"], strict=True)])
+            yield limited(shown, position, self._batches(file, schema, shown), self._limits)
+
+    def _batches(self, file: Any, schema: TableSchema, shown: Any) -> Iterator[Any]:
+        for lines in filter(None, _pieces_of_lines(file)):
+            decoded = self._decode(lines, schema)
+            yield from pieces(pa.RecordBatch.from_arrays(decoded.columns, schema=shown))
+        self.end()
+
+
+def _pieces_of_lines(file: Any) -> Iterator[bytes]:
+    """The complete pieces that the process has sent."""
+    while len(head := file.read(PIECE.size)) == PIECE.size:
+        size = PIECE.unpack(head)[0]
+        if len(lines := file.read(size)) < size:
+            return
+        yield lines
+
+
+def _schema(types: list[list[Any]]) -> TableSchema:
+    columns = tuple(Column(f"c{i}", _type(row), i + 1) for i, row in enumerate(types))
+    return TableSchema(TableName("", "query"), RelationId(0), columns, (), KeyMode.APPEND, ReplicaIdentity.NOTHING)
+
+
+def _type(row: list[Any]) -> SourceType:
+    oid, name, category, element, element_category, delimiter, modifier = row
+    if element is None:
+        return SourceType(name, modifier, category, oid=oid)
+    inner = SourceType(element, modifier, element_category, delimiter=delimiter)
+    return SourceType(name, modifier, category, inner, oid)

@@ -1,0 +1,1 @@
+"""Processes that run readers' statements, on targets and sources."""
