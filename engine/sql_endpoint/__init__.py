@@ -1,1 +1,1 @@
-"""The SQL endpoint: a process beside the engine through which SQL clients read the targets."""
+"""The SQL endpoint: a process of the engine through which SQL clients read the targets."""

@@ -17,6 +17,7 @@ from engine.link.answer_frames import AnswerEnd, Frame, FrameReader, MalformedFr
 from engine.link.messages import Problem
 
 _READ_BYTES = 1 << 20
+"""Bytes that one read takes at most: the buffer of the engine's end of the socket."""
 _UNCLAIMED_S = 60.0
 """Seconds for which rows wait for their statement: it claims them once the server has answered, right after the engine sent them."""
 

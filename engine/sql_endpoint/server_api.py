@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 
 _CONNECT_S = 5.0
+"""Seconds for a connection to the server, which is on the same machine or near."""
 _LATE_S = 15.0
 """Seconds beyond the time limits of a statement after which the server's answer is not awaited any more."""
 

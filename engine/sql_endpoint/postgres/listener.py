@@ -30,6 +30,7 @@ _LOGIN_S = 30.0
 """Seconds in which a client has to log in."""
 _BUFFERED_BYTES = 1 << 20
 """Bytes that wait for a slow client before reading for it pauses."""
+# Kinds of authentication messages (PostgreSQL's manual, "Message Formats").
 _SASL, _SASL_CONTINUE, _SASL_FINAL = 10, 11, 12
 _WORD = {"not_found": "28P01", "token_without_verifier": "28P01", "server_unavailable": "57P03"}
 
@@ -72,7 +73,7 @@ class Listener:
                 await writer.drain()
         except (asyncio.IncompleteReadError, OSError, ssl.SSLError, TimeoutError):
             pass
-        except Exception as error:  # of one client: the others go on
+        except Exception as error:  # of one client; the others are not concerned
             log.exception("sql_session_failed", error=type(error).__name__)
         finally:
             self._count -= 1

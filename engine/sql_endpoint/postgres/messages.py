@@ -7,6 +7,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+# Codes of startup packets (PostgreSQL's manual, "Message Formats").
 PROTOCOL_3 = 3
 SSL_REQUEST = 80877103
 GSS_REQUEST = 80877104

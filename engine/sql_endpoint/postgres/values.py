@@ -21,9 +21,12 @@ _NULL = struct.pack(">i", -1)
 _EPOCH_DAYS = 10_957
 """Days from 1970-01-01 to 2000-01-01, PostgreSQL's epoch."""
 _DAY_US = 86_400_000_000
+"""Microseconds of a day."""
 _PER_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _INFINITE_DAYS = 2**31 - 1
+"""Infinite dates, as the target has them; negative: -infinity."""
 _INFINITE_US = 2**63 - 1
+"""Infinite timestamps, likewise."""
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 """0001-01-01 and 9999-12-31 as days since 1970: within them Arrow's text form of dates is PostgreSQL's."""
 

@@ -123,6 +123,7 @@ def test_partitions_and_key_ranges_of_renamed_columns(shop: Database, replicate:
     (partition,) = source.partitioned.partitions(schemas[tables[0].source])
     assert (partition.obstacle, partition.region) == (None, (ListBound("area", ("eu",)),))
     walk = source.copies.walk_key(schemas[tables[1].source], None, 500, 3)
-    assert walk is not None and len(walk.splits) > 1
+    assert walk is not None
+    assert len(walk.splits) > 1
     assert all(one.upto is not None and 'WHERE ("id")' in one.split.sql for one in walk.splits[1:])
     source.close()
