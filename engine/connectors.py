@@ -10,6 +10,7 @@ from importlib import import_module
 
 from engine.kinds import ConnectionKind, SourceKind, TargetKind
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.masks import MASK_KEY, mark_of
 from engine.model.source import Source, SourceTerms
 from engine.model.subscription import ConnectionSpec, SubscriptionSpec
 from engine.model.target import Target
@@ -89,7 +90,8 @@ def is_unyielding(connection: ConnectionSpec) -> bool:
 
 
 def as_held(spec: SubscriptionSpec) -> SubscriptionSpec:
-    """The subscription with its tables' `map_others_as` set for its kind of target."""
+    """The subscription with what its connections determine of its tables: `map_others_as` and `mask_mark`."""
     kind = TARGETS.get(spec.target.kind)
     mapping = None if kind is None else kind.map_others_as
-    return replace(spec, tables=tuple(replace(table, map_others_as=mapping) for table in spec.tables))
+    mark = mark_of(spec.source.secrets.get(MASK_KEY))
+    return replace(spec, tables=tuple(replace(t, map_others_as=mapping, mask_mark=mark) for t in spec.tables))

@@ -34,9 +34,9 @@ def _read_table(value: object) -> object:
 
 
 def _write_table(spec: TableSpec, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-    """The table without fields that the target's kind sets."""
+    """The table without fields that the engine sets."""
     written: dict[str, Any] = write(spec)
-    del written["shared"], written["map_others_as"]
+    del written["shared"], written["map_others_as"], written["mask_mark"]
     return {**written, "shared_into": spec.shared.document() if spec.shared is not None else None}
 
 

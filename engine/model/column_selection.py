@@ -1,4 +1,5 @@
-"""Which columns of a table leave the source, by the names of the columns. Pure; the log reader and the source judge alike."""
+"""Which columns of a table leave the source, and which of them masked, by the names of the columns. Pure; the log reader and the source
+judge alike."""
 
 from __future__ import annotations
 
@@ -6,12 +7,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from engine.model.identity import RelationId, TableName
+from engine.model.masks import Mask
 from engine.model.patterns import ANY, matches
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnSelection:
-    """The columns that match one of `include`, or all if it is empty, but for those that match one of `exclude`.
+    """The columns that match one of `include`, or all if it is empty, but for those that match one of `exclude`; `masks` by column.
 
     An entry without `*` is a column's name. As long as the table has no such column, the column may have been renamed, and which of the
     table's columns it is now is not known.
@@ -19,10 +21,14 @@ class ColumnSelection:
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    masks: tuple[tuple[str, Mask], ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether it may leave out a column."""
-        return bool(self.include or self.exclude)
+        """Whether it may leave out or mask a column."""
+        return bool(self.include or self.exclude or self.masks)
+
+    def mask(self, column: str) -> Mask | None:
+        return dict(self.masks).get(column)
 
     def takes(self, column: str) -> bool:
         """Whether the column is replicated."""
@@ -31,7 +37,7 @@ class ColumnSelection:
 
     def missing(self, columns: Collection[str]) -> list[str]:
         """The names that it contains and `columns` does not, in order."""
-        names = {each for each in (*self.include, *self.exclude) if ANY not in each}
+        names = {each for each in (*self.include, *self.exclude) if ANY not in each} | {name for name, _ in self.masks}
         return sorted(names.difference(columns))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from engine.model.identity import RelationId, TableName
+from engine.model.masks import Mask
 from engine.model.position import Lsn
 
 
@@ -102,6 +103,10 @@ class Column:
     """A generated column: the source computes it from the row's other columns."""
     expression: Expression | None = None
     """Set if the log does not contain the column and the source computes it on request."""
+    mask: Mask | None = None
+    """What is in place of its values; `type` is that of the masked values."""
+    mask_mark: str | None = None
+    """Mark of the key with which they are hashed."""
     source_name: str | None = None
     """Its name on the source, if the user gave it another one on the target."""
 

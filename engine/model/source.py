@@ -13,6 +13,7 @@ from engine.model.copies import KeyBound
 from engine.model.ddl import Capture, DdlCapture, DdlMessage
 from engine.model.identity import RelationId, TableId, TableName, TicketId
 from engine.model.last_commit import LastCommit
+from engine.model.masks import Mask
 from engine.model.partitions import Partition
 from engine.model.position import Lsn
 from engine.model.positions import PositionForm, WholeNumberForm, single_mark
@@ -232,6 +233,8 @@ class TableSplit:
     reads: TableName | None = None
     columns: tuple[tuple[int, str], ...] = ()
     """`reads`, `columns`: the names in `sql`: of the table that stores the rows, and of the columns by attribute number in `relation`."""
+    masks: tuple[tuple[int, Mask], ...] = ()
+    """Masks by place in `columns`. The SQL selects the values unmasked; `read_split` masks them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,6 +112,8 @@ class TableSpec(TableOptions):
     """Those that are followed."""
     map_others_as: str | None = None
     """Type override for columns without one of their own; set by the target's kind, not by the user."""
+    mask_mark: str | None = None
+    """Mark of the key of hashes (`masks.mark_of`); set from the source's connection, not by the user."""
     paused: bool = False
     shared: SharedInto | None = None
     """The shared table that includes its rows."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.model.column_selection import ColumnSelection
+from engine.model.masks import Mask
 from engine.model.quarantine import RefusedPolicy
 
 OPTION = "option"
@@ -61,6 +62,17 @@ class TableOptions:
             max_length=1000,
         ),
     )
+    mask: Mapping[str, Mask] = field(
+        default_factory=dict,
+        metadata=_rest(
+            "What is replicated in place of a column's values, by the column's name on the source; NULL stays NULL. `null`: NULL."
+            " `constant`: the text `value`. `hash`: HMAC-SHA-256 of the value's text with the secret `mask_key` of the source's connection,"
+            " as hexadecimal `text` or as `bytea`; equal values have equal hashes. Values are masked before the source's changes are"
+            " written to disk.",
+            "What is replicated in place of columns' values.",
+            max_length=1000,
+        ),
+    )
     rename: Mapping[str, str] = field(
         default_factory=dict,
         metadata=_rest(
@@ -84,4 +96,4 @@ class TableOptions:
 
     @property
     def selection(self) -> ColumnSelection:
-        return ColumnSelection(self.include_columns, self.exclude_columns)
+        return ColumnSelection(self.include_columns, self.exclude_columns, tuple(sorted(self.mask.items())))

@@ -19,6 +19,7 @@ from engine.model.column_selection import TableSelection
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal
 from engine.model.last_commit import LastCommit
+from engine.model.masks import MASK_KEY
 from engine.model.position import ZERO, Lsn
 from engine.model.source import Landed, RecordChunk, Source
 from engine.model.subscription import ConnectionSpec, OriginFilter
@@ -143,7 +144,9 @@ class _Reader:
         self._durable = config.order.on
         self._verified = False
         self._making_durable: tuple[KeepDurable, Backlog] | None = None
-        self._selector = RecordSelector(config.selections) if config.selections else None
+        self._selector = (
+            RecordSelector(config.selections, config.source.secrets.get(MASK_KEY)) if config.selections else None
+        )
 
     def run(self) -> None:
         config = self._config

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from engine.kinds import ConnectionKind, KindSettings, Text
+from engine.model.masks import MASK_KEY
 
 
 class PostgresSettings(KindSettings):
@@ -34,8 +35,9 @@ POSTGRES_CONNECTION = ConnectionKind(
         "sslrootcert": "Certificates to trust",
         "query_user": "Role of queries",
         "query_password": "Password of the role of queries",
+        MASK_KEY: "Key of hashed columns",
     },
-    frozenset({"password", "query_password"}),
+    frozenset({"password", "query_password", MASK_KEY}),
     keeps_transactions=True,
     takes_existing=True,
     has_sequences=True,

@@ -118,6 +118,10 @@ class Sessions:
     def name(self) -> str:
         return self._spec.name
 
+    def secret(self, name: str) -> str | None:
+        """A secret of the connection. It must not be printed or logged."""
+        return self._spec.secrets.get(name)
+
     @property
     def database(self) -> str:
         return str(self._spec.settings.get("database", "postgres"))

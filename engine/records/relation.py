@@ -17,6 +17,8 @@ _IDENTITIES = {
     "n": ReplicaIdentity.NOTHING,
 }
 _LETTERS = {identity: letter for letter, identity in _IDENTITIES.items()}
+MASKED_TYPES = {"bytea": 17, "text": 25}
+"""OIDs of the types of masked columns in relation records."""
 _NOT_BUILT_IN = 10_000
 """FirstGenbkiObjectId of PostgreSQL: the log describes the types of columns from this number on."""
 

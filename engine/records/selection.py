@@ -1,4 +1,4 @@
-"""Removes columns from records before they are written to the queue: from relation records, and from the tuples of row changes."""
+"""Removes and masks columns in records before they are written to the queue: in relation records, and in the tuples of row changes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from engine.model.column_selection import TableSelection
 from engine.model.control import ControlKind
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
+from engine.model.masks import Mask, MaskMethod, MaskValue, is_usable, masking
 from engine.model.source import RecordChunk
 from engine.records.messages import XID_BYTES, unstreamed
-from engine.records.relation import Announced, parse_relation, relation_record
+from engine.records.relation import MASKED_TYPES, Announced, AnnouncedColumn, parse_relation, relation_record
 
 _ROW_KINDS = np.zeros(256, np.bool_)
 _ROW_KINDS[list(b"IUD")] = True
@@ -30,11 +31,17 @@ _WITHOUT_BYTES = frozenset(b"nu")
 """Values of a tuple that are a letter only: NULL, and unchanged TOAST."""
 
 
+_Action = MaskValue | bool
+"""What happens to a column: its mask, or whether it is kept."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """The columns of the rows that follow a relation record: for each of them, whether it is kept."""
+    """The columns of the rows that follow a relation record."""
 
-    kept: tuple[bool, ...]
+    actions: tuple[_Action, ...]
+    count: int
+    """Columns that are written."""
 
 
 class RecordSelector:
@@ -44,8 +51,11 @@ class RecordSelector:
     their values, as nothing says what of them may be written. Such a relation may be a table that was removed from the subscription.
     """
 
-    def __init__(self, tables: Iterable[TableSelection]) -> None:
+    def __init__(self, tables: Iterable[TableSelection], key: str | None = None) -> None:
+        """`key`: of hashes; without a usable one, columns that are to be hashed are left out."""
         every = list(tables)
+        masks = {mask for table in every for _, mask in table.columns.masks}
+        self._masks = {m: masking(m, key) for m in masks if m.method is not MaskMethod.HASH or is_usable(key)}
         self._by_relation = {int(relation): table for table in every for relation in table.relations}
         self._by_name: dict[TableName, TableSelection] = {table.name: table for table in every}
         self._selected: dict[int, TableSelection] = {}
@@ -58,7 +68,7 @@ class RecordSelector:
         self._stream = 0
 
     def apply(self, chunk: RecordChunk) -> RecordChunk:
-        """The chunk with the selected columns only; ordinals, controls and positions stay.
+        """The chunk with the selected columns only, masked; ordinals, controls and positions stay.
 
         Raises EngineFault(LOG_UNREADABLE): a record does not have the form that its relation record announced.
         """
@@ -137,10 +147,19 @@ class RecordSelector:
         table = self._selected.get(announced.relation)
         if table is None:
             return
-        kept = table.takes([column.name for column in announced.columns])
+        masks = [table.columns.mask(column.name) for column in announced.columns]
+        taken = [
+            take and (mask is None or mask in self._masks)
+            for take, mask in zip(table.takes([column.name for column in announced.columns]), masks, strict=True)
+        ]
+        actions = tuple(
+            take and (True if mask is None else self._masks[mask]) for take, mask in zip(taken, masks, strict=True)
+        )
         layouts = self._streamed.setdefault(xid, {}) if xid else self._layouts
-        layouts[announced.relation] = _Layout(tuple(kept))
-        columns = tuple(column for column, keep in zip(announced.columns, kept, strict=True) if keep)
+        layouts[announced.relation] = _Layout(actions, sum(taken))
+        columns = tuple(
+            _masked(column, mask) for column, take, mask in zip(announced.columns, taken, masks, strict=True) if take
+        )
         written = relation_record(replace(announced, columns=columns))
         replaced[ordinal] = written[:1] + record[1 : 1 + XID_BYTES] + written[1:] if xid else written
 
@@ -166,22 +185,35 @@ class RecordSelector:
         return bytes(out)
 
 
+def _masked(column: AnnouncedColumn, mask: Mask | None) -> AnnouncedColumn:
+    """The column with the type of its masked values."""
+    oid = MASKED_TYPES.get(mask.type_name or "") if mask is not None else None
+    return column if oid is None else replace(column, type_oid=oid, modifier=-1)
+
+
 def _select_tuple(record: bytes, at: int, layout: _Layout | None, out: bytearray) -> int:
-    """Append the tuple at `at`, which begins with its letter, with the columns that are kept; None: with none. Returns its end."""
+    """Append the tuple at `at`, which begins with its letter, with the columns of the layout; None: with none. Returns its end."""
     (count,) = struct.unpack_from(">H", record, at + 1)
-    kept = layout.kept if layout is not None else (False,) * count
-    if count != len(kept):
+    actions = layout.actions if layout is not None else (False,) * count
+    if count != len(actions):
         raise ValueError("another number of columns")
-    out += record[at : at + 1] + struct.pack(">H", sum(kept))
+    out += record[at : at + 1] + struct.pack(">H", layout.count if layout is not None else 0)
     at += 3
-    for keep in kept:
-        end = at + 1 if record[at] in _WITHOUT_BYTES else at + 5 + int.from_bytes(record[at + 1 : at + 5], "big")
+    for action in actions:
+        plain = record[at] in _WITHOUT_BYTES
+        end = at + 1 if plain else at + 5 + int.from_bytes(record[at + 1 : at + 5], "big")
         if end > len(record):
             raise ValueError("a value is cut")
-        if keep:
+        if action is True or (action is not False and plain):
             out += record[at:end]
+        elif action is not False:
+            out += _value(action(record[at + 5 : end]))
         at = end
     return at
+
+
+def _value(text: bytes | None) -> bytes:
+    return b"n" if text is None else b"t" + struct.pack(">I", len(text)) + text
 
 
 def _rewritten(chunk: RecordChunk, replaced: Mapping[int, bytes]) -> RecordChunk:

@@ -97,6 +97,8 @@ def _mark(column: Column) -> str | None:
 def _column_change(before: Column, after: Column, *, rewritten: bool, root: bool) -> list[str] | RecopyRequired:
     if before.map_as != after.map_as:
         return RecopyRequired(f"the mapping of column {after.name} changed")
+    if (before.mask, before.mask_mark) != (after.mask, after.mask_mark):
+        return RecopyRequired(f"the mask of column {after.name}, or its key, changed")
     found = [] if before.name == after.name else [f"column {before.name} was renamed to {after.name}"]
     if before.name == after.name and before.on_source != after.on_source:
         found.append(f"column {after.name} is named {after.on_source} on the source")
@@ -190,11 +192,11 @@ def as_of(before: TableSchema, announced: TableSchema) -> TableSchema:
 
 def filled_unseen(known: TableSchema, new: TableSchema) -> str | None:
     """Name of a new column whose values in existing rows neither log nor catalog contains: it was added by a rewrite, is generated, or
-    existed before and was not in the log. None if there is none."""
+    existed before and was not in the log, or is masked. None if there is none."""
     rewritten = known.relfilenode != new.relfilenode
     before = {column.attnum for column in known.columns}
     for column in new.columns:
-        unnoted = column.generated or (rewritten and column.fill is None)
+        unnoted = column.generated or column.mask is not None or (rewritten and column.fill is None)
         if column.attnum in known.unsent or (unnoted and column.attnum not in before):
             return column.name
     return None

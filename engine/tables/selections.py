@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from engine.model.column_selection import TableSelection
+from engine.model.column_selection import ColumnSelection, TableSelection
 from engine.model.identity import TableId
 from engine.model.source import Source
 from engine.model.subscription import TableSpec
@@ -32,9 +32,13 @@ def table_selections(source: Source, entries: Iterable[TableEntry]) -> tuple[Tab
 
 
 def selected_otherwise(before: Mapping[TableId, TableSpec], after: Mapping[TableId, TableSpec]) -> bool:
-    """Whether the current log reader would not select the columns as declared: a selection changed, or a table was added while there are
-    selections."""
+    """Whether the current log reader would not select and mask the columns as declared: a selection or the key of hashes changed, or a
+    table was added while there are selections."""
     added = after.keys() - before.keys()
     return (bool(added) and any(table.selection for table in (*before.values(), *after.values()))) or any(
-        before[table].selection != after[table].selection for table in before.keys() & after.keys()
+        _selected(before[table]) != _selected(after[table]) for table in before.keys() & after.keys()
     )
+
+
+def _selected(table: TableSpec) -> tuple[ColumnSelection, str | None]:
+    return table.selection, table.mask_mark

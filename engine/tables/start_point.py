@@ -19,6 +19,7 @@ from engine.model.target import LogStart, TableRecord, Target, TargetProgress
 from engine.platform.failpoints import Failpoint, hit
 from engine.platform.fault_policy import policy
 from engine.tables.registry import TableEntry
+from engine.tables.schema_change import RecopyRequired, seen_in_catalog
 from engine.tables.state import AwaitApproval, Copy, Live, Parked, Paused, Registered, Reloading
 
 NOT_FOLLOWED = frozenset({FaultKind.TABLE_NO_IDENTITY, FaultKind.TABLE_NOT_LOGGED, FaultKind.TABLE_COLUMNS_UNFIT})
@@ -164,14 +165,15 @@ def _complete(spec: SubscriptionSpec, progress: TargetProgress) -> list[tuple[Ta
 
 
 def _resumable(spec: SubscriptionSpec, source: Source, progress: TargetProgress) -> frozenset[TableId]:
-    """Tables with an unfinished copy whose changes are still sent completely. To be called before `prepare`, which changes what is sent."""
+    """Tables with an unfinished copy that the declared columns do not void, and whose changes are still sent completely.
+    To be called before `prepare`, which changes what is sent."""
     tables = [table for table in spec.tables if table.table in progress.copies and not table.key]
     described = source.describe(tables) if tables else {}
     relations = {name: now.relation for name, now in described.items()}
     found = set()
     for table in tables:
         now, copy = described.get(table.source), progress.copies[table.table]
-        same = now is not None and now.relation == copy.schema.relation
+        same = now is not None and not isinstance(seen_in_catalog(copy.schema.logged, now), RecopyRequired)
         if same and not source.sent_tables.unpublished([table], spec.reader, relations):
             found.add(table.table)
     return frozenset(found)

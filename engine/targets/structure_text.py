@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
 from engine.model.identity import RelationId, TableName
+from engine.model.masks import HashType, Mask, MaskMethod
 from engine.model.schema import Column, Expression, Input, KeyMode, ReplicaIdentity, SourceType, TableSchema
 
 FORMAT = 1
@@ -68,6 +70,8 @@ def _column(column: Column) -> dict[str, Any]:
         "label_editions": list(column.label_editions),
         "generated": column.generated,
         "source_name": column.source_name,
+        "mask": asdict(column.mask) if column.mask is not None else None,
+        "mask_mark": column.mask_mark,
         "expression": _expression(column.expression) if column.expression is not None else None,
     }
 
@@ -100,9 +104,15 @@ def _read_column(body: dict[str, Any]) -> Column:
         "label_editions": tuple(body.get("label_editions", ())),
         "generated": body.get("generated", False),
         "source_name": body.get("source_name"),
+        "mask": _read_mask(body["mask"]) if body.get("mask") is not None else None,
+        "mask_mark": body.get("mask_mark"),
         "expression": _read_expression(body["expression"]) if body.get("expression") is not None else None,
     }
     return Column(body["name"], kind, body["attnum"], body["nullable"], body["fill"], body["map_as"], **since)
+
+
+def _read_mask(body: dict[str, Any]) -> Mask:
+    return Mask(MaskMethod(body["method"]), body["value"], HashType(body["type"]))
 
 
 def _read_type(body: dict[str, Any]) -> SourceType:

@@ -86,7 +86,7 @@ class TableBody(TableOptionsBody):
             if self.exclude is not None:
                 raise ValueError("only a pattern, whose name has a `*` in it, takes 'exclude'")
             return self
-        for field in ("key", "where", "columns", "rename"):
+        for field in ("key", "where", "columns", "rename", "mask"):
             if getattr(self, field):
                 raise ValueError(f"a pattern takes no '{field}'; declare the table that needs it by its name as well")
         if any(ANY not in name for name in (*self.options.include_columns, *self.options.exclude_columns)):

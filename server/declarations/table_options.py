@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from engine.model.identity import TableId, TableName
+from engine.model.masks import Mask
 from engine.model.shared import SharedInto
 from engine.model.subscription import TableSpec
 from engine.model.table_options import OPTION, OptionDocs, TableOptions
@@ -132,6 +133,12 @@ class TableOptionsBody(DeclaredBody):
     @classmethod
     def _column_names(cls, value: Sequence[str]) -> Sequence[str]:
         return tuple(_IDENTIFIERS.validate_python(list(value)))
+
+    @field_validator("mask", check_fields=False)
+    @classmethod
+    def _masked_names(cls, value: Mapping[str, Mask]) -> Mapping[str, Mask]:
+        _IDENTIFIERS.validate_python(list(value))
+        return value
 
     @field_validator("rename", check_fields=False)
     @classmethod

@@ -376,3 +376,28 @@ def test_columns_are_renamed(client: TestClient, app: FastAPI, table: dict[str, 
     assert client.patch(one, json={"rename": None}).json()["rename"] == {}
     refused = client.post(URL, json={"schema": "public", "name": "log_*", "rename": {"a": "b"}})
     assert (refused.status_code, "takes no 'rename'" in refused.text) == (422, True)
+
+
+def test_columns_are_masked(client: TestClient, app: FastAPI, table: dict[str, Any]) -> None:
+    one = f"{URL}/{table['id']}"
+    assert table["mask"] == {}
+    masks = {
+        "a": {"method": "hash", "type": "bytea"},
+        "b": {"method": "null"},
+        "c": {"method": "constant", "value": "x"},
+    }
+    shown = client.patch(one, json={"mask": masks}).json()["mask"]
+    assert {name: each["method"] for name, each in shown.items()} == {"a": "hash", "b": "null", "c": "constant"}
+    assert (shown["a"]["type"], shown["c"]["value"]) == ("bytea", "x")
+    assert client.patch(one, json={"mask": shown}).json()["mask"] == shown
+    for wrong in (
+        {"method": "md5"},
+        {"method": "constant"},
+        {"method": "hash", "key": "k"},
+        {"method": "null", "value": "x"},
+        "hash",
+    ):
+        assert client.patch(one, json={"mask": {"a": wrong}}).status_code == 422
+    assert client.patch(one, json={"mask": None}).json()["mask"] == {}
+    refused = client.post(URL, json={"schema": "public", "name": "log_*", "mask": {"a": {"method": "null"}}})
+    assert (refused.status_code, "takes no 'mask'" in refused.text) == (422, True)

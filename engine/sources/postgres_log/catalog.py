@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engine.model.identity import RelationId, TableName
-from engine.model.schema import Column, Expression, Input, KeyMode, ReplicaIdentity, TableSchema
+from engine.model.masks import MASK_KEY, SHORTEST_KEY, Mask, MaskMethod
+from engine.model.schema import Column, Expression, Input, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.subscription import TableSpec
 from engine.postgres.sessions import PostgresConnection
-from engine.records.relation import identity_of
+from engine.records.relation import MASKED_TYPES, identity_of
 from engine.sources.postgres_log.types import TypeRow, load_types, source_type
 
 TABLE_FACTS = """c.oid, n.nspname, c.relname, c.relkind::text, c.relpersistence::text, c.relreplident::text,
@@ -489,6 +490,14 @@ def selection_problem(table: CatalogTable, spec: TableSpec) -> str | None:
     without = [name for name in key_of(table, spec).key if not selection.takes(name)]
     if without:
         return f"key columns cannot be left out: {', '.join(without)}"
+    wrong = [name for name in key_of(table, spec).key if _is_levelled(selection.mask(name))]
+    if wrong:
+        return f"key columns can only be masked by a hash: {', '.join(wrong)}"
+    unlogged = [name for name in table.generated if selection.mask(name) is not None and selection.takes(name)]
+    if unlogged:
+        return f"the source computes generated columns on request, so they cannot be masked; leave them out: {', '.join(unlogged)}"
+    if spec.mask_mark is None and any(mask.method is MaskMethod.HASH for _, mask in selection.masks):
+        return f"hashes need the secret {MASK_KEY} of the source's connection, with {SHORTEST_KEY} characters or more"
     if not any(selection.takes(name) for name in table.column_names):
         return "include_columns and exclude_columns leave it without a column"
     names = [spec.rename.get(name, name) for name in (*table.column_names, *table.generated) if selection.takes(name)]
@@ -496,21 +505,43 @@ def selection_problem(table: CatalogTable, spec: TableSpec) -> str | None:
     return f"several columns would have one name on the target: {', '.join(twice)}" if twice else None
 
 
+def _is_levelled(mask: Mask | None) -> bool:
+    """Whether the mask gives all rows the same value."""
+    return mask is not None and mask.method is not MaskMethod.HASH
+
+
 def selected(table: CatalogTable, spec: TableSpec) -> CatalogTable:
-    """The table as the queue holds it: without the columns that are left out, and those that are computed from them."""
+    """The table as the queue holds it: without the columns that are left out, with masked columns, and without those that the source would
+    compute from either."""
     selection = spec.selection
     if not selection:
         return table
-    taken = [c for c in table.columns if selection.takes(c.column.name)]
+    taken = [_masked(c, spec) for c in table.columns if selection.takes(c.column.name)]
     left = {c.column.attnum for c in table.columns}.difference(c.column.attnum for c in taken)
+    unfit = left | {c.column.attnum for c in taken if c.column.mask is not None}
     computed = [
         column
         for column in table.computed
         if selection.takes(column.name)
         and column.expression is not None
-        and all(one.attnum not in left for one in column.expression.inputs)
+        and all(one.attnum not in unfit for one in column.expression.inputs)
     ]
     return replace(table, columns=taken, unsent=sorted({*table.unsent, *left}), computed=computed)
+
+
+def _masked(column: CatalogColumn, spec: TableSpec) -> CatalogColumn:
+    """The column with the type of its masked values. Its value for older rows is in no schema: they come with a copy."""
+    mask = spec.mask.get(column.column.name)
+    if mask is None:
+        return column
+    oid = MASKED_TYPES.get(mask.type_name or "")
+    plain = column.column
+    found = replace(plain, fill=None, mask=mask, mask_mark=spec.mask_mark if mask.method is MaskMethod.HASH else None)
+    found = replace(found, nullable=plain.nullable or mask.method is MaskMethod.NULL)
+    if oid is None:
+        return replace(column, column=found, has_missing=False)
+    found = replace(found, type=SourceType(str(mask.type_name), oid=oid), labels=(), label_editions=())
+    return CatalogColumn(found, oid, -1, column.has_default, has_missing=False)
 
 
 def computed_of(table: CatalogTable, spec: TableSpec) -> tuple[Column, ...]:

@@ -14,7 +14,7 @@ from engine.model.source import KeyedSplit, KeyWalk, TableSplit
 from engine.model.values import Kind
 from engine.postgres.sessions import PostgresConnection
 from engine.sources.postgres_log.connect import SOURCE, Connector
-from engine.sources.postgres_log.splits import columns_read, select_rows
+from engine.sources.postgres_log.splits import columns_read, masks_of, select_rows
 
 ROW_BYTES = 100
 """Assumed row size if the source has no statistics of the table."""
@@ -88,7 +88,7 @@ def _walk(
     row_bytes = max(1.0, table_bytes / rows if rows else ROW_BYTES)
     step = max(1, int(split_bytes / row_bytes))
     estimate = (int(step * row_bytes), step)
-    names = columns_read(schema)
+    names, masks = columns_read(schema), masks_of(schema)
     splits: list[KeyedSplit] = []
     with connection.transaction():
         connection.execute("SET LOCAL enable_seqscan = off")
@@ -97,7 +97,7 @@ def _walk(
         while len(splits) < most_splits:
             upto = _place(connection, schema, columns, after, step)
             text = _select(schema, columns, after, upto).as_string(connection)
-            split = TableSplit(schema.relation, text, *estimate, schema.relation, schema.name, names)
+            split = TableSplit(schema.relation, text, *estimate, schema.relation, schema.name, names, masks)
             splits.append(KeyedSplit(split, upto))
             if upto is None:
                 break
@@ -123,7 +123,8 @@ def _ordered_columns(connection: PostgresConnection, schema: TableSchema) -> Seq
 
 def _is_ordered(column: Column, *, by_bytes: bool) -> bool:
     held = ordered_type(column)
-    return held is not None and (by_bytes or held.kind is not Kind.TEXT)
+    # A masked column sorts otherwise on the target.
+    return column.mask is None and held is not None and (by_bytes or held.kind is not Kind.TEXT)
 
 
 def _place(

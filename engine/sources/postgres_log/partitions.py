@@ -104,6 +104,8 @@ class _Tree:
         for name in columns:
             if name not in known:
                 raise NotUnderstood(f"column {name} is not replicated")
+            if known[name].mask is not None:
+                raise NotUnderstood(f"column {name} is masked")
             if compared_type(known[name], ordered=parent.strategy == "r") is None:
                 raise NotUnderstood(f"values of column {name} may compare in another way on the target")
             if self.schema.mode is KeyMode.KEYED and known[name].name not in self.schema.key:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.model.ddl import DdlCapture
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
+from engine.model.masks import MASK_KEY, mark_of
 from engine.model.source import DiscoveredTable, Finding, Severity
 from engine.model.subscription import OriginFilter, TableSpec
 from engine.postgres.sessions import PostgresConnection
@@ -90,7 +91,8 @@ def check(
                 return found
             found += _origin(origin, version)
             found += _ddl_capture(ddl_capture.state(connection))
-            found += _tables(connection, tables)
+            mark = mark_of(connector.secret(MASK_KEY))
+            found += _tables(connection, [replace(table, mask_mark=mark) for table in tables])
             user = connection.info.user
         found += _replication(connector, user)
     except EngineFault as fault:
@@ -350,7 +352,12 @@ def _selection(table: CatalogTable, spec: TableSpec) -> list[Finding]:
     if without:
         what = f"rename names columns that {table.name} does not have: {', '.join(without)}"
         found.append(Finding(_W, "rename_without_column", what, "Name the columns as they are on the source."))
-    if not spec.selection:
+    masked = [name for name in spec.mask if spec.selection.takes(name)]
+    if masked:
+        what = f"columns of {table.name} are masked: {', '.join(sorted(masked))}"
+        remedy = "Mask or leave out columns that are computed from them, too."
+        found.append(Finding(_I, "columns_masked", what, remedy))
+    if not (spec.include_columns or spec.exclude_columns):
         return found
     left_out = [name for name in names if not spec.selection.takes(name)]
     what = f"columns of {table.name} are left out: {', '.join(left_out) or 'none now'}"

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import select
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import psycopg
 from psycopg import pq, sql
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableName
+from engine.model.masks import MASK_KEY, Mask
 from engine.model.schema import TableSchema
 from engine.model.source import TableSplit
 from engine.postgres.sessions import PostgresConnection, describe_state
+from engine.records.masked_lines import mask_lines
 from engine.sources.postgres_log.connect import SOURCE, Connector
 from engine.sources.postgres_log.frames import MALFORMED, copy_lines, error_fields
 from engine.sources.postgres_log.transport import Inbox, RawSocket
@@ -57,14 +59,14 @@ def cut_table(connector: Connector, schema: TableSchema, split_bytes: int) -> li
         if not rows and connection.execute("SELECT FROM pg_class WHERE oid = %s", [schema.relation]).fetchone() is None:
             raise EngineFault(FaultKind.TABLE_MISSING, str(schema.name), "the table is gone")
         splits: list[TableSplit] = []
-        columns = columns_read(schema)
+        columns, masks = columns_read(schema), masks_of(schema)
         for oid, namespace, name, blocks, size, tuples, heap in rows:
             parts = max(1, min(blocks, -(-size // max(1, split_bytes)))) if heap else 1
             for part in range(parts):
                 storage, reads = RelationId(oid), TableName(namespace, name)
                 text = _select(schema, reads, *_bounds(part, parts, blocks)).as_string(connection)
                 splits.append(
-                    TableSplit(schema.relation, text, size // parts, tuples // parts, storage, reads, columns)
+                    TableSplit(schema.relation, text, size // parts, tuples // parts, storage, reads, columns, masks)
                 )
         return splits
 
@@ -97,17 +99,25 @@ def columns_read(schema: TableSchema) -> tuple[tuple[int, str], ...]:
     return tuple((int(column.attnum), column.on_source) for column in schema.columns)
 
 
-def read_split(connector: Connector, split: TableSplit, snapshot: str) -> Iterator[bytes]:
-    """COPY output in text format, in pieces of whole lines.
+def masks_of(schema: TableSchema) -> tuple[tuple[int, Mask], ...]:
+    """TableSplit.masks of this schema's columns."""
+    return tuple((place, column.mask) for place, column in enumerate(schema.columns) if column.mask is not None)
 
-    Raises EngineFault: COPY_LOST if the snapshot does not exist any more; TABLE_STRUCTURE_CHANGED if the table was rewritten or
-    truncated after the snapshot, because the new file does not hold the rows of the snapshot.
+
+def read_split(connector: Connector, split: TableSplit, snapshot: str) -> Iterator[bytes]:
+    """COPY output in text format, in pieces of whole lines, masked.
+
+    Raises EngineFault: TABLE_COLUMNS_UNFIT if values are to be hashed and the key is missing; COPY_LOST if the snapshot does not exist any
+    more; TABLE_STRUCTURE_CHANGED if the table was rewritten or truncated after the snapshot, because the new file does not hold the rows of
+    the snapshot.
     """
     subject = f"relation {split.relation}"
+    mask = _mask_of(connector, split, subject)
     with connector.session(subject) as connection:
         try:
             _begin(connection, split, snapshot, subject)
-            yield from _copy_out(connector, connection, split.sql, subject)
+            pieces = _copy_out(connector, connection, split.sql, subject)
+            yield from pieces if mask is None else map(mask, pieces)
             connection.execute("COMMIT")
         except psycopg.Error as error:
             raise SOURCE.fault(error, subject, _KINDS) from error
@@ -115,6 +125,16 @@ def read_split(connector: Connector, split: TableSplit, snapshot: str) -> Iterat
             # A reader that stops early, or a fault, leaves the session in the middle of COPY; such a session cannot be reused.
             if connection.pgconn.transaction_status != pq.TransactionStatus.IDLE:
                 connection.close()
+
+
+def _mask_of(connector: Connector, split: TableSplit, subject: str) -> Callable[[bytes], bytes] | None:
+    """The function that masks lines of the split; None without masks."""
+    if not split.masks:
+        return None
+    try:
+        return mask_lines(split.masks, connector.secret(MASK_KEY))
+    except ValueError as error:
+        raise EngineFault(FaultKind.TABLE_COLUMNS_UNFIT, subject, str(error)) from error
 
 
 def _begin(connection: PostgresConnection, split: TableSplit, snapshot: str, subject: str) -> None:

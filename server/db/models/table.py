@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import Index, text
 from sqlmodel import Field, SQLModel
@@ -46,6 +47,7 @@ class TableRow(SQLModel, table=True):
     include_columns: list[str] = document(default_factory=list)
     exclude_columns: list[str] = document(default_factory=list)
     rename: dict[str, str] = document(default_factory=dict)
+    mask: dict[str, dict[str, Any]] = document(default_factory=dict)
     priority: int = 0
     refused_rows: str = Field(default="park", max_length=16)
     rows_set_aside: int = 0

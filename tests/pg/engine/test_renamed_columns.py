@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -56,14 +57,15 @@ def test_columns_are_followed_under_their_names_on_the_target(shop: Database, re
 
 
 def test_the_schema_of_the_source_changes_under_them(shop: Database, replicate: Replicate) -> None:
-    replica = replicate(shop, [table("orders", rename={"note": "word", "later": "late"}), table("bag")])
+    orders, bag = table("orders", rename={"note": "word", "later": "late"}), table("bag")
+    replica = replicate(shop, [orders, bag])
     shop.execute("ALTER TABLE orders ADD COLUMN later int DEFAULT 5; UPDATE orders SET later = 6 WHERE id < 9")
     replica.assert_equal()
     assert columns(replica, "orders") == ["id", "late", "n", "twice", "word"]
     shop.execute("ALTER TABLE orders RENAME COLUMN note TO remark; UPDATE orders SET remark = 'r' WHERE id < 9")
     replica.assert_equal()
     assert columns(replica, "orders") == ["id", "late", "n", "remark", "twice"]
-    replica.replace(table("orders", rename={"remark": "word", "later": "late"}), table("bag"))
+    replica.replace(replace(orders, rename={"remark": "word", "later": "late"}), bag)
     shop.execute("ALTER TABLE orders ALTER later TYPE bigint; INSERT INTO orders (id, n, later) VALUES (900, 1, 9)")
     replica.reports.wait(lambda _: "word" in columns(replica, "orders") or None, "the column has its name")
     replica.wait_live()
@@ -85,12 +87,13 @@ def test_two_columns_of_one_name_park_their_table_alone(shop: Database, replicat
 
 
 def test_a_new_column_that_has_a_name_that_was_given_parks_its_table(shop: Database, replicate: Replicate) -> None:
-    replica = replicate(shop, [table("orders", rename={"note": "word"}), table("bag")])
+    orders, bag = table("orders", rename={"note": "word"}), table("bag")
+    replica = replicate(shop, [orders, bag])
     shop.execute("ALTER TABLE orders ADD COLUMN word text; UPDATE orders SET word = 'w' WHERE id < 4")
     assert replica.wait_table("orders", "parked").code == FaultKind.TABLE_COLUMNS_UNFIT.value
     shop.execute("UPDATE bag SET note = 'on' WHERE n = 1")
     replica.catch_up()
-    replica.replace(table("orders", rename={"note": "words"}), table("bag"))
+    replica.replace(replace(orders, rename={"note": "words"}), bag)
     replica.pipeline.reload("again", [replica.table_id("orders")])
     replica.wait_live("orders")
     replica.assert_equal()

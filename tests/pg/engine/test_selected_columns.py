@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -91,7 +92,7 @@ def test_a_new_column_that_is_left_out_never_arrives(shop: Database, replicate: 
 
 def test_a_selection_that_changes_takes_effect_at_once(shop: Database, replicate: Replicate) -> None:
     replica = replicate(shop, list(TABLES))
-    replica.replace(table("users", exclude_columns=("note",)), *TABLES[1:])
+    replica.replace(replace(TABLES[0], exclude_columns=("note",)), *TABLES[1:])
     shop.execute("UPDATE users SET note = 'n', password = 'p' WHERE id < 9")
     replica.wait_state("running")
     replica.wait_live()
@@ -122,9 +123,8 @@ def test_a_selection_that_is_impossible_parks_its_table_alone(
 def test_a_column_that_is_named_and_renamed_is_not_replicated_under_its_new_name(
     shop: Database, replicate: Replicate, tmp_path: Path
 ) -> None:
-    replica = replicate(
-        shop, [table("users", exclude_columns=("password", "password_hash", "upper_secret")), table("plain")]
-    )
+    users, plain = table("users", exclude_columns=("password", "password_hash", "upper_secret")), table("plain")
+    replica = replicate(shop, [users, plain])
     shop.execute("ALTER TABLE users RENAME COLUMN password TO pass")
     shop.execute(f"UPDATE users SET pass = '{SECRET}' WHERE id < 9; UPDATE plain SET password = 'on' WHERE id = 1")
     parked = replica.wait_table("users", "parked")
@@ -132,7 +132,7 @@ def test_a_column_that_is_named_and_renamed_is_not_replicated_under_its_new_name
     assert "password" in (parked.reason or "")
     replica.catch_up()
     assert files_with(tmp_path, SECRET) == []
-    replica.replace(table("users", exclude_columns=("pass", "password_hash", "upper_secret")), table("plain"))
+    replica.replace(replace(users, exclude_columns=("pass", "password_hash", "upper_secret")), plain)
     replica.wait_state("running")
     replica.pipeline.reload("again", [replica.table_id("users")])
     replica.wait_live("users")

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from engine.connectors import CONNECTIONS
 from engine.model.identity import TableName
+from engine.model.masks import Mask, MaskMethod
 from engine.model.quarantine import RefusedPolicy
 from engine.model.table_options import TableOptions
 from server.db.models.table import TableRow
@@ -143,6 +144,10 @@ def test_an_option_that_is_declared_is_stored_and_comes_back() -> None:
         insert_only=True,
         map_as={"a": "text"},
         into_existing=True,
+        include_columns=("a*", "b"),
+        exclude_columns=("ab",),
+        mask={"a": Mask(MaskMethod.HASH), "b": Mask(MaskMethod.CONSTANT, "x")},
+        rename={"a": "c"},
         priority=7,
         refused_rows=RefusedPolicy.SET_ASIDE,
     )

@@ -2104,6 +2104,12 @@ export interface components {
             warn_share?: number;
         };
         /**
+         * HashType
+         * @description The column's type on the target: hexadecimal text, or bytes.
+         * @enum {string}
+         */
+        HashType: "text" | "bytea";
+        /**
          * HealthStatus
          * @description From worst to best. Only `running` is good: all tables follow the source, and an engine is connected.
          * @enum {string}
@@ -2302,6 +2308,25 @@ export interface components {
              */
             source: number | null;
         };
+        /**
+         * Mask
+         * @description The mask of a column. NULL stays NULL.
+         *
+         *     `value`: of the method `constant`, which makes the column text. `type`: of the method `hash`.
+         */
+        Mask: {
+            method: components["schemas"]["MaskMethod"];
+            /** @default text */
+            type?: components["schemas"]["HashType"];
+            /** Value */
+            value?: string | null;
+        };
+        /**
+         * MaskMethod
+         * @description `null`: NULL; `constant`: one value; `hash`: HMAC-SHA-256 of the value's text.
+         * @enum {string}
+         */
+        MaskMethod: "null" | "constant" | "hash";
         /**
          * MemberView
          * @description A table whose rows a shared table shows, or will show once its first copy is complete.
@@ -3766,6 +3791,13 @@ export interface components {
              * @description Columns that identify a row, for a table without a key.
              */
             key?: string[] | null;
+            /**
+             * Mask
+             * @description What is replicated in place of a column's values, by the column's name on the source; NULL stays NULL. `null`: NULL. `constant`: the text `value`. `hash`: HMAC-SHA-256 of the value's text with the secret `mask_key` of the source's connection, as hexadecimal `text` or as `bytea`; equal values have equal hashes. Values are masked before the source's changes are written to disk.
+             */
+            mask?: {
+                [key: string]: components["schemas"]["Mask"];
+            };
             /** Name */
             name: string;
             /**
@@ -3849,6 +3881,10 @@ export interface components {
             into_existing?: boolean | null;
             /** Key */
             key?: string[] | null;
+            /** Mask */
+            mask?: {
+                [key: string]: components["schemas"]["Mask"];
+            } | null;
             /** Operations */
             operations?: components["schemas"]["Operation"][] | null;
             /** Priority */
@@ -3979,6 +4015,13 @@ export interface components {
              * @description The declared key; empty if the source's key is used.
              */
             key: string[];
+            /**
+             * Mask
+             * @description What is replicated in place of columns' values.
+             */
+            mask?: {
+                [key: string]: components["schemas"]["Mask"];
+            };
             /** Name */
             name: string;
             /** Operations */
