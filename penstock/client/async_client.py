@@ -78,9 +78,9 @@ class AsyncClient:
             self._requests.note(await _log_end(source), last=False)
         return await self._run(self._requests.query(sql, freshness, timeout, time_limit, max_rows))
 
-    def at_least(self, position: str) -> None:
+    def at_least(self, position: str | None) -> None:
         """As `Client.at_least`."""
-        self._requests.floor = self._requests.floor.raised(position)
+        self._requests.at_least(position)
 
     @asynccontextmanager
     async def read_your_writes(self, source: AsyncSource) -> AsyncIterator[None]:
@@ -93,7 +93,11 @@ class AsyncClient:
             failed = False
         finally:
             self._requests.close_block()
-            self._requests.note(await _log_end(source), last=True, failed=failed)
+            end = None
+            try:
+                end = await _log_end(source)
+            finally:
+                self._requests.note(end, last=True, failed=failed)
 
     async def _run(self, exchange: Exchange[T]) -> T:
         try:

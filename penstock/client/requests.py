@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 DEFAULT_TIMEOUT_S = 30.0
 _DEFAULT_URL = "http://127.0.0.1:8470"
+_LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=4.0)
+"""Each wait occupies a connection. The server closes idle ones after 5 s; the client does so before."""
 _ARROW = "application/vnd.apache.arrow.stream"
 _LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
 
@@ -149,6 +151,11 @@ class Requests:
         if self.floor.now:
             self.floor = replace(self.floor.raised(receipt.position), now=False)
 
+    def at_least(self, position: str | None) -> None:
+        """As the clients document it."""
+        floor = self.floor
+        self.floor = replace(_NOTHING, sources=floor.sources) if position is None else floor.raised(position)
+
     def open_block(self, source: object) -> None:
         """From here on, reads wait for the commits on this connection too."""
         self.floor = replace(self.floor, sources=(*self.floor.sources, source))
@@ -203,7 +210,7 @@ def http_options(url: str, token: str | None) -> dict[str, Any]:
             "The token contains a character that no token has. Check PENSTOCK_TOKEN, or the argument token."
         )
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    return {"base_url": f"{url}/api/v1", "headers": headers, "trust_env": False}
+    return {"base_url": f"{url}/api/v1", "headers": headers, "limits": _LIMITS, "trust_env": False}
 
 
 def _checked_url(url: str) -> str:

@@ -104,9 +104,13 @@ class Client:
             self._requests.note(_log_end(source), last=False)
         return self._run(self._requests.query(sql, freshness, timeout, time_limit, max_rows))
 
-    def at_least(self, position: str) -> None:
-        """Make the queries of this thread or task that follow wait for `position`. Raises ValueError if it is none."""
-        self._requests.floor = self._requests.floor.raised(position)
+    def at_least(self, position: str | None) -> None:
+        """Make the queries of this thread or task that follow wait for `position`, in addition to what they wait for already.
+
+        None: forget that, for instance when a thread begins the request of another user. Raises ValueError if it is no
+        position.
+        """
+        self._requests.at_least(position)
 
     @contextmanager
     def read_your_writes(self, source: SyncSource) -> Iterator[None]:
@@ -128,7 +132,11 @@ class Client:
             failed = False
         finally:
             self._requests.close_block()
-            self._requests.note(_log_end(source), last=True, failed=failed)
+            end = None
+            try:
+                end = _log_end(source)
+            finally:
+                self._requests.note(end, last=True, failed=failed)
 
     def _run(self, exchange: Exchange[T]) -> T:
         try:

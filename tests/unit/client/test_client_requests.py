@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import client as api
+from penstock.client import sync_client
 from penstock.client.requests import Floor, order_of
 from tests.unit.client.test_client_answers import RECEIPT, TABLE, arrow, problem, rows_answer
 
@@ -149,6 +150,15 @@ def test_queries_wait_at_least_for_a_position(client: api.Client, server: Server
         client.at_least("yesterday")
 
 
+def test_what_is_waited_for_is_forgotten_on_request(client: api.Client, server: Server) -> None:
+    client._requests.floor = Floor("0/20", now=True)
+    client.at_least(None)
+    client.query("select 1")
+    client.at_least("0/10")
+    client.query("select 1")
+    assert server.asked() == [("any", None), ("position", "0/10")]
+
+
 def test_the_latest_is_at_least_the_position_too(client: api.Client, server: Server) -> None:
     client.at_least("0/31")
     client.query("select 1", "latest")
@@ -245,6 +255,19 @@ def test_positions_are_ordered_as_numbers(one: int, other: int) -> None:
     texts = [f"{number >> 32:X}/{number & 0xFFFFFFFF:X}" for number in (one, other)]
     assert (order_of(texts[0]) < order_of(texts[1])) == (one < other)
     assert order_of(str(one)) == one
+
+
+def test_reading_the_position_that_is_interrupted_counts_as_unknown(
+    client: api.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sync_client, "check_source", lambda _: None)
+    monkeypatch.setattr(sync_client, "read_log_end", interrupted)
+    with pytest.raises(KeyboardInterrupt), _block(client, "a connection"):
+        pass
+    assert client._requests.floor == Floor(now=True)
 
 
 @contextmanager
