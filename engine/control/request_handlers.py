@@ -293,7 +293,7 @@ class RequestHandler:
         reads = ReadTables(self._entry, pipeline.spec.name, demanded=command.following, available=command.available)
         with (
             _named_absences(pipeline, target, command.sql),
-            target.query(command.sql, limits, pipeline.spec.name, reads.judge) as answer,
+            target.query(command.sql, limits, pipeline.spec.name, reads.judge, command.parameters) as answer,
         ):
             # Positions without changes are written to the target with a delay, so its rows are those of the visible position.
             # An earlier one is the position of a target that was set back.

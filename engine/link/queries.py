@@ -15,6 +15,8 @@ class Query(Question):
     kind: Literal["query"] = "query"
     subscription: str
     sql: str = Field(repr=False)
+    parameters: tuple[str | None, ...] = Field(default=(), repr=False)
+    """One value for each of $1, $2, …"""
     max_rows: int | None = None
     max_bytes: int | None = None
     """Most bytes of the answer; a larger one ends with `query_too_large`."""

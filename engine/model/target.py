@@ -235,12 +235,16 @@ def any_reads(_: Sequence[TableRead]) -> None:
     """Accepts all tables."""
 
 
+TARGET_TYPE = b"target_type"
+"""Key in the metadata of an answer's field: the column's type as the target names it."""
+
+
 @dataclass(slots=True)
 class QueryAnswer:
     """Rows of a read-only query, as a stream. To be read once, within the `with` block of `Target.query`."""
 
     schema: Any
-    """pyarrow.Schema. Column names need not be unique."""
+    """pyarrow.Schema. Column names need not be unique. The metadata of each field has TARGET_TYPE."""
     position: Lsn
     batches: Iterator[Any]
     """pyarrow.RecordBatch objects of about BATCH_BYTES. The iterator raises QueryRefused if the query fails or reaches a limit."""
@@ -543,11 +547,19 @@ class Target(Protocol):
         return None
 
     def query(
-        self, sql: str, limits: QueryLimits, subscription: SubscriptionName, judge: JudgeReads = any_reads
+        self,
+        sql: str,
+        limits: QueryLimits,
+        subscription: SubscriptionName,
+        judge: JudgeReads = any_reads,
+        parameters: Sequence[str | None] = (),
     ) -> AbstractContextManager[QueryAnswer]:
         """Execute exactly one read-only statement at a batch boundary. Raises QueryRefused, also while rows are read. It can read the
         subscription's tables, including removed ones, and the shared tables that include their rows. `judge` may get more tables than the
         statement reads.
+
+        `parameters`: one value for each of $1, $2, …; None is NULL. A value has the meaning of an untyped literal: its type is the one
+        that its place in the statement requires. It is never part of the statement's text.
 
         The time limit includes reading the rows, so a slow reader is stopped too. At the end of the block the query has ended.
         """

@@ -14,8 +14,8 @@ from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.target import QueryAnswer, QueryLimits
 from engine.postgres.query_process import PIECE
-from engine.queries.pool import Message, QueryProcess, Statement
-from engine.queries.rows import limited, pieces
+from engine.queries.pool import BoundStatement, Message, QueryProcess, Statement
+from engine.queries.rows import limited, pieces, target_field
 
 DecodeText = Callable[[bytes, TableSchema], Any]
 """Lines of COPY's text form as a pyarrow.RecordBatch with columns c0 … cn."""
@@ -29,10 +29,12 @@ class PostgresStatement(Statement):
         self._decode = decode
         self._deadline = monotonic() + limits.timeout_s
 
-    def prepare(self, sql: str, conninfo: str, snapshot: str | None = None) -> Message:
+    def prepare(self, statement: BoundStatement, conninfo: str, snapshot: str | None = None) -> Message:
         """Send the statement; returns names and types of its columns, and the relations that it reads. The process then waits for
         `{"go": …}`. `snapshot`: an exported one; None: a snapshot of its own."""
-        self._process.send({"conninfo": conninfo, "sql": sql, "snapshot": snapshot, "max_rows": self._limits.max_rows})
+        sql, parameters = statement
+        bound = {"sql": sql, "parameters": [*parameters]}
+        self._process.send({**bound, "conninfo": conninfo, "snapshot": snapshot, "max_rows": self._limits.max_rows})
         return self.said("named")[0]
 
     def rows(self, named: Message, position: Lsn) -> Iterator[QueryAnswer]:
@@ -41,7 +43,8 @@ class PostgresStatement(Statement):
         with os.fdopen(self.said("answer")[1], "rb") as file:
             schema = _schema(named["types"])
             empty = self._decode(b"", schema).schema
-            shown = pa.schema([field.with_name(name) for field, name in zip(empty, named["names"], strict=True)])
+            columns = zip(empty, named["names"], named["type_names"], strict=True)
+            shown = pa.schema([target_field(field, name, type_name) for field, name, type_name in columns])
             yield limited(shown, position, self._batches(file, schema, shown), self._limits)
 
     def _batches(self, file: Any, schema: TableSchema, shown: Any) -> Iterator[Any]:

@@ -15,6 +15,7 @@ from multiprocessing.reduction import send_handle
 from pathlib import Path
 from typing import Any
 
+from engine.model.target import QueryRefused
 from engine.platform.child_processes import die_with_parent, die_with_peer, name_process
 
 MAX_SQL_CHARACTERS = 100_000
@@ -47,6 +48,15 @@ class EngineChannel:
     def asked(self, message: Mapping[str, Any]) -> dict[str, Any]:
         self.send(message)
         return self.receive()
+
+
+def match_parameters(needed: int, given: int) -> None:
+    """Raises QueryRefused(query_invalid) unless each parameter of a statement has a value."""
+    if needed != given:
+        detail = (
+            f"the statement has {needed} parameters, and {given} values were sent; send one value for each of $1, $2, …"
+        )
+        raise QueryRefused("query_invalid", detail)
 
 
 Run = Callable[[EngineChannel, Mapping[str, Any]], dict[str, Any]]

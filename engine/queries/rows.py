@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from engine.model.position import Lsn
-from engine.model.target import BATCH_BYTES, MOST_ROW_BYTES, QueryAnswer, QueryLimits, QueryRefused
+from engine.model.target import BATCH_BYTES, MOST_ROW_BYTES, TARGET_TYPE, QueryAnswer, QueryLimits, QueryRefused
 
 
 def limited(schema: Any, position: Lsn, batches: Iterable[Any], limits: QueryLimits) -> QueryAnswer:
@@ -36,6 +36,11 @@ def _limited(answer: QueryAnswer, batches: Iterable[Any], limits: QueryLimits) -
             yield piece
         if answer.truncated:
             return
+
+
+def target_field(field: Any, name: str, type_name: str) -> Any:
+    """The pyarrow.Field of an answer's column: its name, and the name of its type on the target."""
+    return field.with_name(name).with_metadata({**(field.metadata or {}), TARGET_TYPE: type_name.encode()})
 
 
 def pieces(batch: Any) -> Iterator[Any]:

@@ -141,6 +141,10 @@ def query(
     api: Api,
     sql: Annotated[str, typer.Argument(help="One read in the target's SQL; '-' reads stdin.")],
     subscription: Subscription = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", metavar="TEXT", help="The value of $1, and of $2, … when repeated."),
+    ] = None,
     fresh: Annotated[Freshness, typer.Option("--fresh", help="Required freshness of the rows.")] = Freshness.ANY,
     position: Annotated[str | None, typer.Option("--position", help="Wait for this position first.")] = None,
     on_unavailable: Annotated[
@@ -174,6 +178,8 @@ def query(
     if mode is Freshness.POSITION and not position:
         raise ManifestError("--fresh position needs --position")
     body: Document = {"sql": sys.stdin.read() if sql == "-" else sql, "freshness": {"mode": mode.value}}
+    if param:
+        body["parameters"] = param
     limit_ms = duration(time_limit)
     if limit_ms != DEFAULT_TIMEOUT_MS:
         body["timeout_ms"] = limit_ms

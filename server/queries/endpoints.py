@@ -25,7 +25,14 @@ from server.metrics.meters import Meters
 from server.queries import render
 from server.queries.answers import AnswerCut, HttpTooOld, Rows, StreamedAnswer
 from server.queries.fresh import FreshnessRequirement, query_fresh_rows, query_present_rows, tables_left_out
-from server.queries.schemas import DEFAULT_ROWS, MOST_JSON_BYTES, QueryAnswer, QueryFreshness, QueryRequest
+from server.queries.schemas import (
+    DEFAULT_ROWS,
+    MOST_JSON_BYTES,
+    QueryAnswer,
+    QueryFreshness,
+    QueryRequest,
+    parameter_text,
+)
 from server.security.principal import Role
 from server.security.require import needs
 
@@ -179,7 +186,8 @@ async def _run(request: Request, name: str, body: QueryRequest, wanted: Format) 
 async def run_query(request: Request, name: str, body: QueryRequest, limits: Mapping[str, Any]) -> FoundRows:
     """The rows of the query with the required freshness. `limits`: further fields of the engine's command."""
     gateway = cast("HubGateway", gateway_of(request))
-    payload = {"subscription": name, "sql": body.sql, "timeout_ms": body.timeout_ms, **limits}
+    parameters = [parameter_text(value) for value in body.parameters]
+    payload = {"subscription": name, "sql": body.sql, "parameters": parameters, "timeout_ms": body.timeout_ms, **limits}
 
     async def run(*, following: bool = False, available: bool = False) -> QueryResult:
         asked = payload | {"following": following, "available": available}

@@ -17,6 +17,8 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from engine.model.target import TARGET_TYPE
+
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _DAY_S = 86_400
@@ -44,7 +46,7 @@ class JsonWriter:
         self._separator = ""
 
     def begin(self, schema: pa.Schema) -> bytes:
-        columns = [{"name": field.name, "type": type_name(field)} for field in schema]
+        columns = [_column(field) for field in schema]
         return f'{{"columns":{_json(columns)},"rows":['.encode()
 
     def rows(self, table: pa.Table) -> bytes:
@@ -109,10 +111,11 @@ def _csv_line(values: Sequence[Any]) -> bytes:
     return (",".join(_csv_field(value) for value in values) + "\r\n").encode()
 
 
-def type_name(field: pa.Field) -> str:
-    """The target's name of the type if the engine reported it, else Arrow's."""
-    named = (field.metadata or {}).get(b"type")
-    return named.decode() if named else str(field.type)
+def _column(field: pa.Field) -> dict[str, str]:
+    """A column's name and types: Arrow's, and the target's if the engine reported it."""
+    target_type = (field.metadata or {}).get(TARGET_TYPE)
+    column = {"name": field.name, "type": str(field.type)}
+    return column if target_type is None else {**column, "target_type": target_type.decode()}
 
 
 def _rows(table: pa.Table) -> list[list[Any]]:

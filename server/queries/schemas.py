@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
 from server.freshness.schemas import DEFAULT_TIMEOUT_MS, MOST_TIMEOUT_MS, LeftOutTable, Receipt
 
 DEFAULT_ROWS = 10_000
 MOST_ROWS = 1_000_000
+MOST_PARAMETERS = 1000
 MOST_JSON_BYTES = 256 * 1024 * 1024
 """Maximum size, in Arrow format, of the rows of a JSON answer."""
 
@@ -51,6 +52,13 @@ class QueryRequest(BaseModel):
     )
 
     sql: str = Field(min_length=1, max_length=1_000_000, description="Exactly one SELECT in the target's dialect.")
+    parameters: list[StrictStr | StrictBool | StrictInt | None] = Field(
+        default_factory=list,
+        max_length=MOST_PARAMETERS,
+        description="One value for each of $1, $2, … in the statement. A value has the meaning of an untyped literal: its place in the"
+        " statement decides its type. Numbers with a fraction, times and bytes are strings.",
+        examples=[["42", 7, None]],
+    )
     freshness: QueryFreshness = Field(default_factory=QueryFreshness)
     max_rows: int | None = Field(
         default=None,
@@ -68,9 +76,17 @@ class QueryRequest(BaseModel):
     )
 
 
+def parameter_text(value: str | bool | int | None) -> str | None:
+    """A parameter's value as the text of an untyped literal."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return None if value is None else str(value)
+
+
 class QueryColumn(BaseModel):
     name: str
-    type: str
+    type: str = Field(description="Arrow's name of the type.", examples=["int64"])
+    target_type: str | None = Field(default=None, description="The target's name of the type.", examples=["BIGINT"])
 
 
 class QueryAnswer(BaseModel):

@@ -17,6 +17,7 @@ import pytest
 from engine.link.answer_frames import AnswerEnd
 from engine.link.messages import Assign, Demand, Now, Problem
 from engine.link.queries import Query
+from engine.model.target import TARGET_TYPE
 from tests.fixtures.channel import ADMIN, DEADLINE_S, FakeEngine
 from tests.fixtures.waiting import wait_until
 
@@ -43,6 +44,25 @@ def test_rows_come_as_json_unless_something_else_is_wanted(rig: Rig) -> None:
     command = engine.seen(Query)
     assert (command.sql, command.max_rows, command.timeout_ms) == ("select n from t", 7, 1234)
     assert engine.count(Now) == 0
+
+
+def test_parameters_reach_the_engine_as_text_and_types_are_those_of_the_target(rig: Rig) -> None:
+    client, engine, _ = rig
+    field = pa.field("n", pa.int64(), metadata={TARGET_TYPE: b"BIGINT"})
+    engine.rows = pa.table([pa.array([1])], schema=pa.schema([field]))
+    body = {"sql": "select $1", "parameters": ["x", 2**64, True, None]}
+    answer = client.post(_QUERIES, json=body).json()
+    assert answer["columns"] == [{"name": "n", "type": "int64", "target_type": "BIGINT"}]
+    assert engine.seen(Query).parameters == ("x", str(2**64), "true", None)
+    assert "18446744073709551616" not in repr(engine.seen(Query))
+
+
+@pytest.mark.parametrize("wrong", [[1.5], [["x"]], [{}], "x", ["x"] * 1001])
+def test_parameters_of_other_forms_are_refused(rig: Rig, wrong: Any) -> None:
+    client, engine, _ = rig
+    answer = client.post(_QUERIES, json={"sql": "select $1", "parameters": wrong})
+    assert (answer.status_code, engine.count(Query)) == (422, 0)
+    assert answer.json()["errors"][0]["pointer"].startswith("/parameters")
 
 
 def test_rows_come_as_csv_and_as_arrow(rig: Rig) -> None:

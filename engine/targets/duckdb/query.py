@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from engine.model.identity import SubscriptionName
 from engine.model.target import JudgeReads, QueryAnswer, QueryLimits, QueryRefused
-from engine.queries.pool import Message, QueryPool, QueryProcess, Statement
+from engine.queries.pool import BoundStatement, Message, QueryPool, QueryProcess, Statement
 from engine.queries.rows import limited
 from engine.targets.duckdb.database import Database
 from engine.targets.duckdb.errors import is_broken
@@ -30,12 +30,12 @@ _READ_BYTES = 1 << 16
 def run_query(
     database: Database,
     pool: QueryPool,
-    sql: str,
+    statement: BoundStatement,
     limits: QueryLimits,
     subscription: SubscriptionName,
     judge: JudgeReads,
 ) -> Iterator[QueryAnswer]:
-    """Run `sql`; the answer has the position of the target that it saw.
+    """Run `statement`; the answer has the position of the target that it saw.
 
     Raises:
         QueryRefused: `query_not_a_read`, `query_invalid`, `query_timeout`, `query_too_large`, `query_unavailable`.
@@ -43,7 +43,7 @@ def run_query(
     """
     # The process ends first: scans, which are waited for, wait for it.
     with ExitStack() as pins, pool.process(limits) as process:
-        yield from _Statement(database, process, limits, subscription, pins).answers(sql, judge)
+        yield from _Statement(database, process, limits, subscription, pins).answers(statement, judge)
 
 
 class _Statement(Statement):
@@ -66,10 +66,11 @@ class _Statement(Statement):
         self._snapshot: Snapshot
         self._shown: list[Shown] = []
 
-    def answers(self, sql: str, judge: JudgeReads) -> Iterator[QueryAnswer]:
+    def answers(self, statement: BoundStatement, judge: JudgeReads) -> Iterator[QueryAnswer]:
         """Yields the answer. Resumes when the caller has finished with it."""
         self._process.on_scan = self._scan
-        self._process.send({"sql": sql, "max_rows": self._limits.max_rows})
+        sql, parameters = statement
+        self._process.send({"sql": sql, "parameters": [*parameters], "max_rows": self._limits.max_rows})
         named = _names(self.said("named")[0])
         self._plan(named)
         judge(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -21,8 +21,8 @@ import pyarrow.dataset
 
 from engine.model.identity import TableName
 from engine.model.target import QueryRefused
-from engine.queries.channel import MAX_SQL_CHARACTERS, EngineChannel, Run, serve
-from engine.queries.rows import pieces
+from engine.queries.channel import MAX_SQL_CHARACTERS, EngineChannel, Run, match_parameters, serve
+from engine.queries.rows import pieces, target_field
 from engine.targets.duckdb.errors import is_out_of_memory
 from engine.targets.duckdb.identifiers import folded, literal, qualified
 from engine.targets.duckdb.pushed import condition_of, scan_column
@@ -111,28 +111,31 @@ def _ended(engine: EngineChannel, connection: Any, request: Mapping[str, Any]) -
 
 def _run(engine: EngineChannel, connection: Any, request: Mapping[str, Any]) -> None:
     statement, names = single_read(connection, request["sql"])
+    values = bound_values(statement.named_parameters, request["parameters"])
     named = {"places": sorted(names.places), "expressions": sorted(names.expressions), "catalog": names.catalog}
     answer = engine.asked({"kind": "named", **named})
     known: list[Any] = []
     while "tables" in answer:
         _show(engine, connection, known, answer["tables"])
         known = answer["tables"]
-        plan = connection.execute(f"EXPLAIN (FORMAT json) {statement.query}").fetchall()[0][1]
+        plan = connection.execute(f"EXPLAIN (FORMAT json) {statement.query}", values).fetchall()[0][1]
         answer = engine.asked({"kind": "planned", "scans": plan.count(f'"{_SCAN_OPERATOR}"')})
-    relation = connection.sql(statement)
+    relation = connection.sql(statement, params=values)
     if relation is None:
         raise QueryRefused("query_not_a_read", "the statement returns no rows")
-    names_of_columns = list(relation.columns)
+    columns = [(name, str(kind)) for name, kind in zip(relation.columns, relation.types, strict=True)]
     most = request["max_rows"]
     # One more than requested shows that there are more; without rows, only the columns are requested.
     rows = relation if most is None else relation.limit(most + 1 if most else 0)
-    _answer(engine, rows.to_arrow_reader(_ROWS_AT_ONCE), names_of_columns)
+    _answer(engine, rows.to_arrow_reader(_ROWS_AT_ONCE), columns)
 
 
-def _answer(engine: EngineChannel, reader: Any, names: list[str]) -> None:
-    """Send the rows. Nothing is sent before the first rows are available, so that most errors replace the answer."""
-    fields = [field.with_name(name) for field, name in zip(reader.schema, names, strict=True)]
-    schema = pa.schema(fields)
+def _answer(engine: EngineChannel, reader: Any, columns: list[tuple[str, str]]) -> None:
+    """Send the rows. Nothing is sent before the first rows are available, so that most errors replace the answer.
+
+    `columns`: their names and types.
+    """
+    schema = pa.schema([target_field(field, *column) for field, column in zip(reader.schema, columns, strict=True)])
     batches = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in reader)
     first = next(batches, None)
     ours, theirs = os.pipe()
@@ -179,6 +182,18 @@ def single_read(connection: Any, sql: str) -> tuple[Any, Named]:
     if reason is not None:
         raise QueryRefused("query_not_a_read", reason)
     return statement, named(tree)
+
+
+def bound_values(names: Collection[str], given: Sequence[str | None]) -> dict[str, str | None]:
+    """The value of each parameter of a statement. DuckDB binds a string like a string literal, so the place decides its type.
+
+    `names`: of the statement's parameters, as DuckDB has them. Raises QueryRefused(query_invalid).
+    """
+    named = [name for name in names if not name.isdecimal()]
+    if named:
+        raise QueryRefused("query_invalid", f"the parameter ${named[0]} has a name; write $1, $2, … or ?")
+    match_parameters(max(map(int, names), default=0), len(given))
+    return {name: given[int(name) - 1] for name in names}
 
 
 def _show(engine: EngineChannel, connection: Any, known: list[Any], tables: list[Any]) -> None:

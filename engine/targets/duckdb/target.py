@@ -302,12 +302,17 @@ class DuckDbTarget(SqlTarget):
 
     @contextmanager
     def query(
-        self, sql: str, limits: QueryLimits, subscription: SubscriptionName, judge: JudgeReads = any_reads
+        self,
+        sql: str,
+        limits: QueryLimits,
+        subscription: SubscriptionName,
+        judge: JudgeReads = any_reads,
+        parameters: Sequence[str | None] = (),
     ) -> Iterator[QueryAnswer]:
         database = self._open()
         queries = self.query_pool(partial(self._query_process, database), Path(f"{self.path}.queries.tmp"))
         try:
-            with run_query(database, queries, sql, limits, subscription, judge) as answer:
+            with run_query(database, queries, (sql, parameters), limits, subscription, judge) as answer:
                 yield answer
         except duckdb.Error as error:
             raise self._fault(error, database) from error

@@ -16,7 +16,7 @@ from engine.model.target import JudgeReads, QueryAnswer, QueryLimits, QueryRefus
 from engine.postgres.query_answers import DecodeText, PostgresStatement
 from engine.postgres.query_process import DENIED
 from engine.postgres.sessions import PostgresConnection, Sessions
-from engine.queries.pool import Message, QueryPool, QueryProcess
+from engine.queries.pool import BoundStatement, Message, QueryPool, QueryProcess
 from engine.targets.postgres.metadata import PostgresMetadata
 from engine.targets.postgres.readers import UNUSABLE, Readers, unusable
 
@@ -40,16 +40,20 @@ class QueryParts:
 
 @contextmanager
 def run_query(
-    parts: QueryParts, sql: str, limits: QueryLimits, subscription: SubscriptionName, judge: JudgeReads
+    parts: QueryParts,
+    statement: BoundStatement,
+    limits: QueryLimits,
+    subscription: SubscriptionName,
+    judge: JudgeReads,
 ) -> Iterator[QueryAnswer]:
-    """Run `sql`; the answer has the position of the target that it saw.
+    """Run `statement`; the answer has the position of the target that it saw.
 
     Raises:
         QueryRefused: `query_not_a_read`, `query_invalid`, `query_timeout`, `query_too_large`, `query_unavailable`, `query_role_missing`,
             `query_role_unfit`, `query_role_unusable`.
     """
     with parts.pool.process(limits) as process:
-        yield from _Statement(parts, process, limits, subscription).answers(sql, judge)
+        yield from _Statement(parts, process, limits, subscription).answers(statement, judge)
 
 
 class _Statement(PostgresStatement):
@@ -62,19 +66,19 @@ class _Statement(PostgresStatement):
         self._parts = parts
         self._subscription = subscription
 
-    def answers(self, sql: str, judge: JudgeReads) -> Iterator[QueryAnswer]:
+    def answers(self, statement: BoundStatement, judge: JudgeReads) -> Iterator[QueryAnswer]:
         """Yields the answer. Resumes when the caller has finished with it."""
-        named, position, reads = self._prepared(sql)
+        named, position, reads = self._prepared(statement)
         judge(reads)
         yield from self.rows(named, position)
 
-    def _prepared(self, sql: str) -> tuple[Message, Lsn, list[TableRead]]:
+    def _prepared(self, statement: BoundStatement) -> tuple[Message, Lsn, list[TableRead]]:
         """Prepare the statement. If a table it reads was replaced meanwhile, which would look empty to it, begin again."""
         login_again = True
         while monotonic() < self._deadline:
             before = self._parts.generations()
             try:
-                found = self._begun(sql)
+                found = self._begun(statement)
             except QueryRefused as refused:
                 if refused.code == UNUSABLE and login_again:
                     self._parts.readers.forgotten(self._subscription)
@@ -90,7 +94,7 @@ class _Statement(PostgresStatement):
             self.said("end")
         raise QueryRefused("query_timeout", f"tables were replaced one after another for {self._limits.timeout_s:g} s")
 
-    def _begun(self, sql: str) -> tuple[Message, Lsn, list[TableRead]]:
+    def _begun(self, statement: BoundStatement) -> tuple[Message, Lsn, list[TableRead]]:
         """The answer's columns and the tables that it reads. From here on these tables cannot be replaced."""
         with self._parts.sessions.session() as connection:
             try:
@@ -100,7 +104,7 @@ class _Statement(PostgresStatement):
                 relations = records.readable(self._subscription)
                 way_in = self._parts.readers.way_in(self._subscription, relations, self._deadline - monotonic())
                 snapshot = connection.execute("SELECT pg_export_snapshot()").fetchall()[0][0]
-                named = self.prepare(sql, way_in, snapshot)
+                named = self.prepare(statement, way_in, snapshot)
                 reads = records.reads([TableName(*name) for name in named["relations"]])
             finally:
                 with suppress(psycopg.Error):

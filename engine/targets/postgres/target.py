@@ -394,14 +394,19 @@ class PostgresTarget(SqlTarget):
         return PostgresSequences(self._sessions)
 
     def query(
-        self, sql: str, limits: QueryLimits, subscription: SubscriptionName, judge: JudgeReads = any_reads
+        self,
+        sql: str,
+        limits: QueryLimits,
+        subscription: SubscriptionName,
+        judge: JudgeReads = any_reads,
+        parameters: Sequence[str | None] = (),
     ) -> AbstractContextManager[QueryAnswer]:
         pool = self.query_pool(lambda _: (query_process, (self._query_memory,)))
         given = bool(self._spec.settings.get("query_user"))
         parts = QueryParts(
             self._sessions, self._readers, pool, self._decode, self._snapshot, self._generations, role_given=given
         )
-        return run_query(parts, sql, limits, subscription, judge)
+        return run_query(parts, (sql, parameters), limits, subscription, judge)
 
     @contextmanager
     def pin(self, subscription: SubscriptionName) -> Iterator[TargetReader]:

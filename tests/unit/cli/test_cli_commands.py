@@ -325,6 +325,14 @@ def test_query_prints_rows_as_they_are(stand_in: StandIn, run: Run) -> None:
     assert stand_in.requests[-1][2] == {"sql": "select 1", "freshness": {"mode": "latest", "timeout_ms": 2000}}
 
 
+def test_parameters_of_a_query_are_sent_apart_from_its_text(stand_in: StandIn, run: Run) -> None:
+    answer = {"columns": [], "rows": [], "position": "0/1", "ran_on": "target"}
+    stand_in.replies["POST", "/subscriptions/m/queries"] = (200, answer)
+    assert run("query", "select $1, $2", "-s", "m", "--param", "4'2", "--param", "").exit_code == ExitCode.DONE
+    body = stand_in.requests[-1][2]
+    assert (body["sql"], body["parameters"]) == ("select $1, $2", ["4'2", ""])
+
+
 class Broken(bytes):
     """A body that is cut short on its way."""
 

@@ -2717,7 +2717,17 @@ export interface components {
         QueryColumn: {
             /** Name */
             name: string;
-            /** Type */
+            /**
+             * Target Type
+             * @description The target's name of the type.
+             * @example BIGINT
+             */
+            target_type?: string | null;
+            /**
+             * Type
+             * @description Arrow's name of the type.
+             * @example int64
+             */
             type: string;
         };
         /**
@@ -2775,6 +2785,16 @@ export interface components {
              * @description Maximum number of rows. JSON: default 10000; `truncated` says whether there are more. CSV and Arrow: by default all rows; if there are more than the limit, the query fails with `answer_cut`, or the body breaks off if it has begun.
              */
             max_rows?: number | null;
+            /**
+             * Parameters
+             * @description One value for each of $1, $2, … in the statement. A value has the meaning of an untyped literal: its place in the statement decides its type. Numbers with a fraction, times and bytes are strings.
+             * @example [
+             *       "42",
+             *       7,
+             *       null
+             *     ]
+             */
+            parameters?: (string | boolean | number | null)[];
             /**
              * Sql
              * @description Exactly one SELECT in the target's dialect.
