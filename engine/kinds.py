@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from pkgutil import resolve_name
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
+from engine.model.identity import TableName
+from engine.model.position import Lsn
+from engine.model.schema import TableSchema
 from engine.model.source import Source, SourceTerms
 from engine.model.subscription import ConnectionSpec, SubscriptionSpec
-from engine.model.target import Target
+from engine.model.target import BoundStatement, QueryAnswer, QueryLimits, Target
 from engine.platform.settings import EngineSettings
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=r"^[^\x00]*$")]
@@ -49,6 +53,22 @@ class Capture(Policy):
         raise NotImplementedError
 
 
+_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+
+
+@dataclass(frozen=True, slots=True)
+class SqlDialect:
+    """The SQL of one kind of database. `name`: in sqlglot. `search_path`: schemas of names without one."""
+
+    name: str
+    search_path: tuple[str, ...]
+    ignores_case: bool = False
+
+    def fold(self, name: str) -> str:
+        """The folded form of a name; equal for names that the database does not distinguish."""
+        return name.translate(_LOWER) if self.ignores_case else name
+
+
 @dataclass(frozen=True, slots=True)
 class ConnectionKind:
     """One kind of connection."""
@@ -69,6 +89,8 @@ class ConnectionKind:
     """As a target it supports `into_existing`."""
     ignores_case: bool = False
     """Table names that differ only in the case of ASCII letters are the same name."""
+    dialect: SqlDialect | None = None
+    """The SQL of queries; None: it has none."""
     own_schemas: frozenset[str] = frozenset()
     """Schemas reserved for Penstock or the database: no table is replicated into them."""
     captures: tuple[str, ...] = ()
@@ -85,11 +107,24 @@ class ConnectionKind:
         return name.translate(_LOWER) if self.ignores_case else name
 
 
-_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
-
-
 def _nothing() -> None:
     pass
+
+
+@dataclass(frozen=True, slots=True)
+class SourceQueries:
+    """How readers' statements run on one kind of source.
+
+    `rows_of`: a SELECT of a table's rows, with the columns as the target holds them; its second argument: the target has the source's
+    types. `run`: runs a statement that reads these tables in one read-only transaction and yields its rows, at most of this position
+    and later. The last argument is the memory of its process in bytes. Raises QueryRefused, EngineFault.
+    """
+
+    rows_of: Callable[[TableSchema, bool], str]
+    run: Callable[
+        [ConnectionSpec, BoundStatement, Collection[TableName], Lsn, QueryLimits, int],
+        AbstractContextManager[QueryAnswer],
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +139,8 @@ class SourceKind:
     """Compiles the numba kernels of the kind; may be called at any time."""
     preloaded: tuple[str, ...] = ()
     """Its modules that log readers and copy tasks use."""
+    queries: SourceQueries | None = None
+    """None: it has no SQL for statements of readers."""
 
     @property
     def name(self) -> str:

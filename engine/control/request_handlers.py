@@ -20,6 +20,7 @@ from engine.control.quarantine import answer_refused
 from engine.control.query_admission import QueryAdmission, QueryTurn
 from engine.control.read_tables import NOT_FOLLOWING, NOT_READY, ReadTables, absent_table
 from engine.control.sequences import bring_forward, refusal
+from engine.control.source_query import query_source
 from engine.control.supervisor import SubscriptionSupervisor
 from engine.control.verification import VerificationReport, verify_at_cuts
 from engine.link.answer_frames import AnswerEnd, end_frame, rows_frame
@@ -49,11 +50,10 @@ from engine.link.queries import DeliveredBody, Query
 from engine.link.tickets import Ticket
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import SubscriptionName, TableId, TicketId
-from engine.model.position import Lsn
 from engine.model.sequences import SequencesRefused
 from engine.model.source import DiscoveredTable, Finding, Severity
 from engine.model.subscription import SchemaPolicy
-from engine.model.target import Cancellation, QueryAnswer, QueryLimits, QueryRefused, Target
+from engine.model.target import Cancellation, QueryAnswer, QueryLimits, QueryRefused, TableRead, Target
 from engine.pipeline.run import ReplicationRun
 from engine.platform.fault_policy import policy
 from engine.platform.settings import EngineSettings
@@ -282,6 +282,25 @@ class RequestHandler:
         )
 
     def _query(self, command: Query, limits: QueryLimits) -> None:
+        if command.on_source:
+            self._query_source(command, limits)
+        else:
+            self._query_target(command, limits)
+
+    def _query_source(self, command: Query, limits: QueryLimits) -> None:
+        reads: list[TableRead] = []
+        pipeline = self._pipeline(command.subscription)
+        with query_source(pipeline, command.sql, limits, reads.extend, command.parameters) as answer:
+            first = list(islice(answer.batches, 1))
+            tables = [read.table for read in reads]
+            self._send_answer(
+                command,
+                limits,
+                DeliveredBody(position=answer.position, tables=tuple(tables), ran_on="source"),
+                _frames(answer, first),
+            )
+
+    def _query_target(self, command: Query, limits: QueryLimits) -> None:
         pipeline = self._pipeline(command.subscription)
         target = pipeline.target
         if target is None:
@@ -300,26 +319,25 @@ class RequestHandler:
             position = before.visible if before is not None and answer.position == before.written else answer.position
             # A failure before the first rows refuses the request; after them, it is stated in the last frame of the answer.
             first = list(islice(answer.batches, 1))
-            self._send_answer(command, limits, position, reads, _frames(answer, first))
+            found = DeliveredBody(
+                position=position, tables=tuple(reads.tables), not_following=tuple(reads.not_following)
+            )
+            self._send_answer(command, limits, found, _frames(answer, first))
 
-    def _send_answer(
-        self, command: Query, limits: QueryLimits, position: Lsn, reads: ReadTables, frames: Iterator[bytes]
-    ) -> None:
+    def _send_answer(self, command: Query, limits: QueryLimits, found: DeliveredBody, frames: Iterator[bytes]) -> None:
         if command.endpoint is not None:
             sink = self._sink(command.endpoint, command.request_id)
-            body = DeliveredBody(
-                position=position, tables=tuple(reads.tables), not_following=tuple(reads.not_following)
-            ).model_dump(mode="json")
-            self._out.answer(Answer(request_id=command.request_id, ok=True, body=body))
+            self._out.answer(Answer(request_id=command.request_id, ok=True, body=found.model_dump(mode="json")))
             send_frames(sink, frames, limits)
             return
         self._out.upload_result(
             command.request_id,
-            position,
+            found.position,
             frames,
             limits.timeout_s + _LATE_S,
-            tables=reads.tables,
-            not_following=reads.not_following,
+            tables=found.tables,
+            not_following=found.not_following,
+            ran_on=found.ran_on,
         )
 
     def _sink(self, endpoint: str, request_id: str) -> socket.socket:

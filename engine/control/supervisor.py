@@ -145,6 +145,11 @@ class SubscriptionSupervisor:
         return self._target
 
     @property
+    def query_memory(self) -> int:
+        """Memory of each process that runs readers' statements, in bytes."""
+        return self._parts.settings.query_memory_mb << 20
+
+    @property
     def book(self) -> TableRegistry:
         return self._book
 

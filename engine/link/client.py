@@ -29,6 +29,7 @@ from engine.link.messages import (
     Sync,
 )
 from engine.link.outgoing import Outgoing
+from engine.link.queries import RanOn
 from engine.model.position import ZERO, Lsn
 
 log = structlog.get_logger(__name__)
@@ -152,6 +153,7 @@ class ServerLink:
         *,
         tables: Sequence[str] = (),
         not_following: Sequence[str] = (),
+        ran_on: RanOn = "target",
     ) -> None:
         """Answer a `query` with its rows, read at `position`. Returns when the server has received them all, or has cancelled.
 
@@ -162,6 +164,7 @@ class ServerLink:
             "Penstock-Position": str(position),
             "Penstock-Tables": ",".join(tables),
             "Penstock-Not-Following": ",".join(not_following),
+            "Penstock-Ran-On": ran_on,
         }
         try:
             response = self._http.put(

@@ -8,9 +8,13 @@ from pydantic import Field
 
 from engine.link.message import Message, Position, Question
 
+RanOn = Literal["target", "source"]
+"""Where a query was executed."""
+
 
 class Query(Question):
-    """Execute one read on the target. Its rows are uploaded in frames; an error before the first frame is an `answer` with a problem."""
+    """Execute one read on the target or source. Its rows are uploaded in frames; an error before the first frame is an
+    `answer` with a problem."""
 
     kind: Literal["query"] = "query"
     subscription: str
@@ -27,6 +31,8 @@ class Query(Question):
     available: bool = False
     """Reject the query with `freshness_unreachable` if a table of the statement will not follow its source until a user acts. Tables that
     soon will are read as they are."""
+    on_source: bool = False
+    """Execute it on the source, translated from the target's SQL. The answer then says that it ran there; without that, it did not."""
     endpoint: str | None = None
     """Id of the SQL endpoint of this engine that receives the rows, under the id of the request. The answer is a `DeliveredBody` then."""
 
@@ -40,3 +46,4 @@ class DeliveredBody(Message):
     """Ids of the subscription's tables that the statement reads."""
     not_following: tuple[str, ...] = ()
     """Those of `tables` that do not follow their source now."""
+    ran_on: RanOn = "target"

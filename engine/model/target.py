@@ -252,6 +252,10 @@ class QueryAnswer:
     """There are more rows than `max_rows`. Valid after the end of `batches`."""
 
 
+BoundStatement = tuple[str, Sequence[str | None]]
+"""The text of a statement, and the values of its parameters in order."""
+
+
 class QueryRefused(Exception):
     """The SQL is not exactly one read-only statement, or it failed; the message is the target's. `code` is stable.
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from engine.kinds import ConnectionKind, KindSettings, Text
+from engine.kinds import ConnectionKind, KindSettings, SqlDialect, Text
 from engine.model.masks import MASK_KEY
 
 
@@ -41,5 +41,6 @@ POSTGRES_CONNECTION = ConnectionKind(
     keeps_transactions=True,
     takes_existing=True,
     has_sequences=True,
+    dialect=SqlDialect("postgres", ("public",)),
     own_schemas=frozenset({"penstock", "information_schema", "pg_catalog", "pg_toast"}),
 )

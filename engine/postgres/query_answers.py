@@ -12,9 +12,9 @@ import pyarrow as pa
 from engine.model.identity import RelationId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
-from engine.model.target import QueryAnswer, QueryLimits
+from engine.model.target import BoundStatement, QueryAnswer, QueryLimits
 from engine.postgres.query_process import PIECE
-from engine.queries.pool import BoundStatement, Message, QueryProcess, Statement
+from engine.queries.pool import Message, QueryProcess, Statement
 from engine.queries.rows import limited, pieces, target_field
 
 DecodeText = Callable[[bytes, TableSchema], Any]

@@ -8,7 +8,7 @@ import queue
 import shutil
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import count
 from multiprocessing.reduction import recv_handle
@@ -29,8 +29,6 @@ measured."""
 _WITH_HANDLE = frozenset({"scan", "answer"})
 
 Message = dict[str, Any]
-BoundStatement = tuple[str, Sequence[str | None]]
-"""The text of a statement, and the values of its parameters in order."""
 Begin = tuple[Callable[..., None], tuple[Any, ...]]
 """The process's command; the engine's end of the connection precedes these arguments."""
 

@@ -46,6 +46,22 @@ class OnUnavailable(StrEnum):
 
     ERROR = "error"
     INCLUDE = "include"
+    SOURCE = "source"
+
+
+class OnTimeoutOfWait(StrEnum):
+    """What a wait does at its deadline."""
+
+    ERROR = "error"
+    STALE = "stale"
+
+
+class OnTimeout(StrEnum):
+    """What a query does if its rows are not fresh enough at the deadline."""
+
+    ERROR = "error"
+    STALE = "stale"
+    SOURCE = "source"
 
 
 class Format(StrEnum):
@@ -97,6 +113,10 @@ def wait(
     subscription: Subscription = None,
     table: TableNames = None,
     timeout: Timeout = "30s",
+    on_timeout: Annotated[
+        OnTimeoutOfWait,
+        typer.Option("--on-timeout", help="At the deadline: an error, or how far the target is behind; exit code 4."),
+    ] = OnTimeoutOfWait.ERROR,
     all_tables: AllTables = False,
     patient: Annotated[
         bool,
@@ -116,6 +136,8 @@ def wait(
         body["tables"] = tables(table)
     if patient:
         body["on_unreachable"] = "wait"
+    if on_timeout is not OnTimeoutOfWait.ERROR:
+        body["on_timeout"] = on_timeout.value
     name = chosen_subscription(api, subscription)
     path = f"/subscriptions/{segment(name)}/freshness-waits"
     answer = api.post(path, body, timeout_s=timeout_ms / 1000 + _GRACE_S)
@@ -123,7 +145,13 @@ def wait(
     waited = format_seconds((answer.get("waited_ms") or 0) / 1000)
     line = f"[green]visible[/] {answer.get('position')} (applied {answer.get('applied')}) after {waited}"
     code = ExitCode.UNREACHABLE if all_tables and receipt.get("left_out") else ExitCode.DONE
-    return Answer(answer, lambda: out.print(line), lambda: _explain_receipt(receipt), code)
+    stale = answer.get("stale")
+
+    def explain_rest() -> None:
+        _explain_age(stale)
+        _explain_receipt(receipt)
+
+    return Answer(answer, lambda: out.print(line), explain_rest, code if stale is None else ExitCode.TIMEOUT)
 
 
 def _explain_receipt(receipt: Document) -> None:
@@ -151,9 +179,16 @@ def query(
         OnUnavailable,
         typer.Option(
             "--on-unavailable",
-            help="If a table of the query is paused, parked or absent: refuse the query, or include the table's old rows.",
+            help="If a table of the query is paused, parked or absent: refuse the query, include the table's old rows, or ask the source.",
         ),
     ] = OnUnavailable.ERROR,
+    on_timeout: Annotated[
+        OnTimeout,
+        typer.Option(
+            "--on-timeout",
+            help="With --fresh, at the deadline: an error, the rows that are there, or those of the source.",
+        ),
+    ] = OnTimeout.ERROR,
     timeout: Timeout = "30s",
     time_limit: Annotated[
         str,
@@ -177,18 +212,20 @@ def query(
     mode, timeout_ms = Freshness.POSITION if position else fresh, duration(timeout)
     if mode is Freshness.POSITION and not position:
         raise ManifestError("--fresh position needs --position")
-    body: Document = {"sql": sys.stdin.read() if sql == "-" else sql, "freshness": {"mode": mode.value}}
+    waited: Document = {"timeout_ms": timeout_ms}
+    if on_timeout is not OnTimeout.ERROR:
+        waited["on_timeout"] = on_timeout.value
+    freshness: Document = {"mode": mode.value} | ({} if mode is Freshness.ANY else waited)
+    if on_unavailable is not OnUnavailable.ERROR:
+        freshness["on_unavailable"] = on_unavailable.value
+    if position:
+        freshness["position"] = position
+    body: Document = {"sql": sys.stdin.read() if sql == "-" else sql, "freshness": freshness}
     if param:
         body["parameters"] = param
     limit_ms = duration(time_limit)
     if limit_ms != DEFAULT_TIMEOUT_MS:
         body["timeout_ms"] = limit_ms
-    if mode is not Freshness.ANY:
-        body["freshness"]["timeout_ms"] = timeout_ms
-    if on_unavailable is OnUnavailable.INCLUDE:
-        body["freshness"]["on_unavailable"] = on_unavailable.value
-    if position:
-        body["freshness"]["position"] = position
     if max_rows is not None:
         body["max_rows"] = max_rows
     path = f"/subscriptions/{segment(chosen_subscription(api, subscription))}/queries"
@@ -198,12 +235,25 @@ def query(
     answer = api.post(path, body, timeout_s=(timeout_ms + limit_ms) / 1000 + _GRACE_S)
     if as_json or form is Format.JSON:
         print_json(answer)
-        return
+    else:
+        _show_rows(answer)
+
+
+def _show_rows(answer: Document) -> None:
     print_table([column["name"] for column in answer["columns"]], [_escaped(row) for row in answer["rows"]])
     more = ", more rows exist" if answer.get("truncated") else ""
     for item in answer.get("left_out") or []:
         err.print(f"[yellow]{qualified_name(item)} is {escape(item['state'])}: its rows are old[/]")
+    _explain_age(answer.get("stale"))
     err.print(f"[dim]{len(answer['rows'])} rows at {answer.get('position')} on the {answer.get('ran_on')}{more}[/]")
+
+
+def _explain_age(stale: Document | None) -> None:
+    if stale is not None:
+        seconds = stale.get("seconds_behind")
+        behind = "an unknown time" if seconds is None else format_seconds(seconds)
+        wanted = stale.get("wanted") or "the source's current position, which is unknown"
+        err.print(f"[yellow]the target is {behind} behind[/]: it shows {stale.get('position')}, not yet {wanted}")
 
 
 _MEDIA = {Format.CSV: "text/csv", Format.ARROW: "application/vnd.apache.arrow.stream"}

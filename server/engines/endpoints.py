@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from engine.link.answer_frames import FrameReader, FrameTooLargeError, MalformedFramesError
 from engine.link.messages import PROTOCOL, REPORTS, Answer, Registered, Registration, Report
+from engine.link.queries import RanOn
 from engine.model.position import Lsn, MalformedPosition
 from server.db.dependencies import Reading
 from server.engines import assignments
@@ -174,6 +175,7 @@ async def put_result(
     penstock_position: Annotated[str, Header()],
     penstock_tables: Annotated[str, Header()] = "",
     penstock_not_following: Annotated[str, Header()] = "",
+    penstock_ran_on: Annotated[RanOn, Header()] = "target",
 ) -> Response:
     """Rows of a query in frames, forwarded as they arrive."""
     try:
@@ -181,7 +183,7 @@ async def put_result(
     except MalformedPosition as error:
         raise InvalidRequest(f"{error}.") from None
     frames = AnswerStream()
-    result = QueryResult(position, frames, _ids(penstock_tables), _ids(penstock_not_following))
+    result = QueryResult(position, frames, _ids(penstock_tables), _ids(penstock_not_following), penstock_ran_on)
     wanted = channel_of(request).hub.resolve_request(request_id, result)
     reader = FrameReader()
     try:

@@ -8,7 +8,7 @@ from typing import Annotated, cast
 from fastapi import APIRouter, Header, Request, Response, status
 from fastapi.responses import JSONResponse
 
-from server.errors import InvalidRequest, NotFound, NotSupportedYet, responses
+from server.errors import InvalidRequest, NotFound, responses
 from server.freshness.errors import FreshnessTimeout, FreshnessUnavailable, FreshnessUnreachable
 from server.freshness.schemas import Freshness, Lag, Positions, WaitBody, WaitRequest, WaitSatisfied
 from server.freshness.service import WaitHasEnded, WaitService
@@ -64,7 +64,6 @@ async def get_freshness(request: Request, name: str) -> Freshness:
             NotFound,
             FreshnessUnreachable,
             InvalidRequest,
-            NotSupportedYet,
             FreshnessUnavailable,
             FreshnessTimeout,
             EngineTimeout,

@@ -53,8 +53,10 @@ class WaitRequest(BaseModel):
         le=MOST_TIMEOUT_MS,
         description=f"Deadline, at most {MOST_TIMEOUT_MS}; 0 does not wait.",
     )
-    on_timeout: str = Field(
-        default="error", max_length=64, description="What happens at the deadline; only `error` is supported."
+    on_timeout: Literal["error", "stale"] = Field(
+        default="error",
+        description="What happens at the deadline. `error`: the wait ends with `freshness_timeout`. `stale`: it ends with the status"
+        " `stale` and says how far the target is behind, in `stale`; with `freshness_timeout` only if that is unknown.",
     )
     on_unreachable: Literal["error", "wait"] = Field(
         default="error",
@@ -82,8 +84,9 @@ class ReceiptException(QualifiedName):
 
 
 class Receipt(BaseModel):
-    """What is visible on the target."""
+    """What is visible on the target; for a query that ran on the source, what its rows contain."""
 
+    answered_by: Literal["target", "source"] = Field(default="target", description="Where the rows were read.")
     tables: list[ReceiptTable]
     left_out: list[LeftOutTable] = Field(description="Tables that were left out because they are paused or parked.")
     exceptions: list[ReceiptException]
@@ -104,15 +107,28 @@ class Receipt(BaseModel):
     )
 
 
+class Staleness(BaseModel):
+    """How far the rows are behind what was requested."""
+
+    wanted: str | None = Field(
+        description="The position that was waited for; null if the source's current one was not known."
+    )
+    position: str = Field(description="The position that the rows show.")
+    seconds_behind: float | None = Field(
+        description="Age of the oldest change that is not applied, by the engine's last report, plus the age of that report. Null: unknown."
+    )
+
+
 class WaitSatisfied(BaseModel):
-    """The answer to a satisfied wait."""
+    """The answer to a wait that was satisfied, or with `on_timeout` `stale` to one that was not."""
 
     id: str
-    status: str = Field(examples=["satisfied"])
-    position: str
+    status: str = Field(examples=["satisfied"], description="`satisfied`, or `stale`.")
+    position: str = Field(description="Everything committed up to here is visible.")
     applied: str
     waited_ms: float
     receipt: Receipt
+    stale: Staleness | None = Field(default=None, description="Only with the status `stale`.")
 
 
 class WaitBody(BaseModel):
@@ -127,6 +143,7 @@ class WaitBody(BaseModel):
     created_at: datetime
     deadline_at: datetime
     receipt: Receipt | None = None
+    stale: Staleness | None = Field(default=None, description="Only with the status `stale`.")
     problem: dict[str, Any] | None = Field(default=None, description="Why it failed: status, code, detail, remedy.")
 
 

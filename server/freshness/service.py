@@ -16,7 +16,7 @@ from server.db.database import Database
 from server.db.models.freshness_wait import FreshnessWaitRow
 from server.errors import Conflict, NotFound
 from server.freshness import repository
-from server.freshness.schemas import Receipt, WaitBody, WaitSatisfied
+from server.freshness.schemas import Receipt, Staleness, WaitBody, WaitSatisfied
 from server.freshness.tracker import FreshnessTracker
 from server.freshness.wait import WaitOutcome, WaitSpec, problem_fields, run_wait
 from server.freshness.wait_registry import WaitStatus
@@ -107,6 +107,7 @@ class WaitService:
             tables=sorted(spec.tables),
             named=spec.named,
             patient=spec.patient,
+            stale=spec.stale,
             timeout_ms=round(spec.timeout_s * 1000),
             created_at=now,
             deadline_at=now + timedelta(seconds=spec.timeout_s),
@@ -160,7 +161,7 @@ class WaitService:
             except NotFound:
                 continue  # deleted since the rows were read, and its waits with it
             marks = None if row.position is None else form.parse(row.position)
-            spec = WaitSpec(subscription, marks, frozenset(row.tables), row.named, left_s, row.patient)
+            spec = WaitSpec(subscription, marks, frozenset(row.tables), row.named, left_s, row.patient, row.stale)
             self._start_wait(row.id, spec)
 
     async def stop(self) -> None:
@@ -191,6 +192,8 @@ class WaitService:
         ending["applied"] = outcome.applied
         if outcome.receipt is not None:
             ending["receipt"] = outcome.receipt.model_dump(mode="json")
+        if outcome.stale is not None:
+            ending["stale"] = outcome.stale.model_dump(mode="json")
         if outcome.problem is not None:
             ending["problem"] = problem_fields(outcome.problem)
         fields = {"position": outcome.position, "ending": ending}
@@ -232,6 +235,7 @@ def _outcome_fields(outcome: WaitOutcome) -> dict[str, Any]:
         "applied": outcome.applied,
         "waited_ms": outcome.waited_ms,
         "receipt": outcome.receipt,
+        "stale": outcome.stale,
         "problem": None if outcome.problem is None else problem_fields(outcome.problem),
     }
 
@@ -246,7 +250,7 @@ def _satisfied(body: WaitBody) -> WaitSatisfied:
 
 def _body(row: FreshnessWaitRow, applied: str | None) -> WaitBody:
     ending = row.ending or {}
-    receipt = ending.get("receipt")
+    receipt, stale = ending.get("receipt"), ending.get("stale")
     return WaitBody(
         id=row.id,
         status=row.status,
@@ -257,5 +261,6 @@ def _body(row: FreshnessWaitRow, applied: str | None) -> WaitBody:
         created_at=row.created_at,
         deadline_at=row.deadline_at,
         receipt=None if receipt is None else Receipt.model_validate(receipt),
+        stale=None if stale is None else Staleness.model_validate(stale),
         problem=ending.get("problem"),
     )

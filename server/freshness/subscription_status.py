@@ -266,6 +266,13 @@ class SubscriptionStatus:
             return known.lag_bytes, known.lag_seconds
         return known.lag_bytes, round(known.lag_seconds + max(0.0, (now - known.at).total_seconds()), 3)
 
+    def seconds_behind(self) -> float | None:
+        """Age of the oldest change that is not applied, by the last report, plus the age of that report. None: unknown."""
+        known = self.progress
+        if known is None or known.lag_seconds is None:
+            return None
+        return round(known.lag_seconds + max(0.0, (self.now() - known.at).total_seconds()), 3)
+
     def set_progress(self, report: Progress, monotonic_s: float) -> bool:
         """Store a report of the current run; `monotonic_s`: its time, for `estimate_ms`.
 

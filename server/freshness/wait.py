@@ -11,9 +11,9 @@ from typing import Any
 from engine.model.position import ZERO, MalformedPosition
 from engine.model.positions import Marks, PositionForm, first_uncovered, single_mark
 from engine.model.table_state import TableStateKind
-from server.errors import FieldError, InvalidRequest, NotSupportedYet, Problem, ReportedProblem
+from server.errors import FieldError, InvalidRequest, Problem, ReportedProblem
 from server.freshness.errors import FreshnessTimeout, FreshnessUnavailable, FreshnessUnreachable
-from server.freshness.schemas import LeftOutTable, Receipt, ReceiptException, ReceiptTable, WaitRequest
+from server.freshness.schemas import LeftOutTable, Receipt, ReceiptException, ReceiptTable, Staleness, WaitRequest
 from server.freshness.subscription_status import SubscriptionStatus
 from server.freshness.tracker import FreshnessTracker
 from server.freshness.wait_registry import Unreachable, Verdict, Wait, WaitRegistry, WaitStatus, why_left_out
@@ -42,11 +42,13 @@ class WaitSpec:
     named: bool
     timeout_s: float
     patient: bool = False
+    stale: bool = False
+    """At the deadline, say how far the target is behind."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitOutcome:
-    """The end of a wait. `SATISFIED` has a receipt and no problem; every other status has a problem and no receipt.
+    """The end of a wait. `SATISFIED` and `STALE` have a receipt and no problem; every other status has a problem and no receipt.
 
     `waited_ms` is in milliseconds. `position` is None if the current position was not read; `applied`: the last applied
     position known then; both as text.
@@ -58,6 +60,7 @@ class WaitOutcome:
     applied: str | None
     receipt: Receipt | None = None
     problem: Problem | None = None
+    stale: Staleness | None = None
 
 
 async def parse_request(
@@ -68,26 +71,25 @@ async def parse_request(
     Raises:
         NotFound: unknown subscription.
         InvalidRequest: malformed position or unknown table.
-        NotSupportedYet: a value of `on_timeout` that does not work yet.
         FreshnessUnreachable: no table is named and none follows the source.
     """
-    if request.on_timeout != "error":
-        detail = f"on_timeout '{request.on_timeout}' does not work yet."
-        wrong = [FieldError(pointer="/on_timeout", detail=detail)]
-        raise NotSupportedYet(detail, "Leave on_timeout out, or send 'error'.", errors=wrong)
     registry = await tracker.current_registry(subscription)
     marks = parse_position(request.position, pointer, registry.status.form)
-    timeout_s, patient = request.timeout_ms / 1000, request.on_unreachable == "wait"
+    timeout_s, patient, stale = (
+        request.timeout_ms / 1000,
+        request.on_unreachable == "wait",
+        request.on_timeout == "stale",
+    )
     if not request.tables:
         following = frozenset(view.id for view in registry.status.tables.values() if not view.left_out)
-        return WaitSpec(subscription, marks, following, named=False, timeout_s=timeout_s, patient=patient)
+        return WaitSpec(subscription, marks, following, named=False, timeout_s=timeout_s, patient=patient, stale=stale)
     named = [(ref.schema_name, ref.name) for ref in request.tables]
     if not set(named) <= set(_names(registry.status)):
         # A table added just now may not be in the status yet.
         await tracker.refresh([subscription])
         registry = await tracker.current_registry(subscription)
     tables = _ids(registry.status, named)
-    return WaitSpec(subscription, marks, tables, named=True, timeout_s=timeout_s, patient=patient)
+    return WaitSpec(subscription, marks, tables, named=True, timeout_s=timeout_s, patient=patient, stale=stale)
 
 
 def parse_position(text: str | None, pointer: str, form: PositionForm) -> Marks | None:
@@ -160,7 +162,7 @@ class _Run:
                     if verdict is not None or self._spec.marks is not None or (all_live and reached_by == run):
                         break
         except TimeoutError:
-            return self._timed_out()
+            return self._stale() or self._timed_out()
         return self._unreachable(verdict) if verdict is not None else self._satisfied(marks)
 
     def _all_live(self) -> bool:
@@ -238,6 +240,17 @@ class _Run:
             )
         known = {**self._progress_fields(), "cause": why.cause}
         return self._outcome_with(WaitStatus.UNREACHABLE, FreshnessUnavailable(why.detail, why.remedy, extra=known))
+
+    def _stale(self) -> WaitOutcome | None:
+        """The outcome with what is visible, if the wait asked for that and it is known."""
+        status = self._registry.status
+        if not self._spec.stale or status.confirmed_position is None:
+            return None
+        shown = str(status.text(status.confirmed_position))
+        wanted = None if self._marks is None else status.form.text(self._marks)
+        stale = Staleness(wanted=wanted, position=shown, seconds_behind=status.seconds_behind())
+        receipt = _receipt(status, self._spec, shown, self._now_ms, on_arrival=False)
+        return WaitOutcome(WaitStatus.STALE, self._elapsed_ms(), shown, shown, receipt, stale=stale)
 
     def _timed_out(self) -> WaitOutcome:
         status, marks = self._registry.status, self._marks
@@ -349,6 +362,25 @@ def receipt_for_tables(
     made = _receipt(status, spec, receipt.position, receipt.now_ms, on_arrival=receipt.on_arrival)
     update = {"tables": made.tables, "exceptions": made.exceptions, "left_out": left_out_tables(status, left)}
     return receipt.model_copy(update=update)
+
+
+def receipt_of_source(status: SubscriptionStatus, position: str, tables: Collection[str]) -> Receipt:
+    """The receipt of a query over these tables that ran on the source, and whose rows contain everything up to `position`."""
+    views = sorted(
+        (status.tables[table] for table in tables if table in status.tables), key=lambda view: (view.schema, view.name)
+    )
+    return Receipt(
+        answered_by="source",
+        tables=[_receipt_table(view.schema, view.name, view.state.value) for view in views],
+        left_out=[],
+        exceptions=[],
+        position=position,
+        applied=str(status.text(status.applied)),
+        now_ms=None,
+        on_arrival=False,
+        sealed_at=None,
+        committed_at=None,
+    )
 
 
 def left_out_tables(status: SubscriptionStatus, tables: Collection[str]) -> list[LeftOutTable]:

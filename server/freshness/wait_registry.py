@@ -23,6 +23,8 @@ class WaitStatus(StrEnum):
     WAITING = "waiting"
     SATISFIED = "satisfied"
     TIMED_OUT = "timed_out"
+    STALE = "stale"
+    """The deadline passed, and the wait asked for what is visible then."""
     UNREACHABLE = "unreachable"
     FAILED = "failed"
     """The current position of the source could not be read."""

@@ -16,6 +16,7 @@ import structlog
 from engine.link.answer_frames import Frame
 from engine.link.message import encode
 from engine.link.messages import Answer, Cancel, Command, Problem
+from engine.link.queries import RanOn
 from engine.model.position import Lsn
 
 log = structlog.get_logger(__name__)
@@ -58,6 +59,7 @@ class QueryResult:
     """Ids of the subscription's tables that the statement reads."""
     not_following: frozenset[str] = frozenset()
     """Those of `tables` that did not follow their source at that time."""
+    ran_on: RanOn = "target"
     request_id: str = ""
     """The request that it answers, if an SQL endpoint receives the rows."""
 

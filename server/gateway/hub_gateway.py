@@ -93,7 +93,7 @@ def _delivered(reply: Answer) -> QueryResult:
     """The result of a query whose rows the engine passes to its SQL endpoint."""
     body = DeliveredBody.model_validate(_validated_body("query", reply.body))
     tables, not_following = frozenset(body.tables), frozenset(body.not_following)
-    return QueryResult(body.position, AnswerStream(), tables, not_following, reply.request_id)
+    return QueryResult(body.position, AnswerStream(), tables, not_following, body.ran_on, reply.request_id)
 
 
 def _validated_body(kind: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, cast
 from urllib.parse import quote
@@ -13,10 +12,9 @@ from urllib.parse import quote
 from fastapi import APIRouter, Header, Request, Response
 
 from engine.model.positions import PositionForm
-from server.errors import FieldError, InvalidRequest, NotFound, NotSupportedYet, Problem, responses
+from server.errors import InvalidRequest, NotFound, Problem, responses
 from server.freshness.endpoints import tracker_of, waits_of
 from server.freshness.errors import FreshnessTimeout, FreshnessUnavailable, FreshnessUnreachable
-from server.freshness.schemas import LeftOutTable, Receipt
 from server.freshness.wait import parse_position
 from server.gateway.hub import QueryResult
 from server.gateway.hub_gateway import HubGateway
@@ -24,7 +22,7 @@ from server.gateway.interface import EngineTimeout, EngineUnavailable, gateway_o
 from server.metrics.meters import Meters
 from server.queries import render
 from server.queries.answers import AnswerCut, HttpTooOld, Rows, StreamedAnswer
-from server.queries.fresh import FreshnessRequirement, query_fresh_rows, query_present_rows, tables_left_out
+from server.queries.fresh import FoundRows, FreshnessRequirement, FreshQuery, Otherwise
 from server.queries.schemas import (
     DEFAULT_ROWS,
     MOST_JSON_BYTES,
@@ -55,15 +53,6 @@ class QueryRefused(InvalidRequest):
     default_remedy = "Send exactly one SELECT, without functions that reach files or the network."
 
 
-@dataclass(frozen=True, slots=True)
-class FoundRows:
-    """The rows of a query, the receipt of its wait, if there was one, and those of its tables whose rows may be older."""
-
-    result: QueryResult
-    receipt: Receipt | None
-    left_out: Sequence[LeftOutTable]
-
-
 class Format(StrEnum):
     """Formats of rows."""
 
@@ -84,7 +73,6 @@ class Format(StrEnum):
             FreshnessUnreachable,
             QueryRefused,
             InvalidRequest,
-            NotSupportedYet,
             EngineUnavailable,
             FreshnessUnavailable,
             FreshnessTimeout,
@@ -97,7 +85,8 @@ class Format(StrEnum):
 async def create_query(
     request: Request, name: str, body: QueryRequest, accept: Annotated[str | None, Header(max_length=1000)] = None
 ) -> Response:
-    """Run one SELECT on the target, at a batch boundary, with the requested freshness."""
+    """Run one SELECT on the target, at a batch boundary, with the requested freshness; by option on the source if the target does not
+    have it."""
     wanted = _format(accept)
     meters = cast("Meters", request.app.state.meters)
     began = time.perf_counter()
@@ -124,7 +113,7 @@ async def _answer(
     deadline = asyncio.get_running_loop().time() + body.timeout_ms / 1000 + _GRACE_S
     most_rows = None if wanted is Format.JSON else body.max_rows
     rows = Rows(found.result.frames, _writer(wanted, found), deadline, most_rows)
-    headers = {"Penstock-Position": str(found.result.position), "Vary": "Accept", **_header_of_left_out(found)}
+    headers = {"Penstock-Position": str(found.result.position), "Vary": "Accept", **_headers_of_age(found)}
     streamed = False
     try:
         head, whole = await rows.head()
@@ -142,10 +131,15 @@ async def _answer(
             rows.close()
 
 
-def _header_of_left_out(found: FoundRows) -> dict[str, str]:
-    """CSV and Arrow have no other place for it."""
-    names = ",".join(quote(f"{table.schema_name}.{table.name}") for table in found.left_out)
-    return {"Penstock-Left-Out": names} if names else {}
+def _headers_of_age(found: FoundRows) -> dict[str, str]:
+    """CSV and Arrow have no other place for what is older than requested, and for where the statement ran."""
+    headers: dict[str, str] = {"Penstock-Ran-On": found.result.ran_on}
+    if found.left_out:
+        headers["Penstock-Left-Out"] = ",".join(quote(f"{table.schema_name}.{table.name}") for table in found.left_out)
+    if found.stale is not None:
+        behind = found.stale.seconds_behind
+        headers |= {"Penstock-Stale": "true", "Penstock-Seconds-Behind": "unknown" if behind is None else f"{behind:g}"}
+    return headers
 
 
 def _writer(wanted: Format, found: FoundRows) -> render.Writer:
@@ -154,26 +148,26 @@ def _writer(wanted: Format, found: FoundRows) -> render.Writer:
     extra: dict[str, Any] = {}
     if found.left_out:
         extra["left_out"] = [table.model_dump(mode="json") for table in found.left_out]
+    if found.stale is not None:
+        extra["stale"] = found.stale.model_dump(mode="json")
     if found.receipt is not None:
         extra["receipt"] = found.receipt.model_dump(mode="json")
     if wanted is Format.ARROW:
         return render.ArrowWriter(extra)
-    return render.JsonWriter(str(found.result.position), extra)
+    return render.JsonWriter(str(found.result.position), extra, ran_on=found.result.ran_on)
 
 
-def _requirement_of(freshness: QueryFreshness, form: PositionForm) -> FreshnessRequirement | None:
-    """The requested freshness; None: do not wait."""
-    if freshness.on_timeout != "error":
-        detail = f"on_timeout '{freshness.on_timeout}' does not work yet."
-        wrong = [FieldError(pointer="/freshness/on_timeout", detail=detail)]
-        raise NotSupportedYet(detail, "Leave on_timeout out, or send 'error'.", errors=wrong)
+def _requirement_of(freshness: QueryFreshness, form: PositionForm) -> FreshnessRequirement:
     if (freshness.position is not None) != (freshness.mode == "position"):
         detail = "A position belongs to mode 'position', and only there."
         raise InvalidRequest.at("/freshness/position", detail)
-    if freshness.mode == "any":
-        return None
-    marks = parse_position(freshness.position, "/freshness/position", form)
-    return FreshnessRequirement(marks, freshness.timeout_ms / 1000, following=freshness.on_unavailable == "error")
+    return FreshnessRequirement(
+        waits=freshness.mode != "any",
+        marks=parse_position(freshness.position, "/freshness/position", form),
+        timeout_s=freshness.timeout_ms / 1000,
+        on_timeout=Otherwise(freshness.on_timeout),
+        on_unavailable=Otherwise(freshness.on_unavailable),
+    )
 
 
 async def _run(request: Request, name: str, body: QueryRequest, wanted: Format) -> FoundRows:
@@ -189,18 +183,13 @@ async def run_query(request: Request, name: str, body: QueryRequest, limits: Map
     parameters = [parameter_text(value) for value in body.parameters]
     payload = {"subscription": name, "sql": body.sql, "parameters": parameters, "timeout_ms": body.timeout_ms, **limits}
 
-    async def run(*, following: bool = False, available: bool = False) -> QueryResult:
-        asked = payload | {"following": following, "available": available}
+    async def run(*, following: bool = False, available: bool = False, on_source: bool = False) -> QueryResult:
+        asked = payload | {"following": following, "available": available, "on_source": on_source}
         return await gateway.query(asked, body.timeout_ms / 1000 + _GRACE_S)
 
     status = (await tracker_of(request).current_registry(name)).status
     requirement = _requirement_of(body.freshness, status.form)
-    receipt = None
-    if requirement is None:
-        result = await query_present_rows(status, run, available=body.freshness.on_unavailable == "error")
-    else:
-        result, receipt = await query_fresh_rows(waits_of(request), status, requirement, run)
-    return FoundRows(result, receipt, tables_left_out(status, result))
+    return await FreshQuery(waits_of(request), status, requirement, run).rows()
 
 
 def _format(accept: str | None) -> Format:

@@ -40,8 +40,9 @@ class Writer(Protocol):
 class JsonWriter:
     """The body of a query answer as the API documents it; `extra` members are added unchanged."""
 
-    def __init__(self, position: str, extra: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, position: str, extra: Mapping[str, Any] | None = None, *, ran_on: str = "target") -> None:
         self._position = position
+        self._ran_on = ran_on
         self._extra = extra or {}
         self._separator = ""
 
@@ -57,7 +58,7 @@ class JsonWriter:
         return (separator + _json(rows)[1:-1]).encode()
 
     def end(self, *, truncated: bool) -> bytes:
-        rest = {"position": self._position, "ran_on": "target", "truncated": truncated, **self._extra}
+        rest = {"position": self._position, "ran_on": self._ran_on, "truncated": truncated, **self._extra}
         return f"],{_json(rest)[1:]}".encode()
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
-from server.freshness.schemas import DEFAULT_TIMEOUT_MS, MOST_TIMEOUT_MS, LeftOutTable, Receipt
+from server.freshness.schemas import DEFAULT_TIMEOUT_MS, MOST_TIMEOUT_MS, LeftOutTable, Receipt, Staleness
 
 DEFAULT_ROWS = 10_000
 MOST_ROWS = 1_000_000
@@ -27,14 +27,20 @@ class QueryFreshness(BaseModel):
     )
     position: str | None = Field(default=None, max_length=1000, examples=["0/16B3748"])
     timeout_ms: int = Field(default=DEFAULT_TIMEOUT_MS, ge=0, le=MOST_TIMEOUT_MS, description="Maximum wait.")
-    on_timeout: str = Field(
-        default="error", max_length=64, description="What to do at the deadline; only `error` so far."
+    on_timeout: Literal["error", "stale", "source"] = Field(
+        default="error",
+        description="What happens at the deadline. `error`: the query fails with `freshness_timeout`. `stale`: it returns the rows that the"
+        " target has, and `stale` says how far they are behind. `source`: it runs on the source, translated to its SQL, in one read-only"
+        " transaction with the same limits; `query_not_translatable`, `query_not_of_source` or `source_query_unsupported` if it cannot."
+        " With `stale` and `source` it waits until the deadline also while engine or source are unavailable.",
     )
-    on_unavailable: Literal["error", "include"] = Field(
+    on_unavailable: Literal["error", "include", "source"] = Field(
         default="error",
         description="What happens if a table of the statement is paused, parked, or otherwise does not follow its source, in every mode."
         " `error`: the query is refused with `freshness_unreachable`; if the table will follow without user action, the query waits in"
         " the modes `latest` and `position`, and has its existing rows in the mode `any`. `include`: the existing rows are returned."
+        " `source`: the query runs on the source, also if the table will follow soon, and if the subscription does not run or its target"
+        " is unavailable."
         " Tables whose existing rows were returned are listed in `left_out`. This includes tables whose rows a shared table shows.",
     )
 
@@ -97,12 +103,20 @@ class QueryAnswer(BaseModel):
         description="Integers up to 64 bits and finite floats are numbers; decimals, wider integers, NaN and infinities, "
         "times and bytes (hexadecimal) are strings."
     )
-    position: str = Field(description="Position that the rows show; it can be used in waits and in later queries.")
+    position: str = Field(
+        description="Position that the rows show; it can be used in waits and in later queries. On the source: they contain everything that"
+        " was committed up to it, and perhaps later commits."
+    )
     ran_on: Literal["target", "source"]
     truncated: bool = Field(description="Whether more than `max_rows` rows were found.")
     left_out: list[LeftOutTable] = Field(
         default=[],
         description="Tables of the statement that did not follow their source: their rows are older than `position`. With CSV and Arrow the"
         " header `Penstock-Left-Out` has their names, percent-encoded and separated by commas.",
+    )
+    stale: Staleness | None = Field(
+        default=None,
+        description="How old the rows are, if they are older than requested. With CSV and Arrow the headers `Penstock-Stale: true` and"
+        " `Penstock-Seconds-Behind` (seconds, or `unknown`) say so.",
     )
     receipt: Receipt | None = Field(default=None, description="Result of the wait, if there was one.")

@@ -393,7 +393,7 @@ def test_a_table_that_is_still_copied_is_waited_for(
         ({"position": "yesterday"}, "invalid_request", "/position"),
         ({"position": "0/16B3748x"}, "invalid_request", "/position"),
         ({"tables": [{"schema": "public", "name": "nothing"}]}, "invalid_request", "/tables/0"),
-        ({"on_timeout": "source"}, "not_supported_yet", "/on_timeout"),
+        ({"on_timeout": "source"}, "invalid_request", "/on_timeout"),
         ({"timeout_ms": 600_001}, "invalid_request", "/timeout_ms"),
         ({"timeout_ms": -1}, "invalid_request", "/timeout_ms"),
         ({"patience": 1}, "invalid_request", "/patience"),
@@ -488,6 +488,27 @@ def test_an_asynchronous_wait_shows_why_it_failed(engine: FakeEngine, assign: As
     assert body["status"] == "timed_out"
     assert body["problem"]["code"] == "freshness_timeout"
     assert body["problem"]["status"] == 504
+
+
+def test_at_the_deadline_a_wait_may_say_how_far_the_target_is_behind(
+    engine: FakeEngine, assign: Assign, client: httpx.Client
+) -> None:
+    engine.progress(assign, "0/50", lag_seconds=3.0)
+    assert engine.link.flush(DEADLINE_S)
+    asked = {"position": "0/60", "timeout_ms": 20, "on_timeout": "stale"}
+    body = client.post(_WAITS, json=asked).json()
+    assert (body["status"], body["position"], body["receipt"]["position"]) == ("stale", "0/50", "0/50")
+    assert (body["stale"]["wanted"], body["stale"]["position"]) == ("0/60", "0/50")
+    assert body["stale"]["seconds_behind"] >= 3
+    assert client.get(f"{_WAITS}/{body['id']}").json()["stale"] == body["stale"]
+    later = client.post(_WAITS, json=asked, headers={"Prefer": "respond-async"})
+    polled = _poll(client, later.headers["Location"].removeprefix("/api/v1"))
+    assert (polled["status"], polled["stale"]["wanted"], polled["problem"]) == ("stale", "0/60", None)
+    in_time = client.post(_WAITS, json={**asked, "position": "0/50"}).json()
+    assert (in_time["status"], in_time["stale"]) == ("satisfied", None)
+    engine.state(assign, "starting", run=1)
+    unknown = client.post(_WAITS, json=asked)
+    assert (unknown.status_code, unknown.json()["code"]) == (504, "freshness_timeout")
 
 
 def test_a_wait_can_be_cancelled(engine: FakeEngine, assign: Assign, client: httpx.Client) -> None:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from engine.kinds import SPEC, Capture, Imported, Policy, SourceKind
+from engine.kinds import SPEC, Capture, Imported, Policy, SourceKind, SourceQueries
 from engine.model.subscription import GuardPolicy, OriginFilter
 from engine.postgres.declaration import POSTGRES_CONNECTION
 from engine.sources.postgres_log.terms import POSTGRES_LOG_TERMS
@@ -111,4 +111,8 @@ POSTGRES_LOG = SourceKind(
     Imported("engine.sources.postgres_log.source:PostgresSource"),
     Imported("engine.sources.postgres_log.frames:warm"),
     preloaded=("engine.sources.postgres_log.source",),
+    queries=SourceQueries(
+        Imported("engine.sources.postgres_log.queries:rows_of"),
+        Imported("engine.sources.postgres_log.queries:run_query"),
+    ),
 )

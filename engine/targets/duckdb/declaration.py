@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from engine.kinds import ConnectionKind, Imported, KindSettings, Size, TargetKind, Text
+from engine.kinds import ConnectionKind, Imported, KindSettings, Size, SqlDialect, TargetKind, Text
 
 
 class DuckDbSettings(KindSettings):
@@ -40,6 +40,7 @@ DUCKDB = TargetKind(
         frozenset(),
         embedded=True,
         ignores_case=True,
+        dialect=SqlDialect("duckdb", ("main", "public"), ignores_case=True),
         own_schemas=frozenset({"penstock", "information_schema", "pg_catalog"}),
     ),
     Imported("engine.targets.duckdb.opening:open_connection"),

@@ -14,8 +14,8 @@ import duckdb
 import pyarrow as pa
 
 from engine.model.identity import SubscriptionName
-from engine.model.target import JudgeReads, QueryAnswer, QueryLimits, QueryRefused
-from engine.queries.pool import BoundStatement, Message, QueryPool, QueryProcess, Statement
+from engine.model.target import BoundStatement, JudgeReads, QueryAnswer, QueryLimits, QueryRefused
+from engine.queries.pool import Message, QueryPool, QueryProcess, Statement
 from engine.queries.rows import limited
 from engine.targets.duckdb.database import Database
 from engine.targets.duckdb.errors import is_broken

@@ -12,11 +12,11 @@ import psycopg
 
 from engine.model.identity import SubscriptionName, TableName
 from engine.model.position import Lsn
-from engine.model.target import JudgeReads, QueryAnswer, QueryLimits, QueryRefused, TableRead
+from engine.model.target import BoundStatement, JudgeReads, QueryAnswer, QueryLimits, QueryRefused, TableRead
 from engine.postgres.query_answers import DecodeText, PostgresStatement
 from engine.postgres.query_process import DENIED
 from engine.postgres.sessions import PostgresConnection, Sessions
-from engine.queries.pool import BoundStatement, Message, QueryPool, QueryProcess
+from engine.queries.pool import Message, QueryPool, QueryProcess
 from engine.targets.postgres.metadata import PostgresMetadata
 from engine.targets.postgres.readers import UNUSABLE, Readers, unusable
 

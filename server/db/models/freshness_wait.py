@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Text
+from sqlalchemy import Text, false
 from sqlmodel import Field, SQLModel
 
 from server.db.base import document, moment
@@ -14,8 +14,8 @@ from server.db.base import document, moment
 class FreshnessWaitRow(SQLModel, table=True):
     """One wait. `asked` is the requested position, None for the current one; `position` is set once it is known; both as text.
 
-    `tables` are the ids of the tables it covers; `named`: the request listed them. `ending` contains the receipt or the
-    problem.
+    `tables` are the ids of the tables it covers; `named`: the request listed them. `ending` contains the receipt, with
+    how old the rows are, or the problem.
     """
 
     __tablename__ = "freshness_waits"
@@ -29,6 +29,8 @@ class FreshnessWaitRow(SQLModel, table=True):
     named: bool = False
     patient: bool = False
     """It continues to wait while engine or source are unavailable."""
+    stale: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
+    """At the deadline it says how far the target is behind."""
     timeout_ms: int
     created_at: datetime = moment()
     deadline_at: datetime = moment()

@@ -37,6 +37,7 @@ class Link:
         self.rows: list[dict[str, Any]] = []
         self.position = Lsn(0)
         self.tables: list[str] = []
+        self.ran_on = ""
         self.not_following: list[str] = []
 
     def refuse(self, _: str, problem: Problem) -> None:
@@ -48,7 +49,8 @@ class Link:
         assert found.pop() == AnswerEnd()
         self.position = position
         self.rows = [row for frame in found if isinstance(frame, RowsFrame) for row in frame.read().to_pylist()]
-        self.tables, self.not_following = list(more["tables"]), list(more["not_following"])
+        self.tables, self.not_following = list(more["tables"]), list(more.get("not_following", ()))
+        self.ran_on = more.get("ran_on", "target")
         self.ended.set()
 
 
@@ -60,13 +62,15 @@ def ask(tmp_path: Path) -> Iterator[Ask]:
     """Asks a replica as the server would, that the tables follow where `following`."""
     with ExitStack() as stack:
 
-        def asked(replica: Replica, sql: str, *, following: bool = True, available: bool = False) -> Link:
+        def asked(
+            replica: Replica, sql: str, *, following: bool = True, available: bool = False, on_source: bool = False
+        ) -> Link:
             desk = RequestHandler(EngineSettings(home=tmp_path), lambda _: replica.pipeline)
             stack.callback(desk.close)
             link = Link()
             desk.connect(cast("ServerLink", link))
             name = str(replica.spec.name)
-            wanted = {"following": following, "available": available}
+            wanted = {"following": following, "available": available, "on_source": on_source}
             desk.handle_command(Query(request_id="r", subscription=name, sql=sql, timeout_ms=20_000, **wanted))
             assert link.ended.wait(DEADLINE_S)
             return link
@@ -115,6 +119,14 @@ def test_a_paused_table_is_refused_by_name_and_included_where_that_is_wanted(
     old = ask(replica, "SELECT n FROM orders", following=False)
     assert [int(row["n"]) for row in old.rows] == [1]
     assert old.not_following == [orders]
+    assert old.ran_on == "target"
+    new = ask(replica, "SELECT n FROM orders", on_source=True)
+    assert (new.problem, new.ran_on, new.tables) == (None, "source", [orders])
+    assert [int(row["n"]) for row in new.rows] == [2]
+    assert new.position > old.position
+    strange = ask(replica, "SELECT pg_sleep(1)", on_source=True).problem
+    assert strange is not None
+    assert (strange.status, strange.code) == (422, "query_not_translatable")
 
 
 def test_a_table_that_parks_between_the_wait_and_the_read_is_seen_in_the_snapshot(

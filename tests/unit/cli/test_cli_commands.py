@@ -588,6 +588,34 @@ def test_wait_tells_of_tables_that_it_left_out(stand_in: StandIn, run: Run) -> N
     assert (whole.exit_code, whole.stderr) == (0, "")
 
 
+def test_wait_at_its_deadline_says_how_far_the_target_is_behind(stand_in: StandIn, run: Run) -> None:
+    stale = {"wanted": "0/9", "position": "0/5", "seconds_behind": 12.0}
+    answer = {"status": "stale", "position": "0/5", "applied": "0/5", "waited_ms": 12.0, "receipt": {}, "stale": stale}
+    stand_in.replies["POST", _WAITS] = (200, answer)
+    shown = run("wait", "-s", "m", "--on-timeout", "stale")
+    assert (shown.exit_code, stand_in.requests[-1][2]["on_timeout"]) == (ExitCode.TIMEOUT, "stale")
+    assert "the target is 12.0 s behind: it shows 0/5, not yet 0/9" in " ".join(shown.stderr.split())
+
+
+def test_query_may_be_answered_late_or_by_the_source(stand_in: StandIn, run: Run) -> None:
+    stale = {"wanted": None, "position": "0/5", "seconds_behind": None}
+    rows = {
+        "columns": [{"name": "n", "type": "int"}],
+        "rows": [[1]],
+        "position": "0/5",
+        "ran_on": "source",
+        "stale": stale,
+    }
+    stand_in.replies["POST", "/subscriptions/m/queries"] = (200, rows)
+    shown = run(
+        "query", "-s", "m", "--fresh", "latest", "--on-timeout", "source", "--on-unavailable", "source", "SELECT 1"
+    )
+    asked = stand_in.requests[-1][2]["freshness"]
+    assert (asked["on_timeout"], asked["on_unavailable"]) == ("source", "source")
+    assert "on the source" in shown.stderr
+    assert "an unknown time behind" in " ".join(shown.stderr.split())
+
+
 def test_wait_is_patient_where_that_is_asked_for(stand_in: StandIn, run: Run) -> None:
     stand_in.replies["POST", _WAITS] = (200, {"status": "satisfied"})
     run("wait", "-s", "m", "--patient")

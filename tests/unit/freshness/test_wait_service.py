@@ -14,6 +14,7 @@ from engine.model.positions import single_mark
 from engine.model.table_state import TableStateKind
 from engine.sources.postgres_log.position_form import PostgresLogForm
 from server.clock import SystemClock
+from server.db.models.freshness_wait import FreshnessWaitRow
 from server.errors import NotFound
 from server.freshness.service import WaitService
 from server.freshness.subscription_status import SubscriptionStatus, TableView
@@ -62,3 +63,17 @@ async def test_receipts_that_name_very_many_tables_are_kept_in_little_memory(mon
     assert (await waits.get_wait("orders", ids[-_LINES // _TABLES])).id == ids[-_LINES // _TABLES]
     with pytest.raises(NotFound):
         await waits.get_wait("orders", ids[0])
+
+
+async def test_a_stored_wait_that_is_resumed_has_all_that_was_requested(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = WaitService(cast("Any", None), SystemClock(), cast("Any", _Service()))
+    now, resumed = SystemClock().now(), list[WaitSpec]()
+    row = FreshnessWaitRow(
+        id="w1", subscription_id=1, status="waiting", position="0/32", tables=["t1"], named=True, patient=True, stale=True,
+        timeout_ms=1, created_at=now, deadline_at=now,
+    )  # fmt: skip
+    monkeypatch.setattr(waits, "_still_waiting", lambda: [("orders", row)])
+    monkeypatch.setattr(waits, "_start_wait", lambda _, spec: resumed.append(spec))
+    await waits.resume_waits()
+    marks = single_mark(Lsn(50))
+    assert resumed == [WaitSpec("orders", marks, frozenset({"t1"}), named=True, timeout_s=0, patient=True, stale=True)]

@@ -570,7 +570,8 @@ export interface paths {
         put?: never;
         /**
          * Create Query
-         * @description Run one SELECT on the target, at a batch boundary, with the requested freshness.
+         * @description Run one SELECT on the target, at a batch boundary, with the requested freshness; by option on the source if the target does not
+         *     have it.
          */
         post: operations["queries_create"];
         delete?: never;
@@ -2692,7 +2693,7 @@ export interface components {
             left_out?: components["schemas"]["LeftOutTable"][];
             /**
              * Position
-             * @description Position that the rows show; it can be used in waits and in later queries.
+             * @description Position that the rows show; it can be used in waits and in later queries. On the source: they contain everything that was committed up to it, and perhaps later commits.
              */
             position: string;
             /**
@@ -2707,6 +2708,8 @@ export interface components {
              * @description Integers up to 64 bits and finite floats are numbers; decimals, wider integers, NaN and infinities, times and bytes (hexadecimal) are strings.
              */
             rows: unknown[][];
+            /** @description How old the rows are, if they are older than requested. With CSV and Arrow the headers `Penstock-Stale: true` and `Penstock-Seconds-Behind` (seconds, or `unknown`) say so. */
+            stale?: components["schemas"]["Staleness"] | null;
             /**
              * Truncated
              * @description Whether more than `max_rows` rows were found.
@@ -2744,17 +2747,18 @@ export interface components {
             mode?: "latest" | "position" | "any";
             /**
              * On Timeout
-             * @description What to do at the deadline; only `error` so far.
-             * @default error
-             */
-            on_timeout?: string;
-            /**
-             * On Unavailable
-             * @description What happens if a table of the statement is paused, parked, or otherwise does not follow its source, in every mode. `error`: the query is refused with `freshness_unreachable`; if the table will follow without user action, the query waits in the modes `latest` and `position`, and has its existing rows in the mode `any`. `include`: the existing rows are returned. Tables whose existing rows were returned are listed in `left_out`. This includes tables whose rows a shared table shows.
+             * @description What happens at the deadline. `error`: the query fails with `freshness_timeout`. `stale`: it returns the rows that the target has, and `stale` says how far they are behind. `source`: it runs on the source, translated to its SQL, in one read-only transaction with the same limits; `query_not_translatable`, `query_not_of_source` or `source_query_unsupported` if it cannot. With `stale` and `source` it waits until the deadline also while engine or source are unavailable.
              * @default error
              * @enum {string}
              */
-            on_unavailable?: "error" | "include";
+            on_timeout?: "error" | "stale" | "source";
+            /**
+             * On Unavailable
+             * @description What happens if a table of the statement is paused, parked, or otherwise does not follow its source, in every mode. `error`: the query is refused with `freshness_unreachable`; if the table will follow without user action, the query waits in the modes `latest` and `position`, and has its existing rows in the mode `any`. `include`: the existing rows are returned. `source`: the query runs on the source, also if the table will follow soon, and if the subscription does not run or its target is unavailable. Tables whose existing rows were returned are listed in `left_out`. This includes tables whose rows a shared table shows.
+             * @default error
+             * @enum {string}
+             */
+            on_unavailable?: "error" | "include" | "source";
             /**
              * Position
              * @example 0/16B3748
@@ -2834,9 +2838,16 @@ export interface components {
         };
         /**
          * Receipt
-         * @description What is visible on the target.
+         * @description What is visible on the target; for a query that ran on the source, what its rows contain.
          */
         Receipt: {
+            /**
+             * Answered By
+             * @description Where the rows were read.
+             * @default target
+             * @enum {string}
+             */
+            answered_by?: "target" | "source";
             /** Applied */
             applied: string;
             /**
@@ -3490,6 +3501,27 @@ export interface components {
             rows_estimate: number;
             /** Schema */
             schema: string;
+        };
+        /**
+         * Staleness
+         * @description How far the rows are behind what was requested.
+         */
+        Staleness: {
+            /**
+             * Position
+             * @description The position that the rows show.
+             */
+            position: string;
+            /**
+             * Seconds Behind
+             * @description Age of the oldest change that is not applied, by the engine's last report, plus the age of that report. Null: unknown.
+             */
+            seconds_behind: number | null;
+            /**
+             * Wanted
+             * @description The position that was waited for; null if the source's current one was not known.
+             */
+            wanted: string | null;
         };
         /**
          * SubscriptionPatch
@@ -4600,6 +4632,8 @@ export interface components {
                 [key: string]: unknown;
             } | null;
             receipt?: components["schemas"]["Receipt"] | null;
+            /** @description Only with the status `stale`. */
+            stale?: components["schemas"]["Staleness"] | null;
             /**
              * Status
              * @example waiting
@@ -4630,10 +4664,11 @@ export interface components {
         WaitRequest: {
             /**
              * On Timeout
-             * @description What happens at the deadline; only `error` is supported.
+             * @description What happens at the deadline. `error`: the wait ends with `freshness_timeout`. `stale`: it ends with the status `stale` and says how far the target is behind, in `stale`; with `freshness_timeout` only if that is unknown.
              * @default error
+             * @enum {string}
              */
-            on_timeout?: string;
+            on_timeout?: "error" | "stale";
             /**
              * On Unreachable
              * @description What happens if no engine has been connected for 30 s, or the subscription has been retrying for 30 s because of a fault (for instance, its source cannot be reached). `error`: the wait ends with `freshness_unavailable`. `wait`: it continues until its deadline. A subscription that is paused, stopped or failed ends the wait at once in either case.
@@ -4661,18 +4696,24 @@ export interface components {
         };
         /**
          * WaitSatisfied
-         * @description The answer to a satisfied wait.
+         * @description The answer to a wait that was satisfied, or with `on_timeout` `stale` to one that was not.
          */
         WaitSatisfied: {
             /** Applied */
             applied: string;
             /** Id */
             id: string;
-            /** Position */
+            /**
+             * Position
+             * @description Everything committed up to here is visible.
+             */
             position: string;
             receipt: components["schemas"]["Receipt"];
+            /** @description Only with the status `stale`. */
+            stale?: components["schemas"]["Staleness"] | null;
             /**
              * Status
+             * @description `satisfied`, or `stale`.
              * @example satisfied
              */
             status: string;
@@ -6108,6 +6149,7 @@ export interface operations {
                 "penstock-position": string;
                 "penstock-tables"?: string;
                 "penstock-not-following"?: string;
+                "penstock-ran-on"?: "target" | "source";
             };
             path: {
                 engine_id: string;
@@ -7010,7 +7052,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `invalid_request`: Invalid request; `not_supported_yet`: Not supported yet */
+            /** @description `invalid_request`: Invalid request */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -7391,7 +7433,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `query_refused`: The query was refused; `invalid_request`: Invalid request; `not_supported_yet`: Not supported yet; `answer_cut`: There are more rows than max_rows */
+            /** @description `query_refused`: The query was refused; `invalid_request`: Invalid request; `answer_cut`: There are more rows than max_rows */
             422: {
                 headers: {
                     [name: string]: unknown;
