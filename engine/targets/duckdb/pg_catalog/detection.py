@@ -9,16 +9,16 @@ from engine.targets.duckdb.pg_catalog.functions import functions
 
 FUNCTION_NAMES = frozenset(functions(Description("", "", ())))
 """Names of catalog functions."""
-_MENTION = re.compile(
-    "pg_|information_schema|reg(?:class|type|proc|namespace|role)|"
-    + "|".join(sorted(rf"\b{name}\b" for name in FUNCTION_NAMES if not name.startswith("pg_"))),
-    re.IGNORECASE,
-)
+REG_TYPES = frozenset({"regclass", "regtype", "regproc", "regprocedure", "regnamespace", "regrole"})
+"""Types of object identifiers, whose texts are names of objects."""
+_WORDS = FUNCTION_NAMES | REG_TYPES | {"information_schema"}
+_WORD = re.compile("[a-z_]+")
 
 
 def mentions_catalog(sql: str) -> bool:
     """Whether the text contains a word of the catalog: quick, and false for most statements that read tables."""
-    return _MENTION.search(sql) is not None
+    lowered = sql.lower()
+    return "pg_" in lowered or not _WORDS.isdisjoint(_WORD.findall(lowered))
 
 
 def is_catalog_query(sql: str) -> bool:

@@ -42,11 +42,37 @@ def _lookup(column: str, table: str, condition: str) -> str:
     return f"(SELECT {column} FROM {table} WHERE {condition})"
 
 
-_REGCLASS = (
-    "CASE WHEN a IS NULL THEN NULL WHEN regexp_full_match(CAST(a AS VARCHAR), '[0-9]+') THEN CAST(CAST(a AS VARCHAR) AS UINTEGER)"
-    " WHEN CAST(a AS VARCHAR) = '-' THEN CAST(0 AS UINTEGER) ELSE coalesce({find}(CAST(a AS VARCHAR)),"
-    " CAST(error('{what} \"' || CAST(a AS VARCHAR) || '\" does not exist') AS UINTEGER)) END"
-)
+_KEY = "CAST(a AS VARCHAR)"
+"""A text or a number, as lookup tables have both. Lookups compare an expression of the caller alone with a column alone: DuckDB
+joins by hashing then, and compares all pairs otherwise."""
+_DIGITS = f"regexp_full_match({_KEY}, '[0-9]+')"
+
+
+def _object(find: str, what: str) -> Function:
+    """The number of an object by its name or number."""
+    missing = f"CAST(error('{what} \"' || {_KEY} || '\" does not exist') AS UINTEGER)"
+    number = f"WHEN {_DIGITS} THEN CAST({_KEY} AS UINTEGER) WHEN {_KEY} = '-' THEN CAST(0 AS UINTEGER)"
+    return _scalar("a", f"CASE WHEN a IS NULL THEN NULL {number} ELSE coalesce({find}({_KEY}), {missing}) END")
+
+
+def _shown(lookups: str, what: str) -> Function:
+    """The name of an object by its name or number; a number without an object is shown as it is."""
+    missing = f"CAST(error('{what} \"' || {_KEY} || '\" does not exist') AS VARCHAR)"
+    number = f"CASE WHEN {_KEY} IN ('0', '-') THEN '-' WHEN {_DIGITS} THEN {_KEY} ELSE {missing} END"
+    return _scalar("a", f"CASE WHEN a IS NULL THEN NULL ELSE coalesce({lookups}, {number}) END")
+
+
+def _of_relation(column: str, key: str = _KEY) -> str:
+    """A column of a relation by its name or number."""
+    exact = _lookup(column, "x.names", f"key = {key}")
+    return f"coalesce({exact}, {_lookup(column, 'x.names', f'key = lower({key})')})"
+
+
+def _of_schema(column: str, key: str = _KEY) -> str:
+    named = _lookup(column, "pgc.pg_namespace", f"nspname = trim({key}, '\"')")
+    return f"coalesce({named}, {_lookup(column, 'pgc.pg_namespace', f'CAST(oid AS VARCHAR) = {key}')})"
+
+
 _FORMAT_TYPE = (
     "CASE WHEN a IS NULL THEN NULL WHEN CAST(a AS BIGINT) = 0 THEN '-' ELSE coalesce((SELECT CASE"
     " WHEN m IS NULL OR CAST(m AS BIGINT) < 0 OR kind = '-' THEN head || tail"
@@ -69,35 +95,28 @@ _QUOTE_IDENT = (
 _READ_PRIVILEGE = "regexp_matches(upper(p), '(^|[ ,])(SELECT|USAGE|CONNECT|EXECUTE|MEMBER)([ ,]|$)')"
 
 
-def _privilege(exists: str) -> str:
-    return f"CASE WHEN {exists} THEN {_READ_PRIVILEGE} END"
+def _privilege(known: str) -> str:
+    """Whether it is a right to read; NULL where the object does not exist, as for OIDs in PostgreSQL."""
+    return f"CASE WHEN {known} IS NOT NULL THEN {_READ_PRIVILEGE} END"
 
 
-_OF_RELATION = _privilege("EXISTS (SELECT 1 FROM x.relations WHERE oid = f_regclass(o))")
-_OF_SCHEMA = _privilege(
-    "EXISTS (SELECT 1 FROM pgc.pg_namespace n WHERE n.nspname = CAST(o AS VARCHAR) OR CAST(n.oid AS VARCHAR) = CAST(o AS VARCHAR))"
-)
-_ANY = _privilege("o IS NOT NULL")
+_ON_RELATION = _privilege(_of_relation("oid", "CAST(o AS VARCHAR)"))
+_ON_SCHEMA = _privilege(_of_schema("oid", "CAST(o AS VARCHAR)"))
+_ANY = _privilege("o")
 
 _FUNCTIONS: dict[str, Function] = {
-    "to_regclass": _scalar(
-        "a", "coalesce((SELECT oid FROM x.names WHERE key = a), (SELECT oid FROM x.names WHERE key = lower(a)))"
-    ),
-    "regclass": _scalar("a", _REGCLASS.format(find="f_to_regclass", what="relation")),
-    "regclass_text": _scalar(
-        "a", f"coalesce({_lookup('shown', 'x.relations', 'oid = a')}, nullif(CAST(a AS VARCHAR), '0'), '-')"
-    ),
+    "to_regclass": _scalar("a", _of_relation("oid", "a")),
+    "regclass": _object("f_to_regclass", "relation"),
+    "regclass_text": _shown(_of_relation("shown"), "relation"),
     "to_regtype": _scalar("a", _lookup("oid", "x.type_keys", "key = lower(a)")),
-    "regtype": _scalar("a", _REGCLASS.format(find="f_to_regtype", what="type")),
-    "regtype_text": _scalar("a", "f_format_type(a, NULL)"),
+    "regtype": _object("f_to_regtype", "type"),
+    "regtype_text": _shown(_lookup("shown", "x.type_keys", f"key = lower({_KEY})"), "type"),
     "to_regnamespace": _scalar("a", _lookup("oid", "pgc.pg_namespace", "nspname = trim(a, '\"')")),
-    "regnamespace": _scalar("a", _REGCLASS.format(find="f_to_regnamespace", what="schema")),
-    "regnamespace_text": _scalar(
-        "a", f"coalesce({_lookup('nspname', 'pgc.pg_namespace', 'oid = a')}, CAST(a AS VARCHAR))"
-    ),
+    "regnamespace": _object("f_to_regnamespace", "schema"),
+    "regnamespace_text": _shown(_of_schema("nspname"), "schema"),
     "to_regrole": _scalar("a", f"CASE WHEN trim(a, '\"') = f_current_user() THEN CAST({OWNER} AS UINTEGER) END"),
-    "regrole": _scalar("a", _REGCLASS.format(find="f_to_regrole", what="role")),
-    "regrole_text": _scalar("a", f"CASE WHEN a = {OWNER} THEN f_current_user() ELSE CAST(a AS VARCHAR) END"),
+    "regrole": _object("f_to_regrole", "role"),
+    "regrole_text": _shown(f"CASE WHEN {_KEY} IN ('{OWNER}', f_current_user()) THEN f_current_user() END", "role"),
     "regproc_text": _scalar(
         "a",
         "CASE WHEN CAST(a AS VARCHAR) = '0' THEN '-' ELSE regexp_replace(CAST(a AS VARCHAR), '^pg_catalog\\.', '') END",
@@ -114,18 +133,20 @@ _FUNCTIONS: dict[str, Function] = {
     "pg_type_is_visible": _scalar("a", _lookup("visible", "x.types", "oid = a")),
     "obj_description": _scalar(
         "a c='pg_class'",
-        "(SELECT max(description) FROM pgc.pg_description WHERE objoid = a AND objsubid = 0 AND classoid = f_to_regclass(c))",
+        _lookup(
+            "text", "x.comments", "oid = CAST(a AS UINTEGER) AND kind = replace(c, 'pg_catalog.', '') AND number = 0"
+        ),
     ),
     "shobj_description": _scalar("a c", _TEXT),
     "col_description": _scalar(
-        "a n", "(SELECT max(description) FROM pgc.pg_description WHERE objoid = a AND objsubid = n AND classoid = 1259)"
+        "a n", _lookup("text", "x.comments", "oid = CAST(a AS UINTEGER) AND number = n AND kind = 'pg_class'")
     ),
     "pg_get_expr": _scalar("a r p=false", "CAST(a AS VARCHAR)"),
     "pg_get_indexdef": _scalar(
         "a n=0 p=false", _lookup("text", "x.index_parts", "oid = CAST(a AS UINTEGER) AND number = n")
     ),
     "pg_get_constraintdef": _scalar("a p=false", _lookup("text", "x.constraints", "oid = CAST(a AS UINTEGER)")),
-    "pg_get_viewdef": _scalar("a p=false", _lookup("definition", "x.relations", "oid = f_regclass(a)")),
+    "pg_get_viewdef": _scalar("a p=false", _of_relation("definition")),
     "pg_encoding_to_char": _scalar("a", "CASE WHEN a = 6 THEN 'UTF8' WHEN a IS NOT NULL THEN '' END"),
     "pg_char_to_encoding": _scalar(
         "a", "CASE WHEN upper(replace(a, '-', '')) = 'UTF8' THEN 6 WHEN a IS NOT NULL THEN -1 END"
@@ -136,7 +157,7 @@ _FUNCTIONS: dict[str, Function] = {
         " CASE WHEN b THEN NULL ELSE CAST(error('unrecognized configuration parameter \"' || a || '\"') AS VARCHAR) END) END",
     ),
     "set_config": _scalar("a v l", "CAST(v AS VARCHAR)"),
-    "pg_relation_size": _scalar("a b='main'", _lookup("bytes", "x.relations", "oid = f_regclass(a)")),
+    "pg_relation_size": _scalar("a b='main'", _of_relation("bytes")),
     "pg_size_pretty": _scalar("a", _SIZE_PRETTY),
     "quote_ident": _scalar("a", _QUOTE_IDENT),
     "quote_literal": _scalar("a", "'''' || replace(CAST(a AS VARCHAR), '''', '''''') || ''''"),
@@ -146,10 +167,10 @@ _FUNCTIONS: dict[str, Function] = {
     "_pg_expandarray": _scalar(
         "a", "unnest(list_transform(range(1, len(a) + 1), lambda i: {'x': a[i], 'n': CAST(i AS INTEGER)}))"
     ),
-    "has_table_privilege": _scalar("o p;u o p", _OF_RELATION),
-    "has_any_column_privilege": _scalar("o p;u o p", _OF_RELATION),
-    "has_column_privilege": _scalar("o n p;u o n p", _OF_RELATION),
-    "has_schema_privilege": _scalar("o p;u o p", _OF_SCHEMA),
+    "has_table_privilege": _scalar("o p;u o p", _ON_RELATION),
+    "has_any_column_privilege": _scalar("o p;u o p", _ON_RELATION),
+    "has_column_privilege": _scalar("o n p;u o n p", _ON_RELATION),
+    "has_schema_privilege": _scalar("o p;u o p", _ON_SCHEMA),
     "pg_has_role": _scalar("o p;u o p", "CAST(o AS VARCHAR) IN (f_current_user(), '" + str(OWNER) + "')"),
     "pg_options_to_table": Function(
         (("a",),), f"SELECT {_TEXT} AS option_name, {_TEXT} AS option_value WHERE false AND a IS NOT NULL", table=True

@@ -17,7 +17,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from engine.targets.duckdb.pg_catalog.definitions import INFORMATION_SCHEMA, PG_CATALOG, relations
 from engine.targets.duckdb.pg_catalog.description import CatalogError
-from engine.targets.duckdb.pg_catalog.detection import FUNCTION_NAMES
+from engine.targets.duckdb.pg_catalog.detection import FUNCTION_NAMES, REG_TYPES
 
 _SYSTEM = frozenset({PG_CATALOG, INFORMATION_SCHEMA})
 MAX_NESTING = 100
@@ -27,7 +27,6 @@ MAX_CHARACTERS = 100_000
 _STARTS = frozenset({TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN, TokenType.TABLE, TokenType.VALUES})
 _WRITTEN = "function"
 """Key of a function's name, as its author wrote it, in the metadata of its node."""
-REG_TYPES = frozenset({"regclass", "regtype", "regproc", "regprocedure", "regnamespace", "regrole"})
 
 
 class CatalogDialect(Postgres):

@@ -8,7 +8,8 @@ from sqlglot import exp
 
 from engine.postgres.wire_types import TypeOid
 from engine.targets.duckdb.pg_catalog.definitions import relations, type_aliases, type_oids
-from engine.targets.duckdb.pg_catalog.parsing import REG_TYPES, catalog_name, folded, parsed, type_name
+from engine.targets.duckdb.pg_catalog.detection import REG_TYPES
+from engine.targets.duckdb.pg_catalog.parsing import catalog_name, folded, parsed, type_name
 
 _SHOWN = {
     "char": TypeOid.CHAR,

@@ -13,10 +13,10 @@ from sqlglot import ErrorLevel, exp
 from engine.targets.duckdb.pg_catalog import catalog_rows, information_schema_rows
 from engine.targets.duckdb.pg_catalog.definitions import relations
 from engine.targets.duckdb.pg_catalog.description import CatalogError
+from engine.targets.duckdb.pg_catalog.detection import REG_TYPES
 from engine.targets.duckdb.pg_catalog.functions import PREFIX, Function
 from engine.targets.duckdb.pg_catalog.naming import column_name
 from engine.targets.duckdb.pg_catalog.parsing import (
-    REG_TYPES,
     catalog_name,
     folded,
     function_name,
@@ -264,8 +264,7 @@ class _Rewriter:
         if name == "regproc":
             node.replace(self._called("regproc_text", [node.this]))
             return
-        number = self._called(name, [node.this])
-        node.replace(self._called(f"{name}_text", [number]) if _read_as_text(node) else number)
+        node.replace(self._called(f"{name}_text" if _read_as_text(node) else name, [node.this]))
 
     def _called(self, name: str, arguments: list[exp.Expr]) -> exp.Anonymous:
         self._done.called.add(name)

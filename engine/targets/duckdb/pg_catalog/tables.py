@@ -20,8 +20,6 @@ from engine.targets.identifiers import quoted
 SCHEMAS = {PG_CATALOG: "pgc", "information_schema": "pgi"}
 """Schemas of the tables: DuckDB has views of its own in the schemas with PostgreSQL's names."""
 _MEMORY = "256MB"
-_ALWAYS = ("pg_namespace", "pg_description")
-"""Relations that functions read."""
 _ARROW: dict[str, Any] = {
     "bool": pa.bool_(),
     "bytea": pa.binary(),
@@ -74,7 +72,8 @@ class CatalogTables:
         self._callable: set[str] = set()
         self.connection.execute(";".join(f"CREATE SCHEMA {schema}" for schema in (*SCHEMAS.values(), "x")))
         self._make_lookups()
-        self.need(((PG_CATALOG, name) for name in _ALWAYS), ())
+        # Functions read it.
+        self.need([(PG_CATALOG, "pg_namespace")], ())
 
     def close(self) -> None:
         self.connection.close()
@@ -93,10 +92,15 @@ class CatalogTables:
 
     def _make(self, schema: str, name: str, columns: tuple[CatalogColumn, ...], rows: Iterable[Row]) -> None:
         listed = list(rows)
+        given = {key for row in listed for key in row}
         arrays = []
         for one in columns:
             zero = _zero(one) if one.required else None
-            arrays.append(pa.array([row.get(one.name, zero) for row in listed], arrow_type(one.type)))
+            kind = arrow_type(one.type)
+            if one.name in given or not listed or zero == []:
+                arrays.append(pa.array([row.get(one.name, zero) for row in listed], kind))
+            else:
+                arrays.append(pa.repeat(pa.scalar(zero, kind), len(listed)))
         self._load(schema, name, pa.table(arrays, names=[one.name for one in columns]))
 
     def _load(self, schema: str, name: str, table: Any) -> None:
@@ -109,10 +113,15 @@ class CatalogTables:
         objects = self._objects
         text, oid = pa.string(), pa.uint32()
         for name, fields, rows in (
-            ("names", {"key": text, "oid": oid}, _names(objects)),
-            ("relations", _RELATIONS, _relations(objects)),
+            ("names", _NAMES, _names(objects)),
+            (
+                "relations",
+                {"oid": oid, "visible": pa.bool_()},
+                ((one.oid, one.oid in objects.visible) for one in objects.everything),
+            ),
+            ("comments", {"oid": oid, "kind": text, "number": pa.int32(), "text": text}, _comments(objects)),
             ("types", _TYPES, _types(objects)),
-            ("type_keys", {"key": text, "oid": oid}, _type_keys(objects)),
+            ("type_keys", {"key": text, "oid": oid, "shown": text}, _type_keys(objects)),
             ("index_parts", {"oid": oid, "number": pa.int32(), "text": text}, _index_parts(objects)),
             ("constraints", {"oid": oid, "text": text}, _constraints(objects)),
             ("settings", {"name": text, "value": text}, settings_of(objects.described).items()),
@@ -135,35 +144,39 @@ def _zero(column: CatalogColumn) -> Any:
     return 0 if column.type in _NUMBERS else _ZEROS.get(column.type, "")
 
 
-_RELATIONS = {
-    "oid": pa.uint32(),
-    "shown": pa.string(),
-    "visible": pa.bool_(),
-    "definition": pa.string(),
-    "bytes": pa.int64(),
-}
+_NAMES = {"key": pa.string(), "oid": pa.uint32(), "shown": pa.string(), "definition": pa.string(), "bytes": pa.int64()}
 _TYPES = {"oid": pa.uint32(), "head": pa.string(), "tail": pa.string(), "kind": pa.string(), "visible": pa.bool_()}
 
 
-def _names(objects: Objects) -> Iterator[tuple[str, int]]:
-    """What a text may call a relation."""
-    found: dict[str, int] = {}
-    for one in objects.everything:
-        names = {shown(one.name), quoted(one.name)}
-        schemas = {shown(one.schema), quoted(one.schema)}
-        keys = {f"{schema}.{name}" for schema in schemas for name in names}
-        for key in keys | (names if one.oid in objects.visible else set()):
-            found.setdefault(key, one.oid)
-    yield from found.items()
-
-
-def _relations(objects: Objects) -> Iterator[tuple[int, str, bool, str | None, int | None]]:
+def _names(objects: Objects) -> Iterator[tuple[str, int, str, str | None, int | None]]:
+    """What a text may call a relation: its number, and its name in all forms that denote it."""
+    found: dict[str, tuple[int, str, str | None, int | None]] = {}
     for one in objects.everything:
         visible = one.oid in objects.visible
-        name = shown(one.name) if visible else f"{shown(one.schema)}.{shown(one.name)}"
         described = one.described
-        definition = described.definition if described else None
-        yield one.oid, name, visible, definition, described.bytes if described else None
+        row = (
+            one.oid,
+            _local(one, visible),
+            described.definition if described else None,
+            described.bytes if described else None,
+        )
+        names = {shown(one.name), quoted(one.name)}
+        schemas = {shown(one.schema), quoted(one.schema)}
+        keys = {f"{schema}.{name}" for schema in schemas for name in names} | {str(one.oid)}
+        for key in keys | (names if visible else set()):
+            found.setdefault(key, row)
+    yield from ((key, *row) for key, row in found.items())
+
+
+def _local(one: Relation, visible: bool) -> str:
+    """The name with its schema where it would not be found without."""
+    return shown(one.name) if visible else f"{shown(one.schema)}.{shown(one.name)}"
+
+
+def _comments(objects: Objects) -> Iterator[tuple[int, str, int, str]]:
+    kinds = {catalog_rows.PG_CLASS: "pg_class", catalog_rows.PG_NAMESPACE: "pg_namespace"}
+    for row in catalog_rows.ROWS["pg_description"](objects):
+        yield row["objoid"], kinds[row["classoid"]], row["objsubid"], row["description"]
 
 
 def _types(objects: Objects) -> Iterator[tuple[int, str, str, str, bool]]:
@@ -175,24 +188,23 @@ def _types(objects: Objects) -> Iterator[tuple[int, str, str, str, bool]]:
         yield one.oid, head, blank + tail, _MODIFIED.get(element, "-"), True
     for relation in objects.own:
         visible = relation.oid in objects.visible
-        name = _type_name(relation, visible)
+        name = _local(relation, visible)
         yield relation.row_type, name, "", "-", visible
         yield objects.oids["array", relation.schema, relation.name], name, "[]", "-", visible
 
 
-def _type_name(relation: Relation, visible: bool) -> str:
-    return shown(relation.name) if visible else f"{shown(relation.schema)}.{shown(relation.name)}"
-
-
-def _type_keys(objects: Objects) -> Iterator[tuple[str, int]]:
-    found: dict[str, int] = {}
+def _type_keys(objects: Objects) -> Iterator[tuple[str, int, str]]:
+    found: dict[str, tuple[int, str]] = {}
     for one in builtin_types():
         for name in (one.name, one.shown):
-            found.setdefault(name, one.oid)
-            found.setdefault(f"pg_catalog.{name}", one.oid)
+            found.setdefault(name, (one.oid, one.shown))
+            found.setdefault(f"pg_catalog.{name}", (one.oid, one.shown))
+        found.setdefault(str(one.oid), (one.oid, one.shown))
     for relation in objects.own:
-        found.setdefault(_type_name(relation, relation.oid in objects.visible).lower(), relation.row_type)
-    yield from found.items()
+        name = _local(relation, relation.oid in objects.visible)
+        found.setdefault(name.lower(), (relation.row_type, name))
+        found.setdefault(str(relation.row_type), (relation.row_type, name))
+    yield from ((key, *row) for key, row in found.items())
 
 
 def _index_parts(objects: Objects) -> Iterator[tuple[int, int, str]]:
