@@ -53,7 +53,7 @@ from engine.model.identity import SubscriptionName, TableId, TicketId
 from engine.model.sequences import SequencesRefused
 from engine.model.source import DiscoveredTable, Finding, Severity
 from engine.model.subscription import SchemaPolicy
-from engine.model.target import Cancellation, QueryAnswer, QueryLimits, QueryRefused, TableRead, Target
+from engine.model.target import Cancellation, QueryAnswer, QueryLimits, QueryRefused, SqlClient, TableRead, Target
 from engine.pipeline.run import ReplicationRun
 from engine.platform.fault_policy import policy
 from engine.platform.settings import EngineSettings
@@ -312,7 +312,9 @@ class RequestHandler:
         reads = ReadTables(self._entry, pipeline.spec.name, demanded=command.following, available=command.available)
         with (
             _named_absences(pipeline, target, command.sql),
-            target.query(command.sql, limits, pipeline.spec.name, reads.judge, command.parameters) as answer,
+            target.query(
+                command.sql, limits, pipeline.spec.name, reads.judge, command.parameters, _client(command)
+            ) as answer,
         ):
             # Positions without changes are written to the target with a delay, so its rows are those of the visible position.
             # An earlier one is the position of a target that was set back.
@@ -446,6 +448,11 @@ def _named_absences(pipeline: SubscriptionSupervisor, target: Target, sql: str) 
         if refused.code == "query_invalid":
             absent = absent_table(sql, pipeline.book.all(), target.progress(pipeline.spec.name))
         raise absent or refused from None
+
+
+def _client(command: Query) -> SqlClient | None:
+    asked = command.client
+    return None if asked is None else SqlClient(command.subscription, asked.user, asked.process, asked.settings)
 
 
 def _frames(answer: QueryAnswer, first: Sequence[Any]) -> Iterator[bytes]:

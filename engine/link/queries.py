@@ -12,6 +12,14 @@ RanOn = Literal["target", "source"]
 """Where a query was executed."""
 
 
+class SqlClientPart(Message):
+    """A client of PostgreSQL's protocol: what the catalog shows of its session."""
+
+    user: str
+    process: int = 0
+    settings: dict[str, str] = Field(default_factory=dict)
+
+
 class Query(Question):
     """Execute one read on the target or source. Its rows are uploaded in frames; an error before the first frame is an
     `answer` with a problem."""
@@ -33,6 +41,8 @@ class Query(Question):
     soon will are read as they are."""
     on_source: bool = False
     """Execute it on the source, translated from the target's SQL. The answer then says that it ran there; without that, it did not."""
+    client: SqlClientPart | None = None
+    """The client of PostgreSQL's protocol that asks; PostgreSQL's catalog is answered too then."""
     endpoint: str | None = None
     """Id of the SQL endpoint of this engine that receives the rows, under the id of the request. The answer is a `DeliveredBody` then."""
 

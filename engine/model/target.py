@@ -235,6 +235,8 @@ def any_reads(_: Sequence[TableRead]) -> None:
     """Accepts all tables."""
 
 
+WIRE_TYPE, WIRE_MODIFIER = b"wire_type", b"wire_modifier"
+"""Keys of the metadata of an answer's field: OID and modifier of its type in PostgreSQL's protocol, where the target knows them."""
 TARGET_TYPE = b"target_type"
 """Key in the metadata of an answer's field: the column's type as the target names it."""
 
@@ -254,6 +256,17 @@ class QueryAnswer:
 
 BoundStatement = tuple[str, Sequence[str | None]]
 """The text of a statement, and the values of its parameters in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class SqlClient:
+    """A client of PostgreSQL's protocol, which asks PostgreSQL's catalog too: what that shows of its session."""
+
+    database: str
+    user: str
+    process: int = 0
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Run-time parameters by their names in lower case."""
 
 
 class QueryRefused(Exception):
@@ -557,6 +570,7 @@ class Target(Protocol):
         subscription: SubscriptionName,
         judge: JudgeReads = any_reads,
         parameters: Sequence[str | None] = (),
+        client: SqlClient | None = None,
     ) -> AbstractContextManager[QueryAnswer]:
         """Execute exactly one read-only statement at a batch boundary. Raises QueryRefused, also while rows are read. It can read the
         subscription's tables, including removed ones, and the shared tables that include their rows. `judge` may get more tables than the
@@ -564,6 +578,8 @@ class Target(Protocol):
 
         `parameters`: one value for each of $1, $2, …; None is NULL. A value has the meaning of an untyped literal: its type is the one
         that its place in the statement requires. It is never part of the statement's text.
+
+        `client`: answer queries of PostgreSQL's catalog as a PostgreSQL server would.
 
         The time limit includes reading the rows, so a slow reader is stopped too. At the end of the block the query has ended.
         """

@@ -15,7 +15,7 @@ from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, Ta
 from engine.model.target import BoundStatement, QueryAnswer, QueryLimits
 from engine.postgres.query_process import PIECE
 from engine.queries.pool import Message, QueryProcess, Statement
-from engine.queries.rows import limited, pieces, target_field
+from engine.queries.rows import limited, pieces, target_field, wire_field
 
 DecodeText = Callable[[bytes, TableSchema], Any]
 """Lines of COPY's text form as a pyarrow.RecordBatch with columns c0 … cn."""
@@ -43,8 +43,13 @@ class PostgresStatement(Statement):
         with os.fdopen(self.said("answer")[1], "rb") as file:
             schema = _schema(named["types"])
             empty = self._decode(b"", schema).schema
-            columns = zip(empty, named["names"], named["type_names"], strict=True)
-            shown = pa.schema([target_field(field, name, type_name) for field, name, type_name in columns])
+            columns = zip(empty, named["names"], named["type_names"], named["types"], strict=True)
+            shown = pa.schema(
+                [
+                    wire_field(target_field(field, name, type_name), kind[0], kind[-1])
+                    for field, name, type_name, kind in columns
+                ]
+            )
             yield limited(shown, position, self._batches(file, schema, shown), self._limits)
 
     def _batches(self, file: Any, schema: TableSchema, shown: Any) -> Iterator[Any]:

@@ -6,7 +6,16 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from engine.model.position import Lsn
-from engine.model.target import BATCH_BYTES, MOST_ROW_BYTES, TARGET_TYPE, QueryAnswer, QueryLimits, QueryRefused
+from engine.model.target import (
+    BATCH_BYTES,
+    MOST_ROW_BYTES,
+    TARGET_TYPE,
+    WIRE_MODIFIER,
+    WIRE_TYPE,
+    QueryAnswer,
+    QueryLimits,
+    QueryRefused,
+)
 
 
 def limited(schema: Any, position: Lsn, batches: Iterable[Any], limits: QueryLimits) -> QueryAnswer:
@@ -41,6 +50,12 @@ def _limited(answer: QueryAnswer, batches: Iterable[Any], limits: QueryLimits) -
 def target_field(field: Any, name: str, type_name: str) -> Any:
     """The pyarrow.Field of an answer's column: its name, and the name of its type on the target."""
     return field.with_name(name).with_metadata({**(field.metadata or {}), TARGET_TYPE: type_name.encode()})
+
+
+def wire_field(field: Any, oid: int, modifier: int) -> Any:
+    """The pyarrow.Field with the column's type in PostgreSQL's protocol."""
+    known = {WIRE_TYPE: str(oid).encode(), WIRE_MODIFIER: str(modifier).encode()}
+    return field.with_metadata({**(field.metadata or {}), **known})
 
 
 def pieces(batch: Any) -> Iterator[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,17 @@ class AnswerError(Exception):
         self.problem = problem
 
 
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Who asks: the subscription and what PostgreSQL's catalog shows of the session."""
+
+    subscription: str
+    user: str
+    process: int = 0
+    settings: Callable[[], dict[str, str]] = dict
+    """Run-time parameters that differ from their defaults, by names in lower case."""
+
+
 @dataclass(slots=True)
 class Answer:
     """The answer to a statement. `close` it in any case."""
@@ -31,13 +42,15 @@ class Answer:
     position: str
     receipt: dict[str, Any] | None
     answered_by: str
+    """`target`, `source` or, for what concerns only the session, `endpoint`."""
+    stale: dict[str, Any] | None
     rows: Delivery | Any
     """A Delivery, or one pyarrow.Table."""
 
     @classmethod
     def of_one(cls, name: str, value: str) -> Answer:
         """One row with one text."""
-        return cls("", None, "endpoint", pa.table({name: pa.array([value], pa.string())}))
+        return cls("", None, "endpoint", None, pa.table({name: pa.array([value], pa.string())}))
 
     async def tables(self) -> AsyncIterator[Any]:
         """The rows as pyarrow.Table objects of one schema, at least one. Raises AnswerError."""
@@ -67,27 +80,26 @@ class Answers:
 
     async def ask(
         self,
-        subscription: str,
+        client: Client,
         sql: str,
         parameters: Sequence[str | None],
         freshness: dict[str, Any],
         timeout_ms: int,
     ) -> Answer:
         """Run a statement with this freshness. If cancelled, it ends on the target too. Raises AnswerError."""
-        request = {"subscription": subscription, "sql": sql, "freshness": freshness, "timeout_ms": timeout_ms}
-        return await self._started(request | ({"parameters": list(parameters)} if parameters else {}))
+        request = {"sql": sql, "parameters": [*parameters], "freshness": freshness, "timeout_ms": timeout_ms}
+        return await self._started(client, request)
 
-    async def describe(self, subscription: str, sql: str, parameters: int) -> Answer:
+    async def describe(self, client: Client, sql: str, parameters: int) -> Answer:
         """The columns of a statement with so many parameters, without its rows. Raises AnswerError."""
-        request = {"subscription": subscription, "sql": sql, "freshness": _NO_WAIT, "timeout_ms": _DESCRIBE_MS}
-        return await self._started(
-            request | {"describe": True} | ({"parameters": [None] * parameters} if parameters else {})
-        )
+        request = {"sql": sql, "parameters": [None] * parameters, "freshness": _NO_WAIT, "timeout_ms": _DESCRIBE_MS}
+        return await self._started(client, request | {"describe": True})
 
-    async def _started(self, request: dict[str, Any]) -> Answer:
+    async def _started(self, client: Client, request: dict[str, Any]) -> Answer:
+        session = {"user": client.user, "process": client.process, "settings": client.settings()}
         try:
-            started = await self._server.start(request)
+            started = await self._server.start(request | {"subscription": client.subscription, "client": session})
         except ProblemError as error:
             raise AnswerError(error.problem) from None
         rows = await self._deliveries.claim(started.request_id)
-        return Answer(started.position, started.receipt, "target", rows)
+        return Answer(started.position, started.receipt, started.ran_on, started.stale, rows)

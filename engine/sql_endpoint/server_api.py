@@ -36,7 +36,10 @@ class Started:
 
     request_id: str
     position: str
+    ran_on: str
     receipt: dict[str, Any] | None
+    stale: dict[str, Any] | None
+    """How old the rows are, if they are older than requested."""
 
 
 class ServerApi:
@@ -63,7 +66,7 @@ class ServerApi:
         """Run a statement; returns when the engine sends its first rows. If cancelled, the statement ends. Raises ProblemError."""
         limit_s = (request["timeout_ms"] + request["freshness"]["timeout_ms"]) / 1000 + _LATE_S
         found = await self._post("statements", request | {"endpoint": self._endpoint}, limit_s)
-        return Started(found["request_id"], found["position"], found["receipt"])
+        return Started(*(found[name] for name in ("request_id", "position", "ran_on", "receipt", "stale")))
 
     async def _post(self, what: str, body: dict[str, Any], read_s: float) -> dict[str, Any]:
         try:

@@ -68,11 +68,20 @@ def find_login(request: Request, session: Reading, body: LoginRequest) -> Login:
 )
 async def run_statement(request: Request, body: StatementRequest) -> StatementAnswer:
     """Run a statement with the requested freshness. Its rows go from the engine to its endpoint, not through the server."""
-    limits = {"max_rows": 0 if body.describe else body.max_rows, "endpoint": body.endpoint}
+    limits = {
+        "max_rows": 0 if body.describe else body.max_rows,
+        "endpoint": body.endpoint,
+        "client": body.client.model_dump(),
+    }
     running = run_query(request, body.subscription, body, limits)
     found = await _while_connected(request, running)
     return StatementAnswer(
-        request_id=found.result.request_id, position=str(found.result.position), receipt=found.receipt
+        request_id=found.result.request_id,
+        position=str(found.result.position),
+        ran_on=found.result.ran_on,
+        receipt=found.receipt,
+        stale=found.stale,
+        left_out=list(found.left_out),
     )
 
 

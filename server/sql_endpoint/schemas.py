@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from server.freshness.schemas import Receipt
+from engine.link.queries import RanOn, SqlClientPart
+from server.freshness.schemas import LeftOutTable, Receipt, Staleness
 from server.queries.schemas import QueryRequest
 from server.security.principal import Role
 
@@ -39,6 +40,7 @@ class StatementRequest(QueryRequest):
     """A query whose rows the engine passes to its own SQL endpoint."""
 
     subscription: str
+    client: SqlClientPart
     describe: bool = Field(default=False, description="Return no rows: the endpoint needs only the columns.")
     endpoint: str = Field(pattern="^[0-9a-f]{32}$", description="The endpoint that receives the rows.")
 
@@ -48,4 +50,7 @@ class StatementAnswer(BaseModel):
 
     request_id: str = Field(description="The id under which the endpoint receives the rows.")
     position: str
+    ran_on: RanOn
     receipt: Receipt | None
+    stale: Staleness | None
+    left_out: list[LeftOutTable]

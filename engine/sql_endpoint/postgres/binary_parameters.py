@@ -7,14 +7,18 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from uuid import UUID
 
-from engine.sql_endpoint.postgres import types
+from engine.postgres.wire_types import TypeOid
 from engine.sql_endpoint.postgres.errors import SqlError
+from engine.sql_endpoint.postgres.types import ELEMENT_OF
+from engine.sql_endpoint.postgres.values import array_literal
 
+# OIDs of types that are not those of a DuckDB column.
+_BPCHAR, _UNKNOWN, _JSONB = 1042, 705, 3802
 _EPOCH = datetime(2000, 1, 1)  # noqa: DTZ001 - PostgreSQL's epoch has no zone
-_NUMBERS = {
-    types.INT2: ">h", types.INT4: ">i", types.INT8: ">q", types.OID: ">I", types.FLOAT4: ">f", types.FLOAT8: ">d",
+_NUMBERS: dict[int, str] = {
+    TypeOid.INT2: ">h", TypeOid.INT4: ">i", TypeOid.INT8: ">q", TypeOid.OID: ">I", TypeOid.FLOAT4: ">f", TypeOid.FLOAT8: ">d",
 }  # fmt: skip
-_TEXTS = frozenset({0, types.TEXT, types.VARCHAR, types.BPCHAR, types.NAME, types.JSON, types.UNKNOWN})
+_TEXTS = frozenset({0, TypeOid.TEXT, TypeOid.VARCHAR, _BPCHAR, TypeOid.NAME, TypeOid.JSON, _UNKNOWN})
 
 
 def text_of(oid: int, value: bytes | None, *, binary: bool) -> str | None:
@@ -36,25 +40,43 @@ def _from_binary(oid: int, value: bytes) -> str:
         return value.decode()
     if oid in _NUMBERS:
         return repr(struct.unpack(_NUMBERS[oid], value)[0])
-    if oid == types.BOOL:
+    if oid == TypeOid.BOOL:
         return "true" if value != b"\0" else "false"
-    if oid == types.UUID:
+    if oid == TypeOid.UUID:
         return str(UUID(bytes=value))
-    if oid == types.NUMERIC:
+    if oid == TypeOid.NUMERIC:
         return numeric_text(value)
-    if oid == types.BYTEA:
+    if oid == TypeOid.BYTEA:
         return "\\x" + value.hex()
-    if oid == types.JSONB:
+    if oid == _JSONB:
         return value[1:].decode()
-    if oid == types.DATE:
+    if oid == TypeOid.DATE:
         return (date(2000, 1, 1) + timedelta(days=struct.unpack(">i", value)[0])).isoformat()
-    if oid in {types.TIMESTAMP, types.TIMESTAMPTZ}:
+    if oid in {TypeOid.TIMESTAMP, TypeOid.TIMESTAMPTZ}:
         moment = _EPOCH + timedelta(microseconds=struct.unpack(">q", value)[0])
-        return moment.isoformat(" ") + ("+00" if oid == types.TIMESTAMPTZ else "")
-    if oid == types.TIME:
+        return moment.isoformat(" ") + ("+00" if oid == TypeOid.TIMESTAMPTZ else "")
+    if oid == TypeOid.TIME:
         seconds, us = divmod(struct.unpack(">q", value)[0], 1_000_000)
         return time(seconds // 3600, seconds // 60 % 60, seconds % 60, us).isoformat()
+    if oid in ELEMENT_OF:
+        return _array_text(ELEMENT_OF[oid], value)
     raise SqlError("0A000", f"parameters of type {oid} are read in the text format only")
+
+
+def _array_text(oid: int, value: bytes) -> str:
+    """An array of one dimension, of elements of this type, as an array literal."""
+    dimensions, _, _ = struct.unpack_from(">iii", value)
+    if dimensions == 0:
+        return "{}"
+    if dimensions > 1:
+        raise SqlError("0A000", "parameters that are arrays have one dimension")
+    texts, at = [], 20
+    for _ in range(struct.unpack_from(">i", value, 12)[0]):
+        size = struct.unpack_from(">i", value, at)[0]
+        at += 4
+        texts.append(None if size < 0 else _from_binary(oid, value[at : at + size]))
+        at += max(0, size)
+    return array_literal(texts)
 
 
 def numeric_text(value: bytes) -> str:

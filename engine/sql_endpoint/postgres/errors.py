@@ -10,6 +10,8 @@ FRESHNESS_TIMEOUT = "PF001"
 implementations, except P0."""
 FRESHNESS_UNREACHABLE = "PF002"
 """A table of the statement does not follow its source, or the subscription does not run."""
+STALE_ROWS = "01P01"
+"""Warning: the rows are older than requested, as `penstock.on_timeout` allows."""
 
 _STATES = {
     "freshness_timeout": FRESHNESS_TIMEOUT,
@@ -19,12 +21,16 @@ _STATES = {
     "table_not_ready": FRESHNESS_UNREACHABLE,
     "not_found": "3D000",
     "query_invalid": "42601",
+    "query_not_translatable": "0A000",
+    "query_not_of_source": "0A000",
+    "source_query_unsupported": "0A000",
     "query_not_a_read": "25006",
     "query_refused": "42501",
     "query_role_missing": "55000",
     "query_role_unfit": "55000",
     "query_role_unusable": "55000",
     "query_timeout": "57014",
+    "query_cancelled": "57014",
     "query_too_large": "54000",
     "query_unavailable": "57P03",
     "engine_unavailable": "57P03",
@@ -72,7 +78,7 @@ class SqlError(Exception):
 def error_of(problem: Mapping[str, Any]) -> SqlError:
     """The error for a problem document of the server or the engine."""
     code = str(problem.get("code", ""))
-    state = _STATES.get(code, "XX000")
+    state = _STATES.get(code) or (code.removeprefix("sqlstate_") if code.startswith("sqlstate_") else "XX000")
     message = str(problem.get("detail") or code)
     if code == "query_invalid":
         state = next((found for text, found in _WORDS if text in message), state)

@@ -16,7 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from engine.platform.scram import PLAIN, PLUS, LoginRefusedError, ServerExchange, Verifier
-from engine.sql_endpoint.answers import Answers
+from engine.sql_endpoint.answers import Answers, Client
 from engine.sql_endpoint.postgres import messages, parameters
 from engine.sql_endpoint.postgres.errors import SqlError
 from engine.sql_endpoint.postgres.messages import Fields, ProtocolError
@@ -165,9 +165,10 @@ class _Connection:
             error.fatal = True
             raise
         values.note("session_authorization", user)
-        session = Session(owner._answers, given.get("database") or user, values, self._writer.write, self._writer.drain)
         owner._number = owner._number % 0x7FFFFFFF + 1
         number, secret = owner._number, int.from_bytes(secrets.token_bytes(4), "big", signed=True)
+        client = Client(given.get("database") or user, user, number, values.changed)
+        session = Session(owner._answers, client, values, self._writer.write, self._writer.drain)
         owner._open[number] = _Open(session, secret)
         self._writer.write(messages.authentication(0))
         for name in parameters.REPORTED:

@@ -10,8 +10,8 @@ from typing import Any
 from engine.sql_endpoint.postgres.errors import SqlError
 from engine.sql_endpoint.postgres.statements import unquoted
 
-SERVER_VERSION = "16.0"
-"""Clients choose their queries of the catalog by it; the oldest version whose catalog has all columns that the endpoint answers."""
+SERVER_VERSION = "15.0"
+"""Clients choose their queries of the catalog by it: that of the version whose columns the answers have."""
 REPORTED = (
     "server_version",
     "server_encoding",
@@ -28,7 +28,7 @@ REPORTED = (
     "standard_conforming_strings",
     "scram_iterations",
 )
-"""Parameters whose values a server reports, as in PostgreSQL 16."""
+"""Parameters whose values a server reports, as in PostgreSQL."""
 FRESHNESS, TIMEOUT_MS = "penstock.freshness", "penstock.timeout_ms"
 ON_TIMEOUT, ON_UNAVAILABLE = "penstock.on_timeout", "penstock.on_unavailable"
 POSITION, RECEIPT, ANSWERED_BY = "penstock.position", "penstock.receipt", "penstock.answered_by"
@@ -60,7 +60,7 @@ _DEFAULTS = {
     "search_path": '"$user", public',
     "server_encoding": "UTF8",
     "server_version": SERVER_VERSION,
-    "server_version_num": "160000",
+    "server_version_num": "150000",
     "session_authorization": "",
     "standard_conforming_strings": "on",
     "statement_timeout": "0",
@@ -198,6 +198,15 @@ class SessionParameters:
     def note(self, name: str, value: str) -> None:
         """Set a parameter that only the endpoint changes."""
         self.values[name] = value
+
+    def changed(self) -> dict[str, str]:
+        """The parameters that differ from their defaults, by names in lower case; without what is known of the last read."""
+        known = {POSITION, RECEIPT, ANSWERED_BY}
+        return {
+            name.lower(): value
+            for name, value in self.values.items()
+            if name not in known and _DEFAULTS.get(name) != value
+        }
 
     def begin(self) -> None:
         """A transaction begins: what is set in it is undone if it is rolled back."""

@@ -13,14 +13,16 @@ from typing import Any
 
 import structlog
 
-from engine.sql_endpoint.answers import Answer, AnswerError, Answers
+from engine.postgres.wire_types import TypeOid
+from engine.sql_endpoint.answers import Answer, AnswerError, Answers, Client
 from engine.sql_endpoint.postgres import binary_parameters, messages, parameters, types
-from engine.sql_endpoint.postgres.errors import SqlError, error_of
+from engine.sql_endpoint.postgres.errors import STALE_ROWS, SqlError, error_of
 from engine.sql_endpoint.postgres.messages import ColumnDescription, Fields, ProtocolError
 from engine.sql_endpoint.postgres.parameters import SessionParameters, check_transaction
 from engine.sql_endpoint.postgres.statements import (
     Action,
     Command,
+    cast_of_parameters,
     cast_parameters,
     command_of,
     parameter_count,
@@ -34,7 +36,6 @@ log = structlog.get_logger(__name__)
 _DEFAULT_TIMEOUT_MS = 300_000
 """Limit of a statement's run time where the client sets none: reading an answer slowly counts too."""
 _IN_FAILED_TRANSACTION = frozenset({Action.COMMIT, Action.ROLLBACK, Action.ROLLBACK_TO})
-_ONE_TEXT = [ColumnDescription("", types.TEXT)]
 
 
 @dataclass(slots=True)
@@ -112,13 +113,13 @@ class Session:
     def __init__(
         self,
         answers: Answers,
-        subscription: str,
+        client: Client,
         values: SessionParameters,
         send: Callable[[bytes], None],
         drain: Callable[[], Awaitable[None]],
     ) -> None:
         self._answers = answers
-        self._subscription = subscription
+        self._client = client
         self._parameters = values
         self._send = send
         self._drain = drain
@@ -219,8 +220,10 @@ class Session:
         if name and name in self._prepared:
             raise SqlError("42P05", f'prepared statement "{name}" already exists')
         statement = statements[0] if statements else ""
-        count = max(len(oids), parameter_count(statement))
-        self._prepared[name] = Prepared(command_of(statement), oids + [0] * (count - len(oids)))
+        oids += [0] * (parameter_count(statement) - len(oids))
+        for number, kind in cast_of_parameters(statement).items():
+            oids[number - 1] = oids[number - 1] or types.parameter_type(kind)
+        self._prepared[name] = Prepared(command_of(statement), oids)
         self._send(messages.PARSE_COMPLETE)
 
     async def _bind(self, fields: Fields) -> None:
@@ -259,7 +262,7 @@ class Session:
             raise SqlError("26000", f'prepared statement "{name}" does not exist')
         if prepared.columns is None:
             prepared.columns = await self._columns_of(prepared)
-        self._send(messages.parameter_description([oid or types.TEXT for oid in prepared.oids]))
+        self._send(messages.parameter_description([oid or TypeOid.TEXT for oid in prepared.oids]))
         if prepared.columns is None:
             self._send(messages.NO_DATA)
         else:
@@ -348,12 +351,20 @@ class Session:
         sql = cast_parameters(command.rest, casts) if casts else command.rest
         freshness = self._parameters.freshness(command.hints)
         timeout_ms = self._parameters.statement_timeout_ms() or _DEFAULT_TIMEOUT_MS
-        answer = await self._answers.ask(self._subscription, sql, values, freshness, timeout_ms)
+        answer = await self._answers.ask(self._client, sql, values, freshness, timeout_ms)
         running = await Running.begun(answer)
         self._parameters.note(parameters.POSITION, answer.position)
         self._parameters.note(parameters.RECEIPT, json.dumps(answer.receipt) if answer.receipt else "")
         self._parameters.note(parameters.ANSWERED_BY, answer.answered_by)
+        if answer.stale is not None:
+            self._warn_of_stale_rows(answer.stale)
         return running
+
+    def _warn_of_stale_rows(self, stale: dict[str, Any]) -> None:
+        age = stale["seconds_behind"]
+        known = "unknown" if age is None else f"{age:.3f} s"
+        message = f"the rows are older than requested: they show {stale['position']}, and lag by {known}"
+        self._send(messages.notice_response({"S": "WARNING", "V": "WARNING", "C": STALE_ROWS, "M": message}))
 
     async def _columns_of(self, prepared: Prepared) -> list[ColumnDescription] | None:
         """Columns of a statement that is not bound yet."""
@@ -361,10 +372,10 @@ class Session:
         if command.action is Action.SHOW:
             shown = self._parameters.show(command.rest)
             if shown is not None:
-                return [ColumnDescription(shown[0], types.TEXT)]
+                return [ColumnDescription(shown[0], TypeOid.TEXT)]
         elif command.action is not Action.QUERY:
             return None
-        answer = await self._answers.describe(self._subscription, command.rest, len(prepared.oids))
+        answer = await self._answers.describe(self._client, command.rest, len(prepared.oids))
         running = await Running.begun(answer)
         running.close()
         return running.columns

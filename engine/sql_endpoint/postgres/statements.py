@@ -96,6 +96,23 @@ def cast_parameters(sql: str, types: dict[int, str]) -> str:
     return "".join(map(written, tokens(sql)))
 
 
+def cast_of_parameters(sql: str) -> dict[int, str]:
+    """The types, in lower case, to which a statement casts its parameters by `$1::type` or `$1::type[]`."""
+    found: dict[int, str] = {}
+    parts = [token for token in tokens(sql) if token.kind not in {"space", "comment"}]
+    for i, parameter in enumerate(parts):
+        after = [token.text for token in parts[i + 1 : i + 6]]
+        if (
+            parameter.kind == "parameter"
+            and after[:2] == [":", ":"]
+            and parts[i + 3 : i + 4]
+            and parts[i + 3].kind == "word"
+        ):
+            array = "[]" if after[3:5] == ["[", "]"] else ""
+            found.setdefault(int(parameter.text[1:]), after[2].lower() + array)
+    return found
+
+
 class Action(Enum):
     """What the endpoint does with a statement."""
 

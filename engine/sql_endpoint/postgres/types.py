@@ -1,49 +1,65 @@
-"""PostgreSQL's types for the columns of an answer, by their Arrow type and the target's name of the type."""
+"""PostgreSQL's types for the columns of an answer, by their Arrow type and what the target says of them. Pure."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from engine.model.target import TARGET_TYPE, WIRE_MODIFIER, WIRE_TYPE
+from engine.postgres.wire_types import ARRAY_OF, NO_MODIFIER, TypeOid, numeric_modifier, pg_type_of
 from engine.sql_endpoint.postgres.messages import ColumnDescription
 
-# Fixed in PostgreSQL's pg_type.dat.
-BOOL, BYTEA, INT8, INT2, INT4, TEXT, JSON = 16, 17, 20, 21, 23, 25, 114
-FLOAT4, FLOAT8, VARCHAR, BPCHAR, DATE, TIME, TIMESTAMP = 700, 701, 1043, 1042, 1082, 1083, 1114
-TIMESTAMPTZ, INTERVAL, NUMERIC, UUID, JSONB, UNKNOWN, OID, NAME = 1184, 1186, 1700, 2950, 3802, 705, 26, 19
-
-ARRAY_OF = {
-    BOOL: 1000, BYTEA: 1001, INT2: 1005, INT4: 1007, TEXT: 1009, VARCHAR: 1015, INT8: 1016, FLOAT4: 1021, FLOAT8: 1022,
-    TIMESTAMP: 1115, DATE: 1182, TIME: 1183, TIMESTAMPTZ: 1185, INTERVAL: 1187, NUMERIC: 1231, UUID: 2951, JSON: 199,
+SIZES: dict[int, int] = {
+    TypeOid.BOOL: 1, TypeOid.CHAR: 1, TypeOid.INT2: 2, TypeOid.INT4: 4, TypeOid.INT8: 8, TypeOid.OID: 4, TypeOid.XID: 4,
+    TypeOid.FLOAT4: 4, TypeOid.FLOAT8: 8, TypeOid.DATE: 4, TypeOid.TIME: 8, TypeOid.TIMESTAMP: 8, TypeOid.TIMESTAMPTZ: 8,
+    TypeOid.INTERVAL: 16, TypeOid.UUID: 16, TypeOid.REGPROC: 4, TypeOid.REGCLASS: 4, TypeOid.REGTYPE: 4,
 }  # fmt: skip
-SIZES = {
-    BOOL: 1, INT8: 8, INT2: 2, INT4: 4, FLOAT4: 4, FLOAT8: 8, DATE: 4, TIME: 8, TIMESTAMP: 8, TIMESTAMPTZ: 8, INTERVAL: 16,
-    UUID: 16, OID: 4,
+"""Bytes of a value (pg_type.typlen), by type; other types vary."""
+ELEMENT_OF = {array: element for element, array in ARRAY_OF.items()}
+"""Types of the elements of array types."""
+VECTORS = frozenset({TypeOid.INT2VECTOR, TypeOid.OIDVECTOR})
+PARAMETER_CASTS: dict[int, str] = {
+    TypeOid.BOOL: "BOOLEAN", TypeOid.INT2: "SMALLINT", TypeOid.INT4: "INTEGER", TypeOid.INT8: "BIGINT", TypeOid.FLOAT4: "REAL",
+    TypeOid.FLOAT8: "DOUBLE PRECISION", TypeOid.DATE: "DATE", TypeOid.TIME: "TIME", TypeOid.TIMESTAMP: "TIMESTAMP",
+    TypeOid.TIMESTAMPTZ: "TIMESTAMPTZ", TypeOid.INTERVAL: "INTERVAL", TypeOid.UUID: "UUID",
 }  # fmt: skip
-_NAMED = {
-    "uuid": UUID, "json": JSON, "jsonb": JSONB, "numeric": NUMERIC, "varchar": VARCHAR, "bpchar": BPCHAR, "oid": OID, "name": NAME,
-    "interval": INTERVAL, "timestamptz": TIMESTAMPTZ, "timestamp": TIMESTAMP, "date": DATE, "time": TIME, "bytea": BYTEA,
+"""How a statement casts a parameter of a declared type; others are like literals without a type, which the target adapts."""
+PARAMETER_NAMES: dict[str, int] = {
+    "bool": TypeOid.BOOL, "boolean": TypeOid.BOOL, "smallint": TypeOid.INT2, "int2": TypeOid.INT2, "int": TypeOid.INT4,
+    "integer": TypeOid.INT4, "int4": TypeOid.INT4, "bigint": TypeOid.INT8, "int8": TypeOid.INT8, "real": TypeOid.FLOAT4,
+    "float4": TypeOid.FLOAT4, "double": TypeOid.FLOAT8, "float8": TypeOid.FLOAT8, "float": TypeOid.FLOAT8,
+    "numeric": TypeOid.NUMERIC, "decimal": TypeOid.NUMERIC, "date": TypeOid.DATE, "time": TypeOid.TIME,
+    "timestamptz": TypeOid.TIMESTAMPTZ, "uuid": TypeOid.UUID, "varchar": TypeOid.VARCHAR, "bytea": TypeOid.BYTEA,
+    "text": TypeOid.TEXT, "oid": TypeOid.OID,
 }  # fmt: skip
-"""Types whose values may be texts in Arrow."""
-OID_KEY = b"oid"
-"""Metadata of a field: its PostgreSQL type, where the target knows it."""
+"""Types of parameters, by their names in a cast; others are texts."""
+JSONB, _BPCHAR, _XML = 3802, 1042, 142
+"""OIDs of types that PostgreSQL targets have and DuckDB has not."""
+_NUMBERS = frozenset(
+    {
+        TypeOid.INT2,
+        TypeOid.INT4,
+        TypeOid.INT8,
+        TypeOid.OID,
+        TypeOid.XID,
+        TypeOid.REGCLASS,
+        TypeOid.REGPROC,
+        TypeOid.REGTYPE,
+    }
+)
+_FROM_TEXT = frozenset(
+    {
+        TypeOid.TEXT, TypeOid.VARCHAR, TypeOid.NAME, TypeOid.CHAR, TypeOid.JSON, TypeOid.UUID, TypeOid.NUMERIC, JSONB, _BPCHAR, _XML,
+    }
+)  # fmt: skip
+"""Types whose binary format is made from their text."""
 
 
-@dataclass(frozen=True, slots=True)
-class ParameterType:
-    """How a parameter of this type is written in a statement for DuckDB."""
-
-    cast: str
-
-
-PARAMETER_CASTS = {
-    BOOL: "BOOLEAN", INT2: "SMALLINT", INT4: "INTEGER", INT8: "BIGINT", FLOAT4: "REAL", FLOAT8: "DOUBLE", DATE: "DATE", TIME: "TIME",
-    TIMESTAMP: "TIMESTAMP", TIMESTAMPTZ: "TIMESTAMPTZ", INTERVAL: "INTERVAL", UUID: "UUID", OID: "BIGINT",
-}  # fmt: skip
-"""Types of parameters by OID; others are like literals without a type, which the target adapts."""
+def parameter_type(name: str) -> int:
+    """The type of a parameter that a statement casts to this one; 0: none that clients have to know."""
+    element = PARAMETER_NAMES.get(name.removesuffix("[]"), 0)
+    return ARRAY_OF.get(element, 0) if name.endswith("[]") else element
 
 
 def describe(schema: Any) -> list[ColumnDescription]:
@@ -52,53 +68,62 @@ def describe(schema: Any) -> list[ColumnDescription]:
 
 
 def _column(field: Any) -> ColumnDescription:
-    oid = _oid(field)
-    modifier = -1
-    if pa.types.is_decimal(field.type):
-        modifier = (field.type.precision << 16 | field.type.scale) + 4
+    metadata = field.metadata or {}
+    if WIRE_TYPE in metadata:
+        oid, modifier = int(metadata[WIRE_TYPE]), int(metadata[WIRE_MODIFIER])
+    elif TARGET_TYPE in metadata:
+        oid, modifier = pg_type_of(metadata[TARGET_TYPE].decode())
+    else:
+        oid, modifier = oid_of(field.type), _modifier(field.type)
+    if not _is_written(field.type, oid):
+        oid, modifier = oid_of(field.type), _modifier(field.type)
     return ColumnDescription(field.name, oid, SIZES.get(oid, -1), modifier)
 
 
-def _oid(field: Any) -> int:
-    metadata = field.metadata or {}
-    if OID_KEY in metadata:
-        return int(metadata[OID_KEY])
-    named = re.sub(r"\(.*", "", metadata.get(b"type", b"").decode().lower())
-    if named in _NAMED and pa.types.is_string(field.type):
-        return _NAMED[named]
-    return oid_of(field.type)
+def _modifier(kind: Any) -> int:
+    return numeric_modifier(kind.precision, kind.scale) if pa.types.is_decimal(kind) else NO_MODIFIER
+
+
+def _is_written(kind: Any, oid: int) -> bool:
+    """Whether values of the Arrow type can be written in the binary format of this type: a target's name of a type may be more than Arrow
+    holds of it. Texts are written as they are."""
+    own = oid_of(kind)
+    if own == TypeOid.TEXT:
+        return oid in _FROM_TEXT
+    if own == oid or {own, oid} <= _NUMBERS:
+        return True
+    if is_list(kind):
+        return oid in VECTORS or (oid in ELEMENT_OF and _is_written(kind.value_type, ELEMENT_OF[oid]))
+    return own in _NUMBERS and oid == TypeOid.NUMERIC
 
 
 def oid_of(kind: Any) -> int:
     """The PostgreSQL type that holds every value of the Arrow type."""
     if isinstance(kind, pa.BaseExtensionType):
-        return UUID if kind.extension_name == "arrow.uuid" else oid_of(kind.storage_type)
+        return TypeOid.UUID if kind.extension_name == "arrow.uuid" else oid_of(kind.storage_type)
     if pa.types.is_dictionary(kind):
         return oid_of(kind.value_type)
     if pa.types.is_boolean(kind):
-        return BOOL
+        return TypeOid.BOOL
     if pa.types.is_integer(kind):
         return _integer(kind)
     if pa.types.is_floating(kind):
-        return FLOAT8 if kind.bit_width == 64 else FLOAT4
+        return TypeOid.FLOAT8 if kind.bit_width == 64 else TypeOid.FLOAT4
     if pa.types.is_decimal(kind):
-        return NUMERIC
+        return TypeOid.NUMERIC
     if pa.types.is_date(kind):
-        return DATE
+        return TypeOid.DATE
     if pa.types.is_time(kind):
-        return TIME
+        return TypeOid.TIME
     if pa.types.is_timestamp(kind):
-        return TIMESTAMP if kind.tz is None else TIMESTAMPTZ
+        return TypeOid.TIMESTAMP if kind.tz is None else TypeOid.TIMESTAMPTZ
     if pa.types.is_interval(kind) or pa.types.is_duration(kind):
-        return INTERVAL
+        return TypeOid.INTERVAL
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
-        return BYTEA
-    if is_list(kind):
-        element = oid_of(kind.value_type)
-        return ARRAY_OF.get(element, JSON)
-    if pa.types.is_nested(kind):
-        return JSON
-    return TEXT
+        return TypeOid.BYTEA
+    if is_list(kind) and not pa.types.is_nested(kind.value_type):
+        return ARRAY_OF.get(oid_of(kind.value_type), TypeOid.JSON)
+    return TypeOid.JSON if pa.types.is_nested(kind) else TypeOid.TEXT
 
 
 def is_list(kind: Any) -> bool:
@@ -107,5 +132,5 @@ def is_list(kind: Any) -> bool:
 
 def _integer(kind: Any) -> int:
     if pa.types.is_unsigned_integer(kind):
-        return {8: INT2, 16: INT4, 32: INT8}.get(kind.bit_width, NUMERIC)
-    return {8: INT2, 16: INT2, 32: INT4}.get(kind.bit_width, INT8)
+        return {8: TypeOid.INT2, 16: TypeOid.INT4, 32: TypeOid.INT8}.get(kind.bit_width, TypeOid.NUMERIC)
+    return {8: TypeOid.INT2, 16: TypeOid.INT2, 32: TypeOid.INT4}.get(kind.bit_width, TypeOid.INT8)

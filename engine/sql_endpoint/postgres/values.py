@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.sql_endpoint.postgres import types
+from engine.postgres.wire_types import TypeOid
+from engine.sql_endpoint.postgres.types import ELEMENT_OF, JSONB, SIZES, VECTORS, describe
 
 _NULL = struct.pack(">i", -1)
 _EPOCH_DAYS = 10_957
@@ -38,9 +39,10 @@ def data_rows(table: Any, formats: Sequence[int]) -> bytes:
     """The rows of a pyarrow.Table as DataRow messages. `formats`: 0 text, 1 binary, by column."""
     if table.num_rows == 0:
         return b""
+    described = describe(table.schema)
     columns = [
-        cells(field, table.column(i).combine_chunks(), binary=form == 1)
-        for i, (field, form) in enumerate(zip(table.schema, formats, strict=True))
+        cells(table.column(i).combine_chunks(), column.oid, binary=form == 1)
+        for i, (column, form) in enumerate(zip(described, formats, strict=True))
     ]
     sizes = np.full(table.num_rows, 6, dtype=np.int64)
     for column in columns:
@@ -51,24 +53,24 @@ def data_rows(table: Any, formats: Sequence[int]) -> bytes:
     return _bytes_of(joined)
 
 
-def cells(field: Any, array: Any, *, binary: bool) -> Any:
-    """The values of one column as cells."""
+def cells(array: Any, oid: int, *, binary: bool) -> Any:
+    """The values of one column, of this PostgreSQL type, as cells."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    values = binary_values(field, array) if binary else text_values(array).cast(pa.binary())
+    values = binary_values(array, oid) if binary else text_values(array, oid).cast(pa.binary())
     lengths = _fixed(pc.binary_length(values).fill_null(0).to_numpy(zero_copy_only=False).astype(">i4"))
     return pc.binary_join_element_wise(lengths, values, b"").fill_null(_NULL)
 
 
-def text_values(array: Any) -> Any:
+def text_values(array: Any, oid: int) -> Any:
     """The values in PostgreSQL's text format, as a pyarrow.StringArray."""
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
         if kind.extension_name == "arrow.uuid":
             return _each(array.storage, _uuid_text)
-        return text_values(array.storage)
+        return text_values(array.storage, oid)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return array.cast(pa.string())
     if pa.types.is_boolean(kind):
@@ -91,27 +93,28 @@ def text_values(array: Any) -> Any:
         return _each(array.cast(pa.duration("us")).cast(pa.int64()), lambda us: _interval_text((0, 0, us * 1000)))
     if pa.types.is_null(kind):
         return array.cast(pa.string())
-    if types.oid_of(kind) == types.BYTEA:
+    if oid == TypeOid.BYTEA:
         return _each(array, lambda value: "\\x" + bytes(value).hex())
-    if types.oid_of(kind) == types.JSON:
-        return _each(array, lambda value: json.dumps(_plain(value), ensure_ascii=False))
-    return _array_texts(array)
+    if oid in VECTORS:
+        return _each(array, lambda values: " ".join(map(str, values)))
+    if oid in ELEMENT_OF:
+        return _array_texts(array, ELEMENT_OF[oid])
+    return _each(array, lambda value: json.dumps(_plain(value), ensure_ascii=False))
 
 
-def binary_values(field: Any, array: Any) -> Any:
-    """The values in PostgreSQL's binary format, as a pyarrow.BinaryArray; NULL stays NULL."""
+def binary_values(array: Any, oid: int) -> Any:
+    """The values in the binary format of this PostgreSQL type, as a pyarrow.BinaryArray; NULL stays NULL."""
     kind = array.type
-    oid = types.describe(pa.schema([field]))[0].oid
     if isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.uuid":
         return array.storage.cast(pa.binary())
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _binary_of_texts(oid, array)
     if pa.types.is_boolean(kind):
         return _packed(array.cast(pa.int8()), ">i1")
-    if pa.types.is_decimal(kind) or oid == types.NUMERIC:
+    if pa.types.is_decimal(kind) or oid == TypeOid.NUMERIC:
         return _each(array, lambda value: numeric_binary(decimal.Decimal(value)), pa.binary())
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return _packed(array, f">{'f' if pa.types.is_floating(kind) else 'i'}{types.SIZES[oid]}")
+        return _packed(array, f">{'f' if pa.types.is_floating(kind) else 'i'}{SIZES[oid]}")
     if pa.types.is_date(kind):
         return _packed(_shifted(array.cast(pa.date32()).cast(pa.int32()), _EPOCH_DAYS, _INFINITE_DAYS, 31), ">i4")
     if pa.types.is_time(kind):
@@ -120,11 +123,13 @@ def binary_values(field: Any, array: Any) -> Any:
         return _packed(_shifted(_microseconds(array), _EPOCH_DAYS * _DAY_US, _INFINITE_US, 63), ">i8")
     if pa.types.is_interval(kind):
         return _each(array, lambda v: struct.pack(">qii", v[2] // 1000, v[1], v[0]), pa.binary())
-    if oid == types.BYTEA:
+    if oid == TypeOid.BYTEA:
         return array.cast(pa.binary())
-    if types.is_list(kind) and oid != types.JSON:
-        return _array_binaries(array)
-    return text_values(array).cast(pa.binary())
+    if oid in VECTORS:
+        return _array_binaries(array, TypeOid.INT2 if oid == TypeOid.INT2VECTOR else TypeOid.OID, first=0)
+    if oid in ELEMENT_OF:
+        return _array_binaries(array, ELEMENT_OF[oid])
+    return text_values(array, oid).cast(pa.binary())
 
 
 def numeric_binary(value: decimal.Decimal) -> bytes:
@@ -303,16 +308,21 @@ def _plain(value: Any) -> Any:
     return value.hex() if isinstance(value, bytes) else str(value)
 
 
-def _array_texts(array: Any) -> Any:
-    elements = text_values(array.flatten())
-    written = [_element(text) for text in elements.to_pylist()]
+def _array_texts(array: Any, oid: int) -> Any:
+    """`oid`: type of the elements."""
+    elements = text_values(array.flatten(), oid).to_pylist()
     lengths = pc.list_value_length(array).to_pylist()
     found: list[str | None] = []
     at = 0
     for length in lengths:
-        found.append(None if length is None else "{" + ",".join(written[at : at + length]) + "}")
+        found.append(None if length is None else array_literal(elements[at : at + length]))
         at += length or 0
     return pa.array(found, pa.string())
+
+
+def array_literal(texts: Sequence[str | None]) -> str:
+    """The text format of an array with elements of these texts."""
+    return "{" + ",".join(map(_element, texts)) + "}"
 
 
 def _element(text: str | None) -> str:
@@ -322,10 +332,10 @@ def _element(text: str | None) -> str:
     return text if plain else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _array_binaries(array: Any) -> Any:
-    oid = types.oid_of(array.type.value_type)
+def _array_binaries(array: Any, oid: int, first: int = 1) -> Any:
+    """`oid`: type of the elements; `first`: the lower bound."""
     elements = array.flatten()
-    written = cells(pa.field("", array.type.value_type), elements, binary=True).to_pylist()
+    written = cells(elements, oid, binary=True).to_pylist()
     nulls = elements.is_null().to_pylist()
     found: list[bytes | None] = []
     at = 0
@@ -333,7 +343,7 @@ def _array_binaries(array: Any) -> Any:
         if not length:
             found.append(None if length is None else struct.pack(">iii", 0, 0, oid))
             continue
-        head = struct.pack(">iiiii", 1, any(nulls[at : at + length]), oid, length, 1)
+        head = struct.pack(">iiiii", 1, any(nulls[at : at + length]), oid, length, first)
         found.append(head + b"".join(written[at : at + length]))
         at += length
     return pa.array(found, pa.binary())
@@ -341,10 +351,10 @@ def _array_binaries(array: Any) -> Any:
 
 def _binary_of_texts(oid: int, array: Any) -> Any:
     """Values that Arrow has as text, in the binary format of their type."""
-    if oid == types.UUID:
+    if oid == TypeOid.UUID:
         return _each(array, lambda text: bytes.fromhex(text.replace("-", "")), pa.binary())
-    if oid == types.NUMERIC:
+    if oid == TypeOid.NUMERIC:
         return _each(array, lambda text: numeric_binary(decimal.Decimal(text)), pa.binary())
-    if oid == types.JSONB:
+    if oid == JSONB:
         return _each(array, lambda text: b"\x01" + text.encode(), pa.binary())
     return array.cast(pa.binary())

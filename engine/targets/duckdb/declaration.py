@@ -44,5 +44,9 @@ DUCKDB = TargetKind(
         own_schemas=frozenset({"penstock", "information_schema", "pg_catalog"}),
     ),
     Imported("engine.targets.duckdb.opening:open_connection"),
-    preloaded=("engine.targets.duckdb.opening", "engine.targets.duckdb.query_process"),
+    preloaded=(
+        "engine.targets.duckdb.opening",
+        "engine.targets.duckdb.query_process",
+        "engine.targets.duckdb.catalog_query",
+    ),
 )

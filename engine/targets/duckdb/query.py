@@ -8,13 +8,14 @@ import signal
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from engine.model.identity import SubscriptionName
-from engine.model.target import BoundStatement, JudgeReads, QueryAnswer, QueryLimits, QueryRefused
+from engine.model.target import BoundStatement, JudgeReads, QueryAnswer, QueryLimits, QueryRefused, SqlClient
 from engine.queries.pool import Message, QueryPool, QueryProcess, Statement
 from engine.queries.rows import limited
 from engine.targets.duckdb.database import Database
@@ -34,6 +35,7 @@ def run_query(
     limits: QueryLimits,
     subscription: SubscriptionName,
     judge: JudgeReads,
+    client: SqlClient | None = None,
 ) -> Iterator[QueryAnswer]:
     """Run `statement`; the answer has the position of the target that it saw.
 
@@ -43,7 +45,7 @@ def run_query(
     """
     # The process ends first: scans, which are waited for, wait for it.
     with ExitStack() as pins, pool.process(limits) as process:
-        yield from _Statement(database, process, limits, subscription, pins).answers(statement, judge)
+        yield from _Statement(database, process, limits, subscription, pins).answers(statement, judge, client)
 
 
 class _Statement(Statement):
@@ -66,11 +68,12 @@ class _Statement(Statement):
         self._snapshot: Snapshot
         self._shown: list[Shown] = []
 
-    def answers(self, statement: BoundStatement, judge: JudgeReads) -> Iterator[QueryAnswer]:
+    def answers(self, statement: BoundStatement, judge: JudgeReads, client: SqlClient | None) -> Iterator[QueryAnswer]:
         """Yields the answer. Resumes when the caller has finished with it."""
         self._process.on_scan = self._scan
         sql, parameters = statement
-        self._process.send({"sql": sql, "parameters": [*parameters], "max_rows": self._limits.max_rows})
+        asked = {"sql": sql, "parameters": [*parameters], "max_rows": self._limits.max_rows}
+        self._process.send({**asked, "client": None if client is None else asdict(client)})
         named = _names(self.said("named")[0])
         self._plan(named)
         judge(

@@ -20,11 +20,12 @@ import pyarrow as pa
 import pyarrow.dataset
 
 from engine.model.identity import TableName
-from engine.model.target import QueryRefused
+from engine.model.target import QueryRefused, SqlClient
 from engine.queries.channel import MAX_SQL_CHARACTERS, EngineChannel, Run, match_parameters, serve
 from engine.queries.rows import pieces, target_field
 from engine.targets.duckdb.errors import is_out_of_memory
 from engine.targets.duckdb.identifiers import folded, literal, qualified
+from engine.targets.duckdb.pg_catalog.detection import is_catalog_query
 from engine.targets.duckdb.pushed import condition_of, scan_column
 from engine.targets.duckdb.query_guard import Named, named, refusal
 from engine.targets.identifiers import quoted
@@ -110,6 +111,14 @@ def _ended(engine: EngineChannel, connection: Any, request: Mapping[str, Any]) -
 
 
 def _run(engine: EngineChannel, connection: Any, request: Mapping[str, Any]) -> None:
+    client = request["client"]
+    if client is not None and is_catalog_query(request["sql"]):
+        from engine.targets.duckdb.catalog_query import catalog_rows  # noqa: PLC0415 - preloaded; the engine needs no sqlglot
+
+        bounded(request["sql"])
+        rows = catalog_rows(engine, request, SqlClient(**client))
+        send_rows(engine, rows.schema, iter(rows.to_batches()))
+        return
     statement, names = single_read(connection, request["sql"])
     values = bound_values(statement.named_parameters, request["parameters"])
     named = {"places": sorted(names.places), "expressions": sorted(names.expressions), "catalog": names.catalog}
@@ -131,12 +140,13 @@ def _run(engine: EngineChannel, connection: Any, request: Mapping[str, Any]) -> 
 
 
 def _answer(engine: EngineChannel, reader: Any, columns: list[tuple[str, str]]) -> None:
-    """Send the rows. Nothing is sent before the first rows are available, so that most errors replace the answer.
-
-    `columns`: their names and types.
-    """
+    """Send the rows. `columns`: their names and types."""
     schema = pa.schema([target_field(field, *column) for field, column in zip(reader.schema, columns, strict=True)])
-    batches = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in reader)
+    send_rows(engine, schema, (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in reader))
+
+
+def send_rows(engine: EngineChannel, schema: Any, batches: Iterator[Any]) -> None:
+    """Send the rows. Nothing is sent before the first rows are available, so that most errors replace the answer."""
     first = next(batches, None)
     ours, theirs = os.pipe()
     engine.send({"kind": "answer"}, ours)

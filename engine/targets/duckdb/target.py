@@ -25,6 +25,7 @@ from engine.model.target import (
     QueryLimits,
     QueryRefused,
     SpeculativeTransaction,
+    SqlClient,
     TargetReader,
     any_reads,
 )
@@ -308,11 +309,12 @@ class DuckDbTarget(SqlTarget):
         subscription: SubscriptionName,
         judge: JudgeReads = any_reads,
         parameters: Sequence[str | None] = (),
+        client: SqlClient | None = None,
     ) -> Iterator[QueryAnswer]:
         database = self._open()
         queries = self.query_pool(partial(self._query_process, database), Path(f"{self.path}.queries.tmp"))
         try:
-            with run_query(database, queries, (sql, parameters), limits, subscription, judge) as answer:
+            with run_query(database, queries, (sql, parameters), limits, subscription, judge, client) as answer:
                 yield answer
         except duckdb.Error as error:
             raise self._fault(error, database) from error

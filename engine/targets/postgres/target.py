@@ -26,6 +26,7 @@ from engine.model.target import (
     QueryAnswer,
     QueryLimits,
     QueryRefused,
+    SqlClient,
     TargetReader,
     any_reads,
 )
@@ -400,6 +401,7 @@ class PostgresTarget(SqlTarget):
         subscription: SubscriptionName,
         judge: JudgeReads = any_reads,
         parameters: Sequence[str | None] = (),
+        client: SqlClient | None = None,
     ) -> AbstractContextManager[QueryAnswer]:
         pool = self.query_pool(lambda _: (query_process, (self._query_memory,)))
         given = bool(self._spec.settings.get("query_user"))

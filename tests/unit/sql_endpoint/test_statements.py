@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from engine.sql_endpoint.postgres.statements import (
     Action,
+    cast_of_parameters,
     cast_parameters,
     command_of,
     parameter_count,
@@ -120,6 +121,9 @@ def test_settings_of_one_statement_are_read_from_its_hint() -> None:
 def test_parameters_are_counted_and_cast_outside_of_strings_only() -> None:
     sql = "select $1, '$9', \"$8\", $2::text, $$ $7 $$, a$6 -- $5"
     assert parameter_count(sql) == 2
+    assert cast_of_parameters(sql) == {2: "text"}
+    assert cast_of_parameters("$1 :: /* x */ BIGINT + $3 + $2::int4 + '$4::int'") == {1: "bigint", 2: "int4"}
+    assert cast_of_parameters("x = any($1::oid[]) and $2::text") == {1: "oid[]", 2: "text"}
     assert cast_parameters(sql, {1: "INTEGER"}) == sql.replace("$1", "CAST($1 AS INTEGER)")
 
 

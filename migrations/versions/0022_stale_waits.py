@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0019_stale_waits"
-down_revision = "0018_wait_positions"
+revision = "0022_stale_waits"
+down_revision = "0021_masks_of_columns"
 branch_labels = None
 depends_on = None
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0019_token_verifiers"
-down_revision = "0018_wait_positions"
+revision = "0023_token_verifiers"
+down_revision = "0022_stale_waits"
 branch_labels = None
 depends_on = None
 
