@@ -118,3 +118,36 @@ INNER JOIN pg_catalog.pg_namespace ns ON ns.oid = t.typnamespace
 LEFT JOIN pg_type elem_t ON t.typlen = -1 AND t.typelem != 0 AND t.typelem = elem_t.oid
 LEFT JOIN pg_range range_t ON t.oid = range_t.rngtypid
 WHERE t.oid = ANY(ARRAY[16, 1007, 3904, 1033]::oid[]) OR t.typname = 'events' ORDER BY 1
+-- name: comments
+SELECT nspname, obj_description(oid) AS by_oid, obj_description(oid, 'pg_namespace') AS by_class, obj_description(oid, 'pg_class') AS other
+FROM pg_namespace WHERE nspname = 'shop'
+-- name: comments by name
+SELECT table_name, column_name, is_nullable::boolean, col_description((table_schema || '."' || table_name || '"')::regclass, ordinal_position)
+FROM information_schema.columns WHERE table_schema = 'shop' ORDER BY 1, ordinal_position
+-- name: types as text
+SELECT c.relname, a.attname, a.atttypid::regtype::text AS type, t.typname::varchar(5) AS short, ((a.atttypmod - 4) >> 16) & 65535 AS precision
+FROM pg_attribute a INNER JOIN pg_class c ON a.attrelid = c.oid INNER JOIN pg_type t ON t.oid = a.atttypid
+WHERE c.relkind = ANY(ARRAY['r', 'v']) AND c.relnamespace = 'shop'::regnamespace AND a.attnum > 0 ORDER BY 1, a.attnum
+-- name: whole rows and groups
+SELECT n.nspname, count(c) AS relations, string_agg(c.relname, ',' ORDER BY c.relname) FILTER (WHERE c.relkind = 'r') AS tables
+FROM pg_namespace n LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relkind IN ('r', 'v') WHERE n.nspname IN ('shop', 'nothing') GROUP BY n.nspname
+-- name: arrays of keys
+SELECT conname, conkey[1], conkey[1:1], cardinality(conkey), conkey @> ARRAY[1]::int2[], contype::text, conkey::int[],
+  (SELECT array_agg(attname::text ORDER BY u.o) FROM unnest(conkey) WITH ORDINALITY u(n, o) JOIN pg_attribute ON attnum = u.n AND attrelid = conrelid)
+FROM pg_constraint WHERE connamespace = 'shop'::regnamespace ORDER BY 1
+-- name: nested joins
+SELECT att.attname, dep.deptype, cs.relname FROM pg_attribute att
+LEFT OUTER JOIN (pg_depend dep JOIN pg_class cs ON dep.classid = 'pg_class'::regclass AND dep.objid = cs.oid AND cs.relkind = 'S')
+  ON dep.refobjid = att.attrelid AND dep.refobjsubid = att.attnum
+WHERE att.attrelid = 'shop.orders'::regclass AND att.attnum > 0 ORDER BY att.attnum
+-- name: composite types
+SELECT t.typname, t.typdelim, coalesce(a.names, '{}') AS names, coalesce(a.types, '{}') AS types FROM pg_type t
+LEFT JOIN (SELECT attrelid, array_agg(attname::text) AS names, array_agg(atttypid) AS types FROM (SELECT * FROM pg_attribute WHERE attnum > 0 ORDER BY attnum) x
+  GROUP BY attrelid) a ON a.attrelid = t.typrelid WHERE t.typname = 'events'
+-- name: sets of names
+SELECT nspname FROM pg_namespace WHERE nspname NOT LIKE 'pg%' EXCEPT SELECT schemaname FROM pg_tables WHERE schemaname <> 'shop' ORDER BY 1
+-- name: names in lists
+SELECT relname FROM pg_class WHERE (oid IN ('shop.orders'::regclass, 'events'::regclass) OR oid = to_regclass('shop.nothing'))
+  AND relname SIMILAR TO '(orders|events)' AND relname NOT ILIKE 'EV%' AND relname ~* 'ORD' AND (relname, relkind) IN (('orders', 'r'))
+-- name: values
+SELECT v.n, c.relname FROM (VALUES ('orders'::name, 1), ('nothing', 2)) AS v(n, i) LEFT JOIN pg_class c ON c.relname = v.n ORDER BY v.i

@@ -85,7 +85,7 @@ def _type(duckdb_type: str) -> tuple[int, int]:
     """Unsigned numbers of 32 bits are OIDs in the catalog's tables."""
     if duckdb_type in {"UINTEGER", "UINTEGER[]"}:
         return (TypeOid.OID if duckdb_type == "UINTEGER" else 1028), -1
-    if duckdb_type == "HUGEINT":
+    if duckdb_type in {"HUGEINT", "UBIGINT"}:
         return TypeOid.INT8, -1
     return pg_type_of(duckdb_type)
 

@@ -132,10 +132,8 @@ _FUNCTIONS: dict[str, Function] = {
     "pg_table_is_visible": _scalar("a", _lookup("visible", "x.relations", "oid = a")),
     "pg_type_is_visible": _scalar("a", _lookup("visible", "x.types", "oid = a")),
     "obj_description": _scalar(
-        "a c='pg_class'",
-        _lookup(
-            "text", "x.comments", "oid = CAST(a AS UINTEGER) AND kind = replace(c, 'pg_catalog.', '') AND number = 0"
-        ),
+        "a c=''",
+        _lookup("text", "x.comments", "oid = CAST(a AS UINTEGER) AND number = 0 AND (c = '' OR kind = replace(c, 'pg_catalog.', ''))"),
     ),
     "shobj_description": _scalar("a c", _TEXT),
     "col_description": _scalar(

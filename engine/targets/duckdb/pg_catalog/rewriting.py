@@ -256,8 +256,10 @@ class _Rewriter:
                 node.replace(self._called("regproc_number", [operand]))
                 return
             node.set("to", exp.DataType.build(_TYPES[name] + ("[]" if array else ""), dialect="duckdb"))
-        elif isinstance(node.to, exp.DataType) and name == "char" and not node.to.expressions:
-            node.set("to", exp.DataType.build("VARCHAR", dialect="duckdb"))
+        elif isinstance(node.to, exp.DataType) and name in {"char", "varchar"} and not array:
+            text = _cast(operand.copy(), "VARCHAR")
+            limits = [one.this for one in node.to.expressions]
+            node.replace(exp.Anonymous(this="left", expressions=[text, *limits]) if limits else text)
 
     def _object(self, node: exp.Cast, name: str) -> None:
         """A cast to a type of object identifiers: its number, or the name of the object where that is read as text."""
@@ -355,7 +357,7 @@ class _Rewriter:
 
 
 def _is_own(name: str) -> bool:
-    return name.startswith(PREFIX) or name in {"unnest", "generate_series", "len", "concat"}
+    return name.startswith(PREFIX) or name in {"unnest", "generate_series", "len", "concat", "left"}
 
 
 def _outside(node: exp.Expr) -> exp.Expr | None:
