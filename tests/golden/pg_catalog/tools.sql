@@ -151,3 +151,11 @@ SELECT relname FROM pg_class WHERE (oid IN ('shop.orders'::regclass, 'events'::r
   AND relname SIMILAR TO '(orders|events)' AND relname NOT ILIKE 'EV%' AND relname ~* 'ORD' AND (relname, relkind) IN (('orders', 'r'))
 -- name: values
 SELECT v.n, c.relname FROM (VALUES ('orders'::name, 1), ('nothing', 2)) AS v(n, i) LEFT JOIN pg_class c ON c.relname = v.n ORDER BY v.i
+-- name: functions of types
+SELECT ns.nspname, t.oid, t.typname, t.typelem, CASE WHEN proc.proname = 'array_recv' THEN 'a' ELSE t.typtype::text END AS kind, proc.oid,
+  proc.pronargs, proc.prorettype, pg_get_function_result(proc.oid), pg_get_function_arguments(proc.oid), proc.oid::regproc::text, t.typsend::oid
+FROM pg_type AS t JOIN pg_namespace AS ns ON (ns.oid = t.typnamespace) JOIN pg_proc AS proc ON proc.oid = t.typreceive
+WHERE t.typnamespace = 'pg_catalog'::regnamespace AND t.typrelid = 0 AND t.typname NOT LIKE '\_pg\_%' AND (t.typreceive <> 0 OR t.typarray <> 0) ORDER BY t.oid
+-- name: constrained tables
+SELECT u.table_schema, u.table_name, u.constraint_name, c.column_name FROM information_schema.constraint_table_usage u
+JOIN information_schema.constraint_column_usage c USING (table_schema, table_name, constraint_name) WHERE u.table_schema = 'shop' ORDER BY 1, 2, 3, 4

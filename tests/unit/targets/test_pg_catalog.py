@@ -195,6 +195,21 @@ def test_settings_and_the_search_path_are_those_of_the_session() -> None:
     made.close()
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT version();",
+        " /* a */ SELECT version() ; -- b",
+        "(SELECT version())",
+        "WITH a AS (SELECT 1) SELECT version() FROM a",
+    ],
+)
+def test_comments_brackets_and_semicolons_change_nothing(catalog: Catalog, sql: str) -> None:
+    assert is_catalog_query(sql)
+    answered = catalog.answer(sql)
+    assert (answered.rows.column_names, answered.rows.num_rows) == (["version"], 1)
+
+
 def test_a_new_description_is_a_new_catalog() -> None:
     sql = "SELECT count(*) AS n FROM pg_class WHERE relname = 'events'"
     assert answer(sql, [], shop()).rows.to_pylist() == [{"n": 1}]

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from engine.targets.duckdb.pg_catalog.definitions import INFORMATION_SCHEMA, PG_CATALOG, BuiltinType, builtin_types
+from engine.targets.duckdb.pg_catalog.definitions import (
+    INFORMATION_SCHEMA,
+    PG_CATALOG,
+    BuiltinType,
+    builtin_types,
+    value_functions,
+)
 from engine.targets.duckdb.pg_catalog.objects import OWNER, Attribute, Objects, Relation
 from engine.targets.duckdb.pg_catalog.settings import SPELLING, settings_of
 from engine.targets.identifiers import quoted
@@ -146,6 +152,27 @@ def _functions(input_function: str) -> Row:
         "typreceive": stem + "recv" if binary else "-",
         "typsend": stem + "send" if binary else "-",
     }
+
+
+def _pg_proc(_: Objects) -> Iterable[Row]:
+    for one in value_functions():
+        yield {
+            "oid": one.oid,
+            "proname": one.name,
+            "pronamespace": 11,
+            "proowner": OWNER,
+            "prolang": 12,
+            "procost": 1.0,
+            "prosupport": "-",
+            "prokind": "f",
+            "proisstrict": one.strict,
+            "provolatile": one.volatility,
+            "proparallel": "s",
+            "pronargs": len(one.arguments),
+            "prorettype": one.result,
+            "proargtypes": list(one.arguments),
+            "prosrc": one.name,
+        }
 
 
 def _pg_index(objects: Objects) -> Iterable[Row]:
@@ -388,6 +415,7 @@ ROWS: dict[str, Callable[[Objects], Iterable[Row]]] = {
         {"oid": 14, "lanname": "sql", "lanowner": OWNER, "lanpltrusted": True},
     ),
     "pg_namespace": _pg_namespace,
+    "pg_proc": _pg_proc,
     "pg_range": _ranges,
     "pg_rewrite": _pg_rewrite,
     "pg_roles": _one_role,

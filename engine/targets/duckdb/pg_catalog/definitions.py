@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from engine.targets.duckdb.pg_catalog import catalog_columns, information_schema_columns, type_definitions
+from engine.targets.duckdb.pg_catalog import (
+    catalog_columns,
+    function_definitions,
+    information_schema_columns,
+    type_definitions,
+)
 
 PG_CATALOG = "pg_catalog"
 INFORMATION_SCHEMA = "information_schema"
@@ -51,6 +56,29 @@ class BuiltinType:
     input: str
     shown: str
     """The name in SQL, as format_type returns it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValueFunction:
+    """A function that reads or writes the values of a built-in type. `result`, `arguments`: OIDs of types."""
+
+    oid: int
+    name: str
+    result: int
+    arguments: tuple[int, ...]
+    volatility: str
+    strict: bool
+
+
+@cache
+def value_functions() -> tuple[ValueFunction, ...]:
+    """The input, output, receive and send functions of all built-in types."""
+    found = []
+    for text in function_definitions.DEFINITIONS.strip().replace("\n", "; ").split("; "):
+        oid, name, result, arguments, letters = text.split(" ")
+        types = tuple(int(one) for one in arguments.split(","))
+        found.append(ValueFunction(int(oid), name, int(result), types, letters[0], letters[1] == "t"))
+    return tuple(found)
 
 
 @cache

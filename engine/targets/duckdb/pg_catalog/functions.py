@@ -119,12 +119,16 @@ _FUNCTIONS: dict[str, Function] = {
     "regrole_text": _shown(f"CASE WHEN {_KEY} IN ('{OWNER}', f_current_user()) THEN f_current_user() END", "role"),
     "regproc_text": _scalar(
         "a",
-        "CASE WHEN CAST(a AS VARCHAR) = '0' THEN '-' ELSE regexp_replace(CAST(a AS VARCHAR), '^pg_catalog\\.', '') END",
+        f"CASE WHEN {_KEY} = '0' THEN '-' WHEN {_DIGITS} THEN coalesce({_lookup('name', 'x.procs', f'key = {_KEY}')}, {_KEY})"
+        f" ELSE regexp_replace({_KEY}, '^pg_catalog\\.', '') END",
     ),
     "regproc_number": _scalar(
         "a",
-        "CASE WHEN CAST(a AS VARCHAR) IN ('-', '0') THEN CAST(0 AS UINTEGER) ELSE 1::UINTEGER END",
+        f"CASE WHEN {_KEY} IN ('-', '0') THEN CAST(0 AS UINTEGER) ELSE {_lookup('oid', 'x.procs', f'key = {_KEY}')} END",
     ),
+    "pg_get_function_result": _scalar("a", _lookup("result", "x.procs", f"key = {_KEY}")),
+    "pg_get_function_arguments": _scalar("a", _lookup("arguments", "x.procs", f"key = {_KEY}")),
+    "pg_get_function_identity_arguments": _scalar("a", _lookup("arguments", "x.procs", f"key = {_KEY}")),
     "format_type": _scalar("a m", _FORMAT_TYPE),
     "pg_get_userbyid": _scalar(
         "a", f"CASE WHEN a = {OWNER} THEN f_current_user() WHEN a IS NOT NULL THEN 'unknown (OID=' || a || ')' END"
@@ -133,7 +137,11 @@ _FUNCTIONS: dict[str, Function] = {
     "pg_type_is_visible": _scalar("a", _lookup("visible", "x.types", "oid = a")),
     "obj_description": _scalar(
         "a c=''",
-        _lookup("text", "x.comments", "oid = CAST(a AS UINTEGER) AND number = 0 AND (c = '' OR kind = replace(c, 'pg_catalog.', ''))"),
+        _lookup(
+            "text",
+            "x.comments",
+            "oid = CAST(a AS UINTEGER) AND number = 0 AND (c = '' OR kind = replace(c, 'pg_catalog.', ''))",
+        ),
     ),
     "shobj_description": _scalar("a c", _TEXT),
     "col_description": _scalar(
@@ -200,8 +208,8 @@ _VISIBLE = (
     "collation conversion function opclass operator opfamily statistics_obj ts_config ts_dict ts_parser ts_template"
 )
 _READABLE = "database function language sequence server tablespace type foreign_data_wrapper"
-_NULLS = """pg_get_ruledef:1,2 pg_get_triggerdef:1,2 pg_get_functiondef:1 pg_get_function_result:1 pg_get_function_arguments:1
-pg_get_function_identity_arguments:1 pg_get_partkeydef:1 pg_get_partition_constraintdef:1 pg_get_statisticsobjdef:1
+_NULLS = """pg_get_ruledef:1,2 pg_get_triggerdef:1,2 pg_get_functiondef:1
+pg_get_partkeydef:1 pg_get_partition_constraintdef:1 pg_get_statisticsobjdef:1
 pg_get_statisticsobjdef_columns:1 pg_get_serial_sequence:2 pg_get_function_sqlbody:1 inet_server_addr:0
 inet_client_addr:0 pg_collation_for:1"""
 _NO_NUMBERS = """pg_database_size:1 pg_tablespace_size:1 inet_server_port:0 inet_client_port:0 pg_stat_get_numscans:1

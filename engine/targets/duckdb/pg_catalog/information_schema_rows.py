@@ -143,6 +143,11 @@ def _key_columns(objects: Objects) -> Iterable[Row]:
             yield {**place, "column_name": attribute.name, "ordinal_position": attribute.number}
 
 
+def _constrained_tables(objects: Objects) -> Iterable[Row]:
+    for key in objects.keys:
+        yield {**_constraint(objects, key.table.schema, key.index.name), **_place(objects, key.table)}
+
+
 def _privileges(objects: Objects) -> Iterable[Row]:
     user = objects.described.user
     for one in objects.own:
@@ -182,6 +187,7 @@ ROWS: dict[str, Callable[[Objects], Iterable[Row]]] = {
     "column_privileges": _column_privileges,
     "columns": _columns,
     "constraint_column_usage": _key_columns,
+    "constraint_table_usage": _constrained_tables,
     "element_types": _element_types,
     "enabled_roles": _enabled_roles,
     "information_schema_catalog_name": _catalog_name,
@@ -202,7 +208,6 @@ OMITTED = frozenset(
         "collations",
         "column_domain_usage",
         "column_udt_usage",
-        "constraint_table_usage",
         "data_type_privileges",
         "domain_constraints",
         "domain_udt_usage",

@@ -137,7 +137,9 @@ class _Rewriter:
         self._name_columns()
         self._system_columns()
         self._relations()
-        for node in list(tree.find_all(exp.Bracket, exp.Cast, exp.Literal, exp.DPipe, exp.Like, exp.ILike)):
+        for node in list(
+            tree.find_all(exp.Bracket, exp.Cast, exp.Literal, exp.DPipe, exp.EQ, exp.NEQ, exp.Like, exp.ILike)
+        ):
             self._values(node)
         self._row_functions()
         # Inner calls first, so that a call that is replaced already contains its replaced arguments.
@@ -231,6 +233,10 @@ class _Rewriter:
         elif isinstance(node, exp.Bracket) and _is_vector(node.this) and len(node.expressions) == 1:
             # The first element of a vector has the number 0.
             node.set("expressions", [exp.Add(this=_paren(node.expressions[0]), expression=exp.Literal.number(1))])
+        elif isinstance(node, exp.EQ | exp.NEQ):
+            for one, other in ((node.left, node.right), (node.right, node.left)):
+                if _is_function_column(one) and _is_number(other):
+                    one.replace(self._called("regproc_number", [one.copy()]))
         elif isinstance(node, exp.DPipe) and isinstance(node.right, exp.Array):
             # Without an array on one side, PostgreSQL's result is the other side, not NULL.
             node.set("this", exp.Coalesce(this=node.left.copy(), expressions=[exp.Array()]))
@@ -422,6 +428,16 @@ def _is_array(node: exp.Expr) -> bool:
 def _array_columns() -> frozenset[str]:
     kinds = {column.type for one in relations().values() for column in one.columns}
     return _columns_of("int2vector", "oidvector", *(kind for kind in kinds if kind.startswith("_")))
+
+
+def _is_number(node: exp.Expr) -> bool:
+    """Whether it is an OID, and no name of a function."""
+    column = isinstance(node, exp.Column) and not _is_function_column(node)
+    return (
+        column
+        or (isinstance(node, exp.Cast) and type_name(node.to)[0] == "oid")
+        or (isinstance(node, exp.Literal) and not node.is_string)
+    )
 
 
 def _is_function_column(node: exp.Expr) -> bool:

@@ -10,7 +10,13 @@ import pyarrow as pa
 
 from engine.targets.duckdb.pg_catalog import catalog_rows, information_schema_rows
 from engine.targets.duckdb.pg_catalog.catalog_rows import Row, index_definition, shown
-from engine.targets.duckdb.pg_catalog.definitions import PG_CATALOG, CatalogColumn, builtin_types, relations
+from engine.targets.duckdb.pg_catalog.definitions import (
+    PG_CATALOG,
+    CatalogColumn,
+    builtin_types,
+    relations,
+    value_functions,
+)
 from engine.targets.duckdb.pg_catalog.description import Description
 from engine.targets.duckdb.pg_catalog.functions import functions, macro, with_used
 from engine.targets.duckdb.pg_catalog.objects import Objects, Relation
@@ -122,6 +128,7 @@ class CatalogTables:
             ("comments", {"oid": oid, "kind": text, "number": pa.int32(), "text": text}, _comments(objects)),
             ("types", _TYPES, _types(objects)),
             ("type_keys", {"key": text, "oid": oid, "shown": text}, _type_keys(objects)),
+            ("procs", _PROCS, _procs()),
             ("index_parts", {"oid": oid, "number": pa.int32(), "text": text}, _index_parts(objects)),
             ("constraints", {"oid": oid, "text": text}, _constraints(objects)),
             ("settings", {"name": text, "value": text}, settings_of(objects.described).items()),
@@ -145,6 +152,7 @@ def _zero(column: CatalogColumn) -> Any:
 
 
 _NAMES = {"key": pa.string(), "oid": pa.uint32(), "shown": pa.string(), "definition": pa.string(), "bytes": pa.int64()}
+_PROCS = dict.fromkeys(("key", "oid", "name", "result", "arguments"), pa.string()) | {"oid": pa.uint32()}
 _TYPES = {"oid": pa.uint32(), "head": pa.string(), "tail": pa.string(), "kind": pa.string(), "visible": pa.bool_()}
 
 
@@ -205,6 +213,14 @@ def _type_keys(objects: Objects) -> Iterator[tuple[str, int, str]]:
         found.setdefault(name.lower(), (relation.row_type, name))
         found.setdefault(str(relation.row_type), (relation.row_type, name))
     yield from ((key, *row) for key, row in found.items())
+
+
+def _procs() -> Iterator[tuple[str, int, str, str, str]]:
+    types = {one.oid: one.shown for one in builtin_types()}
+    for one in value_functions():
+        arguments = ", ".join(types[oid] for oid in one.arguments)
+        for key in (one.name, str(one.oid)):
+            yield key, one.oid, one.name, types[one.result], arguments
 
 
 def _index_parts(objects: Objects) -> Iterator[tuple[int, int, str]]:
