@@ -112,7 +112,11 @@ def parsed(sql: str) -> exp.Expr:
         tokens = list(_plain(dialect.tokenize(sql)))
         if tokens and tokens[0].token_type not in _STARTS:
             raise CatalogError("0A000", "a catalog query is a SELECT")
-        trees = [tree for tree in dialect.parser().parse(tokens, sql) if tree is not None]
+        trees = [
+            tree
+            for tree in dialect.parser().parse(tokens, sql)
+            if tree is not None and not isinstance(tree, exp.Semicolon)
+        ]
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
         where = f"line {first.get('line')}, column {first.get('col')}: " if first else ""
