@@ -16,6 +16,7 @@ from server.cli.manifest import ManifestError
 from server.cli.options import (
     AllTables,
     AsJson,
+    RefuseEarly,
     Subscription,
     TableNames,
     Timeout,
@@ -117,6 +118,7 @@ def wait(
         OnTimeoutOfWait,
         typer.Option("--on-timeout", help="At the deadline: an error, or how far the target is behind; exit code 4."),
     ] = OnTimeoutOfWait.ERROR,
+    refuse_early: RefuseEarly = False,
     all_tables: AllTables = False,
     patient: Annotated[
         bool,
@@ -138,6 +140,8 @@ def wait(
         body["on_unreachable"] = "wait"
     if on_timeout is not OnTimeoutOfWait.ERROR:
         body["on_timeout"] = on_timeout.value
+    if refuse_early:
+        body["refuse_early"] = True
     name = chosen_subscription(api, subscription)
     path = f"/subscriptions/{segment(name)}/freshness-waits"
     answer = api.post(path, body, timeout_s=timeout_ms / 1000 + _GRACE_S)
@@ -189,6 +193,7 @@ def query(
             help="With --fresh, at the deadline: an error, the rows that are there, or those of the source.",
         ),
     ] = OnTimeout.ERROR,
+    refuse_early: RefuseEarly = False,
     timeout: Timeout = "30s",
     time_limit: Annotated[
         str,
@@ -215,6 +220,8 @@ def query(
     waited: Document = {"timeout_ms": timeout_ms}
     if on_timeout is not OnTimeout.ERROR:
         waited["on_timeout"] = on_timeout.value
+    if refuse_early:
+        waited["refuse_early"] = True
     freshness: Document = {"mode": mode.value} | ({} if mode is Freshness.ANY else waited)
     if on_unavailable is not OnUnavailable.ERROR:
         freshness["on_unavailable"] = on_unavailable.value

@@ -34,6 +34,12 @@ TableNames = Annotated[
     list[str] | None, typer.Option("--table", "-t", help="schema.name; repeat for several. Default: every table.")
 ]
 Timeout = Annotated[str, typer.Option("--timeout", metavar="DURATION", help="500ms, 30s, 5m.")]
+RefuseEarly = Annotated[
+    bool,
+    typer.Option(
+        "--refuse-early", help="End at once if, at the recent rate, the deadline would not be met; exit code 4."
+    ),
+]
 AllTables = Annotated[
     bool, typer.Option("--all-tables", help="Exit code 5 if a table was left out, as paused and parked ones are.")
 ]

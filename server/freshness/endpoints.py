@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Request, Response, status
 from fastapi.responses import JSONResponse
 
 from server.errors import InvalidRequest, NotFound, responses
-from server.freshness.errors import FreshnessTimeout, FreshnessUnavailable, FreshnessUnreachable
+from server.freshness.errors import FreshnessRefusedEarly, FreshnessTimeout, FreshnessUnavailable, FreshnessUnreachable
 from server.freshness.schemas import Freshness, Lag, Positions, WaitBody, WaitRequest, WaitSatisfied
 from server.freshness.service import WaitHasEnded, WaitService
 from server.freshness.tracker import FreshnessTracker
@@ -66,6 +66,7 @@ async def get_freshness(request: Request, name: str) -> Freshness:
             InvalidRequest,
             FreshnessUnavailable,
             FreshnessTimeout,
+            FreshnessRefusedEarly,
             EngineTimeout,
         ),
     },

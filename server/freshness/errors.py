@@ -12,6 +12,12 @@ class FreshnessTimeout(Problem):
     default_remedy = "Wait again, with a longer timeout_ms; 'applied' and 'estimate_ms' show how far it is."
 
 
+class FreshnessRefusedEarly(FreshnessTimeout):
+    code = "freshness_refused_early"
+    title = "Freshness would not be reached in time"
+    default_remedy = "Wait with a timeout_ms above 'estimate_ms', or without refuse_early."
+
+
 class FreshnessUnavailable(Problem):
     status = 503
     code = "freshness_unavailable"

@@ -58,6 +58,11 @@ class WaitRequest(BaseModel):
         description="What happens at the deadline. `error`: the wait ends with `freshness_timeout`. `stale`: it ends with the status"
         " `stale` and says how far the target is behind, in `stale`; with `freshness_timeout` only if that is unknown.",
     )
+    refuse_early: bool = Field(
+        default=False,
+        description="If true and the wait would, at the recent rate, be satisfied after its deadline only, it ends at once: with"
+        " `freshness_refused_early` and the estimate in `estimate_ms`, or as `on_timeout` says.",
+    )
     on_unreachable: Literal["error", "wait"] = Field(
         default="error",
         description="What happens if no engine has been connected for 30 s, or the subscription has been retrying for 30 s because of a"

@@ -108,6 +108,7 @@ class WaitService:
             named=spec.named,
             patient=spec.patient,
             stale=spec.stale,
+            refuse_early=spec.refuse_early,
             timeout_ms=round(spec.timeout_s * 1000),
             created_at=now,
             deadline_at=now + timedelta(seconds=spec.timeout_s),
@@ -161,7 +162,9 @@ class WaitService:
             except NotFound:
                 continue  # deleted since the rows were read, and its waits with it
             marks = None if row.position is None else form.parse(row.position)
-            spec = WaitSpec(subscription, marks, frozenset(row.tables), row.named, left_s, row.patient, row.stale)
+            spec = WaitSpec(
+                subscription, marks, frozenset(row.tables), row.named, left_s, row.patient, row.stale, row.refuse_early
+            )
             self._start_wait(row.id, spec)
 
     async def stop(self) -> None:

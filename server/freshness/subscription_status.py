@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import pairwise
 
 from engine.link.messages import Progress
 from engine.model.position import Lsn
@@ -55,6 +56,15 @@ class Absence:
     detail: str
     remedy: str | None
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A report of progress: its time by the monotonic clock, the applied position, and the known end of the log."""
+
+    at_s: float
+    applied: int
+    end: int
 
 
 @dataclass(slots=True)
@@ -122,7 +132,7 @@ class SubscriptionStatus:
     now: Callable[[], datetime] = field(default=SystemClock().now, repr=False)
     _confirmed_on: str | None = None
     """The stream on which the current run has reported `applied`."""
-    _steps: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_RATE_SAMPLES))
+    _steps: deque[_Step] = field(default_factory=lambda: deque(maxlen=_RATE_SAMPLES))
 
     @property
     def applied(self) -> Lsn | None:
@@ -286,7 +296,8 @@ class SubscriptionStatus:
         self.progress = report.model_copy(update=kept) if kept else report
         if report.structure is not None:
             self.structure, self.structure_at = report.structure, report.structure_at
-        self._steps.append((monotonic_s, report.applied.value))
+        end = self.highest_position or report.applied
+        self._steps.append(_Step(monotonic_s, report.applied.value, end.value))
         return forward
 
     def replace_declared(self, fresh: SubscriptionStatus) -> None:
@@ -306,18 +317,21 @@ class SubscriptionStatus:
         self.faulty_since = fresh.faulty_since and (self.faulty_since or fresh.faulty_since)
         self.tables = fresh.tables
 
-    def estimate_ms(self, marks: Marks, monotonic_s: float) -> int | None:
-        """Milliseconds until the marks are applied at the recent rate; None if nothing moves or too little is known.
+    def estimate_ms(self, marks: Marks) -> int | None:
+        """Milliseconds until the marks are applied at the rate of the recent reports; None if too little is known.
 
-        The rate is known for a source with one log only.
+        The rate is that of the intervals between two reports in which the subscription did not reach the end of the log as the first report
+        had it: in others it waited for changes, and might have been faster. It is known for a source with one log only.
         """
-        if self.applied is None or len(self._steps) < 2 or marks[0].log != ONLY_LOG:
+        if self.applied is None or marks[0].log != ONLY_LOG:
             return None
-        began, low = self._steps[0]
-        _, high = self._steps[-1]
-        if high <= low or monotonic_s <= began:
-            return None
-        return max(0, round((marks[0].position.value - high) * (monotonic_s - began) / (high - low) * 1000))
+        left = marks[0].position.value - self.applied.value
+        if left <= 0:
+            return 0
+        pairs = [(one, other) for one, other in pairwise(self._steps) if other.applied < one.end]
+        moved = sum(other.applied - one.applied for one, other in pairs)
+        took_s = sum(other.at_s - one.at_s for one, other in pairs)
+        return round(left * took_s / moved * 1000) if moved > 0 and took_s > 0 else None
 
 
 def _in_only_log(position: Lsn | None) -> Reached:

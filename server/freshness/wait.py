@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -12,12 +12,13 @@ from engine.model.position import ZERO, MalformedPosition
 from engine.model.positions import Marks, PositionForm, first_uncovered, single_mark
 from engine.model.table_state import TableStateKind
 from server.errors import FieldError, InvalidRequest, Problem, ReportedProblem
-from server.freshness.errors import FreshnessTimeout, FreshnessUnavailable, FreshnessUnreachable
+from server.freshness.errors import FreshnessRefusedEarly, FreshnessTimeout, FreshnessUnavailable, FreshnessUnreachable
 from server.freshness.schemas import LeftOutTable, Receipt, ReceiptException, ReceiptTable, Staleness, WaitRequest
-from server.freshness.subscription_status import SubscriptionStatus
+from server.freshness.subscription_status import SubscriptionStatus, TableView
 from server.freshness.tracker import FreshnessTracker
 from server.freshness.wait_registry import Unreachable, Verdict, Wait, WaitRegistry, WaitStatus, why_left_out
 from server.gateway.hub import AnswerError, EngineAwayError, EngineSilentError
+from server.wording import format_seconds
 
 _STARTING_PAUSE_S = 0.2
 _FLUSH_AFTER_S = 0.1
@@ -44,6 +45,8 @@ class WaitSpec:
     patient: bool = False
     stale: bool = False
     """At the deadline, say how far the target is behind."""
+    refuse_early: bool = False
+    """End at once where the estimate exceeds the deadline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +78,25 @@ async def parse_request(
     """
     registry = await tracker.current_registry(subscription)
     marks = parse_position(request.position, pointer, registry.status.form)
-    timeout_s, patient, stale = (
-        request.timeout_ms / 1000,
-        request.on_unreachable == "wait",
-        request.on_timeout == "stale",
+    asked = WaitSpec(
+        subscription,
+        marks,
+        frozenset(),
+        named=bool(request.tables),
+        timeout_s=request.timeout_ms / 1000,
+        patient=request.on_unreachable == "wait",
+        stale=request.on_timeout == "stale",
+        refuse_early=request.refuse_early,
     )
     if not request.tables:
         following = frozenset(view.id for view in registry.status.tables.values() if not view.left_out)
-        return WaitSpec(subscription, marks, following, named=False, timeout_s=timeout_s, patient=patient, stale=stale)
+        return replace(asked, tables=following)
     named = [(ref.schema_name, ref.name) for ref in request.tables]
     if not set(named) <= set(_names(registry.status)):
         # A table added just now may not be in the status yet.
         await tracker.refresh([subscription])
         registry = await tracker.current_registry(subscription)
-    tables = _ids(registry.status, named)
-    return WaitSpec(subscription, marks, tables, named=True, timeout_s=timeout_s, patient=patient, stale=stale)
+    return replace(asked, tables=_ids(registry.status, named))
 
 
 def parse_position(text: str | None, pointer: str, form: PositionForm) -> Marks | None:
@@ -156,6 +163,9 @@ class _Run:
                     if isinstance(marks, WaitOutcome):
                         return marks
                     self._marks = marks
+                    late_ms = self._estimate_beyond_deadline(marks)
+                    if late_ms is not None:
+                        return self._stale() or self._refused_early(marks, late_ms)
                     verdict, reached_by = await self._wait_until_visible(marks)
                     # For a table that became live later, in a run that started since and perhaps on an older target, it
                     # is not known up to which position its structure is that of the catalog.
@@ -164,6 +174,17 @@ class _Run:
         except TimeoutError:
             return self._stale() or self._timed_out()
         return self._unreachable(verdict) if verdict is not None else self._satisfied(marks)
+
+    def _estimate_beyond_deadline(self, marks: Marks) -> int | None:
+        """The estimate in milliseconds, if the wait is to be refused for it; None if it may be satisfied in time, or that is unknown."""
+        status = self._registry.status
+        if not self._spec.refuse_early or self._is_applied(marks) or status.is_beyond_log(marks):
+            return None
+        if self._registry.unreachable_reason(self._wait_for(marks, lambda _: None)) is not None:
+            return None
+        estimate = status.estimate_ms(marks)
+        left_ms = (self._deadline - self._loop.time()) * 1000
+        return estimate if estimate is not None and estimate > left_ms else None
 
     def _all_live(self) -> bool:
         tables = self._registry.status.tables
@@ -252,13 +273,22 @@ class _Run:
         receipt = _receipt(status, self._spec, shown, self._now_ms, on_arrival=False)
         return WaitOutcome(WaitStatus.STALE, self._elapsed_ms(), shown, shown, receipt, stale=stale)
 
+    def _refused_early(self, marks: Marks, estimate_ms: int) -> WaitOutcome:
+        name, position = self._spec.subscription, self._registry.status.form.text(marks)
+        detail = (
+            f"'{name}' will have applied {position} in about {format_seconds(estimate_ms / 1000)} at its recent rate, after the deadline of"
+            f" {self._spec.timeout_s * 1000:.0f} ms."
+        )
+        known = {**self._progress_fields(), "estimate_ms": estimate_ms, "beyond_source": False}
+        return self._outcome_with(WaitStatus.TIMED_OUT, FreshnessRefusedEarly(detail, extra=known))
+
     def _timed_out(self) -> WaitOutcome:
         status, marks = self._registry.status, self._marks
         beyond = marks is not None and status.is_beyond_log(marks)
         absence = status.absence()
         estimate = None
         if marks is not None and not beyond and absence is None and not self._is_applied(marks):
-            estimate = status.estimate_ms(marks, self._loop.time())
+            estimate = status.estimate_ms(marks)
         known = {**self._progress_fields(), "estimate_ms": estimate, "beyond_source": beyond}
         if absence is not None:
             known["cause"] = absence.cause
@@ -335,14 +365,7 @@ def _receipt(
             LeftOutTable(schema_name=v.schema, name=v.name, state=v.state.value, reason=why_left_out(v))
             for v in passed_over
         ],
-        exceptions=[
-            ReceiptException(schema_name=v.schema, name=v.name, kind="insert_only") for v in covered if v.insert_only
-        ]
-        + [
-            ReceiptException(schema_name=v.schema, name=v.name, kind="rows_set_aside", rows=v.set_aside)
-            for v in covered
-            if v.set_aside
-        ],
+        exceptions=exceptions_of(covered),
         position=position,
         applied=str(status.text(status.applied)),
         now_ms=now_ms,
@@ -352,6 +375,16 @@ def _receipt(
         structure=status.text(status.structure),
         structure_at=status.structure_at,
     )
+
+
+def exceptions_of(views: Sequence[TableView]) -> list[ReceiptException]:
+    """The ways in which these tables do not fully follow their source, as declared."""
+    inserts = [ReceiptException(schema_name=v.schema, name=v.name, kind="insert_only") for v in views if v.insert_only]
+    return inserts + [
+        ReceiptException(schema_name=v.schema, name=v.name, kind="rows_set_aside", rows=v.set_aside)
+        for v in views
+        if v.set_aside
+    ]
 
 
 def receipt_for_tables(

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Header, Request, Response
 from engine.model.positions import PositionForm
 from server.errors import InvalidRequest, NotFound, Problem, responses
 from server.freshness.endpoints import tracker_of, waits_of
-from server.freshness.errors import FreshnessTimeout, FreshnessUnavailable, FreshnessUnreachable
+from server.freshness.errors import FreshnessRefusedEarly, FreshnessTimeout, FreshnessUnavailable, FreshnessUnreachable
 from server.freshness.wait import parse_position
 from server.gateway.hub import QueryResult
 from server.gateway.hub_gateway import HubGateway
@@ -76,6 +76,7 @@ class Format(StrEnum):
             EngineUnavailable,
             FreshnessUnavailable,
             FreshnessTimeout,
+            FreshnessRefusedEarly,
             EngineTimeout,
             AnswerCut,
             HttpTooOld,
@@ -167,6 +168,7 @@ def _requirement_of(freshness: QueryFreshness, form: PositionForm) -> FreshnessR
         timeout_s=freshness.timeout_ms / 1000,
         on_timeout=Otherwise(freshness.on_timeout),
         on_unavailable=Otherwise(freshness.on_unavailable),
+        refuse_early=freshness.refuse_early,
     )
 
 

@@ -57,6 +57,7 @@ class FreshnessRequirement:
     timeout_s: float
     on_timeout: Otherwise
     on_unavailable: Otherwise
+    refuse_early: bool = False
 
     @property
     def following(self) -> bool:
@@ -152,7 +153,15 @@ class FreshQuery:
         wanted = self._requirement
         patient = wanted.on_timeout is not Otherwise.ERROR
         name, timeout_s = self._status.name, max(0.0, left_s)
-        return WaitSpec(name, wanted.marks, tables, named=True, timeout_s=timeout_s, patient=patient)
+        return WaitSpec(
+            name,
+            wanted.marks,
+            tables,
+            named=True,
+            timeout_s=timeout_s,
+            patient=patient,
+            refuse_early=wanted.refuse_early,
+        )
 
     async def _stale_rows(self, wanted: str | None) -> FoundRows:
         """The rows that the target has. `wanted`: the position that was waited for, where it is known."""

@@ -34,6 +34,11 @@ class QueryFreshness(BaseModel):
         " transaction with the same limits; `query_not_translatable`, `query_not_of_source` or `source_query_unsupported` if it cannot."
         " With `stale` and `source` it waits until the deadline also while engine or source are unavailable.",
     )
+    refuse_early: bool = Field(
+        default=False,
+        description="If true and the wait would, at the recent rate, be satisfied after its deadline only, it ends at once: with"
+        " `freshness_refused_early` and the estimate in `estimate_ms`, or as `on_timeout` says.",
+    )
     on_unavailable: Literal["error", "include", "source"] = Field(
         default="error",
         description="What happens if a table of the statement is paused, parked, or otherwise does not follow its source, in every mode."

@@ -511,6 +511,53 @@ def test_at_the_deadline_a_wait_may_say_how_far_the_target_is_behind(
     assert (unknown.status_code, unknown.json()["code"]) == (504, "freshness_timeout")
 
 
+def _slowly(engine: FakeEngine, assign: Assign) -> None:
+    """Reports of a subscription that needs years for what is left."""
+    for position in ("0/50", "0/51"):
+        engine.progress(assign, position, source="FFFF/0")
+        assert engine.link.flush(DEADLINE_S)
+
+
+def test_a_wait_is_refused_early_where_that_is_wanted_and_it_would_be_late(
+    engine: FakeEngine, assign: Assign, client: httpx.Client
+) -> None:
+    asked = {"position": "FFF0/0", "timeout_ms": 60_000, "refuse_early": True}
+    _slowly(engine, assign)
+    refused = client.post(_WAITS, json=asked)
+    assert (refused.status_code, refused.json()["code"]) == (504, "freshness_refused_early")
+    assert refused.json()["estimate_ms"] > 60_000
+    assert refused.json()["waited_ms"] < 60_000
+    stale = client.post(_WAITS, json={**asked, "on_timeout": "stale"}).json()
+    assert (stale["status"], stale["position"]) == ("stale", "0/51")
+    later = client.post(_WAITS, json=asked, headers={"Prefer": "respond-async"})
+    polled = _poll(client, later.headers["Location"].removeprefix("/api/v1"))
+    assert (polled["status"], polled["problem"]["code"]) == ("timed_out", "freshness_refused_early")
+    assert client.post(_WAITS, json={**asked, "position": "0/51"}).status_code == 200
+    for wanted in ({"position": "FFF0/0"}, {"position": "FFFF/FF", "refuse_early": True}):
+        late = client.post(_WAITS, json={"timeout_ms": 0, **wanted})
+        assert (late.status_code, late.json()["code"]) == (504, "freshness_timeout")
+    engine.now = "FFF0/0"
+    now = client.post(_WAITS, json={"timeout_ms": 60_000, "refuse_early": True})
+    assert now.json()["code"] == "freshness_refused_early"
+    for table in ("orders", "lines"):
+        engine.table(assign, _table(assign, table), "parked")
+    assert engine.link.flush(DEADLINE_S)
+    assert client.post(_WAITS, json=asked).json()["code"] == "freshness_unreachable"
+
+
+def test_a_query_that_would_be_late_goes_to_the_source_at_once_where_that_is_wanted(
+    engine: FakeEngine, assign: Assign, client: httpx.Client
+) -> None:
+    _slowly(engine, assign)
+    engine.position = "FFF0/0"
+    fresh = {"mode": "position", "position": "FFF0/0", "timeout_ms": 60_000, "refuse_early": True}
+    path = "/subscriptions/orders/queries"
+    refused = client.post(path, json={"sql": "s", "freshness": fresh})
+    assert (refused.status_code, refused.json()["code"]) == (504, "freshness_refused_early")
+    answer = client.post(path, json={"sql": "s", "freshness": {**fresh, "on_timeout": "source"}})
+    assert (answer.status_code, answer.json()["ran_on"]) == (200, "source")
+
+
 def test_a_wait_can_be_cancelled(engine: FakeEngine, assign: Assign, client: httpx.Client) -> None:
     answer = client.post(_WAITS, json={"position": "0/60"}, headers={"Prefer": "respond-async"})
     where = answer.headers["Location"].removeprefix("/api/v1")
@@ -953,8 +1000,9 @@ def test_of_a_position_beyond_the_log_there_is_no_estimate(
     assert (beyond["estimate_ms"], beyond["beyond_source"]) == (None, True)
     assert "beyond 0/70, the last known end of the source's log" in beyond["detail"]
     assert "pg_current_wal_insert_lsn()" in beyond["remedy"]
-    engine.progress(assign, "0/80", source="0/100")
-    assert engine.link.flush(DEADLINE_S)
+    for position in ("0/78", "0/80"):
+        engine.progress(assign, position, source="0/100")
+        assert engine.link.flush(DEADLINE_S)
     within = client.post(_WAITS, json={"position": "0/90", "timeout_ms": 20}).json()
     assert (within["estimate_ms"] is not None, within["beyond_source"]) == (True, False)
 

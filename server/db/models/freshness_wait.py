@@ -31,6 +31,8 @@ class FreshnessWaitRow(SQLModel, table=True):
     """It continues to wait while engine or source are unavailable."""
     stale: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
     """At the deadline it says how far the target is behind."""
+    refuse_early: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
+    """It ends at once where the estimate exceeds its deadline."""
     timeout_ms: int
     created_at: datetime = moment()
     deadline_at: datetime = moment()

@@ -592,8 +592,9 @@ def test_wait_at_its_deadline_says_how_far_the_target_is_behind(stand_in: StandI
     stale = {"wanted": "0/9", "position": "0/5", "seconds_behind": 12.0}
     answer = {"status": "stale", "position": "0/5", "applied": "0/5", "waited_ms": 12.0, "receipt": {}, "stale": stale}
     stand_in.replies["POST", _WAITS] = (200, answer)
-    shown = run("wait", "-s", "m", "--on-timeout", "stale")
-    assert (shown.exit_code, stand_in.requests[-1][2]["on_timeout"]) == (ExitCode.TIMEOUT, "stale")
+    shown = run("wait", "-s", "m", "--on-timeout", "stale", "--refuse-early")
+    asked = stand_in.requests[-1][2]
+    assert (shown.exit_code, asked["on_timeout"], asked["refuse_early"]) == (ExitCode.TIMEOUT, "stale", True)
     assert "the target is 12.0 s behind: it shows 0/5, not yet 0/9" in " ".join(shown.stderr.split())
 
 

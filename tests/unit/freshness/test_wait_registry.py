@@ -189,13 +189,28 @@ def test_when_the_applied_position_goes_back_waits_begin_again() -> None:
     assert watched.satisfied
 
 
-def test_the_estimate_follows_the_pace() -> None:
+def test_the_estimate_follows_the_pace_while_there_is_something_to_do() -> None:
     status = _registry(applied=None).status
-    assert status.estimate_ms(single_mark(Lsn(100)), 0.0) is None
-    status.set_progress(_progress(0), 0.0)
-    status.set_progress(_progress(100), 1.0)
-    assert status.estimate_ms(single_mark(Lsn(300)), 1.0) == 2000
-    assert status.estimate_ms(single_mark(Lsn(50)), 1.0) == 0
+    assert status.estimate_ms(single_mark(Lsn(100))) is None
+    status.set_progress(_progress(0, source=1000), 0.0)
+    status.set_progress(_progress(100, source=1000), 1.0)
+    assert status.estimate_ms(single_mark(Lsn(300))) == 2000
+    assert status.estimate_ms(single_mark(Lsn(50))) == 0
+    status.set_progress(_progress(1000, source=1000), 2.0)  # It reached the end, and might have been faster.
+    for second in range(3, 40):
+        status.set_progress(_progress(1000 + second, source=1000 + second), float(second))
+    assert status.estimate_ms(single_mark(Lsn(1000 + 39 + 200))) == 2000
+    for second in range(40, 100):
+        status.set_progress(_progress(1000 + second, source=1000 + second), float(second))
+    assert status.estimate_ms(single_mark(Lsn(9000))) is None  # What is known is too old.
+
+
+def test_an_idle_subscription_is_not_taken_for_a_slow_one() -> None:
+    """The log of an idle source grows by some bytes now and then, which are applied at once."""
+    status = _registry(applied=None).status
+    for second in range(0, 100, 10):
+        status.set_progress(_progress(100 + second, source=105 + second), float(second))
+    assert status.estimate_ms(single_mark(Lsn(1 << 20))) is None
 
 
 _steps = st.lists(

@@ -70,10 +70,12 @@ async def test_a_stored_wait_that_is_resumed_has_all_that_was_requested(monkeypa
     now, resumed = SystemClock().now(), list[WaitSpec]()
     row = FreshnessWaitRow(
         id="w1", subscription_id=1, status="waiting", position="0/32", tables=["t1"], named=True, patient=True, stale=True,
+        refuse_early=True,
         timeout_ms=1, created_at=now, deadline_at=now,
     )  # fmt: skip
     monkeypatch.setattr(waits, "_still_waiting", lambda: [("orders", row)])
     monkeypatch.setattr(waits, "_start_wait", lambda _, spec: resumed.append(spec))
     await waits.resume_waits()
     marks = single_mark(Lsn(50))
-    assert resumed == [WaitSpec("orders", marks, frozenset({"t1"}), named=True, timeout_s=0, patient=True, stale=True)]
+    asked = {"named": True, "timeout_s": 0, "patient": True, "stale": True, "refuse_early": True}
+    assert resumed == [WaitSpec("orders", marks, frozenset({"t1"}), **asked)]

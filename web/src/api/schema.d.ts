@@ -2765,6 +2765,12 @@ export interface components {
              */
             position?: string | null;
             /**
+             * Refuse Early
+             * @description If true and the wait would, at the recent rate, be satisfied after its deadline only, it ends at once: with `freshness_refused_early` and the estimate in `estimate_ms`, or as `on_timeout` says.
+             * @default false
+             */
+            refuse_early?: boolean;
+            /**
              * Timeout Ms
              * @description Maximum wait.
              * @default 30000
@@ -4682,6 +4688,12 @@ export interface components {
              * @example 0/16B3748
              */
             position?: string | null;
+            /**
+             * Refuse Early
+             * @description If true and the wait would, at the recent rate, be satisfied after its deadline only, it ends at once: with `freshness_refused_early` and the estimate in `estimate_ms`, or as `on_timeout` says.
+             * @default false
+             */
+            refuse_early?: boolean;
             /**
              * Tables
              * @description Tables that must have reached the position; by default every table that is not paused or parked.
@@ -7070,7 +7082,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `freshness_timeout`: Freshness not reached in time; `engine_timeout`: The engine did not answer in time */
+            /** @description `freshness_timeout`: Freshness not reached in time; `freshness_refused_early`: Freshness would not be reached in time; `engine_timeout`: The engine did not answer in time */
             504: {
                 headers: {
                     [name: string]: unknown;
@@ -7451,7 +7463,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `freshness_timeout`: Freshness not reached in time; `engine_timeout`: The engine did not answer in time */
+            /** @description `freshness_timeout`: Freshness not reached in time; `freshness_refused_early`: Freshness would not be reached in time; `engine_timeout`: The engine did not answer in time */
             504: {
                 headers: {
                     [name: string]: unknown;
