@@ -79,7 +79,11 @@ def test_subscription_outlives_a_restart_of_the_server(
         with process(serve, env, log) as server:
             wait_or_show_log(lambda: _reached(api), log, 120)
             _declare(api, source, tmp_path / "mart.duckdb")
+            assert _count_now(api) == 1000  # From its first moment on, a subscription is waited for.
             wait_or_show_log(_settled(api), log, 120)
+            api.patch("/subscriptions/s", {"desired_state": "paused"})
+            wait_or_show_log(lambda: api.get("/subscriptions/s")["state"] == "paused", log, 60)
+            api.patch("/subscriptions/s", {"desired_state": "running"})
             assert _count_now(api) == 1000
             server.send_signal(signal.SIGTERM)
             server.wait(15)

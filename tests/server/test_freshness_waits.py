@@ -765,6 +765,20 @@ def test_a_subscription_that_was_told_to_run_is_waited_for_from_then_on(
     assert waiting.result(DEADLINE_S).status_code == 200
 
 
+@pytest.mark.usefixtures("undelivered")
+def test_a_failed_subscription_that_was_told_to_run_is_waited_for_from_then_on(
+    engine: FakeEngine, assign: Assign, client: httpx.Client, pool: ThreadPoolExecutor
+) -> None:
+    engine.state(assign, "failed", code="target_unavailable", reason="full", remedy="Make room.")
+    assert client.post(_WAITS, json={"position": "0/60"}).status_code == 409
+    _desire(client, "running")
+    waiting = _begin(pool, client, position="0/60")
+    _demanded(engine, "0/60")
+    engine.state(assign, "running", run=1)
+    engine.progress(assign, "0/60", run=1)
+    assert waiting.result(DEADLINE_S).status_code == 200
+
+
 @pytest.mark.parametrize("late", [True, False])
 @pytest.mark.parametrize("desired", ["paused", "stopped"])
 @pytest.mark.usefixtures("undelivered")
