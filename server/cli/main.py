@@ -10,6 +10,7 @@ import typer
 from server.cli import (
     apply_command,
     bench_command,
+    completeness_command,
     connection_commands,
     console_command,
     data_commands,
@@ -44,6 +45,7 @@ app.command("export", help=apply_command.EXPORT_HELP)(apply_command.export)
 app.command("status")(data_commands.status)
 app.command("wait")(data_commands.wait)
 app.command("query")(data_commands.query)
+app.command("completeness")(completeness_command.completeness)
 app.command("verify")(verify_command.verify)
 app.command("sequences")(data_commands.sequences)
 app.add_typer(connection_commands.connections, name="connections")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, cast
 
-from fastapi import APIRouter, Header, Request, Response, status
+from fastapi import APIRouter, Header, Path, Query, Request, Response, status
 from fastapi.responses import JSONResponse
 
 from server.errors import InvalidRequest, NotFound, responses
+from server.freshness.completeness import assess
 from server.freshness.errors import FreshnessRefusedEarly, FreshnessTimeout, FreshnessUnavailable, FreshnessUnreachable
-from server.freshness.schemas import Freshness, Lag, Positions, WaitBody, WaitRequest, WaitSatisfied
+from server.freshness.schemas import Completeness, Freshness, Lag, Positions, WaitBody, WaitRequest, WaitSatisfied
 from server.freshness.service import WaitHasEnded, WaitService
 from server.freshness.tracker import FreshnessTracker
 from server.freshness.wait import parse_request
@@ -52,6 +53,29 @@ async def get_freshness(request: Request, name: str) -> Freshness:
         at=known.at if known else None,
         waits=tracker.count_waits(name),
     )
+
+
+@router.get(
+    "/tables/{table_id}/completeness", operation_id="tables_completeness", responses=responses(NotFound, InvalidRequest)
+)
+async def get_completeness(
+    request: Request,
+    name: str,
+    table_id: Annotated[str, Path(max_length=64, description="The table's id.")],
+    until: Annotated[
+        str,
+        Query(
+            max_length=1000,
+            description="A position of the source, or a time with its offset from UTC (RFC 3339).",
+            examples=["2026-01-31T06:00:00Z"],
+        ),
+    ],
+) -> Completeness:
+    """Whether everything committed up to a position or a time is visible in a table, without waiting.
+
+    For a time: whether every transaction whose commit was acknowledged to its client before it, by the server's clock, is visible.
+    """
+    return await assess(tracker_of(request), request.app.state.clock, name, table_id, until)
 
 
 @router.post(

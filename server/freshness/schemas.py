@@ -176,3 +176,31 @@ class Freshness(BaseModel):
     lag: Lag
     at: datetime | None = Field(description="Time of the engine's last report.")
     waits: int = Field(description="Number of outstanding waits.")
+
+
+class CompleteTo(BaseModel):
+    """Up to where a table has everything."""
+
+    position: str | None = None
+    time: datetime | None = Field(
+        default=None,
+        description="Every commit that was acknowledged before this time is visible. The latest time that is proven; null if none is.",
+    )
+
+
+class Completeness(BaseModel):
+    """Whether a table has everything that was committed up to a position or a time."""
+
+    complete: bool
+    until: str = Field(examples=["2026-01-31T06:00:00Z"])
+    until_position: str | None = Field(
+        description="A position that includes everything committed up to `until`; null if none is known yet."
+    )
+    complete_to: CompleteTo
+    estimate_ms: int | None = Field(description="Time until it is complete, at the recent rate; null if unknown.")
+    blocked: bool = Field(description="Whether it does not become complete until a user acts; `remedy` says how.")
+    reason: str | None = Field(description="Why it is not complete.")
+    remedy: str | None
+    exceptions: list[ReceiptException] = Field(
+        description="Declared ways in which the table does not fully follow its source. Quarantined rows make it incomplete."
+    )

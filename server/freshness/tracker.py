@@ -6,6 +6,7 @@ Inputs: reports of engines and changes of the control database. Outputs: verdict
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Collection, Sequence
 from itertools import count
 
@@ -30,6 +31,7 @@ from server.db.database import Database
 from server.errors import NotFound
 from server.freshness import repository
 from server.freshness.now import SharedNow
+from server.freshness.readings import MOST_READINGS, Reading
 from server.freshness.subscription_status import SubscriptionStatus
 from server.freshness.wait_registry import Unreachable, WaitRegistry
 from server.gateway.hub import EngineAwayError, Hub
@@ -53,6 +55,7 @@ class FreshnessTracker:
         self._clock = clock
         self._registries: dict[str, WaitRegistry] = {}
         self._nows: dict[str, SharedNow] = {}
+        self._readings: dict[str, deque[Reading]] = {}
         self._flushing: set[str] = set()
         self._moved: dict[str, set[str] | None] = {}
         """Tables that reports have changed since waits were last judged; None: any table, or the subscription's own state."""
@@ -146,6 +149,7 @@ class FreshnessTracker:
 
     def _remove(self, name: str) -> None:
         self._nows.pop(name)
+        self._readings.pop(name, None)
         gone = Unreachable(f"Subscription '{name}' was deleted.", "Wait on a subscription that exists.")
         self._registries.pop(name).end_all(gone)
 
@@ -287,17 +291,26 @@ class FreshnessTracker:
         return await reader.get()
 
     async def _read_now(self, subscription: str) -> Marks:
-        engine_id = self._hub.owner(subscription)
-        if engine_id is None:
+        engine_id, registry = self._hub.owner(subscription), self._registries.get(subscription)
+        if engine_id is None or registry is None:
             raise EngineAwayError
+        status, began = registry.status, self._clock.now()
+        run = status.current_run
+        live = frozenset(view.id for view in status.tables.values() if view.state is TableStateKind.LIVE)
         reply = await self._hub.request(
             engine_id, lambda request_id: NowCommand(request_id=request_id, subscription=subscription), NOW_TIMEOUT_S
         )
         body = NowBody.model_validate(reply.body if isinstance(reply, Answer) else {})
-        registry = self._registries.get(subscription)
-        if registry is not None and body.structure is not None:
-            registry.status.structure, registry.status.structure_at = body.structure, body.structure_at
-        return tuple(Mark(*each) for each in sorted(body.of_logs.items())) or single_mark(body.position)
+        if body.structure is not None:
+            status.structure, status.structure_at = body.structure, body.structure_at
+        marks = tuple(Mark(*each) for each in sorted(body.of_logs.items())) or single_mark(body.position)
+        kept = self._readings.setdefault(subscription, deque(maxlen=MOST_READINGS))
+        kept.append(Reading(began, marks, run, live))
+        return marks
+
+    def readings(self, subscription: str) -> Collection[Reading]:
+        """The most recent readings of the source's current position, oldest first."""
+        return self._readings.get(subscription, ())
 
     def end_waits_of_absent(self) -> None:
         """End the waits of subscriptions whose engine or source has been unavailable for too long. Called every second."""

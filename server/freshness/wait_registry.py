@@ -111,6 +111,11 @@ class WaitRegistry:
                 heapq.heappush(self._far[mark.log], (mark.position.value, number, wait))
         return True
 
+    def judge(self, wait: Wait) -> tuple[bool, Unreachable | None]:
+        """Whether this wait, which is not registered, is satisfied now; and why it cannot be, if so."""
+        verdict = self._verdict_on(wait)
+        return verdict is None, verdict if isinstance(verdict, Unreachable) else None
+
     def unreachable_reason(self, wait: Wait) -> Unreachable | None:
         """Why this wait, registered or not, cannot be satisfied whatever its position; None if it can."""
         if self.status.is_halted:

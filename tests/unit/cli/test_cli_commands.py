@@ -617,6 +617,35 @@ def test_query_may_be_answered_late_or_by_the_source(stand_in: StandIn, run: Run
     assert "an unknown time behind" in " ".join(shown.stderr.split())
 
 
+@pytest.mark.parametrize(
+    ("complete", "blocked", "code"),
+    [(True, False, ExitCode.DONE), (False, False, ExitCode.TIMEOUT), (False, True, ExitCode.UNREACHABLE)],
+)
+def test_a_scheduler_sees_by_the_exit_code_whether_a_table_is_complete(
+    stand_in: StandIn, run: Run, complete: bool, blocked: bool, code: ExitCode
+) -> None:
+    answer = {
+        "complete": complete,
+        "until": "0/9",
+        "until_position": "0/9",
+        "complete_to": {"position": "0/5", "time": None},
+        "estimate_ms": 1500,
+        "blocked": blocked,
+        "reason": "it is [late]",
+        "remedy": "Wait.",
+        "exceptions": [],
+    }
+    stand_in.replies["GET", "/subscriptions/m/tables/t1/completeness"] = (200, answer)
+    shown = run("completeness", "t1", "-s", "m", "--until", "2026-01-31T06:00:00+01:00")
+    assert shown.exit_code == code
+    assert stand_in.requests[-1][1].endswith("completeness?until=2026-01-31T06%3A00%3A00%2B01%3A00")
+    assert ("not complete" in shown.stdout, "it is [late]" in shown.stderr, "1.5 s" in shown.stderr) == (
+        not complete,
+        True,
+        True,
+    )
+
+
 def test_wait_is_patient_where_that_is_asked_for(stand_in: StandIn, run: Run) -> None:
     stand_in.replies["POST", _WAITS] = (200, {"status": "satisfied"})
     run("wait", "-s", "m", "--patient")

@@ -729,6 +729,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/subscriptions/{name}/tables/{table_id}/completeness": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Completeness
+         * @description Whether everything committed up to a position or a time is visible in a table, without waiting.
+         *
+         *     For a time: whether every transaction whose commit was acknowledged to its client before it, by the server's clock, is visible.
+         */
+        get: operations["tables_completeness"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/subscriptions/{name}/tables/{table_id}/partitions": {
         parameters: {
             query?: never;
@@ -1478,6 +1500,60 @@ export interface components {
              * @constant
              */
             map_as: "text";
+        };
+        /**
+         * CompleteTo
+         * @description Up to where a table has everything.
+         */
+        CompleteTo: {
+            /** Position */
+            position?: string | null;
+            /**
+             * Time
+             * @description Every commit that was acknowledged before this time is visible. The latest time that is proven; null if none is.
+             */
+            time?: string | null;
+        };
+        /**
+         * Completeness
+         * @description Whether a table has everything that was committed up to a position or a time.
+         */
+        Completeness: {
+            /**
+             * Blocked
+             * @description Whether it does not become complete until a user acts; `remedy` says how.
+             */
+            blocked: boolean;
+            /** Complete */
+            complete: boolean;
+            complete_to: components["schemas"]["CompleteTo"];
+            /**
+             * Estimate Ms
+             * @description Time until it is complete, at the recent rate; null if unknown.
+             */
+            estimate_ms: number | null;
+            /**
+             * Exceptions
+             * @description Declared ways in which the table does not fully follow its source. Quarantined rows make it incomplete.
+             */
+            exceptions: components["schemas"]["ReceiptException"][];
+            /**
+             * Reason
+             * @description Why it is not complete.
+             */
+            reason: string | null;
+            /** Remedy */
+            remedy: string | null;
+            /**
+             * Until
+             * @example 2026-01-31T06:00:00Z
+             */
+            until: string;
+            /**
+             * Until Position
+             * @description A position that includes everything committed up to `until`; null if none is known yet.
+             */
+            until_position: string | null;
         };
         /**
          * ConnectionKindView
@@ -8283,6 +8359,69 @@ export interface operations {
             };
             /** @description `engine_unavailable`: No engine is connected */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    tables_completeness: {
+        parameters: {
+            query: {
+                /** @description A position of the source, or a time with its offset from UTC (RFC 3339). */
+                until: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+                /** @description The table's id. */
+                table_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Completeness"];
+                };
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_found`: Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `invalid_request`: Invalid request */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0020_early_refusal"
-down_revision = "0019_stale_waits"
+revision = "0024_early_refusal"
+down_revision = "0023_token_verifiers"
 branch_labels = None
 depends_on = None
 
