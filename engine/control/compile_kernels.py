@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from engine import net
 from engine.connectors import SOURCES
-from engine.records import encode, scan
+from engine.records import change_counts, encode, scan
 
 if __name__ == "__main__":
-    for warm in (scan.warm, encode.warm, *(kind.compile_kernels for kind in SOURCES.values()), net.warm):
+    for warm in (
+        scan.warm,
+        change_counts.warm,
+        encode.warm,
+        *(kind.compile_kernels for kind in SOURCES.values()),
+        net.warm,
+    ):
         warm()

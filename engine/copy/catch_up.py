@@ -6,7 +6,7 @@ target's record has the key. So a copy continues from there after any crash.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from engine.copy.key_range_filter import KeyRange, KeyUnordered, RowsHeld, RowUnknown, restrict_to_range
@@ -34,6 +34,8 @@ class _Deciding:
     """Copies that are complete up to their key as of the batch's end, once it is written."""
     generations: dict[TableId, int] = field(default_factory=dict)
     taken: dict[TableId, Chunk] = field(default_factory=dict)
+    swapped: set[TableId] = field(default_factory=set)
+    """Tables whose partitions are exchanged."""
     changed: set[TableId] = field(default_factory=set)
     """The batch truncates them or changes their structure: a chunk that is being read may hold deleted rows, or not fit."""
 
@@ -71,6 +73,11 @@ class CopyCatchUp:
     def left(self) -> tuple[TableId, ...]:
         """Copies that end with the current batch: the target deletes their records."""
         return tuple((self._copies.keys() | self._left) - self._now.going)
+
+    @property
+    def taken(self) -> Collection[TableId]:
+        """Tables of which the current batch takes a chunk, for their copies or their partitions."""
+        return self._now.taken.keys() | self._now.swapped
 
     def begin(self) -> None:
         """Forget what was decided for the batch before."""
@@ -149,6 +156,7 @@ class CopyCatchUp:
         changes = self._missed_by(chunk, table, schema, None, missed)
         if changes is None:
             return None
+        self._now.swapped.add(table)
         rows = partition_rows(partitions.regions, schema, decode_copy_text)
         return PartitionSwap(rows, changes, partitions.reasons, partitions.request, chunk.hidden_name)
 

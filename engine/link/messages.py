@@ -500,6 +500,14 @@ class SchemaVersion(SubscriptionReport):
     certain: bool = True
 
 
+class LedgerPart(Message):
+    """The ledger of a batch: fields as `engine.model.ledger.BatchLedger`. `tables`: by table and outcome, without zeros."""
+
+    captured: int | None = None
+    left_out: int = 0
+    tables: dict[str, dict[str, int]] = Field(default_factory=dict)
+
+
 class BatchReport(SubscriptionReport):
     """One committed batch. `rows`: raw changes by operation. `seconds`: by stage (`capture_age`, `job`, `commit`).
 
@@ -527,6 +535,7 @@ class BatchReport(SubscriptionReport):
     tables: int = 0
     tuning: dict[str, float] = Field(default_factory=dict)
     apply_calls: dict[str, dict[str, dict[str, int]]] = Field(default_factory=dict)
+    ledger: LedgerPart | None = None
     committed_at: datetime
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from engine.model.identity import BatchId, Epoch, Ordinal, RelationId, SubscriptionName, TableId
 from engine.model.last_commit import CommitTimes, LastCommit
+from engine.model.ledger import LogTally, NetTally
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
 from engine.model.ticket import TicketMarker
@@ -100,6 +101,9 @@ class SealedBatch:
     """The last transaction of the log up to `end`; None if it was not recorded."""
     times: CommitTimes | None = field(default=None, compare=False)
     """Commit times of its transactions."""
+    captured: int | None = field(default=None, compare=False)
+    """Number of row changes that the log reader counted in its transactions, those of rolled back subtransactions included; None if
+    unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +214,8 @@ class TableChanges:
     (bool) for every column unset in some row, `gone` (bool: a deleted row, with its key only) and `cause`."""
     staged: Mapping[str, int] = field(default_factory=dict)
     """Number of rows in `deletes` ("delete"), `inserts` ("insert") and `partials` ("complete"); no entry for None."""
+    tally: NetTally | None = None
+    """What netting and decoder counted; None if the table has a fault."""
 
     @property
     def is_empty(self) -> bool:
@@ -228,3 +234,5 @@ class TaskResult:
     seconds: float
     xids: frozenset[int] = frozenset()
     """(Sub)transactions that have row changes in streamed ranges."""
+    tally: LogTally | None = None
+    """The changes in the ranges by table, for all buckets."""

@@ -39,6 +39,8 @@ CONTROL_FIELDS: list[tuple[str, str]] = [
 (SESSION_ORIGINS), for STREAM_STOP 1 if the chunk has rows that the top-level transaction wrote itself, else 0. `end_lsn`: for COMMIT and
 STREAM_COMMIT the end LSN, else 0. `time_us`: commit time, microseconds since 1970 UTC, for COMMIT and STREAM_COMMIT, else 0.
 For RELATION and TRUNCATE inside a streamed transaction `xid` is the streaming top-level transaction, else 0.
+`subxid` of COMMIT and `xid` of STREAM_STOP: 1 + the number of row changes in the transaction or the chunk, a TRUNCATE counted once for each
+relation that it names; 0 if they were not counted (by versions that did not count them).
 """
 
 SESSION_ORIGINS: Mapping[OriginFilter, int] = {OriginFilter.ANY: 1, OriginFilter.NONE: 2}

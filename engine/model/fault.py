@@ -80,6 +80,8 @@ class FaultKind(StrEnum):
     SPARK_FAILED = "spark_failed"
     EPOCH_LOST = "epoch_lost"
     INTERNAL = "internal"
+    LEDGER_UNBALANCED = "ledger_unbalanced"
+    """Two counts of the changes of a batch differ: a change may be missing, or be there twice."""
     CHANGE_TRIGGERS_CHANGED = "change_triggers_changed"
     """The triggers that record a source's changes, or the table that they write to, are missing or are not as they were installed."""
     CHANGE_TRIGGERS_PRIVILEGE = "change_triggers_privilege"

@@ -13,6 +13,7 @@ from engine.model.copies import KeyBound
 from engine.model.ddl import Capture, DdlCapture, DdlMessage
 from engine.model.identity import RelationId, TableId, TableName, TicketId
 from engine.model.last_commit import LastCommit
+from engine.model.ledger import LogTally
 from engine.model.masks import Mask
 from engine.model.partitions import Partition
 from engine.model.position import Lsn
@@ -196,6 +197,8 @@ class ScannedChanges:
     end: Any
     xids: frozenset[int] = frozenset()
     """(Sub)transactions that wrote rows in streamed ranges."""
+    tally: LogTally | None = None
+    """What the ranges hold by table, counted apart from the changes."""
 
 
 class Scanner(Protocol):

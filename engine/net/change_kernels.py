@@ -254,7 +254,7 @@ class Net(NamedTuple):
     `table`: open addressing; a place or -1. Per place: `ref` (its key), `head` (the row there now, -1 none), `vacant`
     (no row from before the batch is there, or it is one of the rows already). Per row: `source` (key under which it existed
     before the batch, -1 if inserted in it), `last` (its last change, -1 = deleted), `next` (another row at the same place).
-    `prev`: per change, the previous change of the same row. `used`: number of places, number of rows.
+    `prev`: per change, the previous change of the same row. `used`: number of places, of rows, and of changes that took effect.
     """
 
     table: Array
@@ -384,6 +384,7 @@ def net_keyed(
             row = _find_row(data, changes, i, layout, net, place, before[i], pair)
             if row < 0:
                 return NOT_THERE, i
+        net.used[2] += 1
         if changes.op[i] == _DELETE:
             _leave(net, place, row)
             net.last[row] = -1
@@ -527,8 +528,9 @@ def hash_refs(data: Array, refs: Refs) -> None:
 
 
 @kernel
-def net_bag(data: Array, refs: Refs, sign: Array, mine: Array, table: Array, count: Array) -> None:
-    """Sum `sign` over equal images in `mine`: `count` of the first of them is set to the sum, of the others to 0."""
+def net_bag(data: Array, refs: Refs, sign: Array, mine: Array, table: Array, count: Array) -> int:
+    """Sum `sign` over equal images in `mine`: `count` of the first of them is set to the sum, of the others to 0. Returns their number."""
+    taken = 0
     mask = table.size - 1
     for ref in mine:
         at = np.int64(refs.hash[ref] & np.uint64(mask))
@@ -540,3 +542,5 @@ def net_bag(data: Array, refs: Refs, sign: Array, mine: Array, table: Array, cou
         if table[at] < 0:
             table[at] = ref
         count[table[at]] += sign[ref]
+        taken += 1
+    return taken

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from engine.model.batch import TableChanges, TablePart
+from engine.model.ledger import NetTally
 from engine.model.schema import KeyMode
 from engine.net import change_kernels as kernels
 from engine.net.change_kernels import Changes, Refs, Rows
@@ -63,7 +64,10 @@ def changes_in_order(
         return TableChanges(part.table, truncated=False, fault=error.fault)
     counts = counts_of(own.op)
     in_order = rows if rows.num_rows else None
-    return TableChanges(part.table, False, counts=counts, net_rows=len(own.op), in_order=in_order, staged=counts)
+    tally = NetTally(None, taken=rows.num_rows, effective=rows.num_rows)
+    return TableChanges(
+        part.table, False, counts=counts, net_rows=len(own.op), in_order=in_order, staged=counts, tally=tally
+    )
 
 
 def _decode(data: Array, changes: Changes, places: Places, plan: DecodePlan) -> pa.Table:

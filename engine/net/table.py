@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from engine.model.batch import TableChanges, TableFault, TablePart
 from engine.model.fault import FaultKind
+from engine.model.ledger import NetTally
 from engine.model.quarantine import SET_ASIDE_LIMIT
 from engine.model.schema import KeyMode
 from engine.net import change_kernels as kernels
@@ -78,7 +80,23 @@ def net_table(part: TablePart, data: Array, fills_at: int, changes: Changes, buc
     counts = counts_of(np.concatenate([before, live.op[mine]]))
     parts = {"delete": net.deletes, "insert": net.inserts, "complete": net.partials}
     staged = {name: rows.num_rows for name, rows in parts.items() if rows is not None}
-    return replace(net, counts=counts, staged=staged)
+    return replace(net, counts=counts, staged=staged, tally=_whole_tally(net, counts_of(before)))
+
+
+def _whole_tally(net: TableChanges, cleared: Mapping[str, int]) -> NetTally | None:
+    """The tally with what the decoder made of the rows, and the changes before the last TRUNCATE."""
+    tally = net.tally
+    if tally is None:
+        return None
+    removed = 0 if net.deletes is None else net.deletes.num_rows
+    if net.deletes is not None and tally.mode is KeyMode.BAG:
+        removed = int(pc.sum(net.deletes["n"]).as_py())
+    refused = 0 if net.refused is None else net.refused.num_rows
+    gone = 0 if net.refused is None else int(pc.sum(net.refused["gone"]).as_py() or 0)
+    effective = tally.effective + ("truncate" in cleared)
+    return replace(
+        tally, removed=removed, refused=refused, withheld=refused - gone, effective=effective, cleared=cleared
+    )
 
 
 def checked_plan(part: TablePart, changes: Changes, fills_at: int) -> DecodePlan:
@@ -168,7 +186,7 @@ def _empty_net(changes: int, own: int, moves: int) -> Net:
         last=np.empty(own, np.int32),
         next=np.empty(own, np.int32),
         prev=np.empty(changes, np.int32),
-        used=np.zeros(2, np.int64),
+        used=np.zeros(3, np.int64),
     )
 
 
@@ -183,7 +201,14 @@ def _keyed_outcome(
     if np.any(part & (source[last >= 0] < 0)):
         check(kernels.VALUE_UNKNOWN)
     kept = _Kept(refs, source, last, staying, rows, part)
-    nothing = replace(nothing, net_rows=len(part) + kernels.count_gone(data, refs, net))
+    tally = NetTally(
+        KeyMode.KEYED,
+        taken=int(net.used[2]),
+        alive=int(np.count_nonzero(last >= 0)),
+        before=int(np.count_nonzero(source >= 0)),
+        effective=int(np.count_nonzero((last >= 0) | (source >= 0))),
+    )
+    nothing = replace(nothing, net_rows=len(part) + kernels.count_gone(data, refs, net), tally=tally)
     try:
         return _decode_kept(data, plan, kept, np.zeros(len(part), np.bool_), np.zeros(found, np.bool_), nothing)
     except ValueOutOfDomain as error:
@@ -343,7 +368,7 @@ def _net_bag(data: Array, changes: Changes, plan: DecodePlan, bucket: Bucket, no
     images = len(sign)
     own = np.flatnonzero(refs.hash % np.uint64(bucket.count) == bucket.number).astype(np.int32)
     count = np.zeros(images, np.int64)
-    kernels.net_bag(data, refs, sign, own, _hash_table(len(own)), count)
+    taken = kernels.net_bag(data, refs, sign, own, _hash_table(len(own)), count)
     if nothing.truncated and np.any(count < 0):
         check(kernels.NOT_THERE)
     mine = np.zeros(len(changes.op), np.bool_)
@@ -353,7 +378,9 @@ def _net_bag(data: Array, changes: Changes, plan: DecodePlan, bucket: Bucket, no
     if deletes is not None:
         deletes = deletes.append_column("n", pa.array(-count[count < 0]))
     inserts = _decode_images(data, plan, refs, np.repeat(np.arange(images), np.maximum(count, 0)))
-    return mine, replace(nothing, deletes=deletes, inserts=inserts, net_rows=int(np.abs(count).sum()))
+    alive, before = int(np.maximum(count, 0).sum()), int(np.maximum(-count, 0).sum())
+    tally = NetTally(KeyMode.BAG, int(taken), alive, before)
+    return mine, replace(nothing, deletes=deletes, inserts=inserts, net_rows=alive + before, tally=tally)
 
 
 def read_images(data: Array, changes: Changes, plan: DecodePlan) -> tuple[Refs, Array, Array]:
@@ -382,7 +409,8 @@ def _net_append(data: Array, changes: Changes, plan: DecodePlan, bucket: Bucket,
     rows, part = read_rows(data, changes, plan, own, np.full(len(mine), -1, np.int32))
     if part.any():
         check(kernels.VALUE_UNKNOWN)
-    nothing = replace(nothing, net_rows=len(own))
+    count = len(part)
+    nothing = replace(nothing, net_rows=len(own), tally=NetTally(KeyMode.APPEND, count, alive=count, effective=count))
     try:
         return mine, replace(nothing, inserts=_decode_rows(data, plan.columns, rows))
     except ValueOutOfDomain as error:

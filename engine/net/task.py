@@ -46,7 +46,7 @@ def run_task(descriptor: TaskDescriptor, read_blocks: ReadBlocks, scanner: Scann
             tables.append(net_table(part, found.data, begin, changes, bucket))
     records = sum(r.stop - r.start for r in descriptor.ranges)
     seconds = time.perf_counter() - started
-    return TaskResult(descriptor.bucket, tuple(filter(_matters, tables)), records, seconds, found.xids)
+    return TaskResult(descriptor.bucket, tuple(filter(_matters, tables)), records, seconds, found.xids, found.tally)
 
 
 def _matters(table: TableChanges) -> bool:

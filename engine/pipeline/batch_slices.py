@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from engine.model.batch import LogRange, RelationSeen, TableChanges, TablePart
 from engine.model.identity import Ordinal, TableId
+from engine.model.ledger import LogTally
 from engine.model.schema import TableSchema
 
 BytesOf = Callable[[Ordinal, Ordinal], int]
@@ -37,6 +38,8 @@ class Staged:
     xids: frozenset[int]
     schemas: Mapping[TableId, TableSchema]
     changes: tuple[TableChanges, ...]
+    tally: LogTally | None = None
+    """The changes in `ranges` by table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +160,10 @@ class Sizes:
     buckets: int = 1
 
 
+def _not_noted(staged: Staged) -> None:
+    del staged
+
+
 def compute(
     ranges: Sequence[LogRange],
     relations: Sequence[RelationSeen],
@@ -164,8 +171,10 @@ def compute(
     sizes: Sizes,
     run: Run,
     ahead: Sequence[Staged] = (),
+    used: Callable[[Staged], None] = _not_noted,
 ) -> tuple[TableChanges, ...]:
-    """The net changes of the ranges, computed in slices if the ranges are large. Valid slices of `ahead` are not computed again.
+    """The net changes of the ranges, computed in slices if the ranges are large. Valid slices of `ahead` are not computed again; `used` is
+    called with each of them.
 
     Tables whose key is unique only at commits (deferrable constraint) are computed as a whole, with at least one bucket per slice: at the
     border of two slices, which may be inside a transaction, one key may identify two rows.
@@ -180,6 +189,9 @@ def compute(
     known = [_known(*each) for each in zip(groups, found, announced, strict=True)]
     todo = [(number, piece) for number, piece in enumerate(found) if known[number] is None]
     changes = run(todo, sizes.buckets, 0) if rest and todo else ()
+    for group, those in zip(groups, known, strict=True):
+        if rest and those is not None and group.staged is not None:
+            used(group.staged)
     changes += tuple(replace(c, piece=n) for n, those in enumerate(known) for c in those or ())
     if whole:
         changes += run([(0, BatchSlice(tuple(ranges), tuple(whole)))], max(sizes.buckets, len(groups)), 1)

@@ -12,12 +12,14 @@ from engine.model.batch import TableChanges, TablePart
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, TableId
 from engine.model.last_commit import CommitTimes, LastCommit
+from engine.model.ledger import BatchLedger
 from engine.model.position import Lsn
 from engine.model.quarantine import SET_ASIDE_LIMIT, RefusedPolicy, SetAside
 from engine.model.target import BatchCommit, TableCommit, TargetProgress
 from engine.pipeline.apply_mode import AS_BATCH, ApplyPlan
 from engine.pipeline.compute import Computed
 from engine.pipeline.generated_columns import Ask, with_computed
+from engine.pipeline.ledger import Decided, balanced, with_quarantined, with_refused
 from engine.pipeline.speculative_insert import rest_of
 from engine.platform.failpoints import Failpoint, hit
 from engine.platform.fault_policy import Action, policy
@@ -105,6 +107,8 @@ class CommitStage:
         """The number of rows in quarantine of each table that has some."""
         self._tried: dict[TableId, TableCommit] = {}
         """The changes that tables park for, of which the refused rows are recorded."""
+        self._ledger = BatchLedger(None, 0, {})
+        """Of the batch at hand."""
         self.handed_over: frozenset[TableId] = frozenset()
         """Tables whose copies the last batch handed over."""
         self.loaded: Mapping[TableId, Chunk] = {}
@@ -156,6 +160,7 @@ class CommitStage:
             taking = self._taking_part(computed.planned)
             commits, faults = self._commits(computed, taking)
             commits |= self._newly_parked(computed.planned.number)
+            self._ledger = balanced(computed, Decided(commits, faults.keys(), taking.keys(), self.copies.taken))
             self.marks.next(computed.planned.batch)
             self._stale |= self._left_out(taking)
             self._stale -= commits.keys()
@@ -179,7 +184,9 @@ class CommitStage:
         self.applied = Applied(end, end if written else self.applied.written)
         self._number, self._last = computed.planned.number, computed.planned.batch.last
         if computed.planned.batch.transactions:
-            self._reporter.batch(computed.planned, list(computed.applied_changes), computed.log_bytes, times)
+            self._reporter.batch(
+                computed.planned, list(computed.applied_changes), computed.log_bytes, times, self._ledger
+            )
         for path in computed.files:
             Path(path).unlink(missing_ok=True)
         return times
@@ -347,7 +354,9 @@ class CommitStage:
                     raise
                 tried, commits = commits[table], {k: v for k, v in commits.items() if k != table}
                 self.copies.refused(table)
-                if self._left_to_its_copy(computed.planned, table):
+                left = self._left_to_its_copy(computed.planned, table)
+                self._ledger = with_refused(self._ledger, table, parked=not left)
+                if left:
                     continue
                 refused[table] = (fault.kind.value, fault.detail)
                 if fault.kind in _OF_ROWS:
@@ -451,6 +460,7 @@ class CommitStage:
 
     def _take_aside(self, found: Mapping[TableId, SetAside]) -> None:
         """Report the rows that the target refused."""
+        self._ledger = with_quarantined(self._ledger, {table: now.fresh for table, now in found.items()})
         for table, now in found.items():
             if now.fresh and now.cause is not None:
                 detail = f"{now.fresh} rows were quarantined, {now.count} are in quarantine now; {now.cause.detail}"

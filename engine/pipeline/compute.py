@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from engine.model.batch import TableChanges, TaskDescriptor, TaskResult
+from engine.model.ledger import LogTally
 from engine.pipeline.apply_mode import AS_BATCH, ApplyModeSelector, ApplyPlan
 from engine.pipeline.batch_slices import BatchSlice, Sizes, Staged, compute
 from engine.pipeline.cost_model import JobPlacement, Way, Written
@@ -20,6 +21,27 @@ from engine.platform.failpoints import Failpoint, hit
 from engine.queue.catalog import QueueCatalog
 from engine.tables.context import RunContext
 from engine.tables.planner import PlannedBatch, Planner
+
+
+@dataclass(slots=True)
+class Scans:
+    """Tallies of the scans of a batch's records, one for each slice.
+
+    `apart`: of the scans for tables that are computed as a whole, which read the same records again. `disagreed`: tasks over the same
+    records counted differently, or one did not count.
+    """
+
+    slices: list[LogTally] = field(default_factory=list)
+    apart: list[LogTally] = field(default_factory=list)
+    disagreed: bool = False
+
+    def add(self, tallies: Sequence[LogTally | None], *, apart: bool) -> None:
+        """Add a slice with the tallies of all its tasks."""
+        first = tallies[0]
+        if first is None or any(one != first for one in tallies):
+            self.disagreed = True
+        else:
+            (self.apart if apart else self.slices).append(first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +63,10 @@ class Computed:
     applying: ApplyPlan = AS_BATCH
     missed: tuple[TableChanges, ...] = ()
     """The changes since their snapshots of the chunks that the batch takes."""
+    scans: Scans | None = None
+    """What the scans for `changes` counted; None if nothing was scanned."""
+    missed_scans: Scans | None = None
+    """The same for `missed`."""
 
     @property
     def applied_changes(self) -> tuple[TableChanges, ...]:
@@ -100,11 +126,14 @@ class JobStage:
         ahead = self._ahead.take_slices(planned.ranges)
         applying = AS_BATCH if ahead.staged or ahead.early is not None else self._chooser.choose(planned)
         in_order = applying.way is not None
-        changes = self._run(planned, way, ahead.staged, in_order=in_order) if blocks and planned.records else ()
+        changes: tuple[TableChanges, ...] = ()
+        scans: Scans | None = None
+        if blocks and planned.records:
+            changes, scans = self._run(planned, way, ahead.staged, in_order=in_order)
         if in_order and rows_needed(changes, planned.parts):
             applying = AS_BATCH
-            changes = self._run(planned, way, (), in_order=False, attempt=NETTED_ATTEMPT)
-        missed = self._run_missed(planned)
+            changes, scans = self._run(planned, way, (), in_order=False, attempt=NETTED_ATTEMPT)
+        missed, missed_scans = self._run_missed(planned)
         in_pieces = log_bytes > self._piece_bytes
         ended = self._clock.monotonic_ms()
         if blocks and planned.records and not ahead.staged and not in_pieces:
@@ -126,13 +155,15 @@ class JobStage:
             ahead.early,
             applying,
             missed,
+            scans,
+            missed_scans,
         )
 
-    def _run_missed(self, planned: PlannedBatch) -> tuple[TableChanges, ...]:
+    def _run_missed(self, planned: PlannedBatch) -> tuple[tuple[TableChanges, ...], Scans | None]:
         """The net changes that the batch's chunks have missed. Computed apart from the batch's own parts: they begin at other positions."""
         missed = planned.missed
         if missed is None or not missed.parts or not missed.ranges:
-            return ()
+            return (), None
         kept = replace(planned, ranges=missed.ranges, relations=missed.relations, parts=missed.parts)
         spark = self._runner.parallelism if self._runner.ready else 0
         way = self._tuner.choose(kept.records, self._commit_ms, spark)
@@ -144,7 +175,9 @@ class JobStage:
 
     def _run(
         self, planned: PlannedBatch, way: Way, ahead: Sequence[Staged], *, in_order: bool, attempt: int = 0
-    ) -> tuple[TableChanges, ...]:
+    ) -> tuple[tuple[TableChanges, ...], Scans]:
+        scans = Scans()
+
         def run(found: Sequence[tuple[int, BatchSlice]], buckets: int, turn: int) -> tuple[TableChanges, ...]:
             descriptors = [
                 replace(self._descriptor(planned, number, piece, (bucket, buckets), attempt + turn), in_order=in_order)
@@ -152,6 +185,8 @@ class JobStage:
                 for bucket in range(buckets)
             ]
             results = self._work(planned, descriptors, way)
+            for at in range(0, len(results), buckets):
+                scans.add([result.tally for result in results[at : at + buckets]], apart=turn > 0)
             return tuple(
                 replace(table, piece=descriptor.piece)
                 for descriptor, result in zip(descriptors, results, strict=True)
@@ -159,7 +194,16 @@ class JobStage:
             )
 
         sizes = Sizes(self._catalog.bytes_between, self._piece_bytes, way.tasks)
-        return compute(planned.ranges, planned.relations, planned.parts, sizes, run, ahead)
+        changes = compute(
+            planned.ranges,
+            planned.relations,
+            planned.parts,
+            sizes,
+            run,
+            ahead,
+            lambda staged: scans.add([staged.tally], apart=False),
+        )
+        return changes, scans
 
     def _work(self, planned: PlannedBatch, descriptors: list[TaskDescriptor], way: Way) -> list[TaskResult]:
         if way.path == "driver":

@@ -6,7 +6,7 @@ from __future__ import annotations
 import queue
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from engine.model.batch import SealedBatch
@@ -34,6 +34,7 @@ from engine.queue.catalog import QueueCatalog
 from engine.records.messages import messages_in
 from engine.safety.log_evidence import LogEvidence
 from engine.sort.batcher import Batcher
+from engine.sort.capture_tally import CaptureTally
 from engine.sort.sorter import TransactionSorter
 
 IDLE_WAIT_S = 0.2
@@ -123,6 +124,7 @@ class Batching:
     sorter: TransactionSorter
     ahead: StreamedSliceCutter
     batcher: Batcher
+    tally: CaptureTally
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,7 @@ class Intake:
         """`to_job`: receives the sealed batches. While it is full, no batch is sealed."""
         after = batching.batcher.captured
         self._sorter, self._ahead, self._batcher = batching.sorter, batching.ahead, batching.batcher
+        self._tally = batching.tally
         self._catalog, self._budget_bytes = room.catalog, room.budget_bytes
         self._clock = clock
         self._to_job = to_job
@@ -298,6 +301,7 @@ class Intake:
             self._owner.queue_holds(event)
         elif isinstance(event, Started):
             self._sorter.begin_session(event.start)
+            self._tally.begin_session(event.start)
             self._ahead.begin_session(event.start)
             self._tickets.begin_session(event.start)
             self._evidence.begin_session()
@@ -314,6 +318,7 @@ class Intake:
         messages = messages_in(landed)
         self._evidence.landed(landed, messages)
         self._tickets.landed(landed, messages)
+        self._tally.feed(landed.controls)
         self._sorter.feed(landed.controls, landed.relations)
         self._ahead.process_controls(landed.controls)
         self._batcher.add(self._sorter.drain(), self._now())
@@ -343,6 +348,7 @@ class Intake:
             batch = self._batcher.seal(now, self._catalog.bytes_between, crowded=crowded)
             if batch is None:
                 return
+            batch = replace(batch, captured=self._tally.take(batch.end))
             self._in_flight.append(batch)
             self._evidence.sealed(batch)
             sealed = Sealed(batch, self._clock.monotonic_ms(), self._clock.wall_us())

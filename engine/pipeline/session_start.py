@@ -16,6 +16,7 @@ from engine.pipeline.queue_start import QueueStart
 from engine.pipeline.streamed_transactions import OPEN_SLICE_RATIO, StreamedSliceCutter, StreamedTransactionStager
 from engine.queue import QueueCatalog
 from engine.sort.batcher import Alone, Batcher
+from engine.sort.capture_tally import CaptureTally
 from engine.sort.sorter import TransactionSorter
 from engine.tables.context import RunContext
 
@@ -49,7 +50,8 @@ def batching(parts: RunContext, catalog: QueueCatalog, stager: StreamedTransacti
     spec, end = parts.spec, parts.start.progress.end
     sorter = TransactionSorter(end)
     ahead = StreamedSliceCutter(sorter, catalog.bytes_between, parts.settings.piece_bytes // OPEN_SLICE_RATIO, stager)
-    return Batching(sorter, ahead, Batcher(spec.batch, end, alone, last_at_start(parts), spec.origin))
+    batcher = Batcher(spec.batch, end, alone, last_at_start(parts), spec.origin)
+    return Batching(sorter, ahead, batcher, CaptureTally(end))
 
 
 def restore(intake: Intake, opened: QueueStart, progress: TargetProgress, origin: OriginFilter) -> None:

@@ -281,7 +281,7 @@ class StreamedTransactionStager:
             result = self._runner.run(net_task, [descriptor], f"{self._spec.name}-ahead")[0]
         except EngineFault:
             return None
-        return Staged(work.ranges, result.xids, schemas, result.tables)
+        return Staged(work.ranges, result.xids, schemas, result.tables, result.tally)
 
     def _remove(self, staged: Sequence[Staged]) -> None:
         self.counts.dropped += len(staged)

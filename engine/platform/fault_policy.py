@@ -224,6 +224,11 @@ POLICIES: dict[FaultKind, Policy] = {
         Action.RETRY,
         "This is a defect of Penstock; replication is retried. Please report it with the engine's log.",
     ),
+    FaultKind.LEDGER_UNBALANCED: Policy(
+        Action.FAIL_SUBSCRIPTION,
+        "Nothing of the batch was written to the target. Set desired_state to running: the batch is computed again. If the fault returns,"
+        " it is a defect of Penstock; please report it with the engine's log. " + _RELOAD_ALL,
+    ),
     FaultKind.CHANGE_TRIGGERS_CHANGED: Policy(
         Action.FAIL_SUBSCRIPTION,
         "Changes may be missing since the triggers were changed. Install them again, then reload: POST /subscriptions/{name}/reloads copies"

@@ -16,6 +16,7 @@ import numpy as np
 from engine.model.batch import LogRange, TablePart
 from engine.model.control import CONTROL_FIELDS, ControlKind
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.ledger import LogTally, PartTally
 from engine.model.source import ScannedChanges
 from engine.platform.compiled import Array, kernel
 
@@ -171,11 +172,18 @@ class _Ranges(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """Per part, in ascending order of oid. `version` counts relation records during the scan."""
+    """Per part, in ascending order of oid. `version` counts relation records during the scan.
+
+    `seen` is counted before the scan, from types and relations of the records only. `aborted`, `known`: changes that the scan leaves out,
+    of rolled back subtransactions and of transactions at or before `after`.
+    """
 
     oid: Array
     after: Array
     version: Array
+    seen: Array
+    aborted: Array
+    known: Array
 
 
 class _Out(NamedTuple):
@@ -186,20 +194,6 @@ class _Out(NamedTuple):
     old: Array
     old_kind: Array
     end: Array
-
-
-@kernel
-def _most_entries(data: Array, offsets: Array, ranges: _Ranges) -> int:
-    """Upper bound of entries: one per record, and for each TRUNCATE one per relation that fits into the record."""
-    total = 0
-    for r in range(ranges.low.size):
-        for i in range(ranges.low[r], ranges.high[r]):
-            kind = data[offsets[i]]
-            if kind in (_T_INSERT, _T_UPDATE, _T_DELETE):
-                total += 1
-            elif kind == _T_TRUNCATE:
-                total += (offsets[i + 1] - offsets[i]) // 4
-    return total
 
 
 @kernel
@@ -215,6 +209,45 @@ def _position(sorted_values: Array, low: int, high: int, value: int) -> int:
     if low < stop and sorted_values[low] == value:
         return low
     return -1
+
+
+@kernel
+def _count_changes(data: Array, offsets: Array, ranges: _Ranges, parts: _Parts) -> tuple[int, int]:
+    """Count the changes of each part, TRUNCATE included. Returns the number of changes of other relations, and an upper bound of entries:
+    one per record, and for each TRUNCATE one per relation that fits into the record."""
+    total = 0
+    other = 0
+    last_oid = -1
+    part = -1
+    for r in range(ranges.low.size):
+        skip = 5 if ranges.xid[r] != 0 else 1
+        for i in range(ranges.low[r], ranges.high[r]):
+            p, stop = offsets[i], offsets[i + 1]
+            kind = data[p]
+            first = p + skip
+            named = 1
+            if kind == _T_TRUNCATE:
+                total += (stop - p) // 4
+                if first + 5 > stop:
+                    continue
+                named = min(_be32(data, first), (stop - first - 5) // 4)
+                first += 5
+            elif kind in (_T_INSERT, _T_UPDATE, _T_DELETE):
+                total += 1
+            else:
+                continue
+            if first + 4 * named > stop:
+                continue  # The scan refuses the record.
+            for k in range(named):
+                oid = _be32(data, first + 4 * k)
+                if oid != last_oid:
+                    part = _position(parts.oid, 0, parts.oid.size, oid)
+                    last_oid = oid
+                if part >= 0:
+                    parts.seen[part] += 1
+                else:
+                    other += 1
+    return other, total
 
 
 @kernel
@@ -267,14 +300,20 @@ def _row_change(data: Array, at: int, stop: int, kind: int, n: int, out: _Out) -
 
 
 @kernel
-def _truncates(data: Array, at: int, stop: int, end: int, parts: _Parts, n: int, out: _Out) -> int:
+def _truncates(data: Array, at: int, stop: int, end: int, aborted: bool, parts: _Parts, n: int, out: _Out) -> int:
     """Write one entry for each relation of the TRUNCATE that is a part; returns the next free entry, -1 if unreadable."""
     if at + 5 > stop or at + 5 + 4 * _be32(data, at) > stop:
         return -1
     for k in range(_be32(data, at)):
         oid = _be32(data, at + 5 + 4 * k)
         part = _position(parts.oid, 0, parts.oid.size, oid)
-        if part < 0 or end <= parts.after[part]:
+        if part < 0:
+            continue
+        if aborted:
+            parts.aborted[part] += 1
+            continue
+        if end <= parts.after[part]:
+            parts.known[part] += 1
             continue
         out.op[n] = 4
         out.relation[n] = oid
@@ -314,10 +353,9 @@ def _scan_range(
             return 0, i
         aborted = high > low and _position(ranges.aborted, low, high, _be32(data, p + 1)) >= 0
         if kind == _T_TRUNCATE:
-            if not aborted:
-                n = _truncates(data, p + 1 + skip, stop, end, parts, n, out)
-                if n < 0:
-                    return 0, i
+            n = _truncates(data, p + 1 + skip, stop, end, aborted, parts, n, out)
+            if n < 0:
+                return 0, i
             continue
         oid = _be32(data, p + 1 + skip)
         if oid != last_oid:
@@ -327,7 +365,11 @@ def _scan_range(
             continue
         if kind == _T_RELATION:
             parts.version[part] += 1
-        elif not aborted and end > parts.after[part]:
+        elif aborted:
+            parts.aborted[part] += 1
+        elif end <= parts.after[part]:
+            parts.known[part] += 1
+        else:
             if not _row_change(data, p + 5 + skip, stop, kind, n, out):
                 return 0, i
             out.relation[n] = oid
@@ -365,8 +407,9 @@ class RecordScanner:
             np.array([part.versions[0].relation for part in sorted_parts], np.int64),
             np.array([part.after.value for part in sorted_parts], np.uint64),
             np.zeros(len(sorted_parts), np.int32),
+            *(np.zeros(len(sorted_parts), np.int64) for _ in range(3)),
         )
-        most = _most_entries(data, offsets, places)
+        other, most = _count_changes(data, offsets, places, targets)
         kinds = (np.uint8, np.uint32, np.int32, np.int64, np.int64, np.uint8, np.uint64)
         out = _Out(*(np.empty(most, kind) for kind in kinds))
         found, bad = _scan_all(data, offsets, places, targets, out)
@@ -374,7 +417,15 @@ class RecordScanner:
             raise _unreadable(int(first[bad]))
         columns: list[Any] = [column[:found] for column in out]
         writers = _writers(data, offsets, places)
-        return replace(ScannedChanges(data, *columns), xids=writers)
+        return replace(ScannedChanges(data, *columns), xids=writers, tally=_tally(sorted_parts, targets, other))
+
+
+def _tally(parts: Sequence[TablePart], counted: _Parts, other: int) -> LogTally:
+    tables = {
+        parts[n].table: PartTally(int(counted.seen[n]), int(counted.aborted[n]), int(counted.known[n]))
+        for n in np.flatnonzero(counted.seen + counted.aborted + counted.known).tolist()
+    }
+    return LogTally(tables, other)
 
 
 def _locate(first: Array, ranges: Sequence[LogRange]) -> _Ranges:

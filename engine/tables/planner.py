@@ -97,6 +97,8 @@ class CatchUpRanges:
     ranges: tuple[LogRange, ...]
     relations: tuple[RelationSeen, ...]
     parts: tuple[TablePart, ...]
+    captured: int | None = None
+    """Number of changes in `ranges`, as SealedBatch.captured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,8 @@ class PlannedBatch:
     """Tables whose last schema was read from the source's catalog, because the log has not announced it."""
     relations: tuple[RelationSeen, ...] = ()
     """All relation records in `ranges`, in scan order."""
+    captured: int | None = None
+    """Number of changes in `ranges`, as SealedBatch.captured."""
     followed: frozenset[TableId] = frozenset()
     """Tables with an unfinished copy that batches apply to. Of their parts, only changes of rows that the copy contains are applied."""
     chunks: Mapping[TableId, Chunk] = field(default_factory=dict)
@@ -181,6 +185,11 @@ class SchemaReading:
     explain: Explain = _unexplained
     read_message: Read = _none_read
     unreadable: Warn = _not_warned
+
+
+def _captured(span: Iterable[RetainedBatch]) -> int | None:
+    counts = [kept.batch.captured for kept in span]
+    return None if None in counts else sum(count for count in counts if count is not None)
 
 
 class Planner:
@@ -277,6 +286,7 @@ class Planner:
             batch=batch,
             ranges=tuple(r for kept in span for r in kept.batch.ranges),
             relations=tuple(seen for kept in span for seen in kept.batch.relations),
+            captured=_captured(span),
             parts=tuple(part for part in parts if part is not None),
             restructured=frozenset(restructured),
             resumed=resumed,
@@ -332,7 +342,7 @@ class Planner:
             taken[entry.table] = chunk
         ranges = tuple(r for kept in span for r in kept.batch.ranges)
         relations = tuple(seen for kept in span for seen in kept.batch.relations)
-        return taken, CatchUpRanges(ranges, relations, tuple(parts))
+        return taken, CatchUpRanges(ranges, relations, tuple(parts), _captured(span))
 
     def _resolve_all(
         self, batch: SealedBatch, parked: dict[TableId, tuple[str, str]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Literal
@@ -15,6 +15,7 @@ from engine.link.messages import (
     CopyProgress,
     EventReport,
     FoundTable,
+    LedgerPart,
     Problem,
     Progress,
     ReloadReport,
@@ -33,6 +34,7 @@ from engine.model.batch import TableChanges
 from engine.model.copies import CopyProgress as CopyFigures
 from engine.model.fault import FaultKind
 from engine.model.identity import TableId, TableName, TicketId
+from engine.model.ledger import BatchLedger
 from engine.model.partitions import LoadReason
 from engine.model.position import Lsn
 from engine.model.positions import PositionForm
@@ -261,7 +263,14 @@ class Reporter:
             )
         )
 
-    def batch(self, planned: PlannedBatch, changes: list[TableChanges], log_bytes: int, times: BatchTimes) -> None:
+    def batch(
+        self,
+        planned: PlannedBatch,
+        changes: list[TableChanges],
+        log_bytes: int,
+        times: BatchTimes,
+        ledger: BatchLedger,
+    ) -> None:
         """Report a committed batch. `log_bytes`: size of the queue's blocks that contain its records."""
         rows: dict[str, int] = {}
         for change in changes:
@@ -291,6 +300,7 @@ class Reporter:
                 tables=len({change.table for change in changes}),
                 tuning=dict(times.tuning),
                 apply_calls=apply_calls(changes),
+                ledger=_ledger_part(ledger),
                 committed_at=wall_time(times.committed_us),
             )
         )
@@ -394,6 +404,14 @@ class Reporter:
 
 def _loaded(partition: LoadedPartition) -> LoadedPartitionPart:
     return LoadedPartitionPart(name=partition.name, reason=partition.reason, generation=partition.generation)
+
+
+def _ledger_part(ledger: BatchLedger) -> LedgerPart:
+    tables = {
+        str(table): {outcome: count for outcome, count in asdict(entry).items() if count}
+        for table, entry in ledger.tables.items()
+    }
+    return LedgerPart(captured=ledger.captured, left_out=ledger.left_out, tables=tables)
 
 
 def apply_calls(changes: Sequence[TableChanges]) -> dict[str, dict[str, dict[str, int]]]:

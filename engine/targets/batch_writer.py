@@ -18,6 +18,7 @@ from engine.targets.batch_quarantine import BatchQuarantine
 from engine.targets.evolution import evolution
 from engine.targets.metadata_store import MetadataStore
 from engine.targets.quarantined_rows import DecodeText
+from engine.targets.rows_written import require_all_written
 from engine.targets.shared import SharedTables, SqlViews, shown_alike
 from engine.targets.sql_tables import SqlTables
 from engine.targets.target_metadata import (
@@ -174,7 +175,12 @@ class BatchWriter:
             refuse_faults(commit.table, commit.changes)
             self.refused.change(batch, commit, place, self._computed(commit, place), of_copy=of_copy)
         elif commit.changes:
-            self.tables.apply_changes(commit.table, place, commit.schema, self._computed(commit, place))
+            self._write(commit, place, self._computed(commit, place))
+
+    def _write(self, commit: TableCommit, place: TableName, changes: Sequence[TableChanges]) -> None:
+        """Apply net changes. Raises EngineFault(LEDGER_UNBALANCED) if the target reports another number of rows."""
+        written = self.tables.apply_changes(commit.table, place, commit.schema, changes)
+        require_all_written(commit.table, changes, written)
 
     def _hand_over(self, batch: BatchCommit, commit: TableCommit, before: TableReservation | None) -> None:
         copies = self.records.copies(batch.subscription, commit.table)
@@ -208,7 +214,7 @@ class BatchWriter:
         copy = copies[0]
         self._evolve(commit, copy.place, copy)
         if swap.changes:
-            self.tables.apply_changes(commit.table, copy.place, commit.schema, swap.changes)
+            self._write(commit, copy.place, swap.changes)
         self.tables.exchange_partitions(commit.table, copy.place, before.target, commit.schema, swap.rows)
         self.records.delete_copy(commit.table)
         known = self.records.loads(batch.subscription).get(commit.table, {})
@@ -223,7 +229,7 @@ class BatchWriter:
         copy = copies[0]
         self._evolve(commit, copy.place, copy)
         if commit.changes:
-            self.tables.apply_changes(commit.table, copy.place, commit.schema, self._computed(commit, copy.place))
+            self._write(commit, copy.place, self._computed(commit, copy.place))
         after = replace(copy, schema=commit.schema, standing=standing)
         if after != copy:
             self.records.amend_copy(after)

@@ -18,6 +18,7 @@ from engine.targets.evolution import Evolution, Structure
 from engine.targets.identifiers import quoted
 from engine.targets.metadata_store import Rows
 from engine.targets.quarantined_rows import RefusedByTarget
+from engine.targets.rows_written import RowsWritten
 from engine.targets.sql_statements import SqlStatements
 
 
@@ -40,8 +41,11 @@ class SqlTables(SqlStatements, ABC):
     @abstractmethod
     def apply_changes(
         self, table: TableId, place: TableName, schema: TableSchema, changes: Sequence[TableChanges]
-    ) -> None:
-        """Apply net changes. Raises EngineFault(NET_CHANGE_ANOMALY) if an expected row is missing."""
+    ) -> RowsWritten:
+        """Apply net changes; returns the rows that the database reports as written.
+
+        Raises EngineFault(NET_CHANGE_ANOMALY) if an expected row is missing.
+        """
 
     @abstractmethod
     def read_rows(

@@ -2,12 +2,65 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, computed_field
 
 Position = Annotated[str, BeforeValidator(str)]
+
+
+class LedgerView(BaseModel):
+    """The outcome of the changes of a batch. In each table, `captured` + `retained` is the sum of the other counts."""
+
+    captured: int | None = Field(
+        description="Changes in the batch's transactions, counted by the log reader; null if it did not count them."
+    )
+    left_out: int = Field(
+        description="Changes of tables that have no part in the batch: paused, parked, not copied yet, or not in the subscription."
+    )
+    tables: dict[str, dict[str, int]] = Field(
+        description="By table id; counts that are 0 are left out. `captured`: changes in the records of the batch; `retained`: of earlier"
+        " batches, kept for a copy. `applied`: changes with an effect of their own; `netted`: replaced by later changes of the same row;"
+        " `filtered`: of rows that an unfinished copy does not have yet; `quarantined`; `rolled_back`: by a savepoint; `known`: in the"
+        " table already; `held`: left to a copy that is to come; `parked`: the table parked with the batch.",
+        examples=[{"01J9ZQ5V8X": {"captured": 160, "applied": 120, "netted": 40}}],
+    )
+
+    @computed_field(description="The sums over all tables.")  # type: ignore[prop-decorator]
+    @property
+    def total(self) -> dict[str, int]:
+        found: Counter[str] = Counter()
+        for counts in self.tables.values():
+            found.update(counts)
+        return dict(found)
+
+
+class LedgerLine(BaseModel):
+    """One table in one batch."""
+
+    batch: int
+    epoch: int
+    end: Position
+    committed_at: datetime
+    table_id: str
+    captured: int = 0
+    retained: int = 0
+    applied: int = 0
+    netted: int = 0
+    filtered: int = 0
+    quarantined: int = 0
+    rolled_back: int = 0
+    known: int = 0
+    held: int = 0
+    parked: int = 0
+
+
+class LedgerAnswer(BaseModel):
+    """The ledger of the last batches, the newest first: one line for each table with changes."""
+
+    lines: list[LedgerLine]
 
 
 class BatchView(BaseModel):
@@ -48,4 +101,5 @@ class BatchView(BaseModel):
         " cost of that; with relaxed visibility `parts`, the number of target transactions.",
         examples=[{"tasks": 1, "driver_setup_ms": 0.8, "spark_setup_ms": 27.5}],
     )
+    ledger: LedgerView | None = Field(description="Null for batches of versions that kept no ledger.")
     committed_at: datetime

@@ -16,6 +16,7 @@ from server.cli import (
     data_commands,
     ddl_commands,
     demo_command,
+    ledger_command,
     process_commands,
     refused_commands,
     sample_commands,
@@ -48,6 +49,7 @@ app.command("query")(data_commands.query)
 app.command("completeness")(completeness_command.completeness)
 app.command("verify")(verify_command.verify)
 app.command("sequences")(data_commands.sequences)
+app.command("ledger")(ledger_command.ledger)
 app.add_typer(connection_commands.connections, name="connections")
 app.add_typer(ticket_commands.ticket, name="ticket")
 app.add_typer(table_commands.tables, name="tables")

@@ -195,6 +195,7 @@ def _write_batch(session: WriteSession, row: SubscriptionRow, report: BatchRepor
             seconds=report.seconds,
             tables=report.tables,
             tuning=report.tuning,
+            ledger=None if report.ledger is None else report.ledger.model_dump(mode="json"),
             committed_at=report.committed_at,
         )
     )

@@ -54,6 +54,12 @@ class Meters:
             [*of, "table", "op", "path", "rows"],
             registry=self.registry,
         )
+        self._ledger = Counter(
+            "penstock_ledger_changes",
+            "Changes by outcome: see `ledger` of a batch. `left_out`: of tables without a part in the batch.",
+            [*of, "outcome"],
+            registry=self.registry,
+        )
         self._tuning = Gauge(
             "penstock_batch_tuning",
             "What was chosen for the last batch that had it, and the measurements that decided: see `tuning` of a batch.",
@@ -82,6 +88,11 @@ class Meters:
             for operation, sizes in operations.items():
                 for rows, calls in sizes.items():
                     self._apply_calls.labels(batch.subscription, table, operation, batch.path, rows).inc(calls)
+        if batch.ledger is not None:
+            self._ledger.labels(batch.subscription, "left_out").inc(batch.ledger.left_out)
+            for counts in batch.ledger.tables.values():
+                for outcome, count in counts.items():
+                    self._ledger.labels(batch.subscription, outcome).inc(count)
         for what, value in batch.tuning.items():
             self._tuning.labels(batch.subscription, what).set(value)
         self._transactions.labels(batch.subscription, batch.path, batch.mode.value).observe(batch.transactions)

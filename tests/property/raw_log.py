@@ -11,6 +11,7 @@ import numpy as np
 from engine.model.batch import BlockRef, LogRange
 from engine.model.control import CONTROL_FIELDS, ControlKind
 from engine.model.identity import Ordinal
+from engine.records.change_counts import ChangeCounter
 from engine.records.scan import find_controls
 from engine.sort.committed import Controls
 from tests.unit.net import pgoutput_encoder as pgoutput
@@ -33,6 +34,7 @@ class RawLog:
         self._index: list[tuple[Controls, Mapping[int, bytes]]] = []
         """Everything flushed so far."""
         self._stream = 0
+        self._counter = ChangeCounter()
         self._sessions: list[int] = []
 
     @property
@@ -52,6 +54,7 @@ class RawLog:
         del self.records[self.landed :]
         self._sessions.append(self.next_ordinal)
         self._stream = 0
+        self._counter = ChangeCounter()
 
     def flush(self) -> tuple[Controls, Mapping[int, bytes]]:
         marks = np.array([(ControlKind.SESSION, at, 0, 0, 0, 0) for at in self._sessions], CONTROL_FIELDS)
@@ -82,6 +85,7 @@ class RawLog:
         first = FIRST + self.landed
         data, offsets = pgoutput.pack(new)
         controls, self._stream = find_controls(data, offsets, self._stream)
+        self._counter.count(data, offsets, controls)
         controls["ordinal"] += first
         block = BlockRef(f"block{first}", 0, len(data), 0, Ordinal(first), len(new))
         self.blocks.append(block)

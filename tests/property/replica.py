@@ -12,14 +12,18 @@ from dataclasses import replace
 
 from engine.model.batch import SealedBatch, StagedRows, TableChanges, TablePart, TaskDescriptor, TaskResult
 from engine.model.identity import BatchId, Epoch, Ordinal, SubscriptionName, TableId
+from engine.model.ledger import LedgerEntry
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode, ReplicaIdentity, TableSchema
 from engine.model.subscription import BatchPolicy
 from engine.model.target import TableCommit
 from engine.net import run_task
 from engine.pipeline.batch_slices import BatchSlice, Sizes, Staged, compute
+from engine.pipeline.compute import Computed, Scans
+from engine.pipeline.ledger import Decided, balanced
 from engine.pipeline.speculative_insert import only_inserts, rest_of
 from engine.records.scan import RecordScanner
+from engine.tables.planner import PlannedBatch
 from tests.property.raw_log import RawLog
 from tests.property.source_history import Case, Sender, SourceHistory, Tape, make_history
 from tests.unit.net.batch_builder import FIRST, column, part, table
@@ -84,6 +88,7 @@ class Replica:
             for t in self.history.followed
         }
         self.applied = self.batches = self.early_batches = 0
+        self.scans = Scans()
         self.policy = BatchPolicy(
             max_transactions=self.rng.choice((1000, 1000, 1, 2, 4)),
             max_bytes=self.rng.choice((100_000, 100_000, 1, 200, 600)),
@@ -134,7 +139,9 @@ class Replica:
         if what_happens < 0.15:
             self.log.empty()
         elif what_happens < 0.3:
-            self.driven.sorter.feed(*self.log.reread())
+            controls, relations = self.log.reread()
+            self.driven.tally.feed(controls)
+            self.driven.sorter.feed(controls, relations)
             self.driven.batcher.add(self.driven.sorter.drain(), 0)
 
     def _apply_sealed(self) -> None:
@@ -158,7 +165,12 @@ class Replica:
             buckets = self.rng.choice((1, 1, 2, 3))
             sizes = Sizes(self.log.bytes_of, most, buckets)
             staged, early = self._early(self._staged(batch, parts))
-            found = compute(batch.ranges, batch.relations, parts, sizes, self._run, staged)
+            self.scans = Scans()
+            found = compute(
+                batch.ranges, batch.relations, parts, sizes, self._run, staged,
+                lambda one: self.scans.add([one.tally], apart=False),
+            )  # fmt: skip
+            self._check_ledger(batch, parts, found)
             for changes in self._committed_early(batch, parts, found, early) or _with_rows(found, early):
                 shares[changes.table].append(changes)
         for table_id, those in shares.items():
@@ -182,7 +194,7 @@ class Replica:
                 if not p.whole
             ]
             result = self._task(BatchSlice((early,), tuple(mine)), 0, (0, 1), 0)
-            staged.append(Staged((early,), result.xids, schemas, result.tables))
+            staged.append(Staged((early,), result.xids, schemas, result.tables, result.tally))
         return staged
 
     def _early(self, staged: Sequence[Staged]) -> tuple[list[Staged], dict[StagedRows, TableChanges]]:
@@ -229,10 +241,34 @@ class Replica:
         """The tasks of a batch, each with nothing but what its descriptor names."""
         found: list[TableChanges] = []
         for number, piece in pieces:
-            for bucket in range(buckets):
-                result = self._task(piece, number, (bucket, buckets), attempt)
-                found += [replace(changes, piece=number) for changes in result.tables]
+            results = [self._task(piece, number, (bucket, buckets), attempt) for bucket in range(buckets)]
+            self.scans.add([result.tally for result in results], apart=attempt > 0)
+            found += [replace(changes, piece=number) for result in results for changes in result.tables]
         return tuple(found)
+
+    def _check_ledger(self, batch: SealedBatch, parts: Sequence[TablePart], found: Sequence[TableChanges]) -> None:
+        """The ledger balances, and says of each table what the history counts."""
+        mine = {one.table: tuple(c for c in found if c.table == one.table and not c.is_empty) for one in parts}
+        commits = {
+            one.table: TableCommit(one.table, one.versions[-1], one.versions[-1].name, mine[one.table])
+            for one in parts
+            if mine[one.table]
+        }
+        planned = PlannedBatch(
+            BatchId(self.batches), batch, batch.ranges, tuple(parts), frozenset(), captured=batch.captured
+        )
+        computed = Computed(planned, tuple(found), 0, "driver", 0.0, 0, 0.0, scans=self.scans)
+        ledger = balanced(computed, Decided(commits, (), mine.keys(), ()))
+        assert batch.captured is not None
+        assert ledger.captured == batch.captured
+        assert sum(entry.captured for entry in ledger.tables.values()) + ledger.left_out == batch.captured
+        for name, follower in self.followers.items():
+            entry = ledger.tables.get(name, LedgerEntry())
+            after = max(batch.after.value, follower.after)
+            counted = follower.history.counted(after, batch.end.value, follower.source)
+            assert entry.applied + entry.netted == counted.total()
+            assert entry.captured == counted.total() + entry.known + entry.rolled_back
+            assert min(entry.applied, entry.netted) >= 0
 
     def _task(self, piece: BatchSlice, number: int, bucket: tuple[int, int], attempt: int) -> TaskResult:
         descriptor = TaskDescriptor(

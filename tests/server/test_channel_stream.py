@@ -14,6 +14,7 @@ from engine.link.messages import (
     Discover,
     Forget,
     Forgotten,
+    LedgerPart,
     Preflight,
     SchemaVersion,
     Table,
@@ -96,6 +97,36 @@ def test_a_batch_tells_how_it_was_written(engine: FakeEngine, client: httpx.Clie
     assert engine.link.flush(DEADLINE_S)
     batches = client.get("/subscriptions/orders/batches").json()["items"]
     assert [(batch["batch"], batch["mode"]) for batch in batches] == [(2, "transactional"), (1, "grouped")]
+
+
+def test_the_ledger_of_a_batch_is_shown_and_exported(engine: FakeEngine, client: httpx.Client) -> None:
+    declare(client)
+    assign = engine.run(applied="0/50")
+    one, other = (table.table for table in assign.tables)
+    tables = {one: {"captured": 5, "applied": 4, "netted": 1}, other: {"captured": 2, "applied": 2}}
+    engine.batch(assign, 1)
+    engine.batch(assign, 2, ledger=LedgerPart(captured=9, left_out=2, tables=tables))
+    assert engine.link.flush(DEADLINE_S)
+    last, first = client.get("/subscriptions/orders/batches").json()["items"]
+    total = {"captured": 7, "applied": 6, "netted": 1}
+    assert last["ledger"] == {"captured": 9, "left_out": 2, "tables": tables, "total": total}
+    assert first["ledger"] is None
+    lines = client.get("/subscriptions/orders/ledger").json()["lines"]
+    assert [(line["batch"], line["table_id"], line["applied"], line["parked"]) for line in lines] == [
+        (2, one, 4, 0),
+        (2, other, 2, 0),
+    ]
+    exported = client.get("/subscriptions/orders/ledger", params={"format": "csv", "batches": 1})
+    assert exported.headers["content-type"].startswith("text/csv")
+    head, *rest = exported.text.splitlines()
+    assert head.startswith("batch,epoch,end,committed_at,table_id,captured,retained,applied,netted")
+    assert [line.split(",")[4:9] for line in rest] == [[one, "5", "0", "4", "1"], [other, "2", "0", "2", "0"]]
+    root = str(client.base_url).removesuffix("/api/v1/").removesuffix("/api/v1")
+    metrics = httpx.get(f"{root}/metrics", headers=client.headers, trust_env=False).text
+    assert 'penstock_ledger_changes_total{outcome="netted",subscription="orders"} 1.0' in metrics
+    assert 'penstock_ledger_changes_total{outcome="left_out",subscription="orders"} 2.0' in metrics
+    refused = client.get("/subscriptions/orders/ledger", params={"format": "xml"})
+    assert refused.status_code == 422
 
 
 def test_an_approval_reaches_the_engine(engine: FakeEngine, client: httpx.Client) -> None:

@@ -16,6 +16,7 @@ from engine.model.position import Lsn
 from engine.model.source import RecordChunk
 from engine.model.subscription import OriginFilter
 from engine.postgres.sessions import describe_state
+from engine.records.change_counts import ChangeCounter
 from engine.records.history import HistoryCheck, SessionCommits
 from engine.records.scan import find_controls
 from engine.sources.postgres_log import slots
@@ -188,6 +189,7 @@ class PostgresLogStream:
         self._keeping: KeepAlive | None = None
         self._server_time = 0
         self._in_stream_xid = 0
+        self._counter = ChangeCounter()
         self._last_read = 0.0
         self._nap = 0.0
         self._without_pause = 0
@@ -307,6 +309,7 @@ class PostgresLogStream:
         if len(offsets) > 1:
             self._check_types(data[offsets[:-1]])
         controls, self._in_stream_xid = find_controls(data, offsets, self._in_stream_xid)
+        self._counter.count(data, offsets, controls)
         if self._history is not None and not self._history.done:
             self._history.check_commits(self._commits.commits_of(data, offsets, controls), Lsn(frames.wal_end))
         at = controls["ordinal"][controls["kind"] == ControlKind.RELATION]

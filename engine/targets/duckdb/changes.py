@@ -20,6 +20,7 @@ from engine.targets.duckdb.staging import StagingConnection
 from engine.targets.duckdb.types import equal_means_identical, staged_as
 from engine.targets.identifiers import quoted
 from engine.targets.partition_rows import condition
+from engine.targets.rows_written import RowsWritten
 from engine.targets.target_metadata import behind
 
 _COMPLETED = "__penstock_completed"
@@ -49,22 +50,23 @@ class Place:
         return [names.index(name) for name in self.schema.key]
 
 
-def apply_changes(connection: StagingConnection, place: Place, changes: Sequence[TableChanges]) -> int:
-    """Apply the slices in order; returns the number of inserted and of deleted rows.
+def apply_changes(connection: StagingConnection, place: Place, changes: Sequence[TableChanges]) -> RowsWritten:
+    """Apply the slices in order; returns what DuckDB reports as written.
 
     Raises EngineFault(NET_CHANGE_ANOMALY) if an expected row is missing.
     """
     refuse_faults(place.table, changes)
     pieces = sorted({c.piece for c in changes})
-    return sum(_apply_piece(connection, place, [c for c in changes if c.piece == piece]) for piece in pieces)
+    written = (_apply_piece(connection, place, [c for c in changes if c.piece == piece]) for piece in pieces)
+    return sum(written, RowsWritten())
 
 
-def _apply_piece(connection: StagingConnection, place: Place, changes: Sequence[TableChanges]) -> int:
+def _apply_piece(connection: StagingConnection, place: Place, changes: Sequence[TableChanges]) -> RowsWritten:
     """Apply one slice. Partial rows are read before any delete, and all deletes precede all inserts, across buckets."""
     partials = joined([c.partials for c in changes])
     deletes = joined([c.deletes for c in changes])
     inserts = joined([c.inserts for c in changes])
-    touched = 0
+    inserted = deleted = 0
     if partials is not None:
         _complete(connection, place, partials)
     if any(c.truncated for c in changes):
@@ -72,14 +74,14 @@ def _apply_piece(connection: StagingConnection, place: Place, changes: Sequence[
             raise _anomaly(place, "rows to delete after the table was cleared")
         connection.execute(f"DELETE FROM {place.qualified}")
     elif deletes is not None:
-        touched += _delete(connection, place, deletes)
+        deleted = _delete(connection, place, deletes)
     if inserts is not None:
-        touched += insert_rows(connection, place, inserts)
+        inserted = insert_rows(connection, place, inserts)
     if partials is not None:
-        connection.execute(f"INSERT INTO {place.qualified} ({', '.join(place.columns)}) FROM temp.{_COMPLETED}")
+        sql = f"INSERT INTO {place.qualified} ({', '.join(place.columns)}) FROM temp.{_COMPLETED}"
+        inserted += int(connection.execute(sql).fetchall()[0][0])
         connection.execute(f"DROP TABLE temp.{_COMPLETED}")
-        touched += partials.num_rows
-    return touched
+    return RowsWritten(inserted, deleted)
 
 
 def insert_rows(connection: StagingConnection, place: Place, rows: Any) -> int:
@@ -165,6 +167,7 @@ def _complete(connection: StagingConnection, place: Place, partials: Any) -> Non
 
 
 def _delete(connection: StagingConnection, place: Place, deletes: Any) -> int:
+    """Delete the rows; returns the number of staged deletes whose rows DuckDB found."""
     if place.schema.mode is KeyMode.BAG:
         return _delete_copies(connection, place, deletes)
     if not place.key:
@@ -208,7 +211,7 @@ def _delete_copies(connection: StagingConnection, place: Place, deletes: Any) ->
         connection.execute(f"ALTER TABLE {place.qualified} RENAME COLUMN {_ASIDE} TO {quoted(hidden)}")
     if found != wanted:
         raise _anomaly(place, f"{wanted} rows to delete, of which the target has {found}")
-    return found
+    return int(deletes.num_rows)
 
 
 def _on_key(place: Place) -> str:

@@ -25,6 +25,7 @@ from engine.targets.duckdb.errors import is_broken
 from engine.targets.duckdb.identifiers import folded, qualified
 from engine.targets.duckdb.metadata import DuckDbMetadata
 from engine.targets.duckdb.staging import StagingConnection
+from engine.targets.rows_written import require_all_written
 from engine.targets.target_metadata import Position
 
 LOG_BYTES = 256 * 1024 * 1024
@@ -126,7 +127,7 @@ class DuckDbSpeculativeInsert:
         place = self._place(table)
         if any(one.truncated or one.deletes is not None or one.partials is not None for one in table.changes):
             raise EngineFault(FaultKind.INTERNAL, table.table, "something else than inserts in a speculative insert")
-        apply_changes(self._connection, place, table.changes)
+        require_all_written(table.table, table.changes, apply_changes(self._connection, place, table.changes))
 
     def _write(self, batch: BatchCommit, position: Position, writer: StagingConnection) -> None:
         if batch.removed or batch.stale or batch.marks or self._tables.keys() - {one.table for one in batch.tables}:

@@ -24,6 +24,7 @@ from engine.targets.duckdb.structure import DUCKDB_STRUCTURE
 from engine.targets.duckdb.views import views_upon
 from engine.targets.identifiers import quoted
 from engine.targets.quarantined_rows import texts_of
+from engine.targets.rows_written import RowsWritten
 from engine.targets.sql_tables import SqlTables
 
 
@@ -41,8 +42,8 @@ class DuckDbTables(SqlTables):
 
     def apply_changes(
         self, table: TableId, place: TableName, schema: TableSchema, changes: Sequence[TableChanges]
-    ) -> None:
-        apply_changes(self._connection, self._place(table, place, schema), changes)
+    ) -> RowsWritten:
+        return apply_changes(self._connection, self._place(table, place, schema), changes)
 
     def read_rows(
         self, table: TableId, place: TableName, schema: TableSchema, keys: Any, columns: Sequence[int]

@@ -34,6 +34,7 @@ from engine.targets.postgres.staging import (
 )
 from engine.targets.postgres.types import postgres_type
 from engine.targets.quarantined_rows import RefusedByTarget
+from engine.targets.rows_written import RowsWritten, require_all_written
 from engine.targets.target_metadata import behind
 
 _COMPLETED = "pg_temp.__penstock_completed"
@@ -106,8 +107,8 @@ def apply_changes(
     clear: Callable[[], None],
     *,
     in_place: bool,
-) -> None:
-    """Apply the slices in order. `clear` removes all rows of the table.
+) -> RowsWritten:
+    """Apply the slices in order; returns what the server reports as written. `clear` removes all rows of the table.
 
     `in_place`: rows that keep their key are updated. This is cheaper than deleting and inserting them, but values of another unique key
     may conflict temporarily.
@@ -115,9 +116,11 @@ def apply_changes(
     Raises EngineFault(NET_CHANGE_ANOMALY) if an expected row is missing.
     """
     refuse_faults(place.table, changes)
+    written = RowsWritten()
     for piece in sorted({c.piece for c in changes}):
         of_piece = _replaced(place, [c for c in changes if c.piece == piece], in_place=in_place)
-        _apply_piece(connection, place, of_piece, clear)
+        written += _apply_piece(connection, place, of_piece, clear)
+    return written
 
 
 def _replaced(place: Place, changes: Sequence[TableChanges], *, in_place: bool) -> list[TableChanges]:
@@ -129,10 +132,11 @@ def _replaced(place: Place, changes: Sequence[TableChanges], *, in_place: bool) 
 
 def _apply_piece(
     connection: PostgresConnection, place: Place, changes: Sequence[TableChanges], clear: Callable[[], None]
-) -> None:
+) -> RowsWritten:
     """Apply one slice. Partial rows are read before any delete, and all deletes precede all inserts, across buckets."""
     partials = joined([c.partials for c in changes])
     deletes, updates, inserts = split(changes)
+    inserted = deleted = updated = 0
     if partials is not None:
         _complete(connection, place, partials)
     if any(c.truncated for c in changes):
@@ -140,17 +144,20 @@ def _apply_piece(
             raise _anomaly(place, "rows to delete after the table was cleared")
         clear()
     elif deletes is not None:
-        _delete(connection, place, deletes)
+        deleted = _delete(connection, place, deletes)
     if updates is not None:
-        _update(connection, place, updates)
+        updated = _update(connection, place, updates)
     if inserts is not None:
-        insert_rows(connection, place, inserts)
+        inserted = insert_rows(connection, place, inserts)
     if partials is not None:
         into, read = ", ".join(place.quoted[i] for i in place.written), ", ".join(f"c{i}" for i in place.written)
-        connection.execute(
-            f"INSERT INTO {place.qualified} ({into}) OVERRIDING SYSTEM VALUE SELECT {read} FROM {_COMPLETED}"
-        )
+        sql = f"INSERT INTO {place.qualified} ({into}) OVERRIDING SYSTEM VALUE SELECT {read} FROM {_COMPLETED}"
+        inserted += connection.execute(sql.encode()).rowcount
         connection.execute(f"DROP TABLE {_COMPLETED}")
+    if place.types:
+        # Triggers of its owner may skip rows of the table; it is not counted what they leave.
+        inserted = sum(rows.num_rows for rows in (inserts, partials) if rows is not None)
+    return RowsWritten(inserted + updated, deleted + updated)
 
 
 def take_changes(
@@ -207,6 +214,14 @@ class Share:
     def rows(self) -> int:
         return sum(rows.num_rows for rows in (self.deletes, self.updates, self.inserts) if rows is not None)
 
+    @property
+    def wanted(self) -> RowsWritten:
+        """What the server has to report."""
+        deletes, updates, inserts = (
+            0 if rows is None else rows.num_rows for rows in (self.deletes, self.updates, self.inserts)
+        )
+        return RowsWritten(inserts + updates, deletes + updates)
+
 
 def shares(place: Place, changes: Sequence[TableChanges], count: int) -> list[Share]:
     """Divide a table's changes of one slice into this many shares with disjoint keys; neighbouring keys are together as far as possible.
@@ -221,17 +236,19 @@ def shares(place: Place, changes: Sequence[TableChanges], count: int) -> list[Sh
         deletes, inserts = [gone, *nothing], [new, *nothing]
     else:
         deletes, inserts = _parted(gone, place.key_columns, count), _parted(new, keys, count)
-    return [Share(place, *rows) for rows in zip(deletes, updates, inserts, strict=True)]
+    found = [Share(place, *rows) for rows in zip(deletes, updates, inserts, strict=True)]
+    require_all_written(place.table, changes, sum((share.wanted for share in found), RowsWritten()))
+    return found
 
 
-def apply_share(connection: PostgresConnection, share: Share) -> None:
-    """Apply a share without a temporary table. Raises as `apply_changes`."""
-    for rows in _slices(share.deletes):
-        _delete(connection, share.place, rows)
-    for rows in _slices(share.updates):
-        _update(connection, share.place, rows)
-    if share.inserts is not None:
-        insert_rows(connection, share.place, share.inserts)
+def apply_share(connection: PostgresConnection, share: Share) -> RowsWritten:
+    """Apply a share without a temporary table; returns what the server reports as written. Raises as `apply_changes`."""
+    deleted = sum(_delete(connection, share.place, rows) for rows in _slices(share.deletes))
+    updated = sum(_update(connection, share.place, rows) for rows in _slices(share.updates))
+    inserted = 0 if share.inserts is None else insert_rows(connection, share.place, share.inserts)
+    if share.place.types and share.inserts is not None:
+        inserted = share.inserts.num_rows  # As in `_apply_piece`.
+    return RowsWritten(inserted + updated, deleted + updated)
 
 
 def _may_meet(place: Place, deletes: Any | None, inserts: Any | None) -> bool:
@@ -348,7 +365,7 @@ def _complete(connection: PostgresConnection, place: Place, partials: Any) -> No
         raise _anomaly(place, f"{partials.num_rows} changed rows, of which the target has {found}")
 
 
-def _update(connection: PostgresConnection, place: Place, rows: Any) -> None:
+def _update(connection: PostgresConnection, place: Place, rows: Any) -> int:
     _require(place, rows, place.columns)
     values = [i for i in place.written if i not in place.key]
     assignments = ", ".join(f"{place.quoted[i]} = s.c{i}" for i in values)
@@ -359,12 +376,13 @@ def _update(connection: PostgresConnection, place: Place, rows: Any) -> None:
         found = _run(connection, sql, source)
     if found != rows.num_rows:
         raise _anomaly(place, f"{rows.num_rows} rows to replace, of which the target has {found}")
+    return found
 
 
-def _delete(connection: PostgresConnection, place: Place, deletes: Any) -> None:
+def _delete(connection: PostgresConnection, place: Place, deletes: Any) -> int:
+    """Delete the rows; returns the number of staged deletes whose rows the server found."""
     if place.schema.mode is KeyMode.BAG:
-        _delete_copies(connection, place, deletes)
-        return
+        return _delete_copies(connection, place, deletes)
     if not place.key:
         raise _anomaly(place, "deletes of a table that has no key")
     _require(place, deletes, place.key_columns)
@@ -374,9 +392,10 @@ def _delete(connection: PostgresConnection, place: Place, deletes: Any) -> None:
         )
     if found != deletes.num_rows:
         raise _anomaly(place, f"{deletes.num_rows} rows to delete or replace, of which the target has {found}")
+    return found
 
 
-def _delete_copies(connection: PostgresConnection, place: Place, deletes: Any) -> None:
+def _delete_copies(connection: PostgresConnection, place: Place, deletes: Any) -> int:
     """Delete n of the rows identical to each image; which of them does not matter."""
     compared = [place.columns[i] for i in place.written]
     columns = [*compared, StagedColumn("n", _COUNT, "pg_catalog.int8")]
@@ -399,6 +418,7 @@ def _delete_copies(connection: PostgresConnection, place: Place, deletes: Any) -
         )
     if found != wanted:
         raise _anomaly(place, f"{wanted} rows to delete, of which the target has {found}")
+    return int(deletes.num_rows)
 
 
 def _run(connection: PostgresConnection, sql: str, source: Source) -> int:

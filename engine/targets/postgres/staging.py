@@ -110,15 +110,13 @@ def in_table(
 def copy_rows(
     connection: PostgresConnection, place: str, into: Sequence[str], rows: Any, columns: Sequence[StagedColumn]
 ) -> int:
-    """COPY the columns of a pyarrow.Table into those of a table; returns the number of rows."""
+    """COPY the columns of a pyarrow.Table into those of a table; returns the number of rows that the server reports."""
     listed = ", ".join(map(quoted, into))
-    with (
-        connection.cursor() as cursor,
-        cursor.copy(f"COPY {place} ({listed}) FROM STDIN (FORMAT csv)".encode()) as copy,
-    ):
-        for block in csv_blocks(rows, [c.name for c in columns], [c.value for c in columns]):
-            copy.write(block)
-    return int(rows.num_rows)
+    with connection.cursor() as cursor:
+        with cursor.copy(f"COPY {place} ({listed}) FROM STDIN (FORMAT csv)".encode()) as copy:
+            for block in csv_blocks(rows, [c.name for c in columns], [c.value for c in columns]):
+                copy.write(block)
+        return cursor.rowcount
 
 
 def as_arrays(rows: Any, columns: Sequence[StagedColumn]) -> Source:

@@ -42,6 +42,7 @@ from engine.targets.postgres.owner_tables.inspect import (
 from engine.targets.postgres.structure import POSTGRES_STRUCTURE, key_statement
 from engine.targets.postgres.types import postgres_type
 from engine.targets.quarantined_rows import DecodeText, RefusedByTarget, key_of, typed
+from engine.targets.rows_written import RowsWritten
 from engine.targets.sql_tables import SqlTables
 from engine.targets.target_metadata import OwnerTable, TableReservation
 
@@ -97,9 +98,9 @@ class PostgresTables(SqlTables):
 
     def apply_changes(
         self, table: TableId, place: TableName, schema: TableSchema, changes: Sequence[TableChanges]
-    ) -> None:
+    ) -> RowsWritten:
         where = self._place(table, place, schema)
-        apply_changes(self._connection, where, changes, lambda: self._clear(place), in_place=self._in_place)
+        return apply_changes(self._connection, where, changes, lambda: self._clear(place), in_place=self._in_place)
 
     def apply_except_refused(
         self, table: TableId, place: TableName, schema: TableSchema, changes: TableChanges, most: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import BigInteger
 from sqlmodel import Field, SQLModel, UniqueConstraint
@@ -36,4 +37,6 @@ class BatchRow(SQLModel, table=True):
     seconds: dict[str, float] = document(default_factory=dict)
     tables: int
     tuning: dict[str, float] = document(default_factory=dict)
+    ledger: dict[str, Any] | None = document(default=None, nullable=True)
+    """As `engine.link.messages.LedgerPart`; None for batches before it existed."""
     committed_at: datetime = moment()

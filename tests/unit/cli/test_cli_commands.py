@@ -97,6 +97,25 @@ def test_status_shows_reasons_and_follows_pages(stand_in: StandIn, run: Run) -> 
     assert stand_in.requests[1][1].endswith("?page_token=p2")
 
 
+def test_the_ledger_is_printed_as_a_table_or_as_csv(stand_in: StandIn, run: Run) -> None:
+    counts = dict.fromkeys(("retained", "filtered", "quarantined", "rolled_back", "known", "held", "parked"), 0)
+    line = {"batch": 7, "epoch": 1, "end": "0/50", "committed_at": "2026-01-01T00:00:00Z", "table_id": "t1"}
+    lines = [{**line, "captured": 5, "applied": 4, "netted": 1, **counts}]
+    stand_in.replies["GET", "/subscriptions"] = _SUBSCRIPTIONS
+    stand_in.replies["GET", "/subscriptions/mart/ledger"] = (200, {"lines": lines})
+    table = {"id": "t1", "schema": "public", "name": "orders"}
+    stand_in.replies["GET", "/subscriptions/mart/tables"] = (200, {"items": [table]})
+    shown = run("ledger", "--batches", "3")
+    assert shown.exit_code == 0, shown.output
+    assert "public.orders" in shown.stdout
+    assert "parked" not in shown.stdout
+    assert any(request[1].endswith("/ledger?batches=3") for request in stand_in.requests)
+    exported = run("ledger", "--csv").stdout.splitlines()
+    assert exported[0].startswith("batch,epoch,end,committed_at,table_id,captured,retained,applied")
+    assert exported[1:] == ["7,1,0/50,2026-01-01T00:00:00Z,t1,5,0,4,1,0,0,0,0,0,0"]
+    assert json.loads(run("ledger", "--json").stdout)["lines"] == lines
+
+
 def test_status_says_what_the_server_judged_and_not_the_state(stand_in: StandIn, run: Run) -> None:
     why = "No engine is connected: whether changes are applied is not known."
     health = {"status": "unknown", "word": "no_engine", "reason": why, "remedy": "Start one."}

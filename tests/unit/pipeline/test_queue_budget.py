@@ -26,6 +26,7 @@ from engine.platform.clock import SystemClock
 from engine.queue import QueueCatalog
 from engine.safety.log_evidence import LogEvidence
 from engine.sort.batcher import Batcher
+from engine.sort.capture_tally import CaptureTally
 from engine.sort.sorter import TransactionSorter
 
 BUDGET = 1000
@@ -50,6 +51,7 @@ class Bench:
                 sorter,
                 StreamedSliceCutter(sorter, self._catalog.bytes_between, 1 << 30, desk),
                 Batcher(policy, ZERO, last=LastCommit.unknown(ZERO)),
+                CaptureTally(ZERO),
             ),
             QueueRoom(self._catalog, BUDGET),
             SystemClock(),

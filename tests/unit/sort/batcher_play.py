@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from engine.model.batch import SealedBatch
 from engine.model.position import Lsn
 from engine.model.subscription import BatchPolicy
 from engine.sort.batcher import Batcher, BytesOf
+from engine.sort.capture_tally import CaptureTally
 from engine.sort.committed import Controls
 from engine.sort.sorter import TransactionSorter
 
@@ -33,6 +35,7 @@ class BatcherPlay:
     def __init__(self, rng: random.Random, policy: BatchPolicy, log: Feed, bytes_of: BytesOf, after: int = 0) -> None:
         self.rng, self.log, self.bytes_of = rng, log, bytes_of
         self.sorter, self.batcher = TransactionSorter(Lsn(after)), Batcher(policy, Lsn(after), is_alone)
+        self.tally = CaptureTally(Lsn(after))
         self.now = 0
         self.held: list[int] = []
         self.added: list[tuple[int, int]] = []
@@ -44,7 +47,9 @@ class BatcherPlay:
 
     def take(self) -> None:
         """Hand on what has come in."""
-        self.sorter.feed(*self.log.flush())
+        controls, relations = self.log.flush()
+        self.tally.feed(controls)
+        self.sorter.feed(controls, relations)
         closed = self.sorter.drain()
         self.added += [(one.last_end, self.now) for one in closed]
         self.batcher.add(closed, self.now)
@@ -75,6 +80,7 @@ class BatcherPlay:
             assert all(at <= latest for end, at in self.added if batch.after.value < end <= batch.end.value)
             assert not (batch.demanded and self.demanded_open)
             self.demanded_open = self.demanded_open or batch.demanded
+            batch = replace(batch, captured=self.tally.take(batch.end))
             self.batches.append(batch)
             self.reached += [(cut.value, batch) for cut in batch.cuts]
             if self.demanded_open and self.rng.random() < 0.5:

@@ -539,6 +539,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/subscriptions/{name}/ledger": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Ledger
+         * @description The outcome of each captured change, by batch and table, the newest batch first. CSV: RFC 4180 with a header line.
+         */
+        get: operations["ledger_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/subscriptions/{name}/plans": {
         parameters: {
             query?: never;
@@ -1320,6 +1340,8 @@ export interface components {
              * @description Increases each time another engine process takes over the subscription.
              */
             epoch: number;
+            /** @description Null for batches of versions that kept no ledger. */
+            ledger: components["schemas"]["LedgerView"] | null;
             /**
              * Mode
              * @description How it was written to the target. `batch`: its net changes, in one transaction; `grouped`: its changes one by one, with several consecutive source transactions in one transaction (all of them if the declared mode is `auto`); `transactional`: its changes one by one, each source transaction in a separate transaction, in commit order.
@@ -2328,6 +2350,128 @@ export interface components {
              * @description Id of the table that it parked; null: it affects the whole subscription.
              */
             table?: string | null;
+        };
+        /**
+         * LedgerAnswer
+         * @description The ledger of the last batches, the newest first: one line for each table with changes.
+         */
+        LedgerAnswer: {
+            /** Lines */
+            lines: components["schemas"]["LedgerLine"][];
+        };
+        /**
+         * LedgerFormat
+         * @description Form of the ledger.
+         * @enum {string}
+         */
+        LedgerFormat: "json" | "csv";
+        /**
+         * LedgerLine
+         * @description One table in one batch.
+         */
+        LedgerLine: {
+            /**
+             * Applied
+             * @default 0
+             */
+            applied?: number;
+            /** Batch */
+            batch: number;
+            /**
+             * Captured
+             * @default 0
+             */
+            captured?: number;
+            /**
+             * Committed At
+             * Format: date-time
+             */
+            committed_at: string;
+            /** End */
+            end: string;
+            /** Epoch */
+            epoch: number;
+            /**
+             * Filtered
+             * @default 0
+             */
+            filtered?: number;
+            /**
+             * Held
+             * @default 0
+             */
+            held?: number;
+            /**
+             * Known
+             * @default 0
+             */
+            known?: number;
+            /**
+             * Netted
+             * @default 0
+             */
+            netted?: number;
+            /**
+             * Parked
+             * @default 0
+             */
+            parked?: number;
+            /**
+             * Quarantined
+             * @default 0
+             */
+            quarantined?: number;
+            /**
+             * Retained
+             * @default 0
+             */
+            retained?: number;
+            /**
+             * Rolled Back
+             * @default 0
+             */
+            rolled_back?: number;
+            /** Table Id */
+            table_id: string;
+        };
+        /**
+         * LedgerView
+         * @description The outcome of the changes of a batch. In each table, `captured` + `retained` is the sum of the other counts.
+         */
+        LedgerView: {
+            /**
+             * Captured
+             * @description Changes in the batch's transactions, counted by the log reader; null if it did not count them.
+             */
+            captured: number | null;
+            /**
+             * Left Out
+             * @description Changes of tables that have no part in the batch: paused, parked, not copied yet, or not in the subscription.
+             */
+            left_out: number;
+            /**
+             * Tables
+             * @description By table id; counts that are 0 are left out. `captured`: changes in the records of the batch; `retained`: of earlier batches, kept for a copy. `applied`: changes with an effect of their own; `netted`: replaced by later changes of the same row; `filtered`: of rows that an unfinished copy does not have yet; `quarantined`; `rolled_back`: by a savepoint; `known`: in the table already; `held`: left to a copy that is to come; `parked`: the table parked with the batch.
+             * @example {
+             *       "01J9ZQ5V8X": {
+             *         "applied": 120,
+             *         "captured": 160,
+             *         "netted": 40
+             *       }
+             *     }
+             */
+            tables: {
+                [key: string]: {
+                    [key: string]: number;
+                };
+            };
+            /**
+             * Total
+             * @description The sums over all tables.
+             */
+            readonly total: {
+                [key: string]: number;
+            };
         };
         /** LeftOutTable */
         LeftOutTable: {
@@ -7315,6 +7459,69 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["HistoryView"];
+                };
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_found`: Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `invalid_request`: Invalid request */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    ledger_get: {
+        parameters: {
+            query?: {
+                /** @description Number of last batches. */
+                batches?: number;
+                format?: components["schemas"]["LedgerFormat"];
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LedgerAnswer"];
+                    "text/csv": string;
                 };
             };
             /** @description `unauthenticated`: Authentication required */

@@ -19,6 +19,7 @@ from engine.targets.postgres.identifiers import literal
 from engine.targets.postgres.origins import Origins
 from engine.targets.postgres.two_phase.recovery import PartId, database_of, finish, hold_as_part
 from engine.targets.postgres.writer import roll_back
+from engine.targets.rows_written import require_same
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def apply_part(connection: PostgresConnection, part: Sequence[Share]) -> None:
     """Apply a part in the caller's transaction. A fault of a table names it."""
     for share in part:
         try:
-            apply_share(connection, share)
+            require_same(share.place.table, share.wanted, apply_share(connection, share))
         except psycopg.Error as error:
             raise fault_of_table(error, share.place.table, of_owner=bool(share.place.types)) from error
 
