@@ -239,7 +239,7 @@ def _with_table(spec: SubscriptionSpec, command: Table) -> SubscriptionSpec:
 
 
 def _sql_endpoint(settings: EngineSettings) -> SqlEndpoint | None:
-    if settings.sql_port is None:
+    if settings.sql_port is None and settings.flight_port is None:
         return None
     return SqlEndpoint(
         EndpointSettings(
@@ -247,6 +247,7 @@ def _sql_endpoint(settings: EngineSettings) -> SqlEndpoint | None:
             engine_token=settings.engine_token.get_secret_value(),
             host=settings.sql_host,
             port=settings.sql_port,
+            flight_port=settings.flight_port,
             tls_certificate=settings.sql_tls_certificate,
             tls_key=settings.sql_tls_key,
             sessions=settings.sql_sessions,

@@ -161,7 +161,7 @@ class RequestHandler:
         cancellation = self._cancellations[command.request_id] = Cancellation()
 
         def run(left_s: float) -> None:
-            limits = QueryLimits(left_s, command.max_rows, command.max_bytes, cancellation)
+            limits = QueryLimits(left_s, command.max_rows, command.max_bytes, cancellation, unread=command.pipe)
             try:
                 self._answered(command, lambda: self._query(command, limits))
             finally:
@@ -320,15 +320,22 @@ class RequestHandler:
             # An earlier one is the position of a target that was set back.
             position = before.visible if before is not None and answer.position == before.written else answer.position
             # A failure before the first rows refuses the request; after them, it is stated in the last frame of the answer.
-            first = list(islice(answer.batches, 1))
+            first = list(islice(answer.batches, 1)) if answer.pipe is None else []
             found = DeliveredBody(
                 position=position, tables=tuple(reads.tables), not_following=tuple(reads.not_following)
             )
-            self._send_answer(command, limits, found, _frames(answer, first))
+            self._send_answer(command, limits, found, _frames(answer, first), answer.pipe)
 
-    def _send_answer(self, command: Query, limits: QueryLimits, found: DeliveredBody, frames: Iterator[bytes]) -> None:
+    def _send_answer(
+        self,
+        command: Query,
+        limits: QueryLimits,
+        found: DeliveredBody,
+        frames: Iterator[bytes],
+        pipe: int | None = None,
+    ) -> None:
         if command.endpoint is not None:
-            sink = self._sink(command.endpoint, command.request_id)
+            sink = self._sink(command.endpoint, command.request_id, pipe)
             self._out.answer(Answer(request_id=command.request_id, ok=True, body=found.model_dump(mode="json")))
             send_frames(sink, frames, limits)
             return
@@ -342,7 +349,7 @@ class RequestHandler:
             ran_on=found.ran_on,
         )
 
-    def _sink(self, endpoint: str, request_id: str) -> socket.socket:
+    def _sink(self, endpoint: str, request_id: str, pipe: int | None) -> socket.socket:
         """Where the SQL endpoint receives the rows of this request."""
         own = self._endpoint
         if own is None or own.id != endpoint:
@@ -350,7 +357,7 @@ class RequestHandler:
             detail = f"the subscription runs on the engine {name!r}, which this endpoint does not belong to"
             raise QueryRefused("query_unavailable", detail, "Connect to the SQL endpoint of that engine.")
         try:
-            return own.deliver(request_id)
+            return own.deliver(request_id, pipe)
         except EndpointGoneError:
             raise QueryRefused("query_unavailable", "the SQL endpoint is being started again; ask again") from None
 
@@ -458,7 +465,8 @@ def _client(command: Query) -> SqlClient | None:
 def _frames(answer: QueryAnswer, first: Sequence[Any]) -> Iterator[bytes]:
     """The answer's frames. The last one states whether the answer was truncated, and the problem that ended it early, if any."""
     problem = None
-    yield rows_frame(answer.schema, first)
+    if answer.pipe is None:
+        yield rows_frame(answer.schema, first)
     try:
         for batch in answer.batches:
             yield rows_frame(answer.schema, [batch])

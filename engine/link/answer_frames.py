@@ -68,6 +68,11 @@ def end_frame(end: AnswerEnd) -> bytes:
     return _HEAD.pack(_END, len(body)) + body
 
 
+def is_end(frame: bytes) -> bool:
+    """Whether an encoded frame is the last one of its answer."""
+    return frame.startswith(_END)
+
+
 class FrameReader:
     """Cuts a byte stream, received in pieces of any size, into frames."""
 

@@ -45,6 +45,8 @@ class Query(Question):
     """The client of PostgreSQL's protocol that asks; PostgreSQL's catalog is answered too then."""
     endpoint: str | None = None
     """Id of the SQL endpoint of this engine that receives the rows, under the id of the request. The answer is a `DeliveredBody` then."""
+    pipe: bool = False
+    """The endpoint accepts the rows as a pipe of the process that computes them; the frames only say how the answer ended."""
 
 
 class DeliveredBody(Message):

@@ -213,6 +213,8 @@ class QueryLimits:
     max_bytes: int | None = None
     """A larger answer ends with `query_too_large`."""
     cancellation: Cancellation = field(default_factory=Cancellation)
+    unread: bool = False
+    """The caller passes the rows on as they are, so that the target may return them as `QueryAnswer.pipe`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +254,9 @@ class QueryAnswer:
     """pyarrow.RecordBatch objects of about BATCH_BYTES. The iterator raises QueryRefused if the query fails or reaches a limit."""
     truncated: bool = False
     """There are more rows than `max_rows`. Valid after the end of `batches`."""
+    pipe: int | None = None
+    """File descriptor of a pipe with the rows as an Arrow IPC stream, to be read by another process while `batches`, without rows,
+    is consumed: only its end shows that the stream is complete. Valid within the `with` block, which closes it."""
 
 
 BoundStatement = tuple[str, Sequence[str | None]]

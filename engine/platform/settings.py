@@ -94,13 +94,21 @@ class EngineSettings(BaseSettings):
         default=None, description="Private key of that certificate in PEM, if it is in another file."
     )
     sql_sessions: int = Field(default=200, ge=1, description="Most sessions of the SQL endpoint at once.")
+    flight_port: int | None = Field(
+        default=None,
+        ge=0,
+        le=65535,
+        description="Port on which the SQL endpoint speaks Arrow Flight SQL; without it, it does not. Address, certificate and the most"
+        " statements at once are those of `sql_host`, `sql_tls_certificate`, `sql_tls_key` and `sql_sessions`. 0 takes a free one.",
+    )
     position_write_s: float = Field(
         default=10.0, gt=0, description="How often, at most, a position without changes is written to the target."
     )
 
     @model_validator(mode="after")
     def _sql_endpoint_is_safe(self) -> EngineSettings:
-        if self.sql_port is not None and self.sql_tls_certificate is None and not is_loopback(self.sql_host):
+        is_open = self.sql_port is not None or self.flight_port is not None
+        if is_open and self.sql_tls_certificate is None and not is_loopback(self.sql_host):
             raise ValueError("PENSTOCK_SQL_HOST other than a loopback address needs PENSTOCK_SQL_TLS_CERTIFICATE")
         return self
 

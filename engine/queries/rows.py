@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import pyarrow as pa
+
 from engine.model.position import Lsn
 from engine.model.target import (
     BATCH_BYTES,
@@ -56,6 +58,27 @@ def wire_field(field: Any, oid: int, modifier: int) -> Any:
     """The pyarrow.Field with the column's type in PostgreSQL's protocol."""
     known = {WIRE_TYPE: str(oid).encode(), WIRE_MODIFIER: str(modifier).encode()}
     return field.with_metadata({**(field.metadata or {}), **known})
+
+
+def grown(batches: Iterable[Any]) -> Iterator[Any]:
+    """The same rows in fewer batches, of up to BATCH_BYTES. At any time at most as many rows are held back as were returned."""
+    held: list[Any] = []
+    returned = rows = size = 0
+    for batch in batches:
+        added = batch.nbytes
+        if held and size + added > BATCH_BYTES:
+            yield pa.concat_batches(held)
+            returned += rows
+            held, rows, size = [], 0, 0
+        held.append(batch)
+        rows += batch.num_rows
+        size += added
+        if rows >= returned:
+            yield pa.concat_batches(held)
+            returned += rows
+            held, rows, size = [], 0, 0
+    if held:
+        yield pa.concat_batches(held)
 
 
 def pieces(batch: Any) -> Iterator[Any]:

@@ -26,10 +26,10 @@ class AnswerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Who asks: the subscription and what PostgreSQL's catalog shows of the session."""
+    """Who asks. `user`, `process` and `settings` are shown by PostgreSQL's catalog, to clients of its protocol (`user` is set)."""
 
     subscription: str
-    user: str
+    user: str | None = None
     process: int = 0
     settings: Callable[[], dict[str, str]] = dict
     """Run-time parameters that differ from their defaults, by names in lower case."""
@@ -85,10 +85,15 @@ class Answers:
         parameters: Sequence[str | None],
         freshness: dict[str, Any],
         timeout_ms: int,
+        *,
+        pipe: bool = False,
     ) -> Answer:
-        """Run a statement with this freshness. If cancelled, it ends on the target too. Raises AnswerError."""
+        """Run a statement with this freshness. If cancelled, it ends on the target too. Raises AnswerError.
+
+        `pipe`: the caller reads `Delivery.pipe`, if there is one.
+        """
         request = {"sql": sql, "parameters": [*parameters], "freshness": freshness, "timeout_ms": timeout_ms}
-        return await self._started(client, request)
+        return await self._started(client, request | {"pipe": pipe})
 
     async def describe(self, client: Client, sql: str, parameters: int) -> Answer:
         """The columns of a statement with so many parameters, without its rows. Raises AnswerError."""
@@ -96,9 +101,11 @@ class Answers:
         return await self._started(client, request | {"describe": True})
 
     async def _started(self, client: Client, request: dict[str, Any]) -> Answer:
-        session = {"user": client.user, "process": client.process, "settings": client.settings()}
+        asked = {"subscription": client.subscription, **request}
+        if client.user is not None:
+            asked["client"] = {"user": client.user, "process": client.process, "settings": client.settings()}
         try:
-            started = await self._server.start(request | {"subscription": client.subscription, "client": session})
+            started = await self._server.start(asked)
         except ProblemError as error:
             raise AnswerError(error.problem) from None
         rows = await self._deliveries.claim(started.request_id)

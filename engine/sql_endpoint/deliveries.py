@@ -37,9 +37,11 @@ class AnswerProblemError(Exception):
 class Delivery:
     """The frames of one answer. `close` it in any case: the engine stops the statement then."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, pipe: int | None = None) -> None:
         connection.setblocking(False)
-        self._socket = connection
+        self.socket = connection
+        self.pipe = pipe
+        """File descriptor of a pipe with the rows as an Arrow IPC stream; the frames only say how the answer ended then."""
         self.truncated = False
         """Whether there are more rows than asked for. Known at the end."""
 
@@ -61,13 +63,16 @@ class Delivery:
         raise BrokenOffError
 
     def close(self) -> None:
-        self._socket.close()
+        self.socket.close()
+        pipe, self.pipe = self.pipe, None
+        if pipe is not None:
+            os.close(pipe)
 
     async def _frames(self) -> AsyncIterator[Frame]:
         loop = asyncio.get_running_loop()
         reader = FrameReader()
         with suppress(OSError, MalformedFramesError):
-            while piece := await loop.sock_recv(self._socket, _READ_BYTES):
+            while piece := await loop.sock_recv(self.socket, _READ_BYTES):
                 for frame in reader.feed(piece):
                     yield frame
                     if isinstance(frame, AnswerEnd):
@@ -97,16 +102,18 @@ class Deliveries:
             while True:
                 message = json.loads(self._control.recv_bytes())
                 connection = socket.socket(fileno=recv_handle(self._control))
-                self._loop.call_soon_threadsafe(self._deliver, message["request_id"], connection)
+                pipe = recv_handle(self._control) if message["pipe"] else None
+                delivery = Delivery(connection, pipe)
+                self._loop.call_soon_threadsafe(self._deliver, message["request_id"], delivery)
         os._exit(0)
 
-    def _deliver(self, request_id: str, connection: socket.socket) -> None:
+    def _deliver(self, request_id: str, delivery: Delivery) -> None:
         future = self._future(request_id)
         if future.done():  # its statement was given up
-            connection.close()
+            delivery.close()
             self._arrived.pop(request_id, None)
             return
-        future.set_result(Delivery(connection))
+        future.set_result(delivery)
         self._loop.call_later(_UNCLAIMED_S, self._drop, request_id)
 
     def _drop(self, request_id: str) -> None:

@@ -13,6 +13,7 @@ from multiprocessing.reduction import send_handle
 
 import structlog
 
+from engine.link.answer_frames import is_end
 from engine.model.target import Cancellation, QueryLimits
 from engine.platform import forks
 from engine.sql_endpoint import process
@@ -39,19 +40,21 @@ class SqlEndpoint:
         self._sending = threading.Lock()
         self._stopping = threading.Event()
         self._child: forks.Child | None = None
-        self._listens = threading.Event()
-        self._port = 0
+        self._listens = threading.Condition()
+        self._ports: dict[str, int] = {}
         self._thread = threading.Thread(target=self._keep, name="sql-endpoint", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def wait_for_port(self, timeout_s: float) -> int | None:
-        """The port on which it listens; None if it does not within the timeout."""
-        return self._port if self._listens.wait(timeout_s) else None
+    def wait_for_port(self, timeout_s: float, protocol: str = "postgres") -> int | None:
+        """The port on which it listens for `postgres` or `flight`; None if it does not within the timeout."""
+        with self._listens:
+            self._listens.wait_for(lambda: protocol in self._ports, timeout_s)
+            return self._ports.get(protocol)
 
-    def deliver(self, request_id: str) -> socket.socket:
-        """Announce the rows of a request to the endpoint; returns the socket for their frames.
+    def deliver(self, request_id: str, pipe: int | None = None) -> socket.socket:
+        """Announce the rows of a request to the endpoint; returns the socket for their frames. `pipe`: as in QueryAnswer.
 
         Raises:
             EndpointGoneError: its process does not run.
@@ -63,8 +66,11 @@ class SqlEndpoint:
                     child = self._child
                     if child is None:
                         raise EndpointGoneError
-                    child.connection.send_bytes(json.dumps({"request_id": request_id}).encode())
+                    message = {"request_id": request_id, "pipe": pipe is not None}
+                    child.connection.send_bytes(json.dumps(message).encode())
                     send_handle(child.connection, theirs.fileno(), child.pid)
+                    if pipe is not None:
+                        send_handle(child.connection, pipe, child.pid)
             except (OSError, EndpointGoneError) as error:
                 ours.close()
                 raise EndpointGoneError from error
@@ -95,7 +101,8 @@ class SqlEndpoint:
                 child.kill()
             self._receive(child)
             child.wait()
-            self._listens.clear()
+            with self._listens:
+                self._ports.clear()
             with self._sending:
                 self._child = None
                 with suppress(OSError):
@@ -110,20 +117,25 @@ class SqlEndpoint:
         """Take the process's messages until it ends."""
         with suppress(EOFError, OSError):
             while True:
-                self._port = int(json.loads(child.connection.recv_bytes())["port"])
-                self._listens.set()
+                message = json.loads(child.connection.recv_bytes())
+                with self._listens:
+                    self._ports[message["protocol"]] = int(message["port"])
+                    self._listens.notify_all()
 
 
 def send_frames(sink: socket.socket, frames: Iterator[bytes], limits: QueryLimits) -> None:
-    """Write the frames of an answer. If the endpoint closes its end, the query is cancelled."""
+    """Write the frames of an answer. If the endpoint closes its end before the last one, the query is cancelled."""
+    over = threading.Event()
     with sink:
         sink.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
         gone = threading.Thread(
-            target=_cancel_when_closed, args=(sink, limits.cancellation), name="sql-answer", daemon=True
+            target=_cancel_when_closed, args=(sink, limits.cancellation, over), name="sql-answer", daemon=True
         )
         gone.start()
         try:
             for frame in frames:
+                if is_end(frame):  # the query has ended, and its process can run another one
+                    over.set()
                 sink.sendall(frame)
         except (BrokenPipeError, ConnectionResetError):
             log.debug("sql_answer_left")
@@ -133,8 +145,9 @@ def send_frames(sink: socket.socket, frames: Iterator[bytes], limits: QueryLimit
             gone.join()
 
 
-def _cancel_when_closed(sink: socket.socket, cancellation: Cancellation) -> None:
+def _cancel_when_closed(sink: socket.socket, cancellation: Cancellation, over: threading.Event) -> None:
     """The endpoint never writes: its end of the socket becomes readable when it is closed."""
     with suppress(OSError):
         sink.recv(1)
-    cancellation.cancel()
+    if not over.is_set():
+        cancellation.cancel()

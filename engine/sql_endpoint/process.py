@@ -11,11 +11,13 @@ import ssl
 import sys
 from multiprocessing.connection import Connection
 
+import pyarrow as pa
 import structlog
 
 from engine.platform.child_processes import die_with_parent, die_with_peer, name_process
 from engine.sql_endpoint.answers import Answers
 from engine.sql_endpoint.deliveries import Deliveries
+from engine.sql_endpoint.flight.server import FlightSqlServer
 from engine.sql_endpoint.postgres.listener import Listener
 from engine.sql_endpoint.server_api import ServerApi
 from engine.sql_endpoint.settings import EndpointSettings
@@ -51,17 +53,39 @@ def main(control: Connection, settings: EndpointSettings) -> None:
 async def _serve(control: Connection, settings: EndpointSettings) -> None:
     server = ServerApi(settings.url, settings.engine_token, settings.endpoint)
     answers = Answers(server, Deliveries(control))
+    port = settings.port
     try:
-        tls, certificate = _tls(settings)
-        listener = Listener(server, answers, tls, certificate, settings.sessions)
-        listening = await listener.listen(settings.host, settings.port)
-    except (OSError, ssl.SSLError) as error:
-        log.error("sql_endpoint_cannot_listen", host=settings.host, port=settings.port, error=str(error))
+        if port is not None:
+            listening = await _postgres(server, answers, settings, port)
+            _report_port(control, settings, "postgres", listening.sockets[0].getsockname()[1])
+        port = settings.flight_port
+        if port is not None:
+            flight = _flight(server, answers, settings, port)
+            _report_port(control, settings, "flight", flight.port)
+    except (OSError, ssl.SSLError, pa.ArrowException) as error:
+        log.error("sql_endpoint_cannot_listen", host=settings.host, port=port, error=str(error))
         sys.exit(CANNOT_LISTEN)
-    address = listening.sockets[0].getsockname()
-    control.send_bytes(json.dumps({"port": address[1]}).encode())
-    log.info("sql_endpoint_listens", host=address[0], port=address[1], tls=tls is not None)
-    await listening.serve_forever()
+    await asyncio.Event().wait()
+
+
+async def _postgres(server: ServerApi, answers: Answers, settings: EndpointSettings, port: int) -> asyncio.Server:
+    """Serves PostgreSQL's protocol as long as what is returned exists."""
+    tls, certificate = _tls(settings)
+    listener = Listener(server, answers, tls, certificate, settings.sessions)
+    return await listener.listen(settings.host, port)
+
+
+def _flight(server: ServerApi, answers: Answers, settings: EndpointSettings, port: int) -> FlightSqlServer:
+    """Serves Arrow Flight SQL as long as what is returned exists."""
+    certificate = settings.tls_certificate
+    tls = None if certificate is None else (certificate, settings.tls_key)
+    return FlightSqlServer(server, answers, (settings.host, port), tls, settings.sessions)
+
+
+def _report_port(control: Connection, settings: EndpointSettings, protocol: str, port: int) -> None:
+    control.send_bytes(json.dumps({"protocol": protocol, "port": port}).encode())
+    is_encrypted = settings.tls_certificate is not None
+    log.info("sql_endpoint_listens", host=settings.host, port=port, tls=is_encrypted, protocol=protocol)
 
 
 def _tls(settings: EndpointSettings) -> tuple[ssl.SSLContext | None, bytes | None]:

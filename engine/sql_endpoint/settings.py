@@ -13,7 +13,10 @@ class EndpointSettings:
     url: str
     engine_token: str = field(repr=False)
     host: str = "127.0.0.1"
-    port: int = 5433
+    port: int | None = 5433
+    """Of PostgreSQL's protocol; None: it is not spoken."""
+    flight_port: int | None = None
+    """Of Arrow Flight SQL; None: it is not spoken."""
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     sessions: int = 200

@@ -71,7 +71,8 @@ async def run_statement(request: Request, body: StatementRequest) -> StatementAn
     limits = {
         "max_rows": 0 if body.describe else body.max_rows,
         "endpoint": body.endpoint,
-        "client": body.client.model_dump(),
+        "client": None if body.client is None else body.client.model_dump(),
+        "pipe": body.pipe,
     }
     running = run_query(request, body.subscription, body, limits)
     found = await _while_connected(request, running)

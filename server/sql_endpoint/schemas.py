@@ -40,8 +40,11 @@ class StatementRequest(QueryRequest):
     """A query whose rows the engine passes to its own SQL endpoint."""
 
     subscription: str
-    client: SqlClientPart
+    client: SqlClientPart | None = None
     describe: bool = Field(default=False, description="Return no rows: the endpoint needs only the columns.")
+    pipe: bool = Field(
+        default=False, description="The endpoint can read the rows from a pipe of the process that computes them."
+    )
     endpoint: str = Field(pattern="^[0-9a-f]{32}$", description="The endpoint that receives the rows.")
 
 

@@ -15,6 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from engine.model.identity import SubscriptionName
+from engine.model.position import Lsn
 from engine.model.target import BoundStatement, JudgeReads, QueryAnswer, QueryLimits, QueryRefused, SqlClient
 from engine.queries.pool import Message, QueryPool, QueryProcess, Statement
 from engine.queries.rows import limited
@@ -83,6 +84,9 @@ class _Statement(Statement):
         )
         position = self._snapshot.position(self._subscription)
         self._process.send({"go": True})
+        if self._limits.unread and self._limits.max_rows is None and self._limits.max_bytes is None:
+            yield from self._unread(position)
+            return
         with os.fdopen(self.said("answer")[1], "rb", buffering=_READ_BYTES) as file:
             try:
                 reader = pa.ipc.open_stream(file)
@@ -93,6 +97,14 @@ class _Statement(Statement):
             yield answer
             if answer.truncated:
                 deque(batches, maxlen=0)  # at most one row
+
+    def _unread(self, position: Lsn) -> Iterator[QueryAnswer]:
+        """Yields the answer as a pipe. The process ends if the pipe is not read to its end: at the limit of time, or cancelled."""
+        pipe = self.said("answer")[1]
+        try:
+            yield QueryAnswer(None, position, self._batches(()), pipe=pipe)
+        finally:
+            os.close(pipe)
 
     def _plan(self, named: Named) -> None:
         """Send the process the relations it may read, and open a transaction for each of its scans."""

@@ -6,6 +6,7 @@ its memory is limited, and the engine kills it at the statement's time limit. It
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,8 +22,9 @@ import pyarrow.dataset
 
 from engine.model.identity import TableName
 from engine.model.target import QueryRefused, SqlClient
+from engine.platform.pipe_file import PipeFile
 from engine.queries.channel import MAX_SQL_CHARACTERS, EngineChannel, Run, match_parameters, serve
-from engine.queries.rows import pieces, target_field
+from engine.queries.rows import grown, pieces, target_field
 from engine.targets.duckdb.errors import is_out_of_memory
 from engine.targets.duckdb.identifiers import folded, literal, qualified
 from engine.targets.duckdb.pg_catalog.detection import is_catalog_query
@@ -43,8 +45,8 @@ _DUCKDB_SHARE = 0.6
 """Of the process's memory; Arrow, and what functions make of one vector, have the rest."""
 _CATALOG_FUNCTIONS = ("tables", "columns", "views")
 _SCAN_OPERATOR = "PYTHON_ARROW_SCAN"
-_READ_BYTES = 1 << 16
-"""Buffer in bytes for reading a scan: the default capacity of a pipe on Linux."""
+_PIPE_BYTES = 1 << 20
+"""Capacity of an answer's pipe in bytes: the most that Linux grants without privileges by default (`fs.pipe-max-size`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +151,10 @@ def send_rows(engine: EngineChannel, schema: Any, batches: Iterator[Any]) -> Non
     """Send the rows. Nothing is sent before the first rows are available, so that most errors replace the answer."""
     first = next(batches, None)
     ours, theirs = os.pipe()
+    fcntl.fcntl(theirs, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     engine.send({"kind": "answer"}, ours)
     with os.fdopen(theirs, "wb", buffering=0) as sink, pa.ipc.new_stream(sink, schema) as writer:
-        for batch in () if first is None else chain([first], batches):
+        for batch in () if first is None else grown(chain([first], batches)):
             for piece in pieces(batch):
                 writer.write_batch(piece)
 
@@ -268,7 +271,14 @@ class _Table(pyarrow.dataset.Dataset):  # type: ignore[misc]
         numbers = [None if name == NOTHING else int(name.removeprefix("c")) for name in columns]
         message = {"kind": "scan", "table": self._number, "columns": numbers, "where": condition}
         self._engine.send(message, theirs)
-        return pa.ipc.open_stream(os.fdopen(ours, "rb", buffering=_READ_BYTES))
+        return pa.ipc.open_stream(pa.PythonFile(_Scanned(ours), mode="r"))
+
+
+class _Scanned(PipeFile):
+    """The pipe of a scan, which is closed with the last reference to it: DuckDB may stop reading early."""
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
 
 
 class _Scan:

@@ -30,6 +30,7 @@ class Endpoint:
 
     service: Service
     port: int
+    flight_port: int
 
     def settings(self, **changed: Any) -> dict[str, Any]:
         """Connection parameters by their names in libpq."""
@@ -45,11 +46,13 @@ def endpoint(pg18: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -
     with standing_database(pg18, "sql_endpoint") as database:
         database.execute(_TABLES)
         folder: Path = tmp_path_factory.mktemp("service")
-        with running_service(database, folder, ["orders", "lines"], sql_port=0) as service:
+        with running_service(database, folder, ["orders", "lines"], sql_port=0, flight_port=0) as service:
             assert service.engine.sql_endpoint is not None
             port = service.engine.sql_endpoint.wait_for_port(30)
+            flight_port = service.engine.sql_endpoint.wait_for_port(30, "flight")
             assert port is not None, "the endpoint does not listen"
-            yield Endpoint(service, port)
+            assert flight_port is not None, "the endpoint does not listen for Flight SQL"
+            yield Endpoint(service, port, flight_port)
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0019_batch_ledger"
-down_revision = "0018_wait_positions"
+revision = "0025_batch_ledger"
+down_revision = "0024_early_refusal"
 branch_labels = None
 depends_on = None
 

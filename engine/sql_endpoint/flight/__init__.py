@@ -1,0 +1,1 @@
+"""Arrow Flight SQL (Apache Arrow's `FlightSql.proto`), on gRPC by pyarrow.flight."""
