@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from engine.targets.query_rows import grown
+from engine.queries.rows import grown
 from pyarrow import flight
 
 from engine.link.answer_frames import AnswerEnd, end_frame, rows_frame

@@ -230,6 +230,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/engines/sql/logins": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Find Login
+         * @description The token that logs in.
+         */
+        post: operations["sql_endpoint_login"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/engines/sql/statements": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Run Statement
+         * @description Run a statement with the requested freshness. Its rows go from the engine to its endpoint, not through the server.
+         */
+        post: operations["sql_endpoint_statement"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/engines/{engine_id}/answers": {
         parameters: {
             query?: never;
@@ -2530,6 +2570,30 @@ export interface components {
             source: number | null;
         };
         /**
+         * Login
+         * @description A token that may log in.
+         */
+        Login: {
+            /** Name */
+            name: string;
+            role: components["schemas"]["Role"];
+            /**
+             * Scram
+             * @description SCRAM-SHA-256 verifier. Null: no password is needed, since the server runs without authentication.
+             */
+            scram: string | null;
+        };
+        /**
+         * LoginRequest
+         * @description Who logs in: a user by the name of a token, or the holder of a token by its SHA-256.
+         */
+        LoginRequest: {
+            /** Digest */
+            digest?: string | null;
+            /** User */
+            user?: string | null;
+        };
+        /**
          * Mask
          * @description The mask of a column. NULL stays NULL.
          *
@@ -3729,6 +3793,23 @@ export interface components {
             schema: string;
         };
         /**
+         * SqlClientPart
+         * @description A client of PostgreSQL's protocol: what the catalog shows of its session.
+         */
+        SqlClientPart: {
+            /**
+             * Process
+             * @default 0
+             */
+            process?: number;
+            /** Settings */
+            settings?: {
+                [key: string]: string;
+            };
+            /** User */
+            user: string;
+        };
+        /**
          * Staleness
          * @description How far the rows are behind what was requested.
          */
@@ -3748,6 +3829,88 @@ export interface components {
              * @description The position that was waited for; null if the source's current one was not known.
              */
             wanted: string | null;
+        };
+        /**
+         * StatementAnswer
+         * @description A statement that runs; its rows are on their way to the endpoint.
+         */
+        StatementAnswer: {
+            /** Left Out */
+            left_out: components["schemas"]["LeftOutTable"][];
+            /** Position */
+            position: string;
+            /**
+             * Ran On
+             * @enum {string}
+             */
+            ran_on: "target" | "source";
+            receipt: components["schemas"]["Receipt"] | null;
+            /**
+             * Request Id
+             * @description The id under which the endpoint receives the rows.
+             */
+            request_id: string;
+            stale: components["schemas"]["Staleness"] | null;
+        };
+        /**
+         * StatementRequest
+         * @description A query whose rows the engine passes to its own SQL endpoint.
+         * @example {
+         *       "freshness": {
+         *         "mode": "latest",
+         *         "timeout_ms": 10000
+         *       },
+         *       "sql": "SELECT count(*) FROM public.orders"
+         *     }
+         */
+        StatementRequest: {
+            client?: components["schemas"]["SqlClientPart"] | null;
+            /**
+             * Describe
+             * @description Return no rows: the endpoint needs only the columns.
+             * @default false
+             */
+            describe?: boolean;
+            /**
+             * Endpoint
+             * @description The endpoint that receives the rows.
+             */
+            endpoint: string;
+            freshness?: components["schemas"]["QueryFreshness"];
+            /**
+             * Max Rows
+             * @description Maximum number of rows. JSON: default 10000; `truncated` says whether there are more. CSV and Arrow: by default all rows; if there are more than the limit, the query fails with `answer_cut`, or the body breaks off if it has begun.
+             */
+            max_rows?: number | null;
+            /**
+             * Parameters
+             * @description One value for each of $1, $2, … in the statement. A value has the meaning of an untyped literal: its place in the statement decides its type. Numbers with a fraction, times and bytes are strings.
+             * @example [
+             *       "42",
+             *       7,
+             *       null
+             *     ]
+             */
+            parameters?: (string | boolean | number | null)[];
+            /**
+             * Pipe
+             * @description The endpoint can read the rows from a pipe of the process that computes them.
+             * @default false
+             */
+            pipe?: boolean;
+            /**
+             * Sql
+             * @description Exactly one SELECT in the target's dialect.
+             */
+            sql: string;
+            /** Subscription */
+            subscription: string;
+            /**
+             * Timeout Ms
+             * @description Maximum run time of the query itself, without the wait.
+             * @default 30000
+             */
+            timeout_ms?: number;
         };
         /**
          * SubscriptionPatch
@@ -6180,6 +6343,162 @@ export interface operations {
             };
             /** @description `invalid_request`: Invalid request */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    sql_endpoint_login: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["LoginRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Login"];
+                };
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_found`: Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `token_without_verifier`: The token cannot be used as a password */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `invalid_request`: Invalid request */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    sql_endpoint_statement: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["StatementRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StatementAnswer"];
+                };
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_found`: Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `freshness_unreachable`: This freshness cannot be reached; `statement_abandoned`: The endpoint has closed the request */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `query_refused`: The query was refused; `not_supported_yet`: Not supported yet */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `engine_unavailable`: No engine is connected; `freshness_unavailable`: Nothing is being applied */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `freshness_timeout`: Freshness not reached in time; `engine_timeout`: The engine did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
