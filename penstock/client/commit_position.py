@@ -8,7 +8,7 @@ asynchronous commit.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.client.errors import PenstockError
@@ -141,13 +141,21 @@ def _of_sqlalchemy(source: Engine | Connection | Session) -> LogEnd:
     from sqlalchemy import Connection, Engine  # noqa: PLC0415 - optional
 
     if not isinstance(source, Engine | Connection):
-        source = source.connection() if source.in_transaction() else source.get_bind()
+        return _of_session(source)
     if isinstance(source, Connection) and source.closed:
         source = source.engine
     if isinstance(source, Engine):
         with source.connect() as connection:
             return _of_connection(connection)
     return _of_connection(source)
+
+
+def _of_session(session: Session) -> LogEnd:
+    if not session.in_transaction():
+        return _of_sqlalchemy(session.get_bind())
+    end = _of_connection(session.connection())
+    # What the session has not sent yet is not committed either.
+    return replace(end, uncommitted=end.uncommitted or bool(session.new or session.dirty or session.deleted))
 
 
 def _of_connection(connection: Connection) -> LogEnd:

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from psycopg import pq
 from sqlalchemy import Engine, create_engine, text
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from penstock.client import AsyncClient, Client, TransactionOpen, position_after, position_after_async
 from tests.fixtures.service import SUBSCRIPTION, Service
@@ -35,6 +35,19 @@ def connection(service: Service) -> Iterator[psycopg.Connection]:
     """Not in autocommit mode."""
     with psycopg.connect(service.database.dsn) as found:
         yield found
+
+
+class Base(DeclarativeBase):
+    """Tables of this module."""
+
+
+class Order(Base):
+    """An order as the ORM maps it."""
+
+    __tablename__ = "orders"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    total: Mapped[Decimal]
 
 
 def total(client: Client, key: int) -> Decimal | None:
@@ -214,6 +227,16 @@ def test_a_block_that_ends_before_its_transaction_is_an_error(
         position_after(connection)
     with Session(engine) as session, pytest.raises(TransactionOpen), client.read_your_writes(session):
         session.execute(_WRITE_TEXT, {"id": 16, "total": 1})
+
+
+def test_a_session_that_holds_changes_back_is_an_open_transaction(client: Client, engine: Engine) -> None:
+    with Session(engine) as session:
+        with client.read_your_writes(session):
+            session.add(Order(id=22, total=Decimal(1)))
+            session.commit()
+        assert total(client, 22) == 1
+        with pytest.raises(TransactionOpen), client.read_your_writes(session):
+            session.add(Order(id=23, total=Decimal(1)))
 
 
 @pytest.mark.parametrize("how", ["closed", "terminated", "in a failed transaction"])
