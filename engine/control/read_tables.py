@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
 
 from engine.model.identity import SubscriptionName, TableId
 from engine.model.subscription_state import Reason
@@ -21,7 +22,21 @@ NOT_FOLLOWING = "freshness_unreachable"
 NOT_READY = "table_not_ready"
 """Refusal code: a table of the statement is not complete yet. The user has to do nothing but wait."""
 _WORD = re.compile(r"[^\W\d][\w$]*")
+
+
+class Follows(Enum):
+    """Whether a subscription follows its source, as far as this engine knows."""
+
+    YES = "yes"
+    SOON = "soon"
+    """It is to run, and has no run at the moment."""
+    NOT = "not"
+    """Not before the user acts."""
+
+
 FindEntry = Callable[[SubscriptionName, TableId], TableEntry | None]
+
+FindSubscription = Callable[[SubscriptionName], Follows]
 
 _REMEDIES = {
     TableStateKind.PAUSED.value: "Set the table's desired_state to 'running'",
@@ -34,12 +49,20 @@ class ReadTables:
     """Checks the tables of one statement that queries a subscription.
 
     `demanded`: refuse the statement unless all follow. `available`: refuse it if one does not follow until a user acts.
+    `follows`: for tables of other subscriptions, whose rows a shared table shows.
     """
 
     def __init__(
-        self, find: FindEntry, subscription: SubscriptionName, *, demanded: bool = False, available: bool = False
+        self,
+        find: FindEntry,
+        subscription: SubscriptionName,
+        follows: FindSubscription,
+        *,
+        demanded: bool = False,
+        available: bool = False,
     ) -> None:
         self._find = find
+        self._follows = follows
         self._subscription = subscription
         self._demanded = demanded
         self._available = available or demanded
@@ -59,6 +82,8 @@ class ReadTables:
         for read in reads:
             entry = self._find(read.subscription, read.table)
             follows, out = _standing(read, entry)
+            if follows and self._demanded and read.subscription != self._subscription:
+                follows, out = self._standing_of_other(read.subscription)
             if read.subscription == self._subscription:
                 self.tables.append(read.table)
                 self.not_following += [] if follows else [read.table]
@@ -71,6 +96,11 @@ class ReadTables:
             names = ", ".join(str(read.target) for read in coming)
             own = [read.table for read in coming if read.subscription == self._subscription]
             raise QueryRefused(NOT_READY, f"the rows of {names} are not complete at this position yet", tables=own)
+
+    def _standing_of_other(self, subscription: SubscriptionName) -> tuple[bool, str | None]:
+        """As `_standing`, for a table that is complete: its subscription may be at an old position."""
+        follows = self._follows(subscription)
+        return follows is Follows.YES, "not followed" if follows is Follows.NOT else None
 
 
 def absent_table(sql: str, entries: Iterable[TableEntry], progress: TargetProgress | None) -> QueryRefused | None:

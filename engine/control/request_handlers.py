@@ -18,7 +18,7 @@ from engine.control.partitions import listed_partitions
 from engine.control.problem import problem_of
 from engine.control.quarantine import answer_refused
 from engine.control.query_admission import QueryAdmission, QueryTurn
-from engine.control.read_tables import NOT_FOLLOWING, NOT_READY, ReadTables, absent_table
+from engine.control.read_tables import NOT_FOLLOWING, NOT_READY, Follows, ReadTables, absent_table
 from engine.control.sequences import bring_forward, refusal
 from engine.control.source_query import query_source
 from engine.control.supervisor import SubscriptionSupervisor
@@ -53,6 +53,7 @@ from engine.model.identity import SubscriptionName, TableId, TicketId
 from engine.model.sequences import SequencesRefused
 from engine.model.source import DiscoveredTable, Finding, Severity
 from engine.model.subscription import SchemaPolicy
+from engine.model.subscription_state import DesiredState
 from engine.model.target import Cancellation, QueryAnswer, QueryLimits, QueryRefused, SqlClient, TableRead, Target
 from engine.pipeline.run import ReplicationRun
 from engine.platform.fault_policy import policy
@@ -309,7 +310,8 @@ class RequestHandler:
             )
         run = pipeline.run
         before = run.applied if run is not None else None
-        reads = ReadTables(self._entry, pipeline.spec.name, demanded=command.following, available=command.available)
+        wanted = {"demanded": command.following, "available": command.available}
+        reads = ReadTables(self._entry, pipeline.spec.name, self._follows, **wanted)
         with (
             _named_absences(pipeline, target, command.sql),
             target.query(
@@ -364,6 +366,13 @@ class RequestHandler:
     def _entry(self, subscription: SubscriptionName, table: TableId) -> TableEntry | None:
         pipeline = self._find(subscription)
         return None if pipeline is None else pipeline.book.get(table)
+
+    def _follows(self, subscription: SubscriptionName) -> Follows:
+        """One that this engine does not know may be another engine's."""
+        pipeline = self._find(subscription)
+        if pipeline is None or pipeline.run is not None:
+            return Follows.YES
+        return Follows.SOON if pipeline.spec.desired == DesiredState.RUNNING.value else Follows.NOT
 
     def _pipeline(self, subscription: str) -> SubscriptionSupervisor:
         pipeline = self._find(subscription)

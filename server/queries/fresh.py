@@ -139,7 +139,8 @@ class FreshQuery:
             except ReportedProblem as problem:
                 tables = self._tables_to_wait_for(problem)
                 if loop.time() >= deadline:
-                    raise FreshnessTimeout(f"{problem.detail} after {wanted.timeout_s * 1000:.0f} ms.") from None
+                    detail = f"{problem.detail} after {wanted.timeout_s * 1000:.0f} ms."
+                    raise FreshnessTimeout(detail, extra={"position": receipt.position}) from None
                 await asyncio.sleep(_PAUSE_S)
                 continue
             self._check_position(result, status.form.parse(receipt.position))

@@ -19,7 +19,7 @@ from engine.model.position import Lsn
 from engine.model.shared import SharedInto
 from engine.model.subscription import ConnectionSpec, TableSpec
 from engine.model.target import QueryLimits, QueryRefused, TableRead
-from engine.sources.postgres_log.queries import rows_of
+from engine.sources.postgres_log.queries import rows_of, run_query
 from engine.tables.registry import TableRegistry
 from tests.fixtures.postgres import Database
 
@@ -142,6 +142,8 @@ def test_a_translated_statement_means_the_same(database: Database, tmp_path: Pat
         for schema in [described[spec.source]]
     }
     duck, postgres = TARGETS["duckdb"].connection.dialect, TARGETS["postgres"].connection.dialect
+    # The embedded source sorts text by code points anyway; others may not.
+    assert '("Note"::text) COLLATE "C" AS "Note"' in rows[ORDERS.table].sql
     assert duck is not None
     assert postgres is not None
     translation = Translation(duck, postgres, [ORDERS, LINES])
@@ -244,6 +246,31 @@ def test_in_the_sources_own_dialect_more_is_permitted(database: Database) -> Non
         ("mid",),
         ("high",),
     ]
+
+
+def test_what_a_statement_reads_is_compared_once_more_before_it_runs(database: Database) -> None:
+    """Also if the translation let it pass."""
+    _made(database)
+    source = ConnectionSpec("shop", "postgres", database.settings)
+    for sql in (
+        "SELECT secret FROM public.secrets",
+        "SELECT l.id FROM public.lines l, pg_authid",
+        "SELECT 1 FROM pg_roles",
+    ):
+        with (
+            pytest.raises(QueryRefused) as caught,
+            run_query(source, sql, [LINES.source], Lsn(1), QueryLimits(20), Pipeline.query_memory),
+        ):
+            pass
+        assert (caught.value.code, "reads" in caught.value.detail) == ("query_not_a_read", True)
+    for sql in ("INSERT INTO public.lines VALUES (99)", "SELECT pg_advisory_lock(1)", "SELECT 1; SELECT 2"):
+        with (
+            pytest.raises(QueryRefused) as caught,
+            run_query(source, sql, [LINES.source], Lsn(1), QueryLimits(20), Pipeline.query_memory),
+        ):
+            pass
+        assert caught.value.code in {"query_not_a_read", "query_invalid"}
+    assert database.execute("SELECT count(*) FROM public.lines") == [(4,)]
 
 
 def test_limits_hold_on_the_source(database: Database) -> None:
