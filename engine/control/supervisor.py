@@ -46,6 +46,7 @@ from engine.tables.copy_admission import CopyAdmission
 from engine.tables.parking import TableParking
 from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.reporter import Evidence, Reporter
+from engine.tables.schema_change import condition_of
 from engine.tables.selections import selected_otherwise
 from engine.tables.start_point import (
     StartPoint,
@@ -534,6 +535,8 @@ class SubscriptionSupervisor:
             elif entry.schema is not None and entry.schema.relation != now.relation:
                 detail = "the table was dropped and created again"
                 self._parking.park(spec.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
+            elif entry.schema is not None and condition_of(entry.schema) != condition_of(now):
+                self._parking.park(spec.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, "its row filter changed")
         followed = self._book.all().in_state(TableStateKind.LIVE, TableStateKind.PAUSED)
         source.safety.remember(known_marks([entry.spec for entry in followed], point.progress))
 

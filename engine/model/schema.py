@@ -9,6 +9,7 @@ from enum import StrEnum
 from engine.model.identity import RelationId, TableName
 from engine.model.masks import Mask
 from engine.model.position import Lsn
+from engine.model.row_filter import RowFilter
 
 
 class ReplicaIdentity(StrEnum):
@@ -132,6 +133,8 @@ class TableSchema:
     """Attribute numbers of generated columns that the log does not contain."""
     computed: tuple[Column, ...] = ()
     """Columns that the target has and the log does not contain; the source computes them on request. Empty in the result of `whole`."""
+    row_filter: RowFilter | None = None
+    """Only rows that satisfy it are replicated."""
     last_number: int = field(default=0, compare=False)
     """The highest attribute number of any column, dropped ones included, when the schema was read; 0 = unknown."""
     told_at: Lsn | None = field(default=None, compare=False)

@@ -414,7 +414,9 @@ def _all_met(reading: GuardReading, root: TableName, leaves: Mapping[RelationId,
 
 
 def _lost_identity(entry: TableEntry) -> bool:
-    return entry.reason is not None and entry.reason.code == FaultKind.TABLE_NO_IDENTITY
+    """Whether the source may refuse updates of the table while it is published: also for a filter outside its replica identity."""
+    codes = {FaultKind.TABLE_NO_IDENTITY, FaultKind.TABLE_COLUMNS_UNFIT}
+    return entry.reason is not None and entry.reason.code in codes
 
 
 def _renewed_for(entry: TableEntry, now: TableSchema) -> FaultKind:

@@ -44,6 +44,8 @@ def judge(known: TableSchema, new: TableSchema) -> Verdict:
         return RecopyRequired("the table was dropped and created again")
     if known.mode is not new.mode or known.key_numbers != new.key_numbers:
         return RecopyRequired("its key or replica identity changed")
+    if condition_of(known) != condition_of(new):
+        return RecopyRequired("its row filter changed")
     before = {column.attnum: column for column in known.columns}
     after = {column.attnum: column for column in new.columns}
     changes = [f"column {c.name} was dropped" for number, c in before.items() if number not in after]
@@ -63,6 +65,11 @@ def judge(known: TableSchema, new: TableSchema) -> Verdict:
         return computed
     changes += computed
     return InPlace(tuple(changes)) if changes else Unchanged()
+
+
+def condition_of(schema: TableSchema) -> str | None:
+    """The row filter as declared."""
+    return schema.row_filter.text if schema.row_filter is not None else None
 
 
 def _was_dropped(known: TableSchema, number: int) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from engine.model.identity import RelationId, TableName
 from engine.model.masks import HashType, Mask, MaskMethod
+from engine.model.row_filter import RowFilter
 from engine.model.schema import Column, Expression, Input, KeyMode, ReplicaIdentity, SourceType, TableSchema
 
 FORMAT = 1
@@ -29,6 +30,7 @@ def to_text(schema: TableSchema) -> str:
         "relfilenode": schema.relfilenode,
         "unsent": list(schema.unsent),
         "last_number": schema.last_number,
+        "row_filter": asdict(schema.row_filter) if schema.row_filter is not None else None,
     }
     return json.dumps(body, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
@@ -54,6 +56,7 @@ def from_text(text: str) -> TableSchema:
         relfilenode=body["relfilenode"],
         unsent=tuple(body.get("unsent", ())),
         last_number=body.get("last_number", 0),
+        row_filter=_read_filter(body["row_filter"]) if body.get("row_filter") is not None else None,
     )
 
 
@@ -113,6 +116,10 @@ def _read_column(body: dict[str, Any]) -> Column:
 
 def _read_mask(body: dict[str, Any]) -> Mask:
     return Mask(MaskMethod(body["method"]), body["value"], HashType(body["type"]))
+
+
+def _read_filter(body: dict[str, Any]) -> RowFilter:
+    return RowFilter(body["text"], tuple((number, name) for number, name in body["columns"]))
 
 
 def _read_type(body: dict[str, Any]) -> SourceType:

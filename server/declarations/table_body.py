@@ -130,7 +130,7 @@ def require_supported(options: TableOptionsBody) -> None:
     """Refuse options that the engine would ignore because it does not support them yet.
 
     Raises:
-        NotSupportedYet: it has `where`, or fewer `operations` than `insert_only` permits.
+        NotSupportedYet: it has fewer `operations` than `insert_only` permits.
     """
     _refuse(_unsupported(options, ""))
 
@@ -149,9 +149,6 @@ def _refuse(errors: Sequence[FieldError]) -> None:
 
 def _unsupported(options: TableOptionsBody, pointer: str) -> list[FieldError]:
     errors = []
-    if options.where is not None:
-        detail = "Replicating only rows for which a condition holds is not supported yet."
-        errors.append(FieldError(pointer=f"{pointer}/where", detail=detail))
     # A pattern's `insert_only` applies only to those of its tables that have no replica identity.
     insert_only = options.insert_only and not (isinstance(options, TableBody) and options.is_pattern)
     if options.operations is not None and set(options.operations) != followed_operations(insert_only=insert_only):

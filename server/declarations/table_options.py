@@ -24,6 +24,7 @@ from pydantic import (
 
 from engine.model.identity import TableId, TableName
 from engine.model.masks import Mask
+from engine.model.row_filter import columns_of
 from engine.model.shared import SharedInto
 from engine.model.subscription import TableSpec
 from engine.model.table_options import OPTION, OptionDocs, TableOptions
@@ -115,7 +116,8 @@ class TableOptionsBody(DeclaredBody):
     )
     where: Annotated[str, StringConstraints(min_length=1, max_length=10_000)] | None = Field(
         default=None,
-        description="Replicate only rows that satisfy this SQL condition of the source. Refused with `not_supported_yet`.",
+        description="Replicate only rows that satisfy this SQL condition of the table's columns, literals and operators. Requires"
+        " PostgreSQL 15 or newer as the source.",
     )
     insert_only: bool = Field(
         default=False,
@@ -133,6 +135,13 @@ class TableOptionsBody(DeclaredBody):
     @classmethod
     def _column_names(cls, value: Sequence[str]) -> Sequence[str]:
         return tuple(_IDENTIFIERS.validate_python(list(value)))
+
+    @field_validator("where")
+    @classmethod
+    def _condition(cls, value: str | None) -> str | None:
+        if value is not None:
+            columns_of(value)
+        return value
 
     @field_validator("mask", check_fields=False)
     @classmethod

@@ -9,6 +9,7 @@ from typing import Any
 
 from engine.model.identity import RelationId, TableName
 from engine.model.masks import MASK_KEY, SHORTEST_KEY, Mask, MaskMethod
+from engine.model.row_filter import RowFilter, UnfitFilterError, row_filter
 from engine.model.schema import Column, Expression, Input, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.subscription import TableSpec
 from engine.postgres.sessions import PostgresConnection
@@ -123,6 +124,13 @@ ORDER BY r.root, p.relid::oid
 STORED_VERSION = 180000
 """PostgreSQL 18. Publications can include stored generated columns from this version on, and the server rejects an UPDATE or DELETE of
 a table whose replica identity contains an unpublished column."""
+FILTER_VERSION = 150000
+"""PostgreSQL 15, the first version whose publications can have row filters."""
+_SMALL_TYPES = frozenset(
+    {"bool", "char", "date", "float4", "float8", "int2", "int4", "int8", "interval", "money", "name", "oid"}
+    | {"time", "timestamp", "timestamptz", "timetz", "uuid"}
+)
+"""Types of fixed length, whose values are always in the row."""
 _STORED = "s"
 """pg_attribute.attgenerated."""
 
@@ -177,6 +185,8 @@ class CatalogTable:
     stored_sent: bool = False
     """Whether the log contains stored generated columns. Such a server rejects changes of rows whose replica identity contains an
     unpublished column."""
+    has_filters: bool = True
+    """Whether publications of the server can have row filters."""
     indexes: list[UniqueIndex] = field(default_factory=list)
     leaves: list[CatalogTable] = field(default_factory=list)
 
@@ -300,6 +310,7 @@ def table_of(row: Sequence[object]) -> CatalogTable:
 def _fill_columns(connection: PostgresConnection, tables: Sequence[CatalogTable]) -> None:
     for table in tables:
         table.stored_sent = publishes_stored(connection.info.server_version)
+        table.has_filters = connection.info.server_version >= FILTER_VERSION
     oids = [t.oid for t in tables]
     columns = connection.execute(_COLUMNS, [oids]).fetchall()
     types = load_types(connection, {row[3] for row in columns})
@@ -466,7 +477,7 @@ def schema_of(table: CatalogTable, spec: TableSpec) -> TableSchema | None:
     choice = key_of(table, spec)
     if choice.problem is not None or not_logged(table) is not None or selection_problem(table, spec) is not None:
         return None
-    table = selected(table, spec)
+    filtered, table = table, selected(table, spec)
     return TableSchema(
         name=table.name,
         relation=RelationId(table.oid),
@@ -477,12 +488,16 @@ def schema_of(table: CatalogTable, spec: TableSpec) -> TableSchema | None:
         relfilenode=table.relfilenode,
         unsent=tuple(table.unsent),
         computed=computed_of(table, spec),
+        row_filter=filter_of(filtered, spec),
         last_number=table.last_number,
     )
 
 
 def selection_problem(table: CatalogTable, spec: TableSpec) -> str | None:
-    """Why the table's columns cannot be selected as declared, as text; None if they can."""
+    """Why the table's columns and rows cannot be selected as declared, as text; None if they can."""
+    problem = filter_problem(table, spec)
+    if problem is not None:
+        return problem
     selection = spec.selection
     missing = selection.missing([*table.column_names, *table.generated])
     if missing:
@@ -503,6 +518,54 @@ def selection_problem(table: CatalogTable, spec: TableSpec) -> str | None:
     names = [spec.rename.get(name, name) for name in (*table.column_names, *table.generated) if selection.takes(name)]
     twice = sorted({name for name in names if names.count(name) > 1})
     return f"several columns would have one name on the target: {', '.join(twice)}" if twice else None
+
+
+def filter_problem(table: CatalogTable, spec: TableSpec) -> str | None:
+    """Why the table must not be published with its row filter, as text; None if it may be.
+
+    The source refuses updates and deletes of a table whose filter reads columns outside the replica identity. For rows that begin to
+    satisfy the filter the log lacks unchanged values of large columns, unless the replica identity is FULL.
+    """
+    if spec.where is None:
+        return None
+    if not table.has_filters:
+        return f"where needs PostgreSQL {FILTER_VERSION // 10000} or newer as the source"
+    if table.partitioned:
+        return "where is not possible for a partitioned table: its partitions have replica identities of their own"
+    try:
+        read = {name for _, name in _row_filter(table, spec.where).columns}
+    except UnfitFilterError as error:
+        return f"where: {error}"
+    if spec.insert_only or table.identity is ReplicaIdentity.FULL:
+        return None
+    outside = sorted(read.difference(table.identity_columns))
+    if outside:
+        return (
+            f"where reads columns outside the replica identity, for which the source would refuse updates: {', '.join(outside)};"
+            " set REPLICA IDENTITY FULL, or an index that includes them"
+        )
+    large = [c.column.name for c in table.columns if c.column.name not in table.identity_columns and _may_be_large(c)]
+    if large:
+        return (
+            "the log would lack unchanged large values of rows that begin to satisfy where; set REPLICA IDENTITY FULL, or leave it out:"
+            f" {', '.join(large)}"
+        )
+    return None
+
+
+def _may_be_large(column: CatalogColumn) -> bool:
+    """Whether the source may store values of the column outside the row (TOAST)."""
+    kind = column.column.type
+    return kind.category != "e" and kind.name not in _SMALL_TYPES
+
+
+def filter_of(table: CatalogTable, spec: TableSpec) -> RowFilter | None:
+    """The row filter of a table without `filter_problem`."""
+    return _row_filter(table, spec.where) if spec.where is not None else None
+
+
+def _row_filter(table: CatalogTable, condition: str) -> RowFilter:
+    return row_filter(condition, {c.column.name: c.column.attnum for c in table.columns})
 
 
 def _is_levelled(mask: Mask | None) -> bool:

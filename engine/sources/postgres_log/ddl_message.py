@@ -14,6 +14,7 @@ from engine.model.schema import ReplicaIdentity, TableSchema
 from engine.model.subscription import TableSpec
 from engine.records.relation import Announced, identity_of
 from engine.sources.postgres_log.catalog import (
+    FILTER_VERSION,
     CatalogTable,
     UniqueIndex,
     fill_tables,
@@ -109,6 +110,7 @@ def _table(said: Mapping[str, Any]) -> CatalogTable:
     types = {int(oid): TypeRow(n, s, c, int(b), m, int(e), a, d) for oid, n, s, c, b, m, e, a, d in said["types"] or ()}
     table = table_of(said["table"])
     table.stored_sent = publishes_stored(said["server"])
+    table.has_filters = int(said["server"]) >= FILTER_VERSION
     columns = [(int(oid), attnum, name, int(kind), *rest) for oid, attnum, name, kind, *rest in said["columns"] or ()]
     fill_tables([table], columns, [(int(oid), *rest) for oid, *rest in said["indexes"] or ()], types)
     if table.partitioned:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import psycopg
+from psycopg import sql
 
 from engine.model.ddl import DdlCapture
 from engine.model.fault import EngineFault, FaultKind
@@ -18,9 +22,11 @@ from engine.sources.postgres_log.catalog import (
     CatalogTable,
     choose_key,
     computed_of,
+    filter_problem,
     key_of,
     load_tables,
     not_logged,
+    one_look,
     selected,
     selection_problem,
 )
@@ -77,11 +83,16 @@ class _Rights:
 
 
 def check(
-    connector: Connector, tables: Sequence[TableSpec], slot: str | None, origin: OriginFilter = OriginFilter.ANY
+    connector: Connector,
+    tables: Sequence[TableSpec],
+    slot: str | None,
+    origin: OriginFilter = OriginFilter.ANY,
+    refused: Mapping[tuple[TableName, str], str] = MappingProxyType({}),
 ) -> list[Finding]:
     """Findings about the source and these tables. A failed connection is a finding, not a fault.
 
     `slot`: the subscription's reader if it may exist already; its slot and publications then need no free place and no privilege.
+    `refused`: row filters that the source refused to publish, with its reason.
     """
     try:
         with connector.session() as connection:
@@ -93,6 +104,7 @@ def check(
             found += _ddl_capture(ddl_capture.state(connection))
             mark = mark_of(connector.secret(MASK_KEY))
             found += _tables(connection, [replace(table, mask_mark=mark) for table in tables])
+            found += _filters(connection, tables, refused)
             user = connection.info.user
         found += _replication(connector, user)
     except EngineFault as fault:
@@ -236,6 +248,40 @@ def _tables(connection: PostgresConnection, tables: Sequence[TableSpec]) -> list
             continue
         found += _table(table, spec, rights.get(spec.source))
     return found
+
+
+def _filters(
+    connection: PostgresConnection, tables: Sequence[TableSpec], refused: Mapping[tuple[TableName, str], str]
+) -> list[Finding]:
+    """Findings on row filters that the source cannot parse, or refused before."""
+    asked = {spec.source: spec for spec in tables if spec.where is not None}
+    found = []
+    for name, table in load_tables(connection, asked).items():
+        condition = asked[name].where or ""
+        problem = refused.get((name, condition))
+        if problem is None and filter_problem(table, asked[name]) is None:
+            problem = _unparsed(connection, name, condition)
+        if problem is not None:
+            remedy = (
+                "Correct where: a condition of columns, literals and operators that gives the same result at any time."
+            )
+            found.append(Finding(_E, FaultKind.TABLE_COLUMNS_UNFIT.value, f"{name}: {problem}", remedy))
+    return found
+
+
+def _unparsed(connection: PostgresConnection, table: TableName, condition: str) -> str | None:
+    """Why the source cannot parse the condition, as text. Planned in a read-only transaction, and not executed."""
+    query = sql.SQL("EXPLAIN SELECT FROM ONLY {} WHERE ({})").format(
+        sql.Identifier(table.schema, table.name), sql.SQL(condition)
+    )
+    try:
+        with one_look(connection):
+            connection.execute(query)
+    except psycopg.errors.InsufficientPrivilege:
+        return None  # Another finding says so.
+    except (psycopg.ProgrammingError, psycopg.DataError, psycopg.NotSupportedError) as error:
+        return f"the source refuses where: {error.diag.message_primary or 'no reason given'}"
+    return None
 
 
 def _rights(connection: PostgresConnection, names: Iterable[TableName]) -> dict[TableName, _Rights]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import psycopg
 from psycopg import sql
@@ -17,8 +18,17 @@ from engine.model.identity import TableName
 from engine.model.source import Earlier
 from engine.model.subscription import TableSpec
 from engine.postgres.sessions import PostgresConnection
-from engine.sources.postgres_log.catalog import CatalogTable, key_of, load_tables, one_look, publishes_stored
+from engine.sources.postgres_log.catalog import (
+    FILTER_VERSION,
+    CatalogTable,
+    filter_problem,
+    key_of,
+    load_tables,
+    one_look,
+    publishes_stored,
+)
 from engine.sources.postgres_log.connect import Connector
+from engine.sources.postgres_log.filter_trials import FilterTrials
 from engine.sources.postgres_log.publication_marks import mark_text, strangers, writers_in
 
 _MOST_BYTES = 59
@@ -35,27 +45,36 @@ SELECT p.puballtables, p.pubviaroot,
                  CASE WHEN pubdelete THEN 'delete' END, CASE WHEN pubtruncate THEN 'truncate' END),
        coalesce(to_jsonb(p) ->> 'pubgencols', 'n'), {schemas}, p.xmin::text::bigint,
        CASE WHEN row_number() OVER () = 1 THEN obj_description(p.oid, 'pg_publication') END,
-       m.oid, m.nspname, m.relname, m.limited, m.writer
+       m.oid, m.nspname, m.relname, m.limited, m.condition, m.writer
 FROM pg_publication p LEFT JOIN (
     SELECT r.prpubid, c.oid, n.nspname, c.relname, r.xmin::text::bigint AS writer,
-           to_jsonb(r) ->> 'prqual' IS NOT NULL OR to_jsonb(r) ->> 'prattrs' IS NOT NULL
-           OR coalesce((to_jsonb(r) ->> 'prexcept')::boolean, false) AS limited
+           to_jsonb(r) ->> 'prattrs' IS NOT NULL OR coalesce((to_jsonb(r) ->> 'prexcept')::boolean, false) AS limited,
+           {filter} AS condition
     FROM pg_publication_rel r JOIN pg_class c ON c.oid = r.prrelid JOIN pg_namespace n ON n.oid = c.relnamespace
 ) AS m ON m.prpubid = p.oid
 WHERE p.pubname = %s
 """
 """One row per table of the publication, or one row without a table. The comment, which may be long, is in the first row only."""
 _SCHEMAS = "(SELECT count(*) FROM pg_publication_namespace WHERE pnpubid = p.oid)"
+_FILTER = "pg_get_expr(r.prqual, r.prrelid)"
 _NUMBERS = "SELECT pubname::text, oid FROM pg_publication WHERE pubname = ANY (%s)"
 _ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
 _OWN_WRITER = "SELECT pg_current_xact_id()::xid::text::bigint"
 
 
 @dataclass(frozen=True, slots=True)
+class Member:
+    """A table in a publication. `limited`: it has a column list, or is excepted. `filter`: its row filter as the source stores it."""
+
+    limited: bool
+    filter: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Publication:
     """A publication as it is on the source.
 
-    `generated`: pg_publication.pubgencols. `members`: per table, whether it has a row filter or a column list. `writers`: the
+    `generated`: pg_publication.pubgencols. `writers`: the
     transactions (xmin) that wrote its catalog rows. `mark`: the engine's transactions, from its comment; None without such a comment.
     """
 
@@ -65,7 +84,7 @@ class Publication:
     operations: str
     generated: str
     schemas: int
-    members: Mapping[TableName, bool]
+    members: Mapping[TableName, Member]
     oids: Mapping[TableName, int]
     writers: frozenset[int]
     mark: frozenset[int] | None
@@ -76,7 +95,8 @@ class Wanted:
     """A publication as it should be.
 
     `generated`: None if any setting for generated columns is accepted. `oids`: of every requested table that exists, including those of
-    the other publication.
+    the other publication. `filters`: of tables with a row filter, as the source stores it; None if they are not compared: until `prepare`,
+    the publication has the filters that were declared before, and `strangers` finds changes by others.
     """
 
     name: str
@@ -84,6 +104,7 @@ class Wanted:
     generated: str | None
     members: frozenset[TableName]
     oids: Mapping[TableName, int]
+    filters: Mapping[TableName, str | None] | None = None
 
 
 def names(slot: str) -> tuple[str, str]:
@@ -108,19 +129,23 @@ def prepare(
     *,
     expected: Collection[int] = (),
     earlier: Earlier = Earlier.OURS,
+    trials: FilterTrials | None = None,
 ) -> dict[TableName, int]:
     """Create both publications or change them to contain `tables`; committed when it returns. Returns the published tables with OIDs.
 
     `ours`: OIDs under which the tables were published before. A published table of `ours` under a name that is not in `tables` was
     renamed; it stays published, since its changes would be lost otherwise. Replica identities are read again under a lock that prevents
     their change, so that no table without one is published. `expected`: OIDs that must be published already.
+    `trials`: receives what the source says of row filters; tables whose filter it refuses are not published.
 
     Raises:
         EngineFault: PUBLICATION_CHANGED if others changed a publication since the engine's last change, unless `earlier` allows it.
     """
     try:
         with connector.session(slot) as connection:
-            return _Preparation(connection, tables, slot, frozenset(ours), frozenset(expected), earlier).bring()
+            trials = trials or FilterTrials()
+            trials.judge(connection, tables, load_tables(connection, [t.source for t in tables if t.where]), slot)
+            return _Preparation(connection, tables, slot, frozenset(ours), frozenset(expected), earlier, trials).bring()
     except EngineFault as fault:
         if fault.kind is not FaultKind.TABLE_MISSING:
             raise
@@ -141,6 +166,7 @@ class _Preparation:
     ours: frozenset[int]
     expected: frozenset[int]
     earlier: Earlier
+    trials: FilterTrials
 
     def bring(self) -> dict[TableName, int]:
         try:
@@ -174,7 +200,7 @@ class _Preparation:
                         sql.SQL("LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE NOWAIT").format(listed)
                     )
                 for word in ("DROP", "ADD"):
-                    _change(self.connection, wanted.name, word, [table for each, table in steps if each == word])
+                    self._change(wanted.name, word, [table for each, table in steps if each == word])
             if not changed:
                 return published
             published = {}
@@ -194,15 +220,22 @@ class _Preparation:
                 steps = _steps(self.connection, wanted, current)
             for word, table in steps:
                 with _marked(self.connection, self.slot, wanted.name, self.earlier):
-                    _change(self.connection, wanted.name, word, [table])
+                    self._change(wanted.name, word, [table])
                     same = [spec for spec in self.tables if spec.source == table]
                     if word == "ADD" and table not in _wanted(self.connection, same, self.slot)[place].members:
                         raise EngineFault(FaultKind.SOURCE_TIMEOUT, wanted.name, _OTHER_IDENTITY)
 
+    def _change(self, publication: str, word: str, tables: Sequence[TableName]) -> None:
+        conditions = {table.source: table.where for table in self.tables if table.where is not None}
+        _change(self.connection, publication, word, tables, conditions if word == "ADD" else {})
+
     def _pairs(self) -> list[tuple[Wanted, Publication | None]]:
         asked = {table.source for table in self.tables}
         pairs = []
-        for wanted in _wanted(self.connection, self.tables, self.slot):
+        fit = [table for table in self.tables if not self.trials.is_refused(table)]
+        forms = {table.source: self.trials.stored_form(table) for table in fit if table.where is not None}
+        for found in _wanted(self.connection, fit, self.slot):
+            wanted = replace(found, filters=forms)
             current = _read(self.connection, wanted.name)
             pairs.append((_with_renamed(wanted, current, asked, self.ours), current))
         return pairs
@@ -331,7 +364,7 @@ def unpublished(
             wanted = replace(found_now, members=same, generated=None)
             current = _read(connection, wanted.name)
             if current is not None:
-                members = {t: limited for t, limited in current.members.items() if t in wanted.members}
+                members = {t: member for t, member in current.members.items() if t in wanted.members}
                 current = replace(current, members=members)
             if wanted.members:
                 found += _compare(wanted, current)
@@ -348,8 +381,8 @@ def _compare_with(published: Mapping[TableName, int], wanted: Wanted, current: P
         ours = frozenset(published.values())
         others = wanted.members - known
         members = {
-            t: limited
-            for t, limited in current.members.items()
+            t: member
+            for t, member in current.members.items()
             if t in known or (t not in others and current.oids[t] not in ours)
         }
         current = replace(current, members=members)
@@ -362,7 +395,8 @@ def _with_renamed(
     if current is None:
         return wanted
     renamed = {name for name, oid in current.oids.items() if oid in ours and name not in asked}
-    return replace(wanted, members=wanted.members | renamed)
+    conditions = {name: current.members[name].filter for name in renamed if current.members[name].filter is not None}
+    return replace(wanted, members=wanted.members | renamed, filters={**(wanted.filters or {}), **conditions})
 
 
 def drop(connector: Connector, slot: str) -> list[str]:
@@ -386,13 +420,20 @@ def _wanted(connection: PostgresConnection, tables: Sequence[TableSpec], slot: s
         (spec, catalog[spec.source]) for spec in tables if spec.source in catalog and _publishable(catalog[spec.source])
     ]
     full = frozenset(
-        table.name for spec, table in usable if not spec.insert_only and key_of(table, spec).problem is None
+        table.name
+        for spec, table in usable
+        if not spec.insert_only and key_of(table, spec).problem is None and filter_problem(table, spec) is None
     )
-    inserts = frozenset(table.name for spec, table in usable if spec.insert_only)
+    inserts = frozenset(
+        table.name for spec, table in usable if spec.insert_only and filter_problem(table, spec) is None
+    )
     main, extra = names(slot)
     oids = {name: table.oid for name, table in catalog.items()}
     generated = _STORED if publishes_stored(connection.info.server_version) else _NONE
-    return Wanted(main, _FULL, generated, full, oids), Wanted(extra, _INSERTS, generated, inserts - full, oids)
+    return (
+        Wanted(main, _FULL, generated, full, oids),
+        Wanted(extra, _INSERTS, generated, inserts - full, oids),
+    )
 
 
 def _expected(
@@ -411,12 +452,18 @@ def _publishable(table: CatalogTable) -> bool:
 
 
 def _read(connection: PostgresConnection, name: str) -> Publication | None:
-    schemas = _SCHEMAS if connection.info.server_version >= 150000 else "0"
-    rows = connection.execute(sql.SQL(_PUBLICATION).format(schemas=sql.SQL(schemas)), [name]).fetchall()
+    # Schemas and row filters came with the same version.
+    schemas, condition = (
+        (_SCHEMAS, _FILTER) if connection.info.server_version >= FILTER_VERSION else ("0", "NULL::text")
+    )
+    query = sql.SQL(_PUBLICATION).format(schemas=sql.SQL(schemas), filter=sql.SQL(condition))
+    rows = connection.execute(query, [name]).fetchall()
     if not rows:
         return None
-    tables = [row[-5:] for row in rows if row[-5]]
-    members = {TableName(schema, table): bool(limited) for _, schema, table, limited, _ in tables}
+    tables = [row[-6:] for row in rows if row[-6]]
+    members = {
+        TableName(schema, table): Member(bool(limited), condition) for _, schema, table, limited, condition, _ in tables
+    }
     oids = {TableName(schema, table): number for number, schema, table, *_ in tables}
     every_table, via_root, operations, generated, extended, writer, _ = rows[0][:7]
     writers = frozenset({writer, *(row[-1] for row in tables)})
@@ -445,9 +492,19 @@ def _compare(wanted: Wanted, current: Publication | None) -> list[str]:
         for t in sorted(current.members.keys() - wanted.members)
     ]
     found += [
-        f"table {t} has a filter or column list in {wanted.name}" for t, limited in current.members.items() if limited
+        f"table {t} has another filter or column list in {wanted.name}" for t in sorted(_otherwise(wanted, current))
     ]
     return found
+
+
+def _otherwise(wanted: Wanted, current: Publication) -> set[TableName]:
+    """Tables of the publication with a column list, or with another row filter than they should have."""
+    filters = wanted.filters
+    return {
+        table
+        for table, member in current.members.items()
+        if member.limited or (filters is not None and filters.get(table) != member.filter)
+    }
 
 
 def _steps(connection: PostgresConnection, wanted: Wanted, current: Publication | None) -> list[tuple[str, TableName]]:
@@ -467,14 +524,25 @@ def _steps(connection: PostgresConnection, wanted: Wanted, current: Publication 
     elif (current.via_root, current.operations, current.generated) != (True, wanted.operations, wanted.generated):
         connection.execute(sql.SQL("ALTER PUBLICATION {} SET {}").format(name, options))
     members = current.members if current is not None else {}
-    limited = {t for t, is_limited in members.items() if is_limited}
+    limited = _otherwise(wanted, current) if current is not None else set()
     dropped = sorted((members.keys() - wanted.members) | limited)
     added = sorted((wanted.members - members.keys()) | (limited & wanted.members))
     return [*(("DROP", table) for table in dropped), *(("ADD", table) for table in added)]
 
 
-def _change(connection: PostgresConnection, publication: str, word: str, tables: Sequence[TableName]) -> None:
+def _change(
+    connection: PostgresConnection,
+    publication: str,
+    word: str,
+    tables: Sequence[TableName],
+    conditions: Mapping[TableName, str] = MappingProxyType({}),
+) -> None:
     if tables:
         name = sql.Identifier(publication)
-        listed = sql.SQL(", ").join(sql.SQL("ONLY {}").format(sql.Identifier(t.schema, t.name)) for t in tables)
+        listed = sql.SQL(", ").join(_listed(table, conditions.get(table)) for table in tables)
         connection.execute(sql.SQL("ALTER PUBLICATION {} " + word + " TABLE {}").format(name, listed))
+
+
+def _listed(table: TableName, condition: str | None) -> sql.Composed:
+    listed = sql.SQL("ONLY {}").format(sql.Identifier(table.schema, table.name))
+    return listed if condition is None else listed + sql.SQL(" WHERE ({})").format(sql.SQL(condition))

@@ -17,6 +17,7 @@ from engine.sources.postgres_log import (
 )
 from engine.sources.postgres_log.catalog_mark import CatalogMarks
 from engine.sources.postgres_log.connect import Connector
+from engine.sources.postgres_log.filter_trials import FilterTrials
 from engine.sources.postgres_log.partition_watch import PartitionWatch, TablesLook
 from engine.sources.postgres_log.reader_control import PostgresReaderControl
 
@@ -24,9 +25,10 @@ from engine.sources.postgres_log.reader_control import PostgresReaderControl
 class PostgresPublications:
     """`SentTables` by publications. Each check of `PostgresSafety` compares the tables that it published with the catalog."""
 
-    def __init__(self, connector: Connector, watch: PartitionWatch) -> None:
+    def __init__(self, connector: Connector, watch: PartitionWatch, trials: FilterTrials) -> None:
         self._connector = connector
         self._watch = watch
+        self._trials = trials
         self._publishing = threading.Lock()
         self._published: dict[TableName, int] | None = None
         self._known_as: dict[TableName, int] = {}
@@ -42,7 +44,9 @@ class PostgresPublications:
         with self._publishing:
             ours = {*known, *(self._known_as[t.source] for t in tables if t.source in self._known_as)}
             before, expected = self._published, {*known, *(self._published or {}).values()}
-            after = publications.prepare(self._connector, tables, slot, ours, expected=expected, earlier=earlier)
+            after = publications.prepare(
+                self._connector, tables, slot, ours, expected=expected, earlier=earlier, trials=self._trials
+            )
             # Check these tables now: one that was created again before the watch saw it is published by this call, and must not be
             # reported as changed later.
             unseen = self._watch.unseen(tables)

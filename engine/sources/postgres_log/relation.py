@@ -14,6 +14,7 @@ from engine.sources.postgres_log.catalog import (
     CatalogTable,
     choose_key,
     computed_of,
+    filter_of,
     key_of,
     mapped,
     named_key,
@@ -43,7 +44,9 @@ def complete(
         problem = selection_problem(table, spec)
         if problem is not None:
             raise EngineFault(FaultKind.TABLE_COLUMNS_UNFIT, str(announced.name), problem)
-        table = selected(table, spec)
+        conditions, table = filter_of(table, spec), selected(table, spec)
+    else:
+        conditions = known.row_filter if known is not None else None
     matcher = _Matcher(announced, spec, known, table, types)
     columns = tuple(matcher.columns())
     identity_columns = tuple(c.name for c in announced.columns if c.identity)
@@ -67,6 +70,7 @@ def complete(
         inferred=not matcher.as_now,
         unsent=_unsent(announced, known, table, as_now=matcher.as_now),
         computed=_computed(columns, spec, known, table, as_now=matcher.as_now),
+        row_filter=conditions,
         last_number=_last_number(columns, known, table, as_now=matcher.as_now),
     )
 

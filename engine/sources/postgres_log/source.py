@@ -42,6 +42,7 @@ from engine.sources.postgres_log.catalog import (
 )
 from engine.sources.postgres_log.catalog_mark import CatalogMarks
 from engine.sources.postgres_log.connect import Connector
+from engine.sources.postgres_log.filter_trials import FilterTrials
 from engine.sources.postgres_log.log import PostgresLog
 from engine.sources.postgres_log.partition_watch import PartitionWatch
 from engine.sources.postgres_log.published_tables import PostgresPublications, PostgresSafety
@@ -63,7 +64,8 @@ class PostgresSource:
         marks = CatalogMarks(watch)
         copies = PostgresSnapshots(connector)
         reader = PostgresReaderControl(connector, copies.open_slots)
-        published = PostgresPublications(connector, watch)
+        self._trials = FilterTrials()
+        published = PostgresPublications(connector, watch, self._trials)
         self.log: LogSource = PostgresLog(connector, marks)
         self.copies: SnapshotSource = copies
         self.reader: ReaderControl = reader
@@ -79,7 +81,7 @@ class PostgresSource:
         self, tables: Sequence[TableSpec], slot: str | None, origin: OriginFilter = OriginFilter.ANY
     ) -> list[Finding]:
         """See Source.preflight. A database that cannot be reached is a finding too."""
-        return preflight.check(self._connector, tables, slot, origin)
+        return preflight.check(self._connector, tables, slot, origin, self._trials.refused)
 
     def discover(self) -> list[DiscoveredTable]:
         return preflight.discover(self._connector)
@@ -91,7 +93,8 @@ class PostgresSource:
         """The current schemas. Tables that do not exist or cannot be replicated are left out; `preflight` reports the reason."""
         with self._connector.session() as connection, one_look(connection):
             catalog = load_tables(connection, [t.source for t in tables])
-        found = {spec.source: schema_of(catalog[spec.source], spec) for spec in tables if spec.source in catalog}
+        there = [spec for spec in tables if spec.source in catalog and not self._trials.is_refused(spec)]
+        found = {spec.source: schema_of(catalog[spec.source], spec) for spec in there}
         return {name: schema for name, schema in found.items() if schema is not None}
 
     def names(self, relations: Collection[RelationId]) -> dict[RelationId, TableName]:

@@ -86,9 +86,11 @@ def _select(schema: TableSchema, storage: TableName, low: int | None, high: int 
 
 
 def select_rows(schema: TableSchema, storage: TableName, conditions: Sequence[sql.Composable]) -> sql.Composed:
-    """Query for the schema's columns in order, from `storage` alone (ONLY), of the rows that meet all conditions."""
+    """Query for the schema's columns in order, from `storage` alone (ONLY), of the rows that meet the row filter and all conditions."""
     columns = sql.SQL(", ").join(sql.Identifier(column.on_source) for column in schema.columns)
     query = sql.SQL("SELECT {} FROM ONLY {}").format(columns, sql.Identifier(storage.schema, storage.name))
+    if schema.row_filter is not None:
+        conditions = [*conditions, sql.SQL("({})").format(sql.SQL(schema.row_filter.text))]
     if conditions:
         query += sql.SQL(" WHERE ") + sql.SQL(" AND ").join(conditions)
     return query
@@ -96,7 +98,8 @@ def select_rows(schema: TableSchema, storage: TableName, conditions: Sequence[sq
 
 def columns_read(schema: TableSchema) -> tuple[tuple[int, str], ...]:
     """The column numbers and names that `select_rows` uses, as TableSplit.columns."""
-    return tuple((int(column.attnum), column.on_source) for column in schema.columns)
+    filtered = schema.row_filter.columns if schema.row_filter is not None else ()
+    return (*((int(column.attnum), column.on_source) for column in schema.columns), *filtered)
 
 
 def masks_of(schema: TableSchema) -> tuple[tuple[int, Mask], ...]:

@@ -189,10 +189,10 @@ def test_tables_published_one_by_one_are_marked_one_by_one(
     more = [*TABLES, spec("c"), spec("d")]
     change = publications._change
 
-    def change_until_d(connection: Any, publication: str, word: str, tables: Any) -> None:
+    def change_until_d(connection: Any, publication: str, word: str, tables: Any, *filters: Any) -> None:
         if TableName("public", "d") in tables:
             raise psycopg.errors.LockNotAvailable
-        change(connection, publication, word, tables)
+        change(connection, publication, word, tables, *filters)
 
     with monkeypatch.context() as patched:
         patched.setattr(publications, "_change", change_until_d)

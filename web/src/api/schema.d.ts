@@ -4271,7 +4271,7 @@ export interface components {
             target?: components["schemas"]["TargetName"] | null;
             /**
              * Where
-             * @description Replicate only rows that satisfy this SQL condition of the source. Refused with `not_supported_yet`.
+             * @description Replicate only rows that satisfy this SQL condition of the table's columns, literals and operators. Requires PostgreSQL 15 or newer as the source.
              */
             where?: string | null;
         };
