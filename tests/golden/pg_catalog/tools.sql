@@ -159,3 +159,13 @@ WHERE t.typnamespace = 'pg_catalog'::regnamespace AND t.typrelid = 0 AND t.typna
 -- name: constrained tables
 SELECT u.table_schema, u.table_name, u.constraint_name, c.column_name FROM information_schema.constraint_table_usage u
 JOIN information_schema.constraint_column_usage c USING (table_schema, table_name, constraint_name) WHERE u.table_schema = 'shop' ORDER BY 1, 2, 3, 4
+-- name: subscripts of vectors
+SELECT k.keys[0] AS first, k.keys[k.n - 1] AS last, array_lower(k.keys, 1), array_upper(k.keys, 1), array_position(k.keys, 2::int2), (k.keys::int2[])[0],
+  generate_subscripts(k.keys, 1) AS s, array_upper(k.columns, 1), array_position(k.columns, 2::int2), k.columns[1]
+FROM (SELECT i.indkey AS keys, i.indnatts AS n, c.conkey AS columns FROM pg_index i JOIN pg_constraint c ON c.conindid = i.indexrelid
+  WHERE i.indrelid = 'shop.orders'::regclass) k ORDER BY s
+-- name: parts of texts
+SELECT substr(nspname, 0, 4), substring(nspname from 2 for 2), left(nspname, 2), strpos(nspname, 'o'), split_part('a.b', '.', 2), length(nspname),
+  replace(nspname, 's', ''), overlay('abc' placing 'x' from 2 for 1), initcap('ab cd'), lpad('a', 3, '*'), reverse('ab'), repeat('a', 2), concat_ws('-', 'a', NULL, 'b'),
+  7 / 2 AS half, -7 / 2 AS minus, 7 % 3 AS rest, 2 ^ 3 AS power, 'a' || NULL AS nothing, concat('a', NULL)
+FROM pg_namespace WHERE nspname = 'shop'

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from engine.targets.duckdb.pg_catalog.definitions import type_aliases
-from engine.targets.duckdb.pg_catalog.parsing import folded, function_name, type_name
+from engine.targets.duckdb.pg_catalog.parsing import folded, function_name, is_written, type_name
 
 UNNAMED = "?column?"
 _KEYWORDS: tuple[tuple[type[exp.Expr], str], ...] = (
@@ -60,6 +60,8 @@ def _of_query(query: exp.Expr) -> tuple[str | None, int]:
 def _of_function(node: exp.Expr) -> tuple[str | None, int]:
     if isinstance(node, exp.Trim):
         return _TRIMS.get(str(node.args.get("position")), "btrim"), _STRONG
+    if isinstance(node, exp.Func) and is_written(node):
+        return function_name(node), _STRONG
     for kind, name in _KEYWORDS:
         if isinstance(node, kind):
             return name, _STRONG

@@ -92,6 +92,11 @@ def function_name(node: exp.Func) -> str:
     return str(node.meta.get(_WRITTEN) or (node.name if isinstance(node, exp.Anonymous) else node.sql_name())).lower()
 
 
+def is_written(node: exp.Func) -> bool:
+    """Whether the node was a call with a name in the statement, and no operator or keyword."""
+    return _WRITTEN in node.meta
+
+
 def type_name(kind: exp.Expr) -> tuple[str, bool]:
     """Name of a cast's type in lower case, as far as it has one of its own, and whether it is an array of that."""
     if isinstance(kind, exp.DataType) and kind.this == exp.DType.ARRAY and kind.expressions:

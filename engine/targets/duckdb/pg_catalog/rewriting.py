@@ -97,6 +97,10 @@ _CASTS = {"bpchar": "VARCHAR", "text": "VARCHAR", "name": "VARCHAR", "varchar": 
 """Types that are called like functions."""
 _PLACE = re.compile("%[sIL]")
 _ARRAY_TEXT = re.compile(r"\{[^{}:]*\}")
+_SUBSCRIPTS = frozenset({"generate_subscripts", "array_lower", "array_upper", "array_position"})
+"""Functions whose results are subscripts."""
+_SHIFTED = "shifted"
+"""Key in the metadata of a call whose result, a subscript of DuckDB's list, is reduced by one for a vector."""
 _WRITES = (exp.DML, exp.DDL, exp.Command, exp.Into, exp.Drop)
 _SYSTEM_COLUMNS = frozenset({"tableoid", "xmin", "xmax", "ctid"})
 _FROZEN = "2"
@@ -132,6 +136,7 @@ class _Rewriter:
         tree = self._tree
         for identifier in tree.find_all(exp.Identifier):
             identifier.set("this", folded(identifier))
+        self._vectors = _vectors(tree)
         self._bind()
         self._refuse_omitted()
         self._name_columns()
@@ -145,7 +150,7 @@ class _Rewriter:
         # Inner calls first, so that a call that is replaced already contains its replaced arguments.
         for function in reversed(list(tree.find_all(exp.Func, exp.Column))):
             self._call(function)
-        self._done.sql = tree.sql("duckdb", comments=False, unsupported_level=ErrorLevel.IGNORE)
+        self._done.sql = tree.sql("duckdb", comments=False, identify=True, unsupported_level=ErrorLevel.IGNORE)
         return self._done
 
     def _bind(self) -> None:
@@ -230,7 +235,7 @@ class _Rewriter:
     def _values(self, node: exp.Expr) -> None:
         if isinstance(node, exp.Cast):
             self._cast(node)
-        elif isinstance(node, exp.Bracket) and _is_vector(node.this) and len(node.expressions) == 1:
+        elif isinstance(node, exp.Bracket) and self._is_vector(node.this) and len(node.expressions) == 1:
             # The first element of a vector has the number 0.
             node.set("expressions", [exp.Add(this=_paren(node.expressions[0]), expression=exp.Literal.number(1))])
         elif isinstance(node, exp.EQ | exp.NEQ):
@@ -249,6 +254,12 @@ class _Rewriter:
             )
             if compared or isinstance(holder, exp.Any | exp.All):
                 node.replace(_array(node.this))
+
+    def _is_vector(self, node: exp.Expr) -> bool:
+        """Whether its subscripts begin with 0, as a cast to an array keeps them."""
+        while isinstance(node, exp.Paren) or (isinstance(node, exp.Cast) and type_name(node.to)[1]):
+            node = node.this
+        return isinstance(node, exp.Column) and node.name in self._vectors
 
     def _cast(self, node: exp.Cast) -> None:
         name, array = type_name(node.to)
@@ -318,9 +329,11 @@ class _Rewriter:
         if not isinstance(node, exp.Func) or isinstance(node, exp.Connector):
             return
         name = function_name(node)
-        if name == "generate_subscripts" and _is_vector(_arguments(node)[0]):
-            # The subscripts of a vector begin with 0.
-            node.replace(exp.Sub(this=node.copy(), expression=exp.Literal.number(1)))
+        if name in _SUBSCRIPTS and _SHIFTED not in node.meta and self._is_vector(_arguments(node)[0]):
+            inner = node.copy()
+            inner.meta[_SHIFTED] = True
+            node.replace(exp.Paren(this=exp.Sub(this=inner, expression=exp.Literal.number(1))))
+            self._call(inner)
         elif isinstance(node, exp.Format):
             node.replace(self._formatted(node))
         elif isinstance(node, exp.Anonymous) and name in _CASTS:
@@ -415,9 +428,16 @@ def _columns_of(*types: str) -> frozenset[str]:
     return frozenset(column.name for one in relations().values() for column in one.columns if column.type in types)
 
 
-def _is_vector(node: exp.Expr) -> bool:
-    """Whether it is a column of type int2vector or oidvector: no column of another type has the name of one."""
-    return isinstance(node, exp.Column) and node.name.lower() in _columns_of("int2vector", "oidvector")
+def _vectors(tree: exp.Expr) -> frozenset[str]:
+    """Names of columns of type int2vector or oidvector, in the catalog and under the names that the statement gives them."""
+    names = _columns_of("int2vector", "oidvector")
+    while True:
+        renamed = {
+            one.alias for one in tree.find_all(exp.Alias) if isinstance(one.this, exp.Column) and one.this.name in names
+        }
+        if renamed <= names:
+            return names
+        names |= renamed
 
 
 def _is_array(node: exp.Expr) -> bool:
