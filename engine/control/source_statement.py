@@ -76,7 +76,20 @@ _SYNTAX: dict[type[exp.Expr], frozenset[str]] = {
 """Permitted kinds of nodes with their permitted parts."""
 _ANY_PARTS: frozenset[type[exp.Expr]] = frozenset(
     {
-        *(exp.Literal, exp.Boolean, exp.Null, exp.Paren, exp.Tuple, exp.Var, exp.And, exp.Or, exp.Not, exp.EQ, exp.NEQ),
+        *(
+            exp.Parameter,
+            exp.Literal,
+            exp.Boolean,
+            exp.Null,
+            exp.Paren,
+            exp.Tuple,
+            exp.Var,
+            exp.And,
+            exp.Or,
+            exp.Not,
+            exp.EQ,
+            exp.NEQ,
+        ),
         *(exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Exists, exp.Escape, exp.Add, exp.Sub),
         *(exp.Mul, exp.Mod, exp.Neg, exp.DPipe, exp.Case, exp.If, exp.Nullif, exp.Sum, exp.Avg, exp.Abs, exp.Greatest),
         *(exp.Least, exp.RowNumber, exp.Rank, exp.DenseRank, exp.Lag, exp.Lead, exp.Extract),
@@ -181,6 +194,9 @@ class Translation:
             raise QueryRefused("query_not_a_read", f"{len(found)} statements; exactly one read is allowed")
         if not isinstance(found[0], exp.Select | exp.SetOperation):
             raise QueryRefused("query_not_a_read", "the statement is not a SELECT; only reads are allowed")
+        for node in list(found[0].find_all(exp.Placeholder)):
+            if str(node.this).isdecimal():  # $1 in DuckDB's dialect
+                node.replace(exp.Parameter(this=exp.Literal.number(node.this)))
         self._examine(found[0])
         return found[0]
 

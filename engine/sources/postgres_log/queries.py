@@ -88,7 +88,8 @@ def rows_of(schema: TableSchema, source_types: bool) -> str:
     Otherwise text compares by code points, as in files, and what the target holds as text is text.
     """
     columns = ", ".join(_held(column, source_types=source_types) for column in schema.whole.columns)
-    return f"SELECT {columns} FROM {_quoted(schema.name.schema)}.{_quoted(schema.name.name)}"
+    condition = "" if schema.row_filter is None else f" WHERE ({schema.row_filter.text})"
+    return f"SELECT {columns} FROM {_quoted(schema.name.schema)}.{_quoted(schema.name.name)}{condition}"
 
 
 def _held(column: Column, *, source_types: bool) -> str:

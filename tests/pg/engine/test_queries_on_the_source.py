@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, cast
@@ -15,6 +16,7 @@ from engine.control.source_statement import Rows, Translation
 from engine.control.supervisor import SubscriptionSupervisor
 from engine.kinds import SqlDialect
 from engine.model.identity import SubscriptionName, TableId, TableName
+from engine.model.masks import Mask, MaskMethod
 from engine.model.position import Lsn
 from engine.model.shared import SharedInto
 from engine.model.subscription import ConnectionSpec, TableSpec
@@ -259,18 +261,41 @@ def test_what_a_statement_reads_is_compared_once_more_before_it_runs(database: D
     ):
         with (
             pytest.raises(QueryRefused) as caught,
-            run_query(source, sql, [LINES.source], Lsn(1), QueryLimits(20), Pipeline.query_memory),
+            run_query(source, (sql, ()), [LINES.source], Lsn(1), QueryLimits(20), Pipeline.query_memory),
         ):
             pass
         assert (caught.value.code, "reads" in caught.value.detail) == ("query_not_a_read", True)
     for sql in ("INSERT INTO public.lines VALUES (99)", "SELECT pg_advisory_lock(1)", "SELECT 1; SELECT 2"):
         with (
             pytest.raises(QueryRefused) as caught,
-            run_query(source, sql, [LINES.source], Lsn(1), QueryLimits(20), Pipeline.query_memory),
+            run_query(source, (sql, ()), [LINES.source], Lsn(1), QueryLimits(20), Pipeline.query_memory),
         ):
             pass
         assert caught.value.code in {"query_not_a_read", "query_invalid"}
     assert database.execute("SELECT count(*) FROM public.lines") == [(4,)]
+
+
+def test_statements_on_the_source_see_what_the_declaration_selects(database: Database) -> None:
+    _made(database)
+    database.execute("ALTER TABLE public.lines REPLICA IDENTITY FULL")
+    lines = replace(LINES, exclude_columns=("label",), rename={"order_id": "of_order"}, where="id < 12")
+    pipeline = Pipeline(database, "duckdb", (ORDERS, lines))
+    assert _asked(pipeline, "SELECT * FROM lines ORDER BY id") == [(10, 1), (11, 1)]
+    assert _asked(pipeline, "SELECT count(*) FROM lines WHERE of_order = 1") == [(2,)]
+    with pytest.raises(QueryRefused):
+        _asked(pipeline, "SELECT label FROM lines")
+    masked = replace(LINES, mask={"label": Mask(MaskMethod.NULL)})
+    with pytest.raises(QueryRefused, match="masked"):
+        _asked(Pipeline(database, "duckdb", (ORDERS, masked)), "SELECT label FROM lines")
+
+
+@pytest.mark.parametrize("target", ["duckdb", "postgres"])
+def test_parameters_reach_the_source(database: Database, target: str) -> None:
+    _made(database)
+    sql = "SELECT id FROM public.lines WHERE order_id = $1 AND label = $2"
+    pipeline = cast("SubscriptionSupervisor", Pipeline(database, target))
+    with query_source(pipeline, sql, QueryLimits(20), lambda _: None, ["1", "l2"]) as answer:
+        assert [row for batch in answer.batches for row in batch.to_pylist()] == [{"id": 11}]
 
 
 def test_limits_hold_on_the_source(database: Database) -> None:

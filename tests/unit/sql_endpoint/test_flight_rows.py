@@ -10,11 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from engine.queries.rows import grown
 from pyarrow import flight
 
 from engine.link.answer_frames import AnswerEnd, end_frame, rows_frame
 from engine.link.messages import Problem
+from engine.queries.rows import grown
 from engine.sql_endpoint.answers import Answer
 from engine.sql_endpoint.deliveries import Delivery
 from engine.sql_endpoint.flight.kept import KeptRows, Prepared, PreparedStatements, Running
