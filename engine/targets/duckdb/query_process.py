@@ -44,6 +44,8 @@ _ROWS_AT_ONCE = 2048
 _DUCKDB_SHARE = 0.6
 """Of the process's memory; Arrow, and what functions make of one vector, have the rest."""
 _CATALOG_FUNCTIONS = ("tables", "columns", "views")
+_DUCKDBS_OWN = frozenset({"system", "temp"})
+"""Names of databases that every instance has."""
 _SCAN_OPERATOR = "PYTHON_ARROW_SCAN"
 _PIPE_BYTES = 1 << 20
 """Capacity of an answer's pipe in bytes: the most that Linux grants without privileges by default (`fs.pipe-max-size`)."""
@@ -121,6 +123,8 @@ def _run(engine: EngineChannel, connection: Any, request: Mapping[str, Any]) -> 
         rows = catalog_rows(engine, request, SqlClient(**client))
         send_rows(engine, rows.schema, iter(rows.to_batches()))
         return
+    if client is not None:
+        _name_database(connection, client["database"])
     statement, names = single_read(connection, request["sql"])
     values = bound_values(statement.named_parameters, request["parameters"])
     named = {"places": sorted(names.places), "expressions": sorted(names.expressions), "catalog": names.catalog}
@@ -139,6 +143,14 @@ def _run(engine: EngineChannel, connection: Any, request: Mapping[str, Any]) -> 
     # One more than requested shows that there are more; without rows, only the columns are requested.
     rows = relation if most is None else relation.limit(most + 1 if most else 0)
     _answer(engine, rows.to_arrow_reader(_ROWS_AT_ONCE), columns)
+
+
+def _name_database(connection: Any, name: str) -> None:
+    """Give the database its name in PostgreSQL's protocol: clients put it before schemas."""
+    current = connection.execute("SELECT current_database()").fetchall()[0][0]
+    if folded(name) not in {folded(current), *_DUCKDBS_OWN}:
+        connection.execute(f"ATTACH ':memory:' AS {quoted(name)}")
+        connection.execute(f"USE {quoted(name)}")
 
 
 def _answer(engine: EngineChannel, reader: Any, columns: list[tuple[str, str]]) -> None:
