@@ -148,7 +148,7 @@ def writers(service: Service, engine: Engine, connection: psycopg.Connection) ->
         ]
 
 
-@pytest.mark.parametrize("transactions", [15, pytest.param(200, marks=pytest.mark.chaos)])
+@pytest.mark.parametrize("transactions", [15, pytest.param(200, marks=[pytest.mark.chaos, pytest.mark.timeout(1200)])])
 def test_each_read_sees_exactly_its_own_last_commit(client: Client, writers: list[Writer], transactions: int) -> None:
     rng = random.Random(transactions)
     for number in range(transactions):
