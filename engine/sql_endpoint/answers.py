@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -46,6 +46,8 @@ class Answer:
     stale: dict[str, Any] | None
     rows: Delivery | Any
     """A Delivery, or one pyarrow.Table."""
+    left_out: list[dict[str, Any]] = field(default_factory=list)
+    """The statement's tables whose rows are older than the position."""
 
     @classmethod
     def of_one(cls, name: str, value: str) -> Answer:
@@ -109,4 +111,4 @@ class Answers:
         except ProblemError as error:
             raise AnswerError(error.problem) from None
         rows = await self._deliveries.claim(started.request_id)
-        return Answer(started.position, started.receipt, started.ran_on, started.stale, rows)
+        return Answer(started.position, started.receipt, started.ran_on, started.stale, rows, started.left_out)

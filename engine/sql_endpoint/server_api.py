@@ -40,6 +40,8 @@ class Started:
     receipt: dict[str, Any] | None
     stale: dict[str, Any] | None
     """How old the rows are, if they are older than requested."""
+    left_out: list[dict[str, Any]]
+    """The statement's tables whose rows are older than the position."""
 
 
 class ServerApi:
@@ -66,7 +68,7 @@ class ServerApi:
         """Run a statement; returns when the engine sends its first rows. If cancelled, the statement ends. Raises ProblemError."""
         limit_s = (request["timeout_ms"] + request["freshness"]["timeout_ms"]) / 1000 + _LATE_S
         found = await self._post("statements", request | {"endpoint": self._endpoint}, limit_s)
-        return Started(*(found[name] for name in ("request_id", "position", "ran_on", "receipt", "stale")))
+        return Started(*(found[name] for name in ("request_id", "position", "ran_on", "receipt", "stale", "left_out")))
 
     async def _post(self, what: str, body: dict[str, Any], read_s: float) -> dict[str, Any]:
         try:

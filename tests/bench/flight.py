@@ -1,7 +1,8 @@
 """How fast rows come by Arrow Flight SQL, compared with JSON by REST and with DuckDB in the client's process.
 
 A table of so many rows is replicated to a DuckDB file. Rounds take turns with the ways to read all of it, each measured from the request
-to the last row as Arrow (JSON: as Python's lists). DuckDB in process reads a copy of the file. Run as `python -m tests.bench.flight`.
+to the last row as Arrow (JSON: as Python's lists). DuckDB in process reads a copy of the file. CPU is that of this process and all
+processes of Penstock, which other load on the machine affects less than the time. Run as `python -m tests.bench.flight`.
 
 Exit code 1 where a way did not return all rows.
 """
@@ -9,6 +10,7 @@ Exit code 1 where a way did not return all rows.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import statistics
@@ -19,6 +21,7 @@ from pathlib import Path
 
 import adbc_driver_flightsql.dbapi
 import duckdb
+import psutil
 from pyarrow import flight
 
 from server.processes.ports import free_port
@@ -71,24 +74,39 @@ def _measured(rig: Rig, port: int, copy: Path, rows: int, rounds: int) -> int:
         ),
     }
     seconds: dict[str, list[float]] = {name: [] for name in ways}
+    cpu: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(rounds):
         for name, read in ways.items():
             if name == "REST JSON" and number >= 2:
                 continue
-            began = time.perf_counter()
+            began, used = time.perf_counter(), _cpu_seconds()
             found = read()
             seconds[name].append(time.perf_counter() - began)
+            cpu[name].append(_cpu_seconds() - used)
             if found != rows:
                 print(f"{name}: {found} rows of {rows}")
                 return 1
-    medians = {name: statistics.median(each[1:] or each) for name, each in seconds.items()}
-    for name, median in medians.items():
-        own, rest = median / medians["DuckDB in process"], medians["REST JSON"] / median
-        spread = f"{min(seconds[name]):.3f} to {max(seconds[name]):.3f}"
-        print(
-            f"{name}: {median:.3f} s ({spread}), {own:.2f} times DuckDB in process, REST JSON takes {rest:.1f} times as long"
-        )
+    for measure, found_in in (("time", seconds), ("CPU", cpu)):
+        # The first round starts the processes.
+        medians = {name: statistics.median(each[1:] or each) for name, each in found_in.items()}
+        for name, median in medians.items():
+            own, rest = median / medians["DuckDB in process"], medians["REST JSON"] / median
+            spread = f"{min(found_in[name]):.3f} to {max(found_in[name]):.3f} s"
+            print(
+                f"{measure}, {name}: {median:.3f} s ({spread}); DuckDB in process x {own:.2f}, REST JSON / {rest:.1f}"
+            )
     return 0
+
+
+def _cpu_seconds() -> float:
+    """Of this process and its descendants that are alive."""
+    own = psutil.Process()
+    found = 0.0
+    for process in (own, *own.children(recursive=True)):
+        with contextlib.suppress(psutil.Error):
+            times = process.cpu_times()
+            found += times.user + times.system
+    return found
 
 
 def _in_process(copy: Path) -> Callable[[], int]:

@@ -18,6 +18,7 @@ KEPT_S = 60.0
 _MOST_PREPARED = 1000
 """Prepared statements; beyond that, the one that was used longest ago is closed. Each has at most MAX_SQL_CHARACTERS."""
 _HANDLE_BYTES = 16
+"""128 random bits, which cannot be guessed."""
 
 
 @dataclass(slots=True)

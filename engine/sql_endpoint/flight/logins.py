@@ -20,6 +20,7 @@ from engine.sql_endpoint.server_api import Login, ProblemError
 _KNOWN_S = 5.0
 """Seconds for which a token that was accepted is not asked for again; a revoked one is accepted no longer than that."""
 _MOST_KNOWN = 1000
+"""Tokens that are remembered so; beyond that, the one that was accepted first is asked for again. Not measured."""
 _ANYBODY = "anybody"
 """Whom the server takes every client for if it runs without authentication."""
 _REMEDY = "Send the token as 'Authorization: Bearer', or as the password of the user of its name."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+# Wire types and the longest varint, from the encoding of protocol buffers.
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MOST_VARINT_BYTES = 10
 _TYPE_PREFIX = "type.googleapis.com/"

@@ -16,6 +16,7 @@ from engine.sql_endpoint.deliveries import Delivery
 from engine.sql_endpoint.flight.errors import error_of, refused
 
 _READ_BYTES = 1 << 20
+"""Bytes that one read of the socket takes at most: its buffer, which `launcher` sets. Not measured."""
 _POLL_MS = 200
 """Milliseconds after which a call that waits for rows looks whether its client is gone."""
 

@@ -150,6 +150,8 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
         prepared = self._prepared.find(_caller(context).identity, command.handle)
         try:
             prepared.parameters = parameters.texts_of((chunk.data for chunk in reader), prepared.count)
+        except flight.FlightError:
+            raise
         except pa.ArrowException:
             raise refused("invalid_request", "the parameters are not rows of Arrow") from None
         writer.write(commands.bound_result(command.handle))
@@ -351,14 +353,21 @@ def _freshness(headers: Mapping[str, str]) -> dict[str, Any]:
 
 def _said(answer: Answer) -> dict[str, Any]:
     """What the answer says of its rows."""
-    return {"position": answer.position, "answered_by": answer.answered_by, "receipt": answer.receipt}
+    return {
+        "position": answer.position,
+        "answered_by": answer.answered_by,
+        "receipt": answer.receipt,
+        "stale": answer.stale,
+        "left_out": answer.left_out,
+    }
 
 
 def _add_headers(context: Any, said: Mapping[str, Any]) -> None:
     context.add_header("penstock-position", said["position"])
     context.add_header("penstock-answered-by", said["answered_by"])
-    if said["receipt"]:
-        context.add_header("penstock-receipt", json.dumps(said["receipt"]))
+    for name in ("receipt", "stale", "left_out"):
+        if said[name]:
+            context.add_header(f"penstock-{name.replace('_', '-')}", json.dumps(said[name]))
 
 
 def _info(schema: Any, descriptor: Any, ticket: bytes, said: str = "") -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import ipaddress
 import os
 import time
 from collections.abc import Iterator
@@ -40,6 +41,7 @@ def certificate() -> tuple[bytes, bytes]:
         .serial_number(1)
         .not_valid_before(start)
         .not_valid_after(start + datetime.timedelta(days=36500))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )

@@ -50,7 +50,7 @@ def answer(frames: bytes, piped: bytes | None) -> Answer:
         pipe, write = os.pipe()
         os.write(write, piped)
         os.close(write)
-    return Answer("0/1", None, "target", Delivery(ours, pipe))
+    return Answer("0/1", None, "target", None, Delivery(ours, pipe))
 
 
 def read(frames: bytes, piped: bytes | None = None) -> list[dict[str, Any]]:
@@ -115,7 +115,7 @@ def test_a_client_that_leaves_ends_the_wait_for_rows() -> None:
     ours, theirs = socket.socketpair()
     read_end, write_end = os.pipe()
     os.write(write_end, stream()[:-60])
-    rows = Rows(Answer("0/1", None, "target", Delivery(ours, read_end)), stays)
+    rows = Rows(Answer("0/1", None, "target", None, Delivery(ours, read_end)), stays)
     with pytest.raises(flight.FlightCancelledError):
         list(rows.batches(leaves))
     rows.close()
