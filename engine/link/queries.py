@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import not_
 from typing import Literal
 
 from pydantic import Field
@@ -36,10 +37,10 @@ class Query(Question):
     following: bool = False
     """Reject the query if a table of the statement does not follow its source now: with `freshness_unreachable`, or with
     `table_not_ready` if it soon will."""
-    available: bool = False
+    available: bool = Field(default=False, exclude_if=not_)
     """Reject the query with `freshness_unreachable` if a table of the statement will not follow its source until a user acts. Tables that
     soon will are read as they are."""
-    on_source: bool = False
+    on_source: bool = Field(default=False, exclude_if=not_)
     """Execute it on the source, translated from the target's SQL. The answer then says that it ran there; without that, it did not."""
     client: SqlClientPart | None = None
     """The client of PostgreSQL's protocol that asks; PostgreSQL's catalog is answered too then."""

@@ -256,6 +256,7 @@ def test_at_the_deadline_the_rows_that_are_there_say_how_old_they_are(rig: Rig, 
     client, engine, assign = rig
     long_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=100)
     engine.progress(assign, "0/50", lag_seconds=20.0, at=long_ago)
+    assert engine.link.flush(DEADLINE_S)
     engine.position, engine.now = "0/50", "0/90"
     engine.read_tables, engine.not_following = [_table(assign, "lines")], [_table(assign, "lines")]
     for mode in ("latest", "position"):
