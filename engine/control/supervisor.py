@@ -268,10 +268,13 @@ class SubscriptionSupervisor:
         for table in before.keys() - after.keys():
             self.remove(table, drop=table in spec.dropped)
         added = [after[t] for t in after.keys() - before.keys()]
-        for spec_added in added:
+        # The log reader of the next run selects columns as declared now. This run must not publish the new tables: its log reader would
+        # write all their columns.
+        outdated = run is not None and selected_otherwise(before, after)
+        for spec_added in () if outdated else added:
             self._book.add(TableEntry(spec_added, Paused() if spec_added.paused else Registered()))
-        if run is not None and selected_otherwise(before, after):
-            run.stop()  # The log reader of the next run selects the columns as declared now.
+        if run is not None and outdated:
+            run.stop()
         elif run is not None:
             run.keep_queue(spec.queue_mode)
             run.throttle(spec.copies)

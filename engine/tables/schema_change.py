@@ -67,9 +67,10 @@ def judge(known: TableSchema, new: TableSchema) -> Verdict:
     return InPlace(tuple(changes)) if changes else Unchanged()
 
 
-def condition_of(schema: TableSchema) -> str | None:
-    """The row filter as declared."""
-    return schema.row_filter.text if schema.row_filter is not None else None
+def condition_of(schema: TableSchema) -> tuple[str, tuple[int, ...]] | None:
+    """The row filter as declared, and the numbers of the columns that it reads: after a swap of names it reads others."""
+    found = schema.row_filter
+    return (found.text, tuple(number for number, _ in found.columns)) if found is not None else None
 
 
 def _was_dropped(known: TableSchema, number: int) -> bool:

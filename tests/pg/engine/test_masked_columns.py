@@ -153,3 +153,35 @@ def test_a_masked_column_that_is_renamed_is_not_replicated_unmasked(
     assert replica.wait_table("bag", "parked").code == FaultKind.TABLE_COLUMNS_UNFIT.value
     replica.catch_up()
     assert files_with(tmp_path, SECRET) == []
+
+
+def test_a_masked_table_that_is_added_while_others_are_replicated(
+    shop: Database, replicate: Replicate, tmp_path: Path
+) -> None:
+    plain = table("plain")
+    replica = with_key(replicate, shop, [plain])
+    shop.execute(f"INSERT INTO keyed VALUES ('before{SECRET}', 1)")
+    replica.replace(plain, TABLES[1])
+    shop.execute(f"INSERT INTO keyed VALUES ('after{SECRET}', 2); INSERT INTO plain VALUES (3, 'clear')")
+    replica.wait_live("keyed")
+    shop.execute(
+        f"UPDATE keyed SET ssn = ssn || '{SECRET}' WHERE n = 2; CREATE TABLE more (id int PRIMARY KEY, v text)"
+    )
+    more = table("more")
+    replica.replace(plain, TABLES[1], more)
+    shop.execute("INSERT INTO more VALUES (1, 'clear')")
+    replica.wait_live("more", "keyed")
+    shop.execute("UPDATE more SET v = 'still clear'")
+    replica.assert_equal()
+    assert replica.query("SELECT v FROM more") == [("still clear",)]
+    assert files_with(tmp_path, SECRET) == []
+    shop.execute(
+        f"DROP TABLE keyed; CREATE TABLE keyed (ssn text PRIMARY KEY, n int); INSERT INTO keyed VALUES ('{SECRET}', 9)"
+    )
+    replica.reports.wait(
+        lambda _: replica.query("SELECT n FROM keyed") == [(9,)] or None, "the table that was made again"
+    )
+    replica.wait_live()
+    shop.execute(f"INSERT INTO keyed VALUES ('again{SECRET}', 10)")
+    replica.assert_equal()
+    assert files_with(tmp_path, SECRET) == []

@@ -95,6 +95,22 @@ def test_another_filter_means_a_new_copy(shop: Database, replicate: Replicate, r
     replica.assert_equal()
 
 
+def test_a_filter_reads_the_columns_that_have_its_names(shop: Database, replicate: Replicate) -> None:
+    shop.execute("ALTER TABLE orders ADD COLUMN area text DEFAULT 'eu'")
+    replica = replicate(shop, [table("orders", where="region = 'eu'"), PLAIN])
+    shop.execute(
+        "BEGIN; ALTER TABLE orders RENAME region TO r; ALTER TABLE orders RENAME area TO region;"
+        " ALTER TABLE orders RENAME r TO area; COMMIT"
+    )
+    replica.reports.wait(
+        lambda _: replica.query("SELECT count(*) FROM orders") == [(90,)] or None, "the rows of the other column"
+    )
+    replica.wait_live()
+    shop.execute("UPDATE orders SET region = 'us' WHERE id < 11; UPDATE orders SET area = 'x' WHERE id > 80")
+    replica.assert_equal()
+    assert replica.query("SELECT count(*) FROM orders") == [(80,)]
+
+
 @pytest.mark.parametrize(
     ("name", "where", "words"),
     [
