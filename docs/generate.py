@@ -305,7 +305,8 @@ def _meanings(meanings: Mapping[Any, tuple[str, str]]) -> str:
 
 EXIT_MEANINGS: Mapping[ExitCode, str] = {
     ExitCode.DONE: "done",
-    ExitCode.DIFFERENT: "a difference was found; a sequence could not be brought forward; a child process could not be kept running",
+    ExitCode.DIFFERENT: "a difference was found; a sequence could not be brought forward; a check of a connection found an error;"
+    " a child process could not be kept running",
     ExitCode.USAGE: "wrong options or settings, a file that cannot be read, or a control database of another version",
     ExitCode.REFUSED: "the server refused the request: detail and remedy are printed",
     ExitCode.TIMEOUT: "the deadline passed first",
@@ -316,6 +317,34 @@ EXIT_MEANINGS: Mapping[ExitCode, str] = {
     ExitCode.INTERRUPTED: "interrupted",
 }
 SHARED_OPTIONS = ("--url", "--token", "--json", "--subscription")
+
+
+WITHOUT_COMMAND = {
+    "caller_get": "the console shows whose token it has",
+    "engines_answer": "for engines",
+    "engines_commands": "for engines",
+    "engines_put_result": "for engines",
+    "engines_register": "for engines",
+    "engines_report": "for engines",
+    "freshness_get": "`status` shows positions and lag",
+    "freshness_waits_cancel": "`wait` ends with Ctrl-C",
+    "freshness_waits_get": "`wait` stays until the end",
+    "history_get": "figures for charts of the console",
+    "reloads_cancel": "rare",
+    "reloads_get": "`tables` shows the progress",
+    "reloads_list": "`tables` shows the progress, `events` what was reloaded",
+    "schema_versions_list": "`events` shows changes of structure",
+    "table_reloads_cancel": "rare",
+    "table_reloads_get": "`tables` shows the progress",
+    "table_reloads_list": "`tables` shows the progress, `events` what was reloaded",
+    "verifications_cancel": "rare",
+    "verifications_get": "`verify` stays until the end",
+    "verifications_list": "`status` shows the result of the last one",
+    "health_live": "for orchestrators",
+    "health_ready": "for orchestrators",
+    "metrics_get": "for Prometheus",
+}
+"""Operations of REST that no command uses, and why."""
 
 
 def cli_page() -> str:
@@ -333,6 +362,8 @@ def cli_page() -> str:
         rows = [(f"`{name}`", text) for name, text in _options(command, without=SHARED_OPTIONS).items()]
         if rows:
             parts.append(_table(("argument or option", "meaning"), rows))
+    rows = [(f"`{operation}`", why) for operation, why in WITHOUT_COMMAND.items()]
+    parts += ["## Operations of REST without a command\n", _table(("operation", "why"), rows)]
     return _page("Command line", *parts)
 
 

@@ -36,11 +36,18 @@ _PLACES: dict[str, Literal["body", "query", "path", "header"]] = {
 def problem_response(request: Request, problem: Problem) -> JSONResponse:
     """The answer that carries `problem`."""
     return JSONResponse(
-        problem.body(trace_id_of(request.scope)),
+        problem.body(trace_id_of(request.scope), _arguments(request)),
         status_code=problem.status,
         headers=problem.headers,
         media_type=MEDIA_TYPE,
     )
+
+
+def _arguments(request: Request) -> dict[str, str | None]:
+    """Arguments of operations in the request's path."""
+    name, table = request.path_params.get("name"), request.path_params.get("table_id")
+    noun = "connection" if "/connections/" in request.url.path else "subscription"
+    return {noun: name, "table": table}
 
 
 def install(app: FastAPI) -> None:

@@ -7,6 +7,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
+from server.remedies import RemedyAction, actions_of
+
 MEDIA_TYPE = "application/problem+json"
 
 
@@ -31,6 +33,7 @@ class ProblemBody(BaseModel):
     code: str = Field(description="Stable name of the kind of problem, for programs.")
     detail: str = Field(description="What happened this time.")
     remedy: str = Field(description="How to correct it.")
+    actions: list[RemedyAction] = Field(default_factory=list, description="The operations that `remedy` names.")
     errors: list[FieldError] = Field(default_factory=list, description="The invalid parts of the request.")
     trace_id: str = Field(description="Identifies this request in the server's log.")
 
@@ -62,8 +65,8 @@ class Problem(Exception):
         self.extra = dict(extra or {})
         self.headers = dict(headers or {})
 
-    def body(self, trace_id: str) -> dict[str, Any]:
-        """The problem's JSON members."""
+    def body(self, trace_id: str, known: Mapping[str, str | None] | None = None) -> dict[str, Any]:
+        """The problem's JSON members. `known`: arguments of operations, from the request."""
         standard = ProblemBody(
             type=f"urn:penstock:problem:{self.code}",
             title=self.title,
@@ -71,6 +74,7 @@ class Problem(Exception):
             code=self.code,
             detail=self.detail,
             remedy=self.remedy,
+            actions=actions_of(self.remedy, known or {}),
             errors=self.errors,
             trace_id=trace_id,
         )

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from engine.model.table_state import TableStateKind
+from server.remedies import Remedied
 from server.wording import format_count, format_seconds, format_share, format_size
 
 SILENT_AFTER_S = 30.0
@@ -72,7 +73,7 @@ class Aspect(BaseModel):
     reason: str
 
 
-class Health(BaseModel):
+class Health(Remedied):
     """The worst aspect of a subscription, and all aspects."""
 
     status: HealthStatus = Field(
@@ -80,7 +81,6 @@ class Health(BaseModel):
     )
     word: HealthWord = Field(description="The reason for the status.")
     reason: str = Field(description="The reason, as a sentence.")
-    remedy: str | None = None
     following: bool = Field(
         description="Changes are applied to live tables: it runs without a fault, and an engine is connected."
     )

@@ -7,6 +7,7 @@ from datetime import datetime
 from pydantic import BaseModel, Field
 
 from server.assessment.health import HealthStatus
+from server.remedies import Remedied
 
 
 class Copied(BaseModel):
@@ -40,23 +41,24 @@ class CopyTotals(BaseModel):
     eta_seconds: float | None
 
 
-class TableHealth(BaseModel):
+class TableHealth(Remedied):
     """The condition of a table, from its own state and that of its subscription."""
 
     status: HealthStatus = Field(description="`running` only if it is live and its changes are being applied.")
     reason: str | None = None
-    remedy: str | None = None
     following: bool = Field(default=False, description="It is live, and its changes are being applied.")
 
 
-class LastFault(BaseModel):
+class LastFault(Remedied):
     """The newest fault of a subscription or of one of its tables."""
 
     at: datetime
     code: str
     detail: str
-    remedy: str | None = None
     table: str | None = Field(
         default=None, description="Id of the table that it parked; null: it affects the whole subscription."
     )
     over: bool = Field(description="Whether it has no effect any more.")
+
+    def known_arguments(self) -> dict[str, str | None]:
+        return {"table": self.table}

@@ -90,7 +90,7 @@ class Api:
         return response
 
     def stream(
-        self, method: str, path: str, body: Document, *, headers: Mapping[str, str], timeout_s: float
+        self, method: str, path: str, body: Document | None, *, headers: Mapping[str, str], timeout_s: float
     ) -> Iterator[bytes]:
         """The body of an answer in chunks as they arrive. Also raises ProblemError if the answer is cut short."""
         begun = False

@@ -25,7 +25,7 @@ from server.cli.options import (
     server_command,
     tables,
 )
-from server.cli.output import Answer, err, health, left_out, out, print_json
+from server.cli.output import Answer, err, health, left_out, out, print_json, remedy_line
 from server.cli.output import table as print_table
 from server.freshness.schemas import DEFAULT_TIMEOUT_MS
 from server.wording import format_seconds, format_size
@@ -104,7 +104,7 @@ def _explain_health(item: Document) -> None:
         return
     err.print(f"{escape(item['name'])}: {health(assessment)}: {escape(str(assessment.get('reason')))}")
     if assessment.get("remedy"):
-        err.print(f"  [green]→[/] {escape(str(assessment['remedy']))}")
+        err.print(f"  {remedy_line(assessment, subscription=item.get('name'))}")
 
 
 @server_command
@@ -319,7 +319,7 @@ def _show_sequences(found: list[Document]) -> None:
         )
     print_table(["column", "source sequence", "value", "target sequence", "before", "after", "outcome"], rows)
     for outcome, remedy in sorted({(item["outcome"], item["remedy"]) for item in found if item.get("remedy")}):
-        err.print(f"[red]{escape(outcome)}[/]\n  [green]→[/] {escape(remedy)}")
+        err.print(f"[red]{escape(outcome)}[/]\n  {remedy_line({'remedy': remedy})}")
 
 
 def _stand(value: Document | None) -> str | None:
@@ -345,4 +345,4 @@ def explain(items: list[Document]) -> None:
             colour = "yellow" if item.get("state") == "reloading" else "red"
             err.print(f"[{colour}]{escape(str(subject))}[/]: {escape(str(item['reason']))}")
             if item.get("remedy"):
-                err.print(f"  [green]→[/] {escape(str(item['remedy']))}")
+                err.print(f"  {remedy_line(item)}")

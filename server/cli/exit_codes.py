@@ -10,8 +10,8 @@ class ExitCode(IntEnum):
 
     DONE = 0
     DIFFERENT = 1
-    """A difference was found by a verification or the demonstration, a sequence could not be set, or a child process
-    could not be kept running.
+    """A difference was found by a verification or the demonstration, a sequence could not be set, a check
+    of a connection found an error, or a child process could not be kept running.
     """
     USAGE = 2
     """Invalid options or settings, a file with invalid content, or a control database of another version."""

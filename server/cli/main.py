@@ -17,9 +17,11 @@ from server.cli import (
     ddl_commands,
     demo_command,
     ledger_command,
+    observe_commands,
     process_commands,
     refused_commands,
     sample_commands,
+    subscription_commands,
     table_commands,
     ticket_commands,
     token_commands,
@@ -33,7 +35,6 @@ app = typer.Typer(
     epilog=HELP,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
 
 app.command("up")(process_commands.up)
@@ -50,6 +51,10 @@ app.command("completeness")(completeness_command.completeness)
 app.command("verify")(verify_command.verify)
 app.command("sequences")(data_commands.sequences)
 app.command("ledger")(ledger_command.ledger)
+app.command("events")(observe_commands.events)
+app.command("batches")(observe_commands.batches)
+app.command("engines")(observe_commands.engines)
+app.add_typer(subscription_commands.subscriptions, name="subscriptions")
 app.add_typer(connection_commands.connections, name="connections")
 app.add_typer(ticket_commands.ticket, name="ticket")
 app.add_typer(table_commands.tables, name="tables")

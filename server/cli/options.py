@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Concatenate, ParamSpec, cast
@@ -12,6 +13,7 @@ import typer
 
 from server.cli.arguments import duration_ms, table_name
 from server.cli.client import Api
+from server.cli.exit_codes import ExitCode
 from server.cli.home import access_token, server_url
 from server.cli.manifest import ManifestError
 from server.cli.output import Answer, reported
@@ -43,6 +45,7 @@ RefuseEarly = Annotated[
 AllTables = Annotated[
     bool, typer.Option("--all-tables", help="Exit code 5 if a table was left out, as paused and parked ones are.")
 ]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask. Required where stdin is not a terminal.")]
 Host = Annotated[str, typer.Option("--host", envvar="PENSTOCK_HOST", help="Address to listen on.")]
 Port = Annotated[int, typer.Option("--port", envvar="PENSTOCK_PORT", help="Port to listen on; 0: a free one.")]
 HomeFolder = Annotated[
@@ -96,6 +99,24 @@ def chosen_subscription(api: Api, given: str | None) -> str:
     if not names:
         raise ManifestError("there is no subscription yet; create one with 'penstock apply FILE'")
     raise ManifestError(f"name one with --subscription: {', '.join(sorted(names))}")
+
+
+def confirm(question: str, *, yes: bool, instead: str = "--yes") -> None:
+    """Ask on a terminal before something is lost, and end the command if the answer is no. `instead`: the option that answers.
+
+    Raises ManifestError where stdin is not a terminal, unless `yes`.
+    """
+    if yes:
+        return
+    if not is_interactive():
+        raise ManifestError(f"this needs a confirmation, and stdin is not a terminal; add {instead}")
+    if not typer.confirm(question, err=True):
+        raise typer.Exit(ExitCode.INTERRUPTED)
+
+
+def is_interactive() -> bool:
+    """Whether a person can answer a question on stdin."""
+    return sys.stdin.isatty()
 
 
 def duration(text: str) -> int:

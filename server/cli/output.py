@@ -16,6 +16,7 @@ from rich.table import Table
 from server.cli.client import Document, NoServerError, ProblemError
 from server.cli.exit_codes import ExitCode, for_problem
 from server.cli.manifest import ManifestError
+from server.remedies import in_commands
 from server.settings import SettingsError
 from server.wording import UNKNOWN
 
@@ -108,6 +109,14 @@ def left_out(found: Sequence[Document] | None, what: str) -> None:
         err.print(f"[yellow]{escape(name)}[/] was {what}: it is {escape(str(item.get('state')) + because)}")
 
 
+def remedy_line(document: Document, **known: str | None) -> str:
+    """The remedy of a problem, fault, finding or event as markup, with commands for the operations that it names.
+
+    `known`: arguments of these commands that the document does not have.
+    """
+    return f"[green]→[/] {escape(in_commands(str(document['remedy']), document.get('actions') or (), known))}"
+
+
 def reported(command: Callable[P, None]) -> Callable[P, None]:
     """Decorator of commands: prints exceptions with their remedy and turns them into an exit code.
 
@@ -140,7 +149,7 @@ def show_problem(document: Document) -> None:
     for part in document.get("errors") or []:
         err.print(f"  [bold]{escape(str(part.get('pointer', '')))}[/] {escape(str(part.get('detail', '')))}")
     if document.get("remedy"):
-        err.print(f"[green]→[/] {escape(str(document['remedy']))}")
+        err.print(remedy_line(document))
     if document.get("trace_id"):
         err.print(f"[dim]trace {escape(str(document['trace_id']))}[/]")
 

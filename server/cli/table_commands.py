@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
@@ -12,7 +13,7 @@ from server.cli.client import Api, Document, segment
 from server.cli.data_commands import explain, qualified_name
 from server.cli.manifest import ManifestError
 from server.cli.options import Subscription, chosen_subscription, server_command
-from server.cli.output import Answer, out, state
+from server.cli.output import Answer, err, out, state
 from server.cli.output import table as print_table
 from server.wording import format_seconds, format_share, format_size
 
@@ -20,6 +21,14 @@ tables = typer.Typer(help="Tables of a subscription with their states and copy p
 
 _ASKED_S = 60.0
 """Timeout of a retry: the engine first checks source and target."""
+OptionsSet = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="An option of the table, with its value as JSON; null restores the default. Repeat for several.",
+    ),
+]
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="schema.name on the source, or the table's id.")]
 
 
@@ -156,6 +165,91 @@ def partitions(api: Api, table: TableName, subscription: Subscription = None) ->
 def retry(api: Api, table: TableName, subscription: Subscription = None) -> Answer:
     """Retry a parked table after its cause was corrected. If the cause remains, it is shown and nothing is changed."""
     return _copied_again(api, f"{table_path(api, subscription, table)}/retries", None, table)
+
+
+@tables.command("add")
+@server_command
+def add(
+    api: Api,
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="schema.name on the source.")],
+    target: Annotated[
+        str | None, typer.Option("--target", metavar="TABLE", help="schema.name on the target; default: the same.")
+    ] = None,
+    options_set: OptionsSet = None,
+    subscription: Subscription = None,
+) -> Answer:
+    """Replicate one more table. It is copied while the others are replicated."""
+    body: Document = {**_options_body(options_set), **options.tables([table])[0], "exact": True}
+    if target is not None:
+        body["target"] = options.tables([target])[0]
+    name = chosen_subscription(api, subscription)
+    answer = api.post(f"/subscriptions/{segment(name)}/tables", body)
+    return Answer(answer, lambda: out.print(f"{qualified_name(answer)} was added to {escape(name)}."))
+
+
+@tables.command("configure")
+@server_command
+def configure(api: Api, table: TableName, options_set: OptionsSet = None, subscription: Subscription = None) -> Answer:
+    """Change options of a table. A changed key, mapping or into_existing takes effect with the next reload."""
+    if not options_set:
+        raise ManifestError("name an option with --set NAME=VALUE")
+    answer = api.patch(table_path(api, subscription, table), _options_body(options_set))
+    return Answer(answer, lambda: out.print(f"The options of {qualified_name(answer)} were changed."))
+
+
+@tables.command("pause")
+@server_command
+def pause(api: Api, table: TableName, subscription: Subscription = None) -> Answer:
+    """Apply no changes of a table; they are kept meanwhile, within a budget. The other tables continue."""
+    return _wanted(api, subscription, table, "paused", "A pause")
+
+
+@tables.command("resume")
+@server_command
+def resume(api: Api, table: TableName, subscription: Subscription = None) -> Answer:
+    """Continue a paused table."""
+    return _wanted(api, subscription, table, "running", "A resume")
+
+
+def _wanted(api: Api, subscription: str | None, table: str, wanted: str, what: str) -> Answer:
+    answer = api.patch(table_path(api, subscription, table), {"desired_state": wanted})
+    line = f"{what} of {qualified_name(answer)} was requested; it is {answer['state']} now."
+    return Answer(answer, lambda: out.print(line))
+
+
+@tables.command("approve")
+@server_command
+def approve(
+    api: Api,
+    table: TableName,
+    reason: Annotated[
+        str | None,
+        typer.Option("--reason", help="The table's reason as you read it; if another change now waits, it is refused."),
+    ] = None,
+    subscription: Subscription = None,
+) -> Answer:
+    """Approve the schema change that a table waits with. Without --reason, the waiting change is shown and confirmed first."""
+    path = table_path(api, subscription, table)
+    waiting = api.get(path).get("reason") if reason is None else reason
+    if reason is None and waiting is not None:
+        err.print(escape(str(waiting)))
+        options.confirm("Make this change on the target?", yes=False, instead="--reason with this text")
+    answer = api.post(f"{path}/approvals", {} if waiting is None else {"reason": waiting}, timeout_s=_ASKED_S)
+    return Answer(answer, lambda: out.print(f"The change of {escape(table)} was approved."))
+
+
+def _options_body(given: list[str] | None) -> Document:
+    """`--set` options as members of a body. A value is JSON, or else text."""
+    body: Document = {}
+    for text in given or []:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise ManifestError(f"{text!r} is not NAME=VALUE")
+        try:
+            body[name] = json.loads(value)
+        except ValueError:
+            body[name] = value
+    return body
 
 
 def _copied_again(api: Api, path: str, body: Document | None, what: str) -> Answer:

@@ -12,6 +12,7 @@ from engine.model.subscription import OriginFilter
 from server.declarations.table_body import TableBody
 from server.naming import QualifiedName
 from server.plans import FieldChange, PlanResult
+from server.remedies import Remedied
 
 Secret = Annotated[SecretStr, Field(min_length=1, max_length=4096)]
 _SETTINGS_SCHEMA: dict[str, Any] = {
@@ -134,7 +135,7 @@ class CheckRequest(BaseModel):
     )
 
 
-class FindingView(BaseModel):
+class FindingView(Remedied):
     """One result of a check."""
 
     severity: Literal["error", "warning", "info"] = Field(

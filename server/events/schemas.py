@@ -8,6 +8,7 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict, Field
 
 from engine.model.table_state import TableStateKind
+from server.remedies import Remedied
 
 
 class Severity(StrEnum):
@@ -18,7 +19,7 @@ class Severity(StrEnum):
     ERROR = "error"
 
 
-class EventView(BaseModel):
+class EventView(Remedied):
     """One event."""
 
     model_config = ConfigDict(
@@ -51,7 +52,9 @@ class EventView(BaseModel):
         default=None, description="The table's new state, if the event is a change of state."
     )
     detail: str
-    remedy: str | None = None
+
+    def known_arguments(self) -> dict[str, str | None]:
+        return {"subscription": self.subscription, "table": self.subject}
 
 
 class Changed(BaseModel):

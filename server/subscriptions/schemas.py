@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -22,6 +23,7 @@ from server.declarations.policies import (
 )
 from server.declarations.table_body import TableBody
 from server.naming import Name
+from server.remedies import Remedied
 
 _EXAMPLE: dict[str, Any] = {
     "source": "shop",
@@ -102,7 +104,7 @@ class Lag(BaseModel):
     tables: int = Field(default=0, description="The number of live tables; the lag does not include others.")
 
 
-class SubscriptionView(BaseModel):
+class SubscriptionView(Remedied):
     """A subscription: its declaration and its current condition."""
 
     model_config = ConfigDict(
@@ -157,7 +159,6 @@ class SubscriptionView(BaseModel):
     state_since: datetime | None = None
     code: str | None = Field(default=None, description="Stable name of the reason.")
     reason: str | None = None
-    remedy: str | None = None
     health: Health = Field(
         description="Its condition in one word, with the reason; the console and the CLI show the same."
     )
@@ -171,3 +172,12 @@ class SubscriptionView(BaseModel):
     slot: str = Field(description="Name of the replication slot and the publications on the source.")
     created_at: datetime
     updated_at: datetime
+
+    def known_arguments(self) -> dict[str, str | None]:
+        of_target = (self.code or "").startswith("target_")
+        return {"subscription": self.name, "connection": self.target if of_target else self.source}
+
+    def name_actions(self, known: Mapping[str, str | None]) -> None:
+        super().name_actions(known)
+        for part in filter(None, (self.health, self.last_fault)):
+            part.name_actions(self.known_arguments())

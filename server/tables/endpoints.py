@@ -53,7 +53,7 @@ def list_tables(
     return paging.read(
         session,
         query,
-        lambda row: service.table_view(row, assessment.table_health(row), assessment.table_copy(row)),
+        lambda row: service.table_view(name, row, assessment.table_health(row), assessment.table_copy(row)),
         *(col(TableRow.schema_name), col(TableRow.name), col(TableRow.id)),
     )
 
@@ -161,7 +161,7 @@ def remove_table(
 def shown_table(request: Request, session: ReadSession, name: str, row: TableRow) -> TableView:
     """A table of the subscription `name`, with its health and its copy now."""
     assessment = assess_subscription(request, require_subscription(session, name))
-    return service.table_view(row, assessment.table_health(row), assessment.table_copy(row))
+    return service.table_view(name, row, assessment.table_health(row), assessment.table_copy(row))
 
 
 def _target_kind(session: ReadSession, name: str) -> ConnectionKind:

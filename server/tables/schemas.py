@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 
@@ -11,6 +12,7 @@ from engine.model.table_state import TableStateKind
 from server.assessment.schemas import Copied, TableHealth
 from server.declarations.table_options import ColumnOptions, Identifier, Operation, patches_options, shows_options
 from server.naming import Aliased, QualifiedName
+from server.remedies import Remedied
 
 
 class TableDesiredState(StrEnum):
@@ -65,7 +67,7 @@ class SharedView(QualifiedName):
 
 
 @shows_options
-class TableView(Aliased):
+class TableView(Aliased, Remedied):
     """A table of a subscription."""
 
     model_config = ConfigDict(
@@ -105,7 +107,6 @@ class TableView(Aliased):
     state_since: datetime | None = None
     code: str | None = Field(default=None, description="Stable name of the reason.")
     reason: str | None = None
-    remedy: str | None = None
     health: TableHealth
     desired_state: TableDesiredState
     copied: Copied
@@ -127,3 +128,10 @@ class TableView(Aliased):
     )
     from_pattern: bool = Field(default=False, description="A pattern of the subscription added it.")
     created_at: datetime
+
+    def known_arguments(self) -> dict[str, str | None]:
+        return {"table": f"{self.schema_name}.{self.name}"}
+
+    def name_actions(self, known: Mapping[str, str | None]) -> None:
+        super().name_actions(known)
+        self.health.name_actions({**known, **self.known_arguments()})

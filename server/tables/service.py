@@ -70,8 +70,8 @@ class TargetTableOfOwner(Conflict):
     default_remedy = "Remove the table with target_table=keep, and drop it on the target yourself."
 
 
-def table_view(row: TableRow, health: TableHealth, copied: Copied) -> TableView:
-    return TableView(
+def table_view(subscription: str, row: TableRow, health: TableHealth, copied: Copied) -> TableView:
+    view = TableView(
         id=row.id,
         schema_name=row.schema_name,
         name=row.name,
@@ -91,6 +91,8 @@ def table_view(row: TableRow, health: TableHealth, copied: Copied) -> TableView:
         created_at=row.created_at,
         **shown_options(options_of(row)),
     )
+    view.name_actions({"subscription": subscription})
+    return view
 
 
 def add_table(session: WriteSession, name: str, table: Declaration, target: ConnectionKind) -> TableRow:

@@ -197,7 +197,7 @@ def test_checks_ask_the_engine_with_secrets(client: TestClient, engine: PlayedEn
     engine.answers["preflight"] = {"findings": [finding]}
     body = {"tables": [{"schema": "public", "name": "orders"}], "origin": "none"}
     answer = client.post(f"{URL}/shop/checks", json=body)
-    assert answer.json() == {"ok": False, "findings": [{**finding, "sql": []}]}
+    assert answer.json() == {"ok": False, "findings": [{**finding, "sql": [], "actions": []}]}
     kind, payload = engine.asked[0]
     assert kind == "preflight"
     assert payload["connection"]["secrets"] == {"password": "hidden-word"}
@@ -273,7 +273,7 @@ def test_checked_before_it_is_stored(client: TestClient, engine: PlayedEngine) -
     finding["sql"] = ["ALTER SYSTEM SET wal_level = 'logical'"]
     engine.answers["preflight"] = {"findings": [finding]}
     answer = client.post(f"{URL}/shop/checks", json={"role": "source", "connection": SHOP})
-    assert (answer.status_code, answer.json()) == (200, {"ok": False, "findings": [finding]})
+    assert (answer.status_code, answer.json()) == (200, {"ok": False, "findings": [{**finding, "actions": []}]})
     kind, payload = engine.asked[-1]
     assert (kind, payload["connection"]["secrets"]) == ("preflight", {"password": "hidden-word"})
     assert payload["connection"]["settings"]["port"] == 5432

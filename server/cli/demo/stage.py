@@ -20,6 +20,7 @@ from server.demo.embedded import EmbeddedPostgres
 from server.demo.persistent_cluster import persistent_cluster
 from server.processes.ports import free_port
 from server.processes.supervisor import ChildDied
+from server.remedies import in_commands
 
 SUBSCRIPTION = "orders"
 DATABASE = "shop"
@@ -154,7 +155,7 @@ class Stage:
         findings = self.api.post("/connections/shop/checks").get("findings") or []
         errors = [finding for finding in findings if finding.get("severity") == "error"]
         if errors:
-            raise DemoError("; ".join(f"{finding['what']} ({finding['remedy']})" for finding in errors))
+            raise DemoError("; ".join(_with_remedy(finding["what"], finding) for finding in errors))
         body: Document = {
             "source": "shop",
             "target": "mart",
@@ -191,4 +192,8 @@ class Stage:
 
 
 def _failure_reason(what: str, item: Document) -> str:
-    return f"{what}: {item.get('reason')} ({item.get('remedy')})"
+    return _with_remedy(f"{what}: {item.get('reason')}", item)
+
+
+def _with_remedy(what: str, item: Document) -> str:
+    return f"{what} ({in_commands(str(item.get('remedy')), item.get('actions') or ())})"

@@ -3,83 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from server.cli.exit_codes import ExitCode
-from server.cli.main import app
-
-Reply = tuple[int, Any]
-
-
-class StandIn:
-    """Answers by (method, path); remembers requests as (method, path with query, body, token)."""
-
-    def __init__(self) -> None:
-        self.replies: dict[tuple[str, str], Reply | Callable[[Any], Reply]] = {}
-        self.requests: list[tuple[str, str, Any, str | None]] = []
-        stand_in = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def _answer(self) -> None:
-                length = int(self.headers.get("Content-Length") or 0)
-                body = json.loads(self.rfile.read(length)) if length else None
-                stand_in.requests.append((self.command, self.path, body, self.headers.get("Authorization")))
-                path = self.path.partition("?")[0].removeprefix("/api/v1")
-                reply = stand_in.replies.get((self.command, path), (404, _problem(404, "not_found")))
-                status, document = reply(body) if callable(reply) else reply
-                content = document if isinstance(document, bytes) else json.dumps(document).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(content) + isinstance(document, Broken)))
-                self.end_headers()
-                self.wfile.write(content)
-
-            do_GET = do_PUT = do_POST = do_DELETE = _answer  # noqa: N815
-
-            def log_message(self, *args: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-
-
-def _problem(status: int, code: str, **more: Any) -> dict[str, Any]:
-    texts = {"title": "A title", "detail": "What happened [here].", "remedy": "Do this."}
-    return {"status": status, "code": code, **texts, "trace_id": "abc", **more}
-
-
-@pytest.fixture
-def stand_in() -> Iterator[StandIn]:
-    server = StandIn()
-    thread = threading.Thread(target=server.server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield server
-    server.server.shutdown()
-    thread.join()
-    server.server.server_close()
-
-
-Run = Callable[..., Result]
-
-
-@pytest.fixture
-def run(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    for name in ("PENSTOCK_URL", "PENSTOCK_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PENSTOCK_HOME", str(tmp_path))
-
-    def invoke(*arguments: str, url: str | None = None) -> Result:
-        return CliRunner().invoke(app, [*arguments, "--url", url or stand_in.url])
-
-    return invoke
-
+from tests.fixtures.stand_in import Broken, Run, StandIn, a_problem
 
 _SUBSCRIPTIONS = (200, {"items": [{"name": "mart", "source": "a", "target": "b", "state": "running"}]})
 
@@ -170,7 +100,7 @@ def test_no_server_is_said_kindly(run: Run) -> None:
     ],
 )
 def test_problem_becomes_an_exit_code(stand_in: StandIn, run: Run, status: int, code: str, exit_code: ExitCode) -> None:
-    problem = _problem(status, code, errors=[{"pointer": "/position", "detail": "not a position"}])
+    problem = a_problem(status, code, errors=[{"pointer": "/position", "detail": "not a position"}])
     stand_in.replies["POST", "/subscriptions/mart/freshness-waits"] = (status, problem)
     result = run("wait", "0/1", "-s", "mart", "--json")
     assert result.exit_code == exit_code
@@ -270,7 +200,7 @@ def test_tables_retry(stand_in: StandIn, run: Run) -> None:
     stand_in.replies["GET", "/subscriptions/mart/tables"] = (200, {"items": [_TABLE]})
     stand_in.replies["POST", "/subscriptions/mart/tables/t1/retries"] = (202, {"id": "l1", "state": "queued"})
     assert "public.orders is copied again (reload l1)" in run("tables", "retry", "public.orders", "-s", "mart").stdout
-    problem = _problem(409, "cause_remains")
+    problem = a_problem(409, "cause_remains")
     stand_in.replies["POST", "/subscriptions/mart/tables/t1/retries"] = (409, problem)
     refused = run("tables", "retry", "t1", "-s", "mart")
     assert refused.exit_code == ExitCode.REFUSED
@@ -352,10 +282,6 @@ def test_parameters_of_a_query_are_sent_apart_from_its_text(stand_in: StandIn, r
     assert (body["sql"], body["parameters"]) == ("select $1, $2", ["4'2", ""])
 
 
-class Broken(bytes):
-    """A body that is cut short on its way."""
-
-
 @pytest.mark.parametrize("form", ["csv", "arrow"])
 def test_an_export_that_breaks_off_fails_and_leaves_no_file(
     stand_in: StandIn, run: Run, tmp_path: Path, form: str
@@ -368,7 +294,7 @@ def test_an_export_that_breaks_off_fails_and_leaves_no_file(
     place.write_text("older")
     assert run("query", "select 1", "-s", "m", "--format", form, "-o", str(place)).exit_code == ExitCode.PIPELINE
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"rows": "older"}
-    stand_in.replies["POST", "/subscriptions/m/queries"] = (422, _problem(422, "answer_cut"))
+    stand_in.replies["POST", "/subscriptions/m/queries"] = (422, a_problem(422, "answer_cut"))
     assert run("query", "select 1", "-s", "m", "--format", form, "--max-rows", "1").exit_code == ExitCode.REFUSED
     stand_in.replies["POST", "/subscriptions/m/queries"] = (200, b"a\r\n")
     assert run("query", "select 1", "-s", "m", "--format", form, "-o", str(place), "--time-limit", "5m").exit_code == 0

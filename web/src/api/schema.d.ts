@@ -2087,6 +2087,11 @@ export interface components {
          */
         EventView: {
             /**
+             * Actions
+             * @description The operations that `remedy` names.
+             */
+            actions?: components["schemas"]["RemedyAction"][];
+            /**
              * At
              * Format: date-time
              */
@@ -2148,6 +2153,11 @@ export interface components {
          * @description One result of a check.
          */
         FindingView: {
+            /**
+             * Actions
+             * @description The operations that `remedy` names.
+             */
+            actions?: components["schemas"]["RemedyAction"][];
             /** Code */
             code: string;
             /** Remedy */
@@ -2369,6 +2379,11 @@ export interface components {
          * @description The newest fault of a subscription or of one of its tables.
          */
         LastFault: {
+            /**
+             * Actions
+             * @description The operations that `remedy` names.
+             */
+            actions?: components["schemas"]["RemedyAction"][];
             /**
              * At
              * Format: date-time
@@ -2925,6 +2940,11 @@ export interface components {
          */
         ProblemBody: {
             /**
+             * Actions
+             * @description The operations that `remedy` names.
+             */
+            actions?: components["schemas"]["RemedyAction"][];
+            /**
              * Code
              * @description Stable name of the kind of problem, for programs.
              */
@@ -3460,6 +3480,29 @@ export interface components {
              * @description The table; null if the whole subscription is reloaded.
              */
             table_id: string | null;
+        };
+        /**
+         * RemedyAction
+         * @description An operation that a remedy names.
+         */
+        RemedyAction: {
+            /**
+             * Action
+             * @description Stable name of the operation.
+             * @example table.reload
+             */
+            action: string;
+            /**
+             * Arguments
+             * @description Its arguments, as far as they are known: `subscription`, `table` (schema.name or id), `connection`.
+             * @example {
+             *       "subscription": "shop",
+             *       "table": "public.orders"
+             *     }
+             */
+            arguments: {
+                [key: string]: string;
+            };
         };
         /**
          * Role
@@ -4102,6 +4145,11 @@ export interface components {
          *     }
          */
         SubscriptionView: {
+            /**
+             * Actions
+             * @description The operations that `remedy` names.
+             */
+            actions?: components["schemas"]["RemedyAction"][];
             apply: components["schemas"]["ApplyBody"];
             batch: components["schemas"]["BatchBody"];
             capture: components["schemas"]["CapturePolicy"];
@@ -4287,6 +4335,11 @@ export interface components {
          */
         TableHealth: {
             /**
+             * Actions
+             * @description The operations that `remedy` names.
+             */
+            actions?: components["schemas"]["RemedyAction"][];
+            /**
              * Following
              * @description It is live, and its changes are being applied.
              * @default false
@@ -4410,6 +4463,11 @@ export interface components {
          *     }
          */
         TableView: {
+            /**
+             * Actions
+             * @description The operations that `remedy` names.
+             */
+            actions?: components["schemas"]["RemedyAction"][];
             /**
              * Code
              * @description Stable name of the reason.
@@ -5180,6 +5238,11 @@ export interface components {
          * @description The worst aspect of a subscription, and all aspects.
          */
         server__subscriptions__health__Health: {
+            /**
+             * Actions
+             * @description The operations that `remedy` names.
+             */
+            actions?: components["schemas"]["RemedyAction"][];
             /** Aspects */
             aspects: components["schemas"]["Aspect"][];
             /**
