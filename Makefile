@@ -37,10 +37,11 @@ setup: $(READY)
 $(READY): requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed; set PYTHON=/path/to/python3" >&2; exit 1; }
 	@test -x $(BIN)/python || { echo "creating $(VENV) with $(PYTHON)" >&2; $(PYTHON) -m venv $(VENV) >&2; }
-	@echo "installing from requirements.lock (some minutes the first time)" >&2
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock >&2
+	@echo "step 1 of 3: downloading and installing the packages of requirements.lock (some minutes the first time)" >&2
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --require-hashes -r requirements.lock >&2
+	@echo "step 2 of 3: installing Penstock into $(VENV)" >&2
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . >&2
-	@echo "compiling" >&2
+	@echo "step 3 of 3: compiling (up to a minute)" >&2
 	@$(BIN)/python -m engine.control.compile_kernels >&2
 	@touch $(READY)
 

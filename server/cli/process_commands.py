@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import sys
+import threading
+from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.markup import escape
 
+from server.cli.child_logs import ChildLog, follow
 from server.cli.exit_codes import ExitCode
 from server.cli.home import Home, console_link
 from server.cli.options import HomeFolder, Host, NoAuth, Port
-from server.cli.output import err, out, reported
+from server.cli.output import err, out, reported, state
 from server.cli.running import Interrupt, Running, StartError, UpOptions
 from server.processes.ports import free_port, why_not_listen
 from server.processes.supervisor import ChildDied
@@ -21,17 +27,31 @@ database = typer.Typer(help="The control database.", no_args_is_help=True)
 
 
 @reported
-def up(host: Host = "127.0.0.1", port: Port = 8470, home: HomeFolder = None, insecure_no_auth: NoAuth = False) -> None:
+def up(
+    host: Host = "127.0.0.1",
+    port: Port = 8470,
+    home: HomeFolder = None,
+    insecure_no_auth: NoAuth = False,
+    log_to_stderr: Annotated[
+        bool, typer.Option("--log-to-stderr", help="JSON logs on stderr; default: files in the folder logs of --home.")
+    ] = False,
+) -> None:
     """Run server and engine on this machine until Ctrl-C."""
     folder = home or default_home()
     settings = load_settings(home=folder, host=host, port=port, insecure_no_auth=insecure_no_auth or None)
     _require_usable(settings)
-    running = Running(UpOptions(folder, host, port or free_port(), insecure_no_auth), _tell_death)
+    logs = None if log_to_stderr else folder.expanduser().absolute() / "logs"
+    running = Running(UpOptions(folder, host, port or free_port(), insecure_no_auth, logs), _tell_death)
     interrupt = Interrupt()
+    if logs is not None:
+        followed = [ChildLog(name, logs / f"{name}.log", _show_log_line) for name in ("server", "engine")]
+        threading.Thread(target=follow, args=(followed, interrupt.event, _tell_trouble), daemon=True).start()
     try:
         running.start()
     except StartError as error:
         err.print(f"[bold red]Penstock did not start[/]\n{escape(str(error))}")
+        if logs is not None:
+            err.print(f"Logs: {escape(str(logs))}")
         raise typer.Exit(ExitCode.DIFFERENT) from None
     _greet(running)
     try:
@@ -39,6 +59,14 @@ def up(host: Host = "127.0.0.1", port: Port = 8470, home: HomeFolder = None, ins
     finally:
         err.print("Stopping …")
         running.stop()
+
+
+def _show_log_line(level: str, child: str, text: str) -> None:
+    err.print(f"{state(level)} {child}: {escape(text)}")
+
+
+def _tell_trouble(why: str) -> None:
+    err.print(f"[yellow]{escape(why)}[/]")
 
 
 def _require_usable(settings: Settings) -> None:
@@ -67,7 +95,26 @@ def _greet(running: Running) -> None:
         out.print(f"Open the console, signed in: [bold]{console_link(running.options.url, running.admin_token)}[/]")
     else:
         out.print("To open the console: penstock console")
+    command = own_command(sys.argv[0], shutil.which("penstock"))
+    if command != "penstock":
+        out.print(
+            f"'penstock' is not on the PATH. Call it as [bold]{escape(command)}[/], for example {escape(command)} status"
+        )
+    if running.options.logs is not None:
+        out.print(f"Logs: {escape(str(running.options.logs))}; warnings are shown here.")
     out.print("Ctrl-C stops everything.")
+
+
+def own_command(started_as: str, on_path: str | None) -> str:
+    """How to call this program in this folder: `penstock`, if that finds it; else its path, or the module. `started_as`: argv[0]."""
+    script = Path(started_as)
+    if script.name != "penstock":
+        return f"{shlex.quote(sys.executable)} -m server.cli.main"
+    path = script.absolute()
+    if on_path is not None and Path(on_path).absolute() == path:
+        return "penstock"
+    here = Path.cwd()
+    return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
 
 
 def _tell_death(death: ChildDied) -> None:

@@ -62,6 +62,10 @@ def test_tells_address_and_token_and_ends_with_its_children(up: subprocess.Popen
     up.send_signal(signal.SIGTERM)
     assert up.wait(20) == 0
     assert len(family) >= 2
+    assert '"event"' in (home / "logs" / "server.log").read_text()
+    assert (home / "logs" / "engine.log").stat().st_size > 0
+    assert not [line for line in (tmp_path / "log").read_text().splitlines() if line.startswith("{")]
+    assert any(f"{sys.executable} -m server.cli.main status" in line for line in lines)
     assert [process for process in family if process.is_running() and process.status() != psutil.STATUS_ZOMBIE] == []
 
 
