@@ -217,24 +217,16 @@ def query(
     mode, timeout_ms = Freshness.POSITION if position else fresh, duration(timeout)
     if mode is Freshness.POSITION and not position:
         raise ManifestError("--fresh position needs --position")
-    waited: Document = {"timeout_ms": timeout_ms}
-    if on_timeout is not OnTimeout.ERROR:
-        waited["on_timeout"] = on_timeout.value
-    if refuse_early:
-        waited["refuse_early"] = True
-    freshness: Document = {"mode": mode.value} | ({} if mode is Freshness.ANY else waited)
+    freshness: Document = {"mode": mode.value, **({"position": position} if position else {})}
+    if mode is not Freshness.ANY:
+        freshness |= _deadline(timeout_ms, on_timeout, refuse_early=refuse_early)
     if on_unavailable is not OnUnavailable.ERROR:
         freshness["on_unavailable"] = on_unavailable.value
-    if position:
-        freshness["position"] = position
-    body: Document = {"sql": sys.stdin.read() if sql == "-" else sql, "freshness": freshness}
-    if param:
-        body["parameters"] = param
     limit_ms = duration(time_limit)
-    if limit_ms != DEFAULT_TIMEOUT_MS:
-        body["timeout_ms"] = limit_ms
-    if max_rows is not None:
-        body["max_rows"] = max_rows
+    body: Document = {"sql": sys.stdin.read() if sql == "-" else sql, "freshness": freshness}
+    body |= {"parameters": param} if param else {}
+    body |= {"timeout_ms": limit_ms} if limit_ms != DEFAULT_TIMEOUT_MS else {}
+    body |= {"max_rows": max_rows} if max_rows is not None else {}
     path = f"/subscriptions/{segment(chosen_subscription(api, subscription))}/queries"
     if form in (Format.CSV, Format.ARROW) and not as_json:
         _raw(api, path, body, form, output, (timeout_ms + limit_ms) / 1000 + _GRACE_S)
@@ -244,6 +236,12 @@ def query(
         print_json(answer)
     else:
         _show_rows(answer)
+
+
+def _deadline(timeout_ms: int, on_timeout: OnTimeout, *, refuse_early: bool) -> Document:
+    """The part of a query's freshness that concerns its wait."""
+    late = {} if on_timeout is OnTimeout.ERROR else {"on_timeout": on_timeout.value}
+    return {"timeout_ms": timeout_ms, **late, **({"refuse_early": True} if refuse_early else {})}
 
 
 def _show_rows(answer: Document) -> None:
