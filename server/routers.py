@@ -17,6 +17,7 @@ from server.events.endpoints import router as events
 from server.freshness.endpoints import router as freshness
 from server.health.endpoints import router as health
 from server.history.endpoints import router as history
+from server.lag.endpoints import router as lag
 from server.metrics.endpoints import router as metrics
 from server.partitions.endpoints import router as partitions
 from server.queries.endpoints import router as queries
@@ -47,6 +48,7 @@ API_ROUTERS: tuple[APIRouter, ...] = (
     tables,
     schema_versions,
     approvals,
+    lag,
     partitions,
     reloads,
     retries,

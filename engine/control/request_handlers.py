@@ -14,6 +14,7 @@ import structlog
 
 from engine.connectors import is_unyielding, open_source, open_target
 from engine.control.handlers import Handlers
+from engine.control.lag import measured_lag
 from engine.control.partitions import listed_partitions
 from engine.control.problem import problem_of
 from engine.control.quarantine import answer_refused
@@ -25,6 +26,7 @@ from engine.control.supervisor import SubscriptionSupervisor
 from engine.control.verification import VerificationReport, verify_at_cuts
 from engine.link.answer_frames import AnswerEnd, end_frame, rows_frame
 from engine.link.client import ServerLink
+from engine.link.lag import Lag
 from engine.link.message import Message, Question
 from engine.link.messages import (
     Answer,
@@ -202,6 +204,10 @@ class RequestHandler:
     @_answers(Partitions)
     def _partitions(self, command: Partitions) -> Message:
         return listed_partitions(self._pipeline(command.subscription), TableId(command.table))
+
+    @_answers(Lag)
+    def _lag(self, command: Lag) -> Message:
+        return measured_lag(self._pipeline(command.subscription))
 
     @_answers(Sequences)
     def _sequences(self, command: Sequences) -> Message:

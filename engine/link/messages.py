@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter
 
 from engine.link.declared import Connection, DeclaredTable
+from engine.link.lag import Lag
 from engine.link.message import Message, Position, Question
 from engine.link.partitions import LoadedPartitionPart, Partitions
 from engine.link.quarantine import RefusedRows
@@ -335,6 +336,7 @@ Command = Annotated[
     | Discover
     | DdlCapture
     | Now
+    | Lag
     | Partitions
     | Query
     | Sequences

@@ -302,6 +302,8 @@ class GuardReading:
     """The open source transaction that causes retained log, as `pid 123, open for 45 s`."""
     oldest_open_s: float = 0.0
     """Its age in seconds."""
+    oldest_open_statement: str = ""
+    """Its last statement, redacted."""
     copy_retained_bytes: int = 0
     """Log retained by running copies, in bytes."""
 

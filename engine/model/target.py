@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from engine.model.batch import TableChanges
 from engine.model.copies import StandingCopy
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
+from engine.model.lag import Blocker
 from engine.model.last_commit import CommitTimes, LastCommit
 from engine.model.partitions import LoadReason, Loads, PartitionRows
 from engine.model.position import Lsn
@@ -396,8 +397,8 @@ class Target(Protocol):
     A kind of SQL database brings seven of these methods: `check`, `adopt`, `append_copy`, `commit`, `query`, `pin` and `close`.
     `SqlTarget` of `engine/targets` gives fourteen: `progress`, `claim`, `rebase`, `forget`, `begin_copy`, `finish_copy`,
     `set_aside_of_copy`, `trim_copy`, `discard_copy`, `check_place`, `refused_rows`, `retry_refused`, `skip_refused` and `evolution`. The
-    five with a body say what a target answers that lacks the capability: `tuning`, `in_parts`, `in_order`, `sequences` and
-    `begin_speculative_insert`.
+    six with a body say what a target answers that lacks the capability: `tuning`, `commit_blocked`, `in_parts`, `in_order`, `sequences`
+    and `begin_speculative_insert`.
     """
 
     def check(
@@ -544,6 +545,11 @@ class Target(Protocol):
     def tuning(self) -> Mapping[str, float]:
         """Measured values that the target uses for its decisions, reported with each batch. From any thread."""
         return {}
+
+    def commit_blocked(self) -> Blocker | None:
+        """The session of another client that holds a lock for which a commit waits; None if there is none, or if the target has no such
+        locks. From any thread, also during a commit."""
+        return None
 
     def evolution(self, table: TableId, target: TableName, old: TableSchema, new: TableSchema) -> list[str]:
         """The statements that change a table from one schema to another, shown to users for approval. Changes nothing.

@@ -186,6 +186,8 @@ class Intake:
         """Ordinal of the last record that the target's progress record includes. Its segment is kept: the queue never begins after it."""
         self._written = after
         self._held = False
+        self.held_since_ms: float | None = None
+        """Since when reading has stopped because of the queue's budget, by the monotonic clock; None while it is read."""
         self._demanded = after
         self._demanded_ms = 0.0
         self._asked_ms = 0.0
@@ -216,7 +218,7 @@ class Intake:
     def attach(self, reader: ReaderProcess) -> None:
         """Accept events of this reader only; those of earlier readers are ignored."""
         self._reader = reader
-        self._held = False
+        self._held, self.held_since_ms = False, None
 
     def restore(self, landed: list[Landed], next_ordinal: Ordinal, unknown_end: Lsn) -> None:
         """Process the records that an earlier process left in the queue. Call it before the first reader is attached.
@@ -339,6 +341,7 @@ class Intake:
         hold = self._verified and waiting > room * (RESUME_SHARE if self._held else 1.0)
         if hold != self._held and self._reader is not None:
             self._held = hold
+            self.held_since_ms = self._clock.monotonic_ms() if hold else None
             self._reader.send(Hold(hold))
 
     def _seal(self) -> None:

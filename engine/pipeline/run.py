@@ -21,6 +21,7 @@ from engine.copy.reload_requests import PartitionChoice
 from engine.model.ddl import DdlMessage
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Ordinal, TableId, TableName
+from engine.model.lag import LagCause
 from engine.model.patterns import TablePattern
 from engine.model.position import ZERO, Lsn
 from engine.model.schema import TableSchema
@@ -28,6 +29,7 @@ from engine.model.sizes import size
 from engine.model.source import GuardReading
 from engine.model.subscription import CopyPolicy, QueueMode
 from engine.model.table_state import Refused, TableStateKind
+from engine.pipeline.activity import RunActivity
 from engine.pipeline.apply_mode import ApplyModeSelector
 from engine.pipeline.commit import Applied, CommitStage
 from engine.pipeline.compute import Computed, JobStage
@@ -185,16 +187,12 @@ class ReplicationRun:
         self.cut = self.cuts.cut
         self.record_copied = self._commits.marks.record_copied
         self.copies = self._make_copies()
+        self.activity = RunActivity(parts, self._intake, self.copies)
         parts.book.subscribe(self._table_changed)
 
     def _make_copies(self) -> CopyOrchestrator:
-        return CopyOrchestrator(
-            self._parts,
-            self,
-            self._staging,
-            self._kept.reloads,
-            None if self._chooser.keeps_transactions else self._commits.copies,
-        )
+        catch_up = None if self._chooser.keeps_transactions else self._commits.copies
+        return CopyOrchestrator(self._parts, self, self._staging, self._kept.reloads, catch_up)
 
     def _make_planner(self, parse_ddl: Callable[[bytes], DdlMessage]) -> Planner:
         parts = self._parts
@@ -488,7 +486,8 @@ class ReplicationRun:
             if sealed is None:
                 continue
             self._intake.put(Wake())
-            computed = self._jobs.compute(sealed)
+            with self.activity.stage(LagCause.COMPUTING, sealed.batch):
+                computed = self._jobs.compute(sealed)
             self.tickets.computed(sealed.batch)
             after = sealed.batch.end
             self._hand_over(computed)
@@ -519,7 +518,8 @@ class ReplicationRun:
         if planned.handover:
             hit(Failpoint.HANDOVER_BEFORE)
         began = self._parts.clock.monotonic_ms()
-        times = self._commits.commit(computed, must_write=bool(planned.batch.cuts))
+        with self.activity.stage(LagCause.SLOW_COMMIT, planned.batch):
+            times = self._commits.commit(computed, must_write=bool(planned.batch.cuts))
         self.tickets.applied(planned.batch, times.committed_us)
         self._reader_deaths = 0
         self.cuts.reached(planned.batch, self._commits.applied.visible)
@@ -602,8 +602,7 @@ class ReplicationRun:
                 self._reader.send(Confirm(position))
 
     def _is_alone(self, xid: int, size: int) -> bool:
-        """Whether a streamed transaction of `size` bytes has to be a batch of its own: some of its rows are in the target, or transactions
-        have to remain separate and it is too large to be written change by change."""
+        """Whether a streamed transaction of `size` bytes is to be a separate batch: rows of it are in the target, or it stays separate."""
         if self.ahead.alone(xid):
             return True
         large = size >= self._parts.settings.piece_bytes // OPEN_SLICE_RATIO

@@ -16,6 +16,7 @@ from server.cli import (
     data_commands,
     ddl_commands,
     demo_command,
+    lag_command,
     ledger_command,
     observe_commands,
     process_commands,
@@ -57,6 +58,7 @@ app.command("engines")(observe_commands.engines)
 app.add_typer(subscription_commands.subscriptions, name="subscriptions")
 app.add_typer(connection_commands.connections, name="connections")
 app.add_typer(ticket_commands.ticket, name="ticket")
+app.add_typer(lag_command.lag, name="lag")
 app.add_typer(table_commands.tables, name="tables")
 app.add_typer(refused_commands.refused, name="refused")
 app.add_typer(sample_commands.sample, name="sample")

@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from engine.link.lag import Lag, LagBody, LagSpanPart
 from engine.link.messages import (
     Approve,
     Desire,
@@ -20,6 +21,7 @@ from engine.link.messages import (
     Table,
     TableRenamed,
 )
+from engine.model.lag import LagCause
 from engine.model.position import Lsn
 from engine.model.subscription import ApplyMode
 from tests.fixtures.channel import DEADLINE_S, ENGINE, FakeEngine, RunningServer, declare, running_server
@@ -127,6 +129,23 @@ def test_the_ledger_of_a_batch_is_shown_and_exported(engine: FakeEngine, client:
     assert 'penstock_ledger_changes_total{outcome="left_out",subscription="orders"} 2.0' in metrics
     refused = client.get("/subscriptions/orders/ledger", params={"format": "xml"})
     assert refused.status_code == 422
+
+
+def test_a_lag_is_explained_by_what_the_engine_measures(engine: FakeEngine, client: httpx.Client) -> None:
+    declare(client)
+    engine.run(applied="0/50")
+    lock = LagSpanPart(cause=LagCause.TARGET_LOCK, from_ms=900, evidence={"pid": 7})
+    body = LagBody(commit_lag_ms=1000, spans=(LagSpanPart(cause=LagCause.GATHERING, from_ms=1000), lock))
+    engine.answers = body.model_dump(mode="json")
+    found = client.get("/subscriptions/orders/lag/explanation").json()
+    assert (found["lag_ms"], found["commit_lag_ms"]) == (1000, 1000)
+    assert [(one["cause"], one["share_ms"], one["share"]) for one in found["causes"]] == [
+        ("target_lock", 900, 0.9),
+        ("gathering", 100, 0.1),
+    ]
+    assert found["causes"][0]["evidence"] == {"pid": 7}
+    assert engine.seen(Lag).subscription == "orders"
+    assert client.get("/subscriptions/none/lag/explanation").status_code == 404
 
 
 def test_an_approval_reaches_the_engine(engine: FakeEngine, client: httpx.Client) -> None:

@@ -39,6 +39,7 @@ class PostgresReaderControl:
             reader=slots.status(self._connector, slot),
             oldest_open=holder[0] if holder else None,
             oldest_open_s=holder[1] if holder else 0.0,
+            oldest_open_statement=holder[2] if holder else "",
             copy_retained_bytes=slots.retained_by(self._connector, tuple(self._open_slots)),
         )
 

@@ -14,6 +14,7 @@ from psycopg import pq, sql
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import ZERO, Lsn
+from engine.model.redaction import redacted
 from engine.model.source import ExportedSnapshot, ReaderStatus
 from engine.postgres.sessions import PostgresConnection, describe_state
 from engine.sources.postgres_log.connect import SOURCE, Connector
@@ -47,12 +48,12 @@ WHERE s.slot_name = %s
 """
 _OLDEST_OPEN = """
 SELECT who || ', open for ' || greatest(0, extract(epoch FROM clock_timestamp() - since))::bigint || ' s',
-       greatest(0, extract(epoch FROM clock_timestamp() - since))::float8
+       greatest(0, extract(epoch FROM clock_timestamp() - since))::float8, statement
 FROM (
-    SELECT 'pid ' || pid AS who, xact_start AS since
+    SELECT 'pid ' || pid AS who, xact_start AS since, coalesce(query, '') AS statement
     FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid()
     UNION ALL
-    SELECT 'prepared transaction of ' || owner, prepared FROM pg_prepared_xacts
+    SELECT 'prepared transaction of ' || owner, prepared, '' FROM pg_prepared_xacts
 ) AS open_transactions
 ORDER BY since LIMIT 1
 """
@@ -149,11 +150,11 @@ def check_position(connector: Connector, slot: str, start: Lsn) -> Lsn:
     return position
 
 
-def oldest_open(connector: Connector) -> tuple[str, float] | None:
-    """The oldest open transaction that has written: as `pid 123, open for 45 s`, and its age in seconds."""
+def oldest_open(connector: Connector) -> tuple[str, float, str] | None:
+    """The oldest open transaction that has written: as `pid 123, open for 45 s`, its age in seconds, and its last statement, redacted."""
     with connector.session() as connection:
         row = connection.execute(_OLDEST_OPEN).fetchone()
-    return (str(row[0]), float(row[1])) if row is not None else None
+    return (str(row[0]), float(row[1]), redacted(str(row[2]))) if row is not None else None
 
 
 def retained_by(connector: Connector, slots: Collection[str]) -> int:

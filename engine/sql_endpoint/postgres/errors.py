@@ -15,7 +15,7 @@ STALE_ROWS = "01P01"
 
 _STATES = {
     "freshness_timeout": FRESHNESS_TIMEOUT,
-    "freshness_too_late": FRESHNESS_TIMEOUT,
+    "freshness_refused_early": FRESHNESS_TIMEOUT,
     "freshness_unreachable": FRESHNESS_UNREACHABLE,
     "freshness_unavailable": FRESHNESS_UNREACHABLE,
     "table_not_ready": FRESHNESS_UNREACHABLE,

@@ -13,8 +13,10 @@ import psycopg
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
+from engine.model.lag import Blocker
 from engine.model.position import Lsn
 from engine.model.quarantine import SetAside
+from engine.model.redaction import redacted
 from engine.model.shared import SharedInto
 from engine.model.subscription import ConnectionSpec, OriginFilter
 from engine.model.target import (
@@ -94,6 +96,18 @@ def _as_one(fault: EngineFault) -> bool:
     # The limit of prepared transactions is reached, or another session blocks a part.
     passing = isinstance(fault.__cause__, (psycopg.errors.OutOfMemory, psycopg.errors.LockNotAvailable))
     return passing or fault.kind not in _NOT_THE_ROWS
+
+
+_BLOCKER = """
+SELECT greatest(0, extract(epoch FROM clock_timestamp() - w.query_start) * 1000)::float8, b.pid,
+       greatest(0, extract(epoch FROM clock_timestamp() - b.xact_start))::float8, coalesce(b.query, '')
+FROM pg_catalog.pg_stat_activity AS w
+CROSS JOIN LATERAL unnest(pg_catalog.pg_blocking_pids(w.pid)) AS blocking (pid)
+JOIN pg_catalog.pg_stat_activity AS b ON b.pid = blocking.pid
+WHERE w.pid = %(pid)s AND w.wait_event_type = 'Lock' AND b.xact_start IS NOT NULL
+ORDER BY b.xact_start LIMIT 1
+"""
+"""The oldest transaction that blocks a session, and since when that session's statement runs."""
 
 
 class PostgresTarget(SqlTarget):
@@ -253,6 +267,14 @@ class PostgresTarget(SqlTarget):
         """End readers' statements, one of which may block a batch's change of a table. False if none runs."""
         queries = self._queries
         return queries is not None and queries.kill_busy(GAVE_WAY)
+
+    def commit_blocked(self) -> Blocker | None:
+        pid = self._writer.pid
+        if pid is None:
+            return None
+        with self._sessions.session() as connection:
+            row = connection.execute(_BLOCKER, {"pid": pid}).fetchone()
+        return Blocker(float(row[0]), int(row[1]), float(row[2]), redacted(str(row[3]))) if row is not None else None
 
     def tuning(self) -> dict[str, float]:
         found = self._writer.ingest

@@ -71,6 +71,12 @@ class Writer:
         self._origins.mark(connection)
         return connection
 
+    @property
+    def pid(self) -> int | None:
+        """The server process of the connection; None if there is none. From any thread."""
+        connection = self._connection
+        return None if connection is None or connection.closed else connection.info.backend_pid
+
     @contextmanager
     def transaction(self, table: TableId | None = None) -> Iterator[PostgresConnection]:
         """The connection in a separate transaction. The driver's errors become faults, of the table if they name one."""

@@ -46,6 +46,19 @@ def test_the_ledger_is_printed_as_a_table_or_as_csv(stand_in: StandIn, run: Run)
     assert json.loads(run("ledger", "--json").stdout)["lines"] == lines
 
 
+def test_an_explained_lag_is_printed_with_evidence_and_remedy(stand_in: StandIn, run: Run) -> None:
+    cause = {"cause": "target_lock", "share_ms": 900, "share": 0.9, "explanation": "A [lock].", "remedy": "End it."}
+    causes = [{**cause, "evidence": {"pid": 7}}]
+    stand_in.replies["GET", "/subscriptions"] = _SUBSCRIPTIONS
+    explanation = {"lag_ms": 1000, "commit_lag_ms": 500, "causes": causes}
+    stand_in.replies["GET", "/subscriptions/mart/lag/explanation"] = (200, explanation)
+    shown = run("lag", "explain")
+    assert shown.exit_code == 0, shown.output
+    for text in ("target_lock", "90%", "A [lock]. (pid: 7)", "End it."):
+        assert text in shown.stdout
+    assert json.loads(run("lag", "explain", "--json").stdout) == {"subscription": "mart", **explanation}
+
+
 def test_status_says_what_the_server_judged_and_not_the_state(stand_in: StandIn, run: Run) -> None:
     why = "No engine is connected: whether changes are applied is not known."
     health = {"status": "unknown", "word": "no_engine", "reason": why, "remedy": "Start one."}

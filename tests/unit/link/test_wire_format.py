@@ -13,6 +13,7 @@ from typing import Any, get_args
 import pytest
 
 from engine.link import messages
+from engine.link.lag import LagBody
 from engine.link.message import Message, encode
 from engine.link.partitions import PartitionsBody
 from engine.link.quarantine import RefusedRowsBody
@@ -32,6 +33,7 @@ _OTHERS = {
         messages.Registration,
         messages.Registered,
         messages.ReportBundle,
+        LagBody,
         PartitionsBody,
         RefusedRowsBody,
     )

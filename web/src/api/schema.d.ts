@@ -579,6 +579,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/subscriptions/{name}/lag/explanation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Explain the lag
+         * @description The causes of the current lag with their shares, evidence and remedies. The engine measures at the time of the request.
+         */
+        get: operations["lag_explain"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/subscriptions/{name}/ledger": {
         parameters: {
             query?: never;
@@ -2365,6 +2385,76 @@ export interface components {
             step_seconds: number;
         };
         JsonValue: unknown;
+        /**
+         * LagCause
+         * @description What keeps changes from readers of the target.
+         * @enum {string}
+         */
+        LagCause: "long_open_transaction" | "target_lock" | "queue_at_budget" | "copy_running" | "huge_transaction" | "computing" | "slow_commit" | "gathering";
+        /**
+         * LagCauseView
+         * @description One cause of the lag.
+         */
+        LagCauseView: {
+            cause: components["schemas"]["LagCause"];
+            /**
+             * Evidence
+             * @description What was measured. Statements of other sessions are shown without their literals.
+             */
+            evidence: {
+                [key: string]: string | number;
+            };
+            /** Explanation */
+            explanation: string;
+            /** Remedy */
+            remedy: string;
+            /**
+             * Share
+             * @description The same as a fraction, 0 to 1.
+             */
+            share: number;
+            /**
+             * Share Ms
+             * @description Its part of `lag_ms`.
+             */
+            share_ms: number;
+        };
+        /**
+         * LagExplanation
+         * @description The causes of the lag at the time of the request, the largest first. Their shares add up to `lag_ms`.
+         * @example {
+         *       "causes": [
+         *         {
+         *           "cause": "target_lock",
+         *           "evidence": {
+         *             "open_s": 60.2,
+         *             "pid": 4711,
+         *             "statement": "LOCK TABLE orders"
+         *           },
+         *           "explanation": "Another session of the target holds a lock that the commit waits for.",
+         *           "remedy": "End the session on the target that holds the lock, or wait for it: SELECT pg_terminate_backend(pid).",
+         *           "share": 0.9952,
+         *           "share_ms": 41800
+         *         }
+         *       ],
+         *       "commit_lag_ms": 42000,
+         *       "lag_ms": 42000
+         *     }
+         */
+        LagExplanation: {
+            /** Causes */
+            causes: components["schemas"]["LagCauseView"][];
+            /**
+             * Commit Lag Ms
+             * @description Age of the oldest commit that was read and is not visible; `lag.seconds` of the subscription.
+             */
+            commit_lag_ms: number;
+            /**
+             * Lag Ms
+             * @description Age of the oldest change on the source that readers of the target do not see, as far as its cause is known, in milliseconds. It includes changes of transactions that are still open, and of tables that are being copied.
+             */
+            lag_ms: number;
+        };
         /**
          * LanePolicy
          * @description How lanes (concurrent connections) handle rows that transactions in several lanes change.
@@ -7872,6 +7962,83 @@ export interface operations {
             };
             /** @description `invalid_request`: Invalid request */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    lag_explain: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LagExplanation"];
+                };
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_found`: Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `invalid_request`: Invalid request */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `engine_unavailable`: No engine is connected */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `engine_timeout`: The engine did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };

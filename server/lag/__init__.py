@@ -1,0 +1,1 @@
+"""Why the target lags, and by how much each cause."""

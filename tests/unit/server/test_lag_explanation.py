@@ -1,0 +1,84 @@
+"""The explanation of a measured lag: shares, order, and that the shares add up."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.link.lag import LagBody, LagSpanPart
+from engine.model.lag import LagCause
+from server.lag.explain import explained
+
+OPEN, LOCK, BUDGET, COPY = (
+    LagCause.LONG_OPEN_TRANSACTION,
+    LagCause.TARGET_LOCK,
+    LagCause.QUEUE_AT_BUDGET,
+    LagCause.COPY_RUNNING,
+)
+HUGE, COMPUTING, COMMIT, GATHERING = (
+    LagCause.HUGE_TRANSACTION,
+    LagCause.COMPUTING,
+    LagCause.SLOW_COMMIT,
+    LagCause.GATHERING,
+)
+Span = tuple[LagCause, float, float]
+
+CASES: list[tuple[str, list[Span], list[tuple[LagCause, float]]]] = [
+    ("nothing", [], []),
+    ("only gathering", [(GATHERING, 80, 0)], [(GATHERING, 80)]),
+    ("stages count before the wait for them", [(GATHERING, 100, 0), (COMPUTING, 60, 20)], [(GATHERING, 60), (COMPUTING, 40)]),
+    ("a lock during a commit", [(GATHERING, 900, 0), (COMMIT, 850, 0), (LOCK, 840, 0)], [(LOCK, 840), (GATHERING, 50), (COMMIT, 10)]),
+    ("a huge transaction", [(GATHERING, 900, 0), (HUGE, 880, 300), (HUGE, 300, 0)], [(HUGE, 880), (GATHERING, 20)]),
+    ("an open transaction alone", [(OPEN, 5000, 0)], [(OPEN, 5000)]),
+    ("an open transaction and a lock", [(OPEN, 1000, 0), (GATHERING, 500, 0), (COMMIT, 450, 0), (LOCK, 400, 0)],
+     [(OPEN, 800), (LOCK, 200)]),
+    ("equal parts are ranked as listed", [(LOCK, 100, 0), (OPEN, 100, 0)], [(OPEN, 50), (LOCK, 50)]),
+    ("several copies are one cause", [(COPY, 100, 0), (COPY, 300, 0)], [(COPY, 300)]),
+    ("a full queue behind a lock", [(GATHERING, 600, 0), (LOCK, 600, 0), (BUDGET, 200, 0)], [(LOCK, 500), (BUDGET, 100)]),
+]  # fmt: skip
+
+
+def body(spans: list[Span], commit_lag_ms: float = 0.0) -> LagBody:
+    parts = tuple(LagSpanPart(cause=cause, from_ms=begin, to_ms=end) for cause, begin, end in spans)
+    return LagBody(commit_lag_ms=commit_lag_ms, spans=parts)
+
+
+@pytest.mark.parametrize(("spans", "wanted"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_causes_are_ranked_by_their_shares(spans: list[Span], wanted: list[tuple[LagCause, float]]) -> None:
+    found = explained(body(spans))
+    assert [(one.cause, one.share_ms) for one in found.causes] == wanted
+    assert found.lag_ms == max((begin for _, begin, _ in spans), default=0)
+    assert sum(one.share for one in found.causes) == pytest.approx(1.0 if spans else 0.0)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(LagCause), st.floats(1, 1e6), st.floats(0, 1)), min_size=1, max_size=12),
+    st.floats(1, 1e6),
+)
+@settings(max_examples=200, deadline=None)
+def test_shares_add_up_to_the_lag(found: list[tuple[LagCause, float, float]], lag_ms: float) -> None:
+    """Whatever is measured, as long as a commit waits: then `gathering` is present all the time."""
+    longest = max(lag_ms, *(begin for _, begin, _ in found))
+    spans = [(GATHERING, longest, 0.0), *((cause, begin, begin * part) for cause, begin, part in found)]
+    answer = explained(body(spans))
+    assert sum(one.share_ms for one in answer.causes) == pytest.approx(longest, rel=1e-3, abs=1)
+    shares = [one.share_ms for one in answer.causes]
+    assert shares == sorted(shares, reverse=True)
+
+
+def test_a_cause_shows_the_evidence_of_its_longest_span_and_a_remedy() -> None:
+    spans = (
+        LagSpanPart(cause=COPY, from_ms=100, evidence={"table": "public.small"}),
+        LagSpanPart(cause=COPY, from_ms=900, evidence={"table": "public.large"}),
+    )
+    (one,) = explained(LagBody(commit_lag_ms=0, spans=spans)).causes
+    assert one.evidence == {"table": "public.large"}
+    assert one.remedy
+    assert one.explanation
+
+
+def test_every_cause_is_explained() -> None:
+    for cause in LagCause:
+        (one,) = explained(body([(cause, 10, 0)])).causes
+        assert one.remedy
