@@ -168,6 +168,7 @@ def test_the_queue_at_its_budget(database: Database, replicate: Replicate, gate:
     replica.assert_equal()
 
 
+@pytest.mark.chaos
 def test_the_queue_at_its_budget_because_of_a_target_lock(
     database: Database, replicate: Replicate, mart: Database
 ) -> None:
