@@ -326,6 +326,8 @@ WITHOUT_COMMAND = {
     "engines_put_result": "for engines",
     "engines_register": "for engines",
     "engines_report": "for engines",
+    "sql_endpoint_login": "for engines",
+    "sql_endpoint_statement": "for engines",
     "freshness_get": "`status` shows positions and lag",
     "freshness_waits_cancel": "`wait` ends with Ctrl-C",
     "freshness_waits_get": "`wait` stays until the end",
