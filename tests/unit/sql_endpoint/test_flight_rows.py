@@ -14,11 +14,13 @@ from pyarrow import flight
 
 from engine.link.answer_frames import AnswerEnd, end_frame, rows_frame
 from engine.link.messages import Problem
+from engine.model.target import QueryLimits
 from engine.queries.rows import grown
 from engine.sql_endpoint.answers import Answer
 from engine.sql_endpoint.deliveries import Delivery
 from engine.sql_endpoint.flight.kept import KeptRows, Prepared, PreparedStatements, Running
 from engine.sql_endpoint.flight.rows import Rows
+from engine.sql_endpoint.launcher import send_frames
 
 BATCHES = [pa.record_batch({"id": [1, 2], "word": ["a", None]}), pa.record_batch({"id": [3], "word": ["b"]})]
 END = end_frame(AnswerEnd())
@@ -124,6 +126,17 @@ def test_a_client_that_leaves_ends_the_wait_for_rows() -> None:
         os.write(write_end, b"x")
     os.close(write_end)
     theirs.close()
+
+
+@pytest.mark.parametrize(("frames", "cancelled"), [([END], False), ([rows_frame(BATCHES[0].schema)], True)])
+def test_the_engine_cancels_only_a_query_that_has_not_ended(frames: list[bytes], cancelled: bool) -> None:
+    """A process whose query has ended is kept for the next one."""
+    ours, theirs = socket.socketpair()
+    limits = QueryLimits(1.0)
+    stopped: list[bool] = []
+    with theirs, limits.cancellation.stopping_by(lambda: stopped.append(True)):
+        send_frames(ours, iter(frames), limits)
+    assert bool(stopped) == cancelled
 
 
 class Later:
