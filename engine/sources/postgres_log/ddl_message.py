@@ -22,6 +22,7 @@ from engine.sources.postgres_log.catalog import (
     not_logged,
     publishes_stored,
     schema_of,
+    selected,
     selection_problem,
     table_of,
     with_leaves_fill,
@@ -56,16 +57,17 @@ class CatalogDdlTable:
             raise EngineFault(kind, str(self.table.name), unlogged or unfit or key_of(self.table, spec).problem or "")
         return schema
 
-    def is_announced(self, announced: Announced) -> bool:
-        """Whether the table's relation record announces exactly this schema."""
+    def is_announced(self, announced: Announced, spec: TableSpec) -> bool:
+        """Whether the table's relation record, as the queue holds it, announces exactly this schema."""
+        table = selected(self.table, spec)
         columns = [(c.name, c.type_oid, c.modifier) for c in announced.columns]
-        here = [(c.column.name, c.type_oid, c.modifier) for c in self.table.columns]
+        here = [(c.column.name, c.type_oid, c.modifier) for c in table.columns]
         identity = {c.name for c in announced.columns if c.identity}
         return (
             announced.relation == self.relation
             and columns == here
             and announced.identity is self.table.identity
-            and identity == set(self.table.identity_columns)
+            and identity == set(table.identity_columns) & set(table.column_names)
         )
 
 

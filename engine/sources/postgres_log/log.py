@@ -84,7 +84,7 @@ class PostgresLog:
             if capture is not None and capture.mark == mark:
                 if known is not None and capture.known and (capture.void or is_announced(known, one, spec, types)):
                     return known
-                if isinstance(capture.reported, CatalogDdlTable) and capture.reported.is_announced(one):
+                if isinstance(capture.reported, CatalogDdlTable) and capture.reported.is_announced(one, spec):
                     return _with_computed(capture.reported.schema(spec), known)
             return complete(one, spec, known, now, types)
 

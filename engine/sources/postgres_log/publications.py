@@ -345,7 +345,12 @@ def faults(
         found: list[str] = []
         for wanted, current in _expected(connection, [t for t in tables if t.source not in gone], slot):
             found += _compare(wanted, current) if published is None else _compare_with(published, wanted, current)
-            found += strangers(current.name, current.writers, current.mark) if current is not None else []
+            if current is not None and (changed := strangers(current.name, current.writers, current.mark)):
+                declared = {table.source for table in tables if table.where is not None}
+                filtered = [
+                    t for t, member in current.members.items() if member.filter is not None and t not in declared
+                ]
+                found += [*changed, *(f"table {t} has a filter in {current.name}" for t in filtered)]
         return tuple(found)
 
 

@@ -9,7 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
+from engine.connectors import open_source
 from engine.model.masks import MASK_KEY, Mask, MaskMethod
+from engine.model.subscription import ConnectionSpec
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
 
@@ -109,10 +111,15 @@ class History:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_random_history(database: Database, replicate: Callable[..., Replica], seed: int) -> None:
+    """On every second source with a DDL capture."""
     database.execute(SHOP)
     history = History(seed)
     for _ in range(60):
         database.execute(history.statement())
+    if seed % 2 == 0:
+        source = open_source(ConnectionSpec("shop", "postgres", database.settings))
+        source.ddl.install()
+        source.close()
     replica = replicate(database, list(TABLES), secrets={MASK_KEY: KEY})
     for turn in range(4):
         for _ in range(40):
