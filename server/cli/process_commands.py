@@ -21,6 +21,7 @@ from server.cli.output import err, out, reported, state
 from server.cli.running import Interrupt, Running, StartError, UpOptions
 from server.processes.ports import free_port, why_not_listen
 from server.processes.supervisor import ChildDied
+from server.security.principal import PRESET_ADMIN
 from server.settings import Settings, SettingsError, default_home, load_settings
 
 database = typer.Typer(help="The control database.", no_args_is_help=True)
@@ -32,6 +33,16 @@ def up(
     port: Port = 8470,
     home: HomeFolder = None,
     insecure_no_auth: NoAuth = False,
+    sql_port: Annotated[
+        int | None,
+        typer.Option(
+            "--sql-port",
+            envvar="PENSTOCK_SQL_PORT",
+            min=1,
+            max=65535,
+            help="Let SQL clients read the copies on this port, by PostgreSQL's protocol; default: not at all.",
+        ),
+    ] = None,
     log_to_stderr: Annotated[
         bool, typer.Option("--log-to-stderr", help="JSON logs on stderr; default: files in the folder logs of --home.")
     ] = False,
@@ -41,7 +52,8 @@ def up(
     settings = load_settings(home=folder, host=host, port=port, insecure_no_auth=insecure_no_auth or None)
     _require_usable(settings)
     logs = None if log_to_stderr else folder.expanduser().absolute() / "logs"
-    running = Running(UpOptions(folder, host, port or free_port(), insecure_no_auth, logs), _tell_death)
+    extra = {} if sql_port is None else {"PENSTOCK_SQL_PORT": str(sql_port)}
+    running = Running(UpOptions(folder, host, port or free_port(), insecure_no_auth, logs, extra), _tell_death)
     interrupt = Interrupt()
     if logs is not None:
         followed = [ChildLog(name, logs / f"{name}.log", _show_log_line) for name in ("server", "engine")]
@@ -54,6 +66,11 @@ def up(
             err.print(f"Logs: {escape(str(logs))}")
         raise typer.Exit(ExitCode.DIFFERENT) from None
     _greet(running)
+    if sql_port is not None:
+        out.print(
+            f'SQL clients: psql "host=127.0.0.1 port={sql_port} user={PRESET_ADMIN} dbname=SUBSCRIPTION",'
+            " with the token as password"
+        )
     try:
         interrupt.event.wait()
     finally:

@@ -10,12 +10,11 @@ from server.db.database import Database
 from server.db.models.connection import ConnectionRow
 from server.logs import get_logger
 from server.security import tokens
-from server.security.principal import Role
+from server.security.principal import PRESET_ADMIN, Role
 from server.security.secret_box import SecretBox, SecretsUnreadable
 from server.settings import Settings
 
 _log = get_logger(__name__)
-_PRESET_ADMIN = "preset-admin"
 _PRESET_ENGINE = "preset-engine"
 _FIRST_ADMIN = "first-admin"
 
@@ -25,7 +24,7 @@ def ensure_tokens(database: Database, settings: Settings) -> None:
     first: str | None = None
     with database.write() as session:
         if settings.admin_token is not None:
-            tokens.preset_token(session, _PRESET_ADMIN, Role.ADMIN, settings.admin_token.get_secret_value())
+            tokens.preset_token(session, PRESET_ADMIN, Role.ADMIN, settings.admin_token.get_secret_value())
         if settings.engine_token is not None:
             tokens.preset_token(session, _PRESET_ENGINE, Role.ENGINE, settings.engine_token.get_secret_value())
         if not settings.insecure_no_auth and not tokens.has_admin(session):

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+PRESET_ADMIN = "preset-admin"
+"""Name of the administrator's token that the settings preset, as `penstock up` does."""
+
 
 class Role(StrEnum):
     """Roles of tokens. `viewer`, `operator` and `admin` each include the rights of the previous one; `engine` may only call the engine's
