@@ -79,6 +79,16 @@ _NAMES = {name.lower(): name for name in _DEFAULTS} | {
     "timezone": "TimeZone",
     "isolation_level": "transaction_isolation",
 }
+_WITHOUT_EFFECT = frozenset(
+    {
+        "check_function_bodies", "constraint_exclusion", "default_tablespace", "enable_seqscan", "escape_string_warning", "geqo",
+        "gin_fuzzy_search_limit", "idle_session_timeout", "jit", "max_parallel_workers_per_gather", "quote_all_identifiers",
+        "row_security", "session_replication_role", "statement_mem", "synchronize_seqscans", "synchronous_commit",
+        "tcp_keepalives_count", "tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_user_timeout", "transaction_deferrable",
+        "transaction_timeout", "work_mem", "xmloption",
+    }
+)  # fmt: skip
+"""Parameters of PostgreSQL that clients set, and that concern nothing here."""
 _FIXED = frozenset(
     {
         "server_version", "server_version_num", "server_encoding", "in_hot_standby", "integer_datetimes", "is_superuser",
@@ -277,6 +287,8 @@ def _known(name: str) -> str:
     if name.lower().startswith("penstock."):
         names = ", ".join(sorted(each for each in _DEFAULTS if each.startswith("penstock.")))
         raise SqlError("42704", f'there is no parameter "{name}"', hint=f"There are {names}.")
+    if "." not in name and name.lower() not in _WITHOUT_EFFECT:
+        raise SqlError("42704", f'unrecognized configuration parameter "{name}"')
     return name.lower()
 
 

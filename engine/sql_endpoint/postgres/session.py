@@ -36,6 +36,7 @@ log = structlog.get_logger(__name__)
 _DEFAULT_TIMEOUT_MS = 300_000
 """Limit of a statement's run time where the client sets none: reading an answer slowly counts too."""
 _IN_FAILED_TRANSACTION = frozenset({Action.COMMIT, Action.ROLLBACK, Action.ROLLBACK_TO})
+_WITH_ROWS = frozenset({Action.QUERY, Action.SHOW, Action.FETCH})
 
 
 @dataclass(slots=True)
@@ -254,7 +255,8 @@ class Session:
         kind, name = fields.raw(1), fields.text()
         if kind == b"P":
             portal = self._portal(name)
-            await self._open(portal)
+            if portal.prepared.command.action in _WITH_ROWS:  # others would take effect before they are executed
+                await self._open(portal)
             self._send_columns(None if portal.running is None else portal.running.columns, portal)
             return
         prepared = self._prepared.get(name)

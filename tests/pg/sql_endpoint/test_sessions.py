@@ -97,6 +97,17 @@ def test_transactions_and_their_settings(endpoint: Endpoint) -> None:
         assert reader.info.transaction_status is pq.TransactionStatus.INTRANS
 
 
+def test_commands_take_effect_when_they_are_executed_not_when_they_are_described(endpoint: Endpoint) -> None:
+    with endpoint.connect() as reader:
+        for _ in range(3):
+            reader.execute("BEGIN", prepare=True)
+            reader.execute("SET penstock.timeout_ms = 7", prepare=True)
+            assert reader.info.transaction_status is pq.TransactionStatus.INTRANS
+            reader.execute("ROLLBACK", prepare=True)
+            assert reader.info.transaction_status is pq.TransactionStatus.IDLE
+            assert _shown(reader, "penstock.timeout_ms") == "30000"
+
+
 def test_several_statements_at_once_end_at_the_first_error(endpoint: Endpoint) -> None:
     with endpoint.connect() as reader:
         cursor = reader.execute("SELECT 1; ; SET penstock.timeout_ms = 1000; SELECT 2, 3")

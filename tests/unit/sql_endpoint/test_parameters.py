@@ -75,6 +75,7 @@ def test_the_freshness_of_a_statement() -> None:
         ("default_transaction_read_only = off", "22023"),
         ("role postgres", "0A000"),
         ("DateStyle = german", "22023"),
+        ("memory_limit = '10GB'", "42704"),
         ("nonsense", "42601"),
     ],
 )
@@ -88,6 +89,7 @@ def test_what_cannot_be_set(text: str, state: str) -> None:
     "text",
     [
         "names 'utf8'", "time zone 'UTC'", "timezone to utc", "extra_float_digits = 3", "datestyle = iso, mdy", "my.own = 1",
+        "work_mem = '1GB'",
         "session characteristics as transaction isolation level read committed", "role none", "client_encoding to default",
     ],
 )  # fmt: skip
