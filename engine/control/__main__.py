@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import sys
 import threading
-
-import structlog
 
 from engine.connectors import import_kinds
 from engine.control.engine import Engine
@@ -16,6 +13,7 @@ from engine.pipeline.reader_process import prepare
 from engine.pipeline.task_functions import load_kernels
 from engine.platform.clock import SystemClock
 from engine.platform.failpoints import arm_from_environment
+from engine.platform.logs import configure_logs
 from engine.platform.settings import EngineSettingsError, load_settings
 from engine.spark.session import SparkRunner
 
@@ -30,17 +28,7 @@ at the last batch boundary."""
 
 def main() -> int:
     """Run until SIGTERM or SIGINT. Returns the exit code: 0 after a clean stop, 2 if a setting is invalid."""
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
-    )
+    configure_logs()
     arm_from_environment()
     try:
         settings = load_settings()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import signal
 import ssl
@@ -15,6 +14,7 @@ import pyarrow as pa
 import structlog
 
 from engine.platform.child_processes import die_with_parent, die_with_peer, name_process
+from engine.platform.logs import configure_logs
 from engine.sql_endpoint.answers import Answers
 from engine.sql_endpoint.deliveries import Deliveries
 from engine.sql_endpoint.flight.server import FlightSqlServer
@@ -37,16 +37,7 @@ def main(control: Connection, settings: EndpointSettings) -> None:
     name_process("penstock-sql")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(_NICE)
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
-    )
+    configure_logs()
     asyncio.run(_serve(control, settings))
 
 
