@@ -14,6 +14,7 @@ from engine.sql_endpoint.server_api import ProblemError, ServerApi
 _NO_WAIT = {"mode": "any", "timeout_ms": 0}
 _DESCRIBE_MS = 30_000
 """Limit for finding the columns of a statement, which reads no rows."""
+_BROKEN_OFF = {"code": "query_unavailable", "detail": "the engine broke the answer off", "remedy": "Ask again."}
 
 
 class AnswerError(Exception):
@@ -65,8 +66,7 @@ class Answer:
         except AnswerProblemError as error:
             raise AnswerError(error.problem.model_dump(mode="json")) from None
         except BrokenOffError:
-            detail = "the engine broke the answer off"
-            raise AnswerError({"code": "query_unavailable", "detail": detail, "remedy": "Ask again."}) from None
+            raise AnswerError(_BROKEN_OFF) from None
 
     def close(self) -> None:
         if isinstance(self.rows, Delivery):
@@ -110,5 +110,8 @@ class Answers:
             started = await self._server.start(asked)
         except ProblemError as error:
             raise AnswerError(error.problem) from None
-        rows = await self._deliveries.claim(started.request_id)
+        try:
+            rows = await self._deliveries.claim(started.request_id)
+        except BrokenOffError:
+            raise AnswerError(_BROKEN_OFF) from None
         return Answer(started.position, started.receipt, started.ran_on, started.stale, rows, started.left_out)

@@ -18,8 +18,8 @@ from engine.link.messages import Problem
 
 _READ_BYTES = 1 << 20
 """Bytes that one read takes at most: the buffer of the engine's end of the socket."""
-_UNCLAIMED_S = 60.0
-"""Seconds for which rows wait for their statement: it claims them once the server has answered, right after the engine sent them."""
+_UNCLAIMED_S = 30.0
+"""Seconds for which rows wait for their statement, and a statement for its rows: the server answers right after the engine sent them."""
 
 
 class BrokenOffError(Exception):
@@ -89,12 +89,22 @@ class Deliveries:
         threading.Thread(target=self._listen, name="deliveries", daemon=True).start()
 
     async def claim(self, request_id: str) -> Delivery:
-        """The delivery of this request. The server answers after the engine has sent it, so it is here or about to be."""
+        """The delivery of this request. The server answers after the engine has sent it, so it is here or about to be.
+
+        Raises:
+            BrokenOffError: it did not arrive.
+        """
         future = self._future(request_id)
         try:
-            return await asyncio.wait_for(future, _UNCLAIMED_S)
-        finally:
-            self._arrived.pop(request_id, None)
+            delivery = await asyncio.wait_for(future, _UNCLAIMED_S)
+        except BaseException as error:
+            # The future is done now, so that a delivery that still arrives is closed, which ends its statement.
+            self._loop.call_later(_UNCLAIMED_S, self._drop, request_id)
+            if isinstance(error, TimeoutError):
+                raise BrokenOffError from None
+            raise
+        del self._arrived[request_id]
+        return delivery
 
     def _listen(self) -> None:
         """In a thread, until the engine is gone, which ends this process."""

@@ -36,6 +36,10 @@ log = structlog.get_logger(__name__)
 _DEFAULT_TIMEOUT_MS = 300_000
 """Limit of a statement's run time where the client sets none: reading an answer slowly counts too."""
 _IN_FAILED_TRANSACTION = frozenset({Action.COMMIT, Action.ROLLBACK, Action.ROLLBACK_TO})
+_MOST_PREPARED = 1000
+"""Most prepared statements of a session: drivers keep some hundreds at most."""
+_MOST_PARAMETERS = 65_535
+"""Most parameters of a statement, as in the protocol."""
 _WITH_ROWS = frozenset({Action.QUERY, Action.SHOW, Action.FETCH})
 
 
@@ -220,10 +224,18 @@ class Session:
             raise SqlError("42601", "cannot insert multiple commands into a prepared statement")
         if name and name in self._prepared:
             raise SqlError("42P05", f'prepared statement "{name}" already exists')
+        if len(self._prepared) >= _MOST_PREPARED:
+            raise SqlError(
+                "53400", f"a session has at most {_MOST_PREPARED} prepared statements", hint="DEALLOCATE ALL"
+            )
         statement = statements[0] if statements else ""
-        oids += [0] * (parameter_count(statement) - len(oids))
+        count = parameter_count(statement)
+        if count > _MOST_PARAMETERS:
+            raise SqlError("54000", f"a statement has at most {_MOST_PARAMETERS} parameters")
+        oids += [0] * (count - len(oids))
         for number, kind in cast_of_parameters(statement).items():
-            oids[number - 1] = oids[number - 1] or types.parameter_type(kind)
+            if number:
+                oids[number - 1] = oids[number - 1] or types.parameter_type(kind)
         self._prepared[name] = Prepared(command_of(statement), oids)
         self._send(messages.PARSE_COMPLETE)
 
@@ -241,6 +253,8 @@ class Session:
         if portal_name and portal_name in self._portals:
             raise SqlError("42P03", f'cursor "{portal_name}" already exists')
         forms = forms * len(values) if len(forms) == 1 else forms or [0] * len(values)
+        if len(forms) != len(values):
+            raise SqlError("08P01", f"bind message has {len(forms)} formats for {len(values)} parameters")
         texts = [
             binary_parameters.text_of(oid, value, binary=form == 1)
             for oid, value, form in zip(prepared.oids, values, forms, strict=True)
@@ -337,6 +351,7 @@ class Session:
             raise SqlError("25P02", "current transaction is aborted, commands ignored until end of transaction block")
         if command.action is Action.QUERY:
             portal.running = await self._asked(portal.prepared, portal.values)
+            self._check_columns(portal.prepared, portal.running)
         elif command.action is Action.SHOW:
             await self._show(portal, command)
         elif command.action is Action.FETCH:
@@ -361,6 +376,14 @@ class Session:
         if answer.stale is not None:
             self._warn_of_stale_rows(answer.stale)
         return running
+
+    def _check_columns(self, prepared: Prepared, running: Running) -> None:
+        """Refuse rows of other types than the client was shown for the statement: it would misread them."""
+        shown = prepared.columns
+        if shown is not None and [(c.name, c.oid) for c in shown] != [(c.name, c.oid) for c in running.columns]:
+            prepared.columns = None
+            running.close()
+            raise SqlError("0A000", "cached plan must not change result type", hint="Prepare the statement again.")
 
     def _warn_of_stale_rows(self, stale: dict[str, Any]) -> None:
         age = stale["seconds_behind"]

@@ -18,7 +18,7 @@ _TOKEN = re.compile(
   | (?P<string>'(?:[^']|'')*(?:'|\Z))
   | (?P<quoted>"(?:[^"]|"")*(?:"|\Z))
   | (?P<dollar>\$(?:[A-Za-z_\u0080-\uffff][A-Za-z0-9_\u0080-\uffff]*)?\$)
-  | (?P<parameter>\$[0-9]+)
+  | (?P<parameter>\$[0-9]{1,9})
   | (?P<word>[A-Za-z_\u0080-\uffff][A-Za-z0-9_$\u0080-\uffff]*)
   | (?P<semicolon>;)
   | (?P<other>.)
