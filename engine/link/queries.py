@@ -28,7 +28,7 @@ class Query(Question):
     kind: Literal["query"] = "query"
     subscription: str
     sql: str = Field(repr=False)
-    parameters: tuple[str | None, ...] = Field(default=(), repr=False)
+    parameters: tuple[str | None, ...] = Field(default=(), repr=False, exclude_if=not_)
     """One value for each of $1, $2, …"""
     max_rows: int | None = None
     max_bytes: int | None = None
@@ -42,11 +42,11 @@ class Query(Question):
     soon will are read as they are."""
     on_source: bool = Field(default=False, exclude_if=not_)
     """Execute it on the source, translated from the target's SQL. The answer then says that it ran there; without that, it did not."""
-    client: SqlClientPart | None = None
+    client: SqlClientPart | None = Field(default=None, exclude_if=not_)
     """The client of PostgreSQL's protocol that asks; PostgreSQL's catalog is answered too then."""
-    endpoint: str | None = None
+    endpoint: str | None = Field(default=None, exclude_if=not_)
     """Id of the SQL endpoint of this engine that receives the rows, under the id of the request. The answer is a `DeliveredBody` then."""
-    pipe: bool = False
+    pipe: bool = Field(default=False, exclude_if=not_)
     """The endpoint accepts the rows as a pipe of the process that computes them; the frames only say how the answer ended."""
 
 

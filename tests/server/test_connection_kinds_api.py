@@ -47,7 +47,7 @@ def test_every_kind_says_what_a_form_needs(client: TestClient) -> None:
     assert list(shop["settings"]["properties"])[:4] == ["host", "port", "database", "user"]
     assert shop["settings"]["required"] == ["host", "database", "user"]
     assert mart["settings"]["properties"]["path"]["title"] == "File"
-    assert list(shop["secrets"]["properties"]) == ["password", "query_password"]
+    assert list(shop["secrets"]["properties"]) == ["mask_key", "password", "query_password"]
     assert mart["secrets"]["properties"] == {}
     assert [capture["kind"] for capture in shop["captures"]] == ["postgres_log"]
     assert mart["captures"] == []
