@@ -28,6 +28,7 @@ TAGS = [
     {"name": "subscriptions", "description": "One pipeline: a source, a target, a set of tables, policies."},
     {"name": "tables", "description": "The tables of a subscription, each with a state and a history."},
     {"name": "events", "description": "State changes, faults and user actions."},
+    {"name": "alert channels", "description": "Receivers of alerts: webhooks, Slack, e-mail."},
     {"name": "tokens", "description": "Bearer tokens and their roles."},
     {"name": "health", "description": "Liveness and readiness for process monitors."},
 ]

@@ -7,6 +7,8 @@ from contextlib import AbstractAsyncContextManager
 
 from fastapi import APIRouter, FastAPI
 
+from server.alerts import delivery as alert_delivery
+from server.alerts.endpoints import router as alert_channels
 from server.approvals.endpoints import router as approvals
 from server.batches.endpoints import router as batches
 from server.connection_kinds.endpoints import router as connection_kinds
@@ -61,6 +63,7 @@ API_ROUTERS: tuple[APIRouter, ...] = (
     tickets,
     sequences,
     events,
+    alert_channels,
     sql_endpoint,
     engines,
     tokens,
@@ -71,5 +74,6 @@ PLAIN_ROUTERS: tuple[APIRouter, ...] = (health, metrics)
 SERVICES: tuple[Callable[[FastAPI], AbstractAsyncContextManager[None]], ...] = (
     channel.running,
     sample_source_service.running,
+    alert_delivery.running,
 )
 """Entered in this order once the database is open (`app.state.database`), and left in reverse order before it closes."""

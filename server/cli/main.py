@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from server.cli import (
+    alert_commands,
     apply_command,
     bench_command,
     completeness_command,
@@ -57,6 +58,7 @@ app.command("batches")(observe_commands.batches)
 app.command("engines")(observe_commands.engines)
 app.add_typer(subscription_commands.subscriptions, name="subscriptions")
 app.add_typer(connection_commands.connections, name="connections")
+app.add_typer(alert_commands.alerts, name="alerts")
 app.add_typer(ticket_commands.ticket, name="ticket")
 app.add_typer(lag_command.lag, name="lag")
 app.add_typer(table_commands.tables, name="tables")

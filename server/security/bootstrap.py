@@ -7,6 +7,7 @@ import sys
 from sqlmodel import col, select
 
 from server.db.database import Database
+from server.db.models.alert import AlertChannelRow
 from server.db.models.connection import ConnectionRow
 from server.logs import get_logger
 from server.security import tokens
@@ -38,12 +39,13 @@ def ensure_tokens(database: Database, settings: Settings) -> None:
 def renew_seals(database: Database, box: SecretBox) -> None:
     """Seal secrets of older keys with the first key, so that the older keys can be removed."""
     with database.write() as session:
-        rows = session.exec(select(ConnectionRow).where(col(ConnectionRow.secrets_sealed).is_not(None))).all()
-        for row in rows:
+        connections = select(ConnectionRow).where(col(ConnectionRow.secrets_sealed).is_not(None))
+        channels = select(AlertChannelRow).where(col(AlertChannelRow.secrets_sealed).is_not(None))
+        for row in (*session.exec(connections), *session.exec(channels)):
             try:
                 sealed = box.renewed(row.secrets_sealed or "")
             except SecretsUnreadable:
-                _log.warning("secrets_unreadable", connection=row.name)
+                _log.warning("secrets_unreadable", of=row.__tablename__, name=row.name)
                 continue
             if sealed is not None:
                 row.secrets_sealed = sealed

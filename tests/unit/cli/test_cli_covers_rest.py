@@ -12,6 +12,10 @@ from docs.generate import WITHOUT_COMMAND
 from server.cli.main import app
 
 COMMANDS = {
+    "alert_channels_delete": "alerts delete",
+    "alert_channels_get": "alerts show",
+    "alert_channels_list": "alerts list",
+    "alert_channels_test": "alerts test",
     "batches_list": "batches",
     "connection_kinds_list": "connections kinds",
     "connections_check": "connections check",

@@ -4,6 +4,74 @@
  */
 
 export interface paths {
+    "/api/v1/alert-channels": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List alert channels
+         * @description All alert channels, by name.
+         */
+        get: operations["alert_channels_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/alert-channels/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get an alert channel
+         * @description Secrets are not shown, only which are set.
+         */
+        get: operations["alert_channels_get"];
+        /**
+         * Create or replace an alert channel
+         * @description Safe to repeat. Secrets that are left out stay as they are. The receiver is not contacted; `test` does that.
+         */
+        put: operations["alert_channels_put"];
+        post?: never;
+        /**
+         * Delete an alert channel
+         * @description Its notices that are not delivered yet are deleted with it.
+         */
+        delete: operations["alert_channels_delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/alert-channels/{name}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Test an alert channel
+         * @description Sends a test notice once, at once, and answers whether the receiver accepted it.
+         */
+        post: operations["alert_channels_test"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/caller": {
         parameters: {
             query?: never;
@@ -1250,6 +1318,170 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /**
+         * AlertCause
+         * @description Causes of alerts.
+         * @enum {string}
+         */
+        AlertCause: "freshness_goal_missed" | "slot_risk" | "fault" | "verification_failed";
+        /**
+         * AlertChannelPut
+         * @description A whole alert channel.
+         * @example {
+         *       "causes": [
+         *         "fault",
+         *         "slot_risk"
+         *       ],
+         *       "kind": "webhook",
+         *       "repeat_seconds": 14400,
+         *       "secrets": {
+         *         "signing_key": "at-least-16-characters"
+         *       },
+         *       "settings": {
+         *         "url": "https://ops.internal/penstock"
+         *       },
+         *       "subscriptions": [
+         *         "shop"
+         *       ]
+         *     }
+         */
+        AlertChannelPut: {
+            /**
+             * Causes
+             * @description Only these causes; empty: all of them.
+             */
+            causes?: components["schemas"]["AlertCause"][];
+            kind: components["schemas"]["AlertKind"];
+            /**
+             * Repeat Seconds
+             * @description While a cause lasts, its notice is repeated after this time.
+             * @default 14400
+             */
+            repeat_seconds?: number;
+            /**
+             * Secrets
+             * @description Write-only: `signing_key` of a webhook, `url` of Slack, `password` of e-mail. A secret that is left out stays as it is; null removes it.
+             */
+            secrets?: {
+                [key: string]: string | null;
+            };
+            /**
+             * Settings
+             * @description By kind; unknown names are refused.
+             */
+            settings?: {
+                /** Url */
+                url: string;
+            } | Record<string, never> | {
+                /** Host */
+                host: string;
+                /**
+                 * Port
+                 * @default 587
+                 */
+                port?: number;
+                /** Recipients */
+                recipients: string[];
+                /**
+                 * Security
+                 * @description `starttls` and `tls` verify the server's certificate.
+                 * @default starttls
+                 * @enum {string}
+                 */
+                security?: "starttls" | "tls" | "none";
+                /** Sender */
+                sender: string;
+                /** User */
+                user?: string | null;
+            };
+            /**
+             * Subscriptions
+             * @description Only these subscriptions; empty: all of them.
+             */
+            subscriptions?: string[];
+        };
+        /**
+         * AlertChannelView
+         * @description An alert channel, with the names of the secrets that are set but not their values.
+         * @example {
+         *       "causes": [
+         *         "fault",
+         *         "slot_risk"
+         *       ],
+         *       "created_at": "2026-05-04T10:00:00Z",
+         *       "delivered_at": "2026-05-04T10:00:00Z",
+         *       "kind": "webhook",
+         *       "name": "ops",
+         *       "repeat_seconds": 14400,
+         *       "secrets_set": [
+         *         "signing_key"
+         *       ],
+         *       "settings": {
+         *         "url": "https://ops.internal/penstock"
+         *       },
+         *       "subscriptions": [
+         *         "shop"
+         *       ],
+         *       "updated_at": "2026-05-04T10:00:00Z"
+         *     }
+         */
+        AlertChannelView: {
+            /** Causes */
+            causes: components["schemas"]["AlertCause"][];
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Delivered At
+             * @description The time of the last notice that it accepted.
+             */
+            delivered_at: string | null;
+            kind: components["schemas"]["AlertKind"];
+            /**
+             * Last Error
+             * @description Why the newest attempt failed; null if it succeeded.
+             */
+            last_error: string | null;
+            /** Name */
+            name: string;
+            /** Repeat Seconds */
+            repeat_seconds: number;
+            /** Secrets Set */
+            secrets_set: string[];
+            /** Settings */
+            settings: {
+                [key: string]: unknown;
+            };
+            /** Subscriptions */
+            subscriptions: string[];
+            /**
+             * Updated At
+             * Format: date-time
+             */
+            updated_at: string;
+        };
+        /**
+         * AlertKind
+         * @description How a channel receives notices.
+         * @enum {string}
+         */
+        AlertKind: "webhook" | "slack" | "email";
+        /**
+         * AlertTestView
+         * @description The result of a test notice.
+         * @example {
+         *       "delivered": false,
+         *       "detail": "The answer was 403."
+         *     }
+         */
+        AlertTestView: {
+            /** Delivered */
+            delivered: boolean;
+            /** Detail */
+            detail: string;
+        };
         /**
          * Answer
          * @description The end of a request: `body` if it succeeded, else `problem`.
@@ -2770,6 +3002,16 @@ export interface components {
          * @enum {string}
          */
         OriginFilter: "any" | "none";
+        /** Page[AlertChannelView] */
+        Page_AlertChannelView_: {
+            /** Items */
+            items: components["schemas"]["AlertChannelView"][];
+            /**
+             * Next Page Token
+             * @description Send it as `page_token` for the next page; null on the last one.
+             */
+            next_page_token?: string | null;
+        };
         /** Page[BatchView] */
         Page_BatchView_: {
             /** Items */
@@ -5406,6 +5648,314 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    alert_channels_list: {
+        parameters: {
+            query?: {
+                /** @description Items per page; larger values than 1000 are reduced to it. */
+                page_size?: number;
+                /** @description `next_page_token` of the previous page. */
+                page_token?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_AlertChannelView_"];
+                };
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `page_token_invalid`: Invalid page token */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    alert_channels_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlertChannelView"];
+                };
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_found`: Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `invalid_request`: Invalid request */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    alert_channels_put: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AlertChannelPut"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlertChannelView"];
+                };
+            };
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlertChannelView"];
+                };
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `alert_kind_fixed`: The kind of an alert channel cannot be changed; `too_many_alert_channels`: There are too many alert channels; `secrets_unreadable`: Stored secrets cannot be opened */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `invalid_request`: Invalid request */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    alert_channels_delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_found`: Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `invalid_request`: Invalid request */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    alert_channels_test: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlertTestView"];
+                };
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_found`: Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `secrets_unreadable`: Stored secrets cannot be opened */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `invalid_request`: Invalid request */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
     caller_get: {
         parameters: {
             query?: never;

@@ -1,0 +1,1 @@
+"""Alerts: notices by webhook, Slack or e-mail of causes that need an operator, and of recoveries."""
