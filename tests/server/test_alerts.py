@@ -331,7 +331,7 @@ def test_a_deleted_subscription_ends_its_causes(bench: Bench, receiver: HttpRece
 
 def test_a_failed_attempt_is_repeated_with_growing_pauses(bench: Bench, receiver: HttpReceiver) -> None:
     bench.webhook(receiver)
-    receiver.answers = [500, 302]
+    receiver.answers = [500, 307]
     bench.report(state="failed", reason="no")
     bench.round()
     bench.round(9)
