@@ -89,6 +89,7 @@ OPERATIONS: tuple[Operation, ...] = (
         (f"DELETE {_C}/ddl-capture",),
     ),
     Operation("token.list", "tokens_list", "token list", ("GET /tokens",)),
+    Operation("alert_channel.list", "alert_channels_list", "alerts list", ("GET /alert-channels",)),
 )
 
 _ARGUMENT = re.compile(r"\{(subscription|table|connection)\}")
