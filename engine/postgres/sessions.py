@@ -12,7 +12,6 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import Any
 
 import psycopg
@@ -21,6 +20,7 @@ from psycopg.conninfo import make_conninfo
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.subscription import ConnectionSpec
+from engine.platform.network import is_loopback
 
 PostgresConnection = psycopg.Connection[tuple[Any, ...]]
 
@@ -97,9 +97,7 @@ def describe_state(state: str | None, message: str) -> str:
 def is_on_this_machine(spec: ConnectionSpec) -> bool:
     """Whether the server's address is on this machine: a socket folder, or a loopback address. Names are not resolved."""
     host = str(spec.settings.get("host", _DEFAULT_HOST))
-    with suppress(ValueError):
-        return ip_address(host).is_loopback
-    return host == "localhost" or host.startswith(("/", "@"))
+    return is_loopback(host) or host.startswith(("/", "@"))
 
 
 class Sessions:

@@ -74,11 +74,12 @@ class Portal:
 class Running:
     """An answer whose rows are sent in parts."""
 
-    def __init__(self, answer: Answer, columns: list[ColumnDescription]) -> None:
+    def __init__(self, answer: Answer, tables: AsyncIterator[Any], first: Any) -> None:
+        """`tables`: the rest of the answer after its `first` table."""
         self.answer = answer
-        self.columns = columns
-        self._tables = answer.tables()
-        self._rest: Any = None
+        self.columns = types.describe(first.schema)
+        self._tables = tables
+        self._rest: Any = first
 
     @classmethod
     async def begun(cls, answer: Answer) -> Running:
@@ -89,9 +90,7 @@ class Running:
         except BaseException:
             answer.close()
             raise
-        found = cls(answer, types.describe(first.schema))
-        found._tables, found._rest = tables, first
-        return found
+        return cls(answer, tables, first)
 
     async def rows(self, most: int | None) -> AsyncIterator[Any]:
         """Tables of at most so many rows together."""
@@ -332,7 +331,7 @@ class Session:
         formats = _formats(portal.formats, len(running.columns))
         count = 0
         async for table in running.rows(portal.fetched if portal.is_fetch else most):
-            self._send(data_rows(table, formats))
+            self._send(data_rows(table, running.columns, formats))
             count += table.num_rows
             await self._drain()
         if most is not None and count == most and not portal.is_fetch:

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.postgres.wire_types import TypeOid
-from engine.sql_endpoint.postgres.types import ELEMENT_OF, JSONB, SIZES, VECTORS, describe
+from engine.sql_endpoint.postgres.messages import ColumnDescription
+from engine.sql_endpoint.postgres.types import ELEMENT_OF, JSONB, SIZES, VECTORS
 
 _NULL = struct.pack(">i", -1)
 _EPOCH_DAYS = 10_957
@@ -35,11 +36,10 @@ Cells = Callable[[Any], Any]
 """From a pyarrow.Array to a pyarrow.BinaryArray of cells."""
 
 
-def data_rows(table: Any, formats: Sequence[int]) -> bytes:
-    """The rows of a pyarrow.Table as DataRow messages. `formats`: 0 text, 1 binary, by column."""
+def data_rows(table: Any, described: Sequence[ColumnDescription], formats: Sequence[int]) -> bytes:
+    """The rows of a pyarrow.Table as DataRow messages. `described`: its columns; `formats`: 0 text, 1 binary, by column."""
     if table.num_rows == 0:
         return b""
-    described = describe(table.schema)
     columns = [
         cells(table.column(i).combine_chunks(), column.oid, binary=form == 1)
         for i, (column, form) in enumerate(zip(described, formats, strict=True))

@@ -79,7 +79,7 @@ def _sent(database: Database, kind: str, texts: list[str | None], form: int) -> 
 
 def _written(table: Any, form: int) -> list[bytes | None]:
     """The values of the first column, as a client reads them from the messages."""
-    data = data_rows(table, [form])
+    data = data_rows(table, describe(table.schema), [form])
     found: list[bytes | None] = []
     at = 0
     while at < len(data):
@@ -132,10 +132,11 @@ def _compare(database: Database, kind: str, array: Any) -> list[bytes | None]:
 def test_structs_and_nested_lists_are_json() -> None:
     table = pa.table({"s": pa.array([{"a": 1, "b": [None, "x"]}, None]), "n": pa.array([[[1], [2, 3]], None])})
     assert [column.oid for column in describe(table.schema)] == [114, 114]
-    assert b'{"a": 1, "b": [null, "x"]}' in data_rows(table, [0, 0])
-    assert b"[[1], [2, 3]]" in data_rows(table, [0, 1])
+    assert b'{"a": 1, "b": [null, "x"]}' in data_rows(table, describe(table.schema), [0, 0])
+    assert b"[[1], [2, 3]]" in data_rows(table, describe(table.schema), [0, 1])
 
 
 def test_rows_without_columns_and_no_rows() -> None:
-    assert data_rows(pa.table({"a": pa.array([], pa.int32())}), [0]) == b""
-    assert data_rows(pa.table({"a": [1, 2]}).select([]), []) == b"D\0\0\0\6\0\0" * 2
+    empty = pa.table({"a": pa.array([], pa.int32())})
+    assert data_rows(empty, describe(empty.schema), [0]) == b""
+    assert data_rows(pa.table({"a": [1, 2]}).select([]), [], []) == b"D\0\0\0\6\0\0" * 2
