@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import socket
 from types import FrameType
 
 import uvicorn
@@ -22,6 +24,15 @@ class _Server(uvicorn.Server):
     def __init__(self, app: FastAPI, config: uvicorn.Config) -> None:
         super().__init__(config)
         self._app = app
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and exclude the objects that exist by then from garbage collection.
+
+        A collection over all objects of the libraries held every request up for 145 ms.
+        """
+        await super().startup(sockets)
+        gc.collect()
+        gc.freeze()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         stop_streams = getattr(self._app.state, "stop_streams", None)

@@ -5,6 +5,7 @@ It receives commands from the engine over a connection and reports there what it
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -282,6 +283,7 @@ def main(engine: Connection, environment: Mapping[str, str]) -> None:
     os.environ.update(environment)
     arm_from_environment()
     config: ReaderConfig = engine.recv()
+    gc.freeze()  # A collection over the objects of the libraries holds the log up for some 100 ms.
     try:
         _Reader(config, engine).run()
     except (BrokenPipeError, ConnectionResetError, EOFError):
