@@ -21,7 +21,6 @@ from engine.control.quarantine import answer_refused
 from engine.control.query_admission import QueryAdmission, QueryTurn
 from engine.control.read_tables import NOT_FOLLOWING, NOT_READY, Follows, ReadTables, absent_table
 from engine.control.sequences import bring_forward, refusal
-from engine.control.source_query import query_source
 from engine.control.supervisor import SubscriptionSupervisor
 from engine.control.verification import VerificationReport, verify_at_cuts
 from engine.link.answer_frames import AnswerEnd, end_frame, rows_frame
@@ -295,6 +294,8 @@ class RequestHandler:
             self._query_target(command, limits)
 
     def _query_source(self, command: Query, limits: QueryLimits) -> None:
+        from engine.control.source_query import query_source  # noqa: PLC0415 - imports sqlglot; the engine starts sooner without it
+
         reads: list[TableRead] = []
         pipeline = self._pipeline(command.subscription)
         with query_source(pipeline, command.sql, limits, reads.extend, command.parameters) as answer:

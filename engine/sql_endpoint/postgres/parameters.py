@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine.postgres.run_time_parameters import DEFAULTS
 from engine.sql_endpoint.postgres.errors import SqlError
 from engine.sql_endpoint.postgres.statements import unquoted
 
-SERVER_VERSION = "15.0"
-"""Clients choose their queries of the catalog by it: that of the version whose columns the answers have."""
 REPORTED = (
     "server_version",
     "server_encoding",
@@ -34,39 +33,9 @@ ON_TIMEOUT, ON_UNAVAILABLE = "penstock.on_timeout", "penstock.on_unavailable"
 POSITION, RECEIPT, ANSWERED_BY = "penstock.position", "penstock.receipt", "penstock.answered_by"
 
 _DEFAULTS = {
-    "application_name": "",
-    "bytea_output": "hex",
-    "client_encoding": "UTF8",
-    "client_min_messages": "notice",
-    "DateStyle": "ISO, MDY",
-    "default_transaction_isolation": "read committed",
-    "default_transaction_read_only": "on",
-    "extra_float_digits": "1",
-    "idle_in_transaction_session_timeout": "0",
-    "in_hot_standby": "off",
-    "integer_datetimes": "on",
-    "IntervalStyle": "postgres",
-    "is_superuser": "off",
-    "lc_collate": "C",
-    "lc_ctype": "C",
-    "lc_messages": "C",
-    "lc_monetary": "C",
-    "lc_numeric": "C",
-    "lc_time": "C",
-    "lock_timeout": "0",
-    "max_identifier_length": "63",
-    "max_index_keys": "32",
+    **DEFAULTS,
     "scram_iterations": "4096",
-    "search_path": '"$user", public',
-    "server_encoding": "UTF8",
-    "server_version": SERVER_VERSION,
-    "server_version_num": "150000",
     "session_authorization": "",
-    "standard_conforming_strings": "on",
-    "statement_timeout": "0",
-    "TimeZone": "UTC",
-    "transaction_isolation": "read committed",
-    "transaction_read_only": "on",
     FRESHNESS: "any",
     TIMEOUT_MS: "30000",
     ON_TIMEOUT: "error",
@@ -81,18 +50,17 @@ _NAMES = {name.lower(): name for name in _DEFAULTS} | {
 }
 _WITHOUT_EFFECT = frozenset(
     {
-        "check_function_bodies", "constraint_exclusion", "default_tablespace", "enable_seqscan", "escape_string_warning", "geqo",
-        "gin_fuzzy_search_limit", "idle_session_timeout", "jit", "max_parallel_workers_per_gather", "quote_all_identifiers",
-        "row_security", "session_replication_role", "statement_mem", "synchronize_seqscans", "synchronous_commit",
-        "tcp_keepalives_count", "tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_user_timeout", "transaction_deferrable",
-        "transaction_timeout", "work_mem", "xmloption",
+        "constraint_exclusion", "enable_seqscan", "geqo", "gin_fuzzy_search_limit", "idle_session_timeout",
+        "max_parallel_workers_per_gather", "quote_all_identifiers", "session_replication_role", "statement_mem", "synchronize_seqscans",
+        "tcp_keepalives_count", "tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_user_timeout", "transaction_timeout", "work_mem",
     }
 )  # fmt: skip
 """Parameters of PostgreSQL that clients set, and that concern nothing here."""
 _FIXED = frozenset(
     {
         "server_version", "server_version_num", "server_encoding", "in_hot_standby", "integer_datetimes", "is_superuser",
-        "max_identifier_length", "max_index_keys", "lc_collate", "lc_ctype", POSITION, RECEIPT, ANSWERED_BY,
+        "max_identifier_length", "max_index_keys", "lc_collate", "lc_ctype", "block_size", "max_connections", "ssl", POSITION, RECEIPT,
+        ANSWERED_BY,
     }
 )  # fmt: skip
 _ONLY = {

@@ -60,3 +60,24 @@ FROM pg_catalog.pg_proc pr WHERE pr.prokind IN ('f', 'w') AND pronamespace = 'sh
 -- name: index keys
 SELECT i.indrelid::regclass::text AS on_table, i.indkey[0] AS first_key, generate_subscripts(i.indkey, 1) AS subscript, array_length(i.indkey, 1) AS keys
 FROM pg_catalog.pg_index i WHERE i.indrelid = 'shop.orders'::regclass ORDER BY 3
+-- name: storage parameters
+SELECT rel.relname, substring(pg_catalog.array_to_string(rel.reloptions, ',') FROM 'fillfactor=([0-9]*)') AS fillfactor,
+  (substring('a=5,autovacuum_enabled=false' FROM 'autovacuum_enabled=([a-z|0-9]*)'))::bool AS autovacuum_enabled,
+  substring('shop.orders' FROM '[a-z]+$') AS without_group, substring('shop.orders' FROM 'x+') AS no_match, substring('orders' FROM 2 FOR 3) AS by_number,
+  (SELECT st.setting FROM pg_catalog.pg_show_all_settings() st WHERE st.name = 'default_table_access_method') AS default_amname
+FROM pg_catalog.pg_class rel WHERE rel.relnamespace = 'shop'::regnamespace AND rel.relkind = 'r' ORDER BY rel.relname
+-- name: privileges
+SELECT a.deftype, (a.d).grantee AS grantee, (a.d).grantor AS grantor, (a.d).privilege_type AS privilege_type, (a.d).is_grantable AS is_grantable
+FROM (SELECT 'relacl' AS deftype, pg_catalog.aclexplode(rel.relacl) AS d FROM pg_catalog.pg_class rel WHERE rel.relname = 'orders') a
+-- name: argument types
+SELECT pr.proname, pg_catalog.oidvectortypes(pr.proargtypes) AS types, COALESCE(pr.proallargtypes::regtype[], pr.proargtypes::regtype[])::text[] AS listed
+FROM pg_catalog.pg_proc pr WHERE pr.proname IN ('int4in', 'numeric_in') AND pr.pronamespace = 'pg_catalog'::regnamespace ORDER BY pr.proname
+-- name: encodings
+SELECT encode(decode('00ff', 'hex'), 'hex') AS hex, encode(decode('AP8=', 'base64'), 'base64') AS base64, encode('abc'::bytea, 'escape') AS escape
+-- name: what only a server has
+SELECT count(*) AS casts FROM pg_catalog.pg_cast ca WHERE ca.oid > 16383
+-- name: text search
+SELECT tmpl.oid, tmpl.tmplname FROM pg_catalog.pg_ts_template tmpl WHERE tmpl.tmplnamespace = 'shop'::regnamespace ORDER BY tmplname
+-- name: blocking sessions
+SELECT pg_catalog.array_length(pg_catalog.pg_blocking_pids(pid), 1) AS blocking, pg_catalog.host(client_addr) IS NULL AS is_local
+FROM pg_catalog.pg_stat_activity WHERE pid = -1

@@ -92,6 +92,7 @@ _QUOTE_IDENT = (
     " (SELECT 1 FROM duckdb_keywords() WHERE keyword_name = a AND keyword_category = 'reserved') THEN a"
     " ELSE '\"' || replace(a, '\"', '\"\"') || '\"' END"
 )
+_ACL_ITEM = "STRUCT(grantor UINTEGER, grantee UINTEGER, privilege_type VARCHAR, is_grantable BOOLEAN)"
 _READ_PRIVILEGE = "regexp_matches(upper(p), '(^|[ ,])(SELECT|USAGE|CONNECT|EXECUTE|MEMBER)([ ,]|$)')"
 
 
@@ -187,6 +188,21 @@ _FUNCTIONS: dict[str, Function] = {
         " WHERE false AND a IS NOT NULL",
         table=True,
     ),
+    "aclexplode_listed": _scalar("a", f"unnest(CAST([] AS {_ACL_ITEM}[]))"),
+    "encode": _scalar(
+        "a f", "CASE lower(f) WHEN 'hex' THEN lower(hex(a)) WHEN 'base64' THEN to_base64(a) ELSE CAST(a AS VARCHAR) END"
+    ),
+    "decode": _scalar(
+        "a f", "CASE lower(f) WHEN 'hex' THEN unhex(a) WHEN 'base64' THEN from_base64(a) ELSE encode(a) END"
+    ),
+    "host": _scalar("a", "split_part(CAST(a AS VARCHAR), '/', 1)"),
+    "oidvectortypes": _scalar("a", "array_to_string(f_regtype_list(a), ', ')"),
+    "regtype_list": _scalar(
+        "a",
+        "CASE WHEN a IS NOT NULL THEN coalesce((SELECT list(k.shown ORDER BY n.i) FROM (SELECT unnest(a) AS o,"
+        " generate_subscripts(a, 1) AS i) AS n JOIN x.type_keys AS k ON k.key = CAST(n.o AS VARCHAR)), []) END",
+    ),
+    "pg_blocking_pids": _scalar("a", "CAST([] AS INTEGER[])"),
     "pg_get_keywords": Function(
         ((),),
         "SELECT keyword_name AS word, CASE keyword_category WHEN 'reserved' THEN 'R' WHEN 'unreserved' THEN 'U'"
@@ -194,7 +210,6 @@ _FUNCTIONS: dict[str, Function] = {
         " 'can be bare label' AS baredesc FROM duckdb_keywords()",
         table=True,
     ),
-    "pg_show_all_settings": Function(((),), "SELECT name, value AS setting FROM x.settings", table=True),
     "pg_postmaster_start_time": _scalar("", "now()"),
     "pg_conf_load_time": _scalar("", "now()"),
     "pg_tablespace_location": _scalar("a", "CASE WHEN a IS NOT NULL THEN '' END"),
@@ -211,7 +226,7 @@ _READABLE = "database function language sequence server tablespace type foreign_
 _NULLS = """pg_get_ruledef:1,2 pg_get_triggerdef:1,2 pg_get_functiondef:1
 pg_get_partkeydef:1 pg_get_partition_constraintdef:1 pg_get_statisticsobjdef:1
 pg_get_statisticsobjdef_columns:1 pg_get_serial_sequence:2 pg_get_function_sqlbody:1 inet_server_addr:0
-inet_client_addr:0 pg_collation_for:1"""
+inet_client_addr:0 pg_collation_for:1 pg_current_logfile:0,1"""
 _NO_NUMBERS = """pg_database_size:1 pg_tablespace_size:1 inet_server_port:0 inet_client_port:0 pg_stat_get_numscans:1
 pg_stat_get_tuples_inserted:1 pg_stat_get_live_tuples:1 pg_stat_get_dead_tuples:1 pg_sequence_last_value:1 pg_relation_filenode:1
 txid_current:0 txid_current_if_assigned:0"""

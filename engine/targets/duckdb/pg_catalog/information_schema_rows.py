@@ -201,28 +201,3 @@ ROWS: dict[str, Callable[[Objects], Iterable[Row]]] = {
     "views": _views,
 }
 """Relations with rows. A value without a column in the relation is ignored."""
-
-OMITTED = frozenset(
-    [
-        "collation_character_set_applicability",
-        "collations",
-        "column_domain_usage",
-        "column_udt_usage",
-        "data_type_privileges",
-        "domain_constraints",
-        "domain_udt_usage",
-        "domains",
-        "role_udt_grants",
-        "role_usage_grants",
-        "sql_features",
-        "sql_implementation_info",
-        "sql_parts",
-        "sql_sizing",
-        "udt_privileges",
-        "usage_privileges",
-        "view_column_usage",
-        "view_routine_usage",
-        "view_table_usage",
-    ]
-)
-"""Relations whose rows in every PostgreSQL describe the server itself. They have none here, and a query about one of them is refused."""

@@ -10,7 +10,6 @@ from typing import Any
 
 from sqlglot import ErrorLevel, exp
 
-from engine.targets.duckdb.pg_catalog import catalog_rows, information_schema_rows
 from engine.targets.duckdb.pg_catalog.definitions import relations
 from engine.targets.duckdb.pg_catalog.description import CatalogError
 from engine.targets.duckdb.pg_catalog.detection import REG_TYPES
@@ -95,6 +94,10 @@ _CASTS = {"bpchar": "VARCHAR", "text": "VARCHAR", "name": "VARCHAR", "varchar": 
     "float8": "DOUBLE",
 }
 """Types that are called like functions."""
+_RELATIONS_OF = {"pg_show_all_settings": "pg_settings"}
+"""Functions that return the rows of a relation."""
+_LISTED = "_listed"
+"""End of the name of a function whose calls in a select list, not in FROM, return its rows."""
 _PLACE = re.compile("%[sIL]")
 _ARRAY_TEXT = re.compile(r"\{[^{}:]*\}")
 _SUBSCRIPTS = frozenset({"generate_subscripts", "array_lower", "array_upper", "array_position"})
@@ -138,7 +141,6 @@ class _Rewriter:
             identifier.set("this", folded(identifier))
         self._vectors = _vectors(tree)
         self._bind()
-        self._refuse_omitted()
         self._name_columns()
         self._system_columns()
         self._relations()
@@ -167,18 +169,6 @@ class _Rewriter:
                 node.replace(exp.Literal.number(value))
             else:
                 node.replace(_constant(value))
-
-    def _refuse_omitted(self) -> None:
-        """Refuse a list of what only a server has; in other places such a relation has no rows that a copy could lack."""
-        query: Any = self._tree
-        while isinstance(query, exp.SetOperation):
-            query = query.this
-        first = query.args.get("from_") if isinstance(query, exp.Select) else None
-        name = catalog_name(first.this) if first is not None and isinstance(first.this, exp.Table) else None
-        if name is not None and name[1] in catalog_rows.OMITTED | information_schema_rows.OMITTED:
-            raise CatalogError(
-                "0A000", f"{name[0]}.{name[1]} describes a PostgreSQL server; this copy has nothing to show there"
-            )
 
     def _name_columns(self) -> None:
         """Give every column of a select list the name that PostgreSQL would give it."""
@@ -268,6 +258,8 @@ class _Rewriter:
             node.set("this", _array(operand.this))
         if name in REG_TYPES and not array:
             self._object(node, "regproc" if name == "regprocedure" else name)
+        elif name == "regtype":
+            node.replace(self._called("regtype_list", [operand]))
         elif name in _TYPES:
             if name == "oid" and _is_function_column(operand):
                 node.replace(self._called("regproc_number", [operand]))
@@ -304,6 +296,11 @@ class _Rewriter:
             series = exp.Anonymous(this="generate_series", expressions=[one for one in function.args.values() if one])
             value: exp.Expr = exp.Anonymous(this="unnest", expressions=[series])
             name = "generate_series"
+        elif name in _RELATIONS_OF:
+            self._done.named.add(("pg_catalog", _RELATIONS_OF[name]))
+            table.set("this", exp.to_identifier(_RELATIONS_OF[name], quoted=True))
+            table.set("db", exp.to_identifier(SCHEMAS["pg_catalog"]))
+            return
         elif name in self._functions and self._functions[name].table:
             self._check(name, len(_arguments(function)))
             table.set("this", self._called(name, _arguments(function)))
@@ -338,7 +335,11 @@ class _Rewriter:
             node.replace(self._formatted(node))
         elif isinstance(node, exp.Anonymous) and name in _CASTS:
             node.replace(_cast(_arguments(node)[0], _CASTS[name]))
+        elif isinstance(node, exp.Substring) and _is_text(node.args.get("start")) and node.args.get("length") is None:
+            node.replace(_matched(node.this, node.args["start"]))
         elif name in self._functions and not name.startswith(PREFIX):
+            if self._functions[name].table:
+                name += _LISTED if name + _LISTED in self._functions else ""
             arguments = _arguments(node)
             self._check(name, len(arguments))
             node.replace(self._called(name, arguments))
@@ -373,6 +374,18 @@ class _Rewriter:
     def _check(self, name: str, count: int) -> None:
         if not self._functions[name].takes(count):
             raise CatalogError("42883", f"the function {name} does not take {count} arguments")
+
+
+def _is_text(node: exp.Expr | None) -> bool:
+    return isinstance(node, exp.Literal) and node.is_string
+
+
+def _matched(text: exp.Expr, pattern: exp.Expr) -> exp.Expr:
+    """`substring(text FROM pattern)`: the match of the first group, or of the whole pattern if it has none; NULL without a match."""
+    group = 1 if re.search(r"(?<!\\)\((?!\?)", pattern.this) else 0
+    match = exp.Anonymous(this="regexp_extract", expressions=[text.copy(), pattern.copy(), exp.Literal.number(group)])
+    found = exp.Anonymous(this="regexp_matches", expressions=[text.copy(), pattern.copy()])
+    return exp.Case(ifs=[exp.If(this=found, true=match)])
 
 
 def _is_own(name: str) -> bool:

@@ -1,0 +1,57 @@
+"""PostgreSQL's run-time parameters as an SQL endpoint shows them to sessions and in the catalog. Pure."""
+
+from __future__ import annotations
+
+SERVER_VERSION = "15.0"
+"""Clients choose their catalog queries by it: the relations of `engine.targets.duckdb.pg_catalog` are those of PostgreSQL 15."""
+
+DEFAULTS = {
+    "application_name": "",
+    "block_size": "8192",
+    "bytea_output": "hex",
+    "check_function_bodies": "on",
+    "client_encoding": "UTF8",
+    "client_min_messages": "notice",
+    "DateStyle": "ISO, MDY",
+    "default_table_access_method": "heap",
+    "default_tablespace": "",
+    "default_transaction_deferrable": "off",
+    "default_transaction_isolation": "read committed",
+    "default_transaction_read_only": "on",
+    "escape_string_warning": "on",
+    "extra_float_digits": "1",
+    "idle_in_transaction_session_timeout": "0",
+    "in_hot_standby": "off",
+    "integer_datetimes": "on",
+    "IntervalStyle": "postgres",
+    "is_superuser": "off",
+    "jit": "off",
+    "lc_collate": "C",
+    "lc_ctype": "C",
+    "lc_messages": "C",
+    "lc_monetary": "C",
+    "lc_numeric": "C",
+    "lc_time": "C",
+    "lock_timeout": "0",
+    "max_connections": "100",
+    "max_identifier_length": "63",
+    "max_index_keys": "32",
+    "password_encryption": "scram-sha-256",
+    "role": "none",
+    "row_security": "on",
+    "search_path": '"$user", public',
+    "server_encoding": "UTF8",
+    "server_version": SERVER_VERSION,
+    "server_version_num": "150000",
+    "ssl": "off",
+    "standard_conforming_strings": "on",
+    "statement_timeout": "0",
+    "synchronous_commit": "on",
+    "temp_tablespaces": "",
+    "TimeZone": "UTC",
+    "transaction_deferrable": "off",
+    "transaction_isolation": "read committed",
+    "transaction_read_only": "on",
+    "xmloption": "content",
+}
+"""Default values by names as SHOW spells them."""
