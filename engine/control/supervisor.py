@@ -47,7 +47,7 @@ from engine.tables.parking import TableParking
 from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.reporter import Evidence, Reporter
 from engine.tables.schema_change import condition_of
-from engine.tables.selections import selected_otherwise
+from engine.tables.selections import needs_new_run
 from engine.tables.start_point import (
     StartPoint,
     entry_at_start,
@@ -268,9 +268,9 @@ class SubscriptionSupervisor:
         for table in before.keys() - after.keys():
             self.remove(table, drop=table in spec.dropped)
         added = [after[t] for t in after.keys() - before.keys()]
-        # The log reader of the next run selects columns as declared now. This run must not publish the new tables: its log reader would
-        # write all their columns.
-        outdated = run is not None and selected_otherwise(before, after)
+        # The log reader of the next run selects columns as declared now, and its start publishes tables as declared. This run must not
+        # publish the new tables: its log reader would write all their columns.
+        outdated = run is not None and needs_new_run(before, after)
         for spec_added in () if outdated else added:
             self._book.add(TableEntry(spec_added, Paused() if spec_added.paused else Registered()))
         if run is not None and outdated:

@@ -31,14 +31,18 @@ def table_selections(source: Source, entries: Iterable[TableEntry]) -> tuple[Tab
     return tuple(found)
 
 
-def selected_otherwise(before: Mapping[TableId, TableSpec], after: Mapping[TableId, TableSpec]) -> bool:
-    """Whether the current log reader would not select and mask the columns as declared: a selection or the key of hashes changed, or a
-    table was added while there are selections."""
+def needs_new_run(before: Mapping[TableId, TableSpec], after: Mapping[TableId, TableSpec]) -> bool:
+    """Whether the current run does not serve the tables as declared now.
+
+    Its log reader would not select and mask their columns as declared: a selection or the key of hashes changed, or a table was added while
+    there are selections. Or a table belongs in the other publication: `insert_only` changed.
+    """
     added = after.keys() - before.keys()
     return (bool(added) and any(table.selection for table in (*before.values(), *after.values()))) or any(
-        _selected(before[table]) != _selected(after[table]) for table in before.keys() & after.keys()
+        _fixed(before[table]) != _fixed(after[table]) for table in before.keys() & after.keys()
     )
 
 
-def _selected(table: TableSpec) -> tuple[ColumnSelection, str | None]:
-    return table.selection, table.mask_mark
+def _fixed(table: TableSpec) -> tuple[ColumnSelection, str | None, bool]:
+    """What a run takes at its start."""
+    return table.selection, table.mask_mark, table.insert_only

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from multiprocessing.process import BaseProcess
 
 import pytest
 
-from engine.link.messages import BatchReport, EventReport, ReloadReport, SchemaVersion
+from engine.link.messages import BatchReport, EventReport, ReloadReport, SchemaVersion, SubscriptionStateReport
 from engine.model.position import Lsn
 from engine.model.subscription import BatchPolicy, QueueMode, SchemaPolicy
 from engine.model.subscription_state import DesiredState
@@ -243,6 +244,29 @@ def test_tables_without_identity_and_without_a_key(shop: Database, replicate: Re
     shop.execute("UPDATE history SET what = 'z'")
     replica.catch_up()
     assert replica.query("select count(*) from history where what = 'z'") == [(0,)]
+
+
+def test_insert_only_that_changes_means_a_new_copy_and_the_others_go_on(shop: Database, replicate: Replicate) -> None:
+    orders, lines = table("orders"), table("lines")
+    replica = replicate(shop, [replace(orders, insert_only=True), lines])
+    shop.execute("UPDATE orders SET note = 'unseen' WHERE id = 1; UPDATE lines SET sku = 'seen' WHERE order_id = 1")
+    replica.catch_up()
+    unseen = "select count(*) from orders where note = 'unseen'"
+    assert replica.query(unseen) == [(0,)]
+    replica.replace(orders, lines)
+    replica.reports.wait(lambda _: replica.query(unseen) == [(1,)] or None, "the new copy")
+    replica.wait_live()
+    shop.execute("UPDATE orders SET note = 'followed' WHERE id = 2; DELETE FROM lines WHERE order_id = 2")
+    replica.assert_equal()
+    known = replica.states_of("orders").count("reloading")
+    replica.replace(replace(orders, insert_only=True), lines)
+    replica.reports.wait(lambda _: replica.states_of("orders").count("reloading") > known or None, "another new copy")
+    replica.wait_live()
+    shop.execute("INSERT INTO orders VALUES (7000, 1, 'more'); DELETE FROM orders WHERE id = 3")
+    replica.catch_up()
+    assert replica.query("select count(*) from orders where id in (3, 7000)") == [(2,)]
+    assert "failed" not in [r.state for r in replica.reports.all() if isinstance(r, SubscriptionStateReport)]
+    assert "reloading" not in replica.states_of("lines")
 
 
 def test_large_batches_are_cut_by_limits(shop: Database, replicate: Replicate) -> None:
