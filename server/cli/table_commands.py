@@ -189,12 +189,34 @@ def add(
 
 @tables.command("configure")
 @server_command
-def configure(api: Api, table: TableName, options_set: OptionsSet = None, subscription: Subscription = None) -> Answer:
-    """Change options of a table. A changed key, mapping or into_existing takes effect with the next reload."""
+def configure(
+    api: Api,
+    table: TableName,
+    options_set: OptionsSet = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Show what the change would do, for example a new copy; change nothing.")
+    ] = False,
+    subscription: Subscription = None,
+) -> Answer:
+    """Change options of a table. A changed key, condition, mapping or mask means a new copy; --plan shows it before."""
     if not options_set:
         raise ManifestError("name an option with --set NAME=VALUE")
-    answer = api.patch(table_path(api, subscription, table), _options_body(options_set))
+    path = table_path(api, subscription, table)
+    if plan:
+        planned = api.post(f"{path}/plans", _options_body(options_set))
+        return Answer(planned, lambda: _show_plan(planned))
+    answer = api.patch(path, _options_body(options_set))
     return Answer(answer, lambda: out.print(f"The options of {qualified_name(answer)} were changed."))
+
+
+def _show_plan(plan: Document) -> None:
+    rows = [
+        [change["field"], *(escape(json.dumps(change[side])) for side in ("before", "after")), change["effect"]]
+        for change in plan["fields"]
+    ]
+    print_table(["option", "before", "after", "effect"], rows)
+    if plan["new_start"]:
+        out.print("The subscription's run starts again.")
 
 
 @tables.command("pause")

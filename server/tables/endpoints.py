@@ -27,6 +27,7 @@ from server.paging import Page, PageTokenInvalid, Paging
 from server.security.principal import Role
 from server.security.require import needs
 from server.tables import repository, service
+from server.tables.plans import TablePlan, plan_table_patch
 from server.tables.schemas import OnRemoval, TablePatch, TableView
 from server.tables.service import TableExists, TargetTableOfOwner, TransitionRefused
 
@@ -98,21 +99,23 @@ def get_table(
     return shown_table(request, session, name, row)
 
 
+_PATCH_REFUSALS = (
+    NotFound,
+    TransitionRefused,
+    TableRemoved,
+    SubscriptionDeleting,
+    InvalidRequest,
+    NotSupportedYet,
+    IntoExistingUnsupported,
+)
+
+
 @router.patch(
     "/{table_id}",
     operation_id="tables_patch",
     summary="Change, pause or resume a table",
     dependencies=[needs(Role.OPERATOR)],
-    responses=responses(
-        NotFound,
-        TransitionRefused,
-        TableRemoved,
-        SubscriptionDeleting,
-        PreconditionFailed,
-        InvalidRequest,
-        NotSupportedYet,
-        IntoExistingUnsupported,
-    ),
+    responses=responses(*_PATCH_REFUSALS, PreconditionFailed),
 )
 def patch_table(
     request: Request,
@@ -123,10 +126,23 @@ def patch_table(
     body: TablePatch,
     if_match: IfMatch = None,
 ) -> TableView:
-    """`desired_state` pauses and resumes. A changed key, condition, mapping or `into_existing` takes effect with the next reload."""
+    """`desired_state` pauses and resumes. A changed key, condition, mapping or mask means a new copy, which begins automatically if the
+    subscription's `schema_changes` policy is `apply`; `into_existing` takes effect with the next reload. `POST …/plans` shows it before."""
     row = service.patch_table(session, name, table_id, body, _target_kind(session, name), if_match)
     set_etag(response, row)
     return shown_table(request, session, name, row)
+
+
+@router.post(
+    "/{table_id}/plans",
+    operation_id="tables_plan",
+    summary="See what a change of a table would do",
+    dependencies=[needs(Role.OPERATOR)],
+    responses=responses(*_PATCH_REFUSALS),
+)
+def plan_table(session: Writing, name: NamePath, table_id: TableIdPath, body: TablePatch) -> TablePlan:
+    """Changes nothing. What the PATCH would refuse is refused here in the same way."""
+    return plan_table_patch(session, name, table_id, body, _target_kind(session, name))
 
 
 @router.delete(

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Literal
 
 from engine.model.table_state import TableStateKind
 from server.db.models.table import TableRow
 from server.db.session import WriteSession
 from server.events.service import record_event
+from server.tables.effects import COPIES, OptionEffect
 from server.tables.schemas import TableDesiredState
-
-AFTER_RELOAD = frozenset({"key", "where", "columns", "into_existing"})
-"""Settings that take effect only with a new copy."""
 
 _NAMED = 3
 
@@ -47,16 +45,16 @@ def record_desired_state(session: WriteSession, subscription: str, row: TableRow
     record_table_event(session, subscription, row, kind, f"was requested to be {row.desired_state}; it is {row.state}")
 
 
-def record_settings_change(session: WriteSession, subscription: str, row: TableRow, changed: Sequence[str]) -> None:
+def record_settings_change(
+    session: WriteSession, subscription: str, row: TableRow, changed: Mapping[str, OptionEffect]
+) -> None:
     """Record that these settings of the table were changed. The remedy says if some take effect only with a reload."""
-    waiting = [name for name in changed if name in AFTER_RELOAD and row.state != TableStateKind.REGISTERED]
+    copied = [name for name, effect in changed.items() if effect in COPIES]
     what = f"has new settings: {', '.join(changed)}"
-    remedy = None
-    if waiting:
-        what += (
-            f"; from its next copy on: {', '.join(waiting)}" if waiting != list(changed) else "; from its next copy on"
-        )
-        remedy = "POST /subscriptions/{name}/tables/{table_id}/reloads applies them."
+    if copied:
+        what += "; from its next copy on" + (f": {', '.join(copied)}" if len(copied) < len(changed) else "")
+    waits = OptionEffect.NEXT_RELOAD in changed.values()
+    remedy = "POST /subscriptions/{name}/tables/{table_id}/reloads applies them." if waits else None
     record_table_event(session, subscription, row, "table_settings_changed", what, remedy=remedy)
 
 

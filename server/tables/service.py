@@ -17,6 +17,7 @@ from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
+from server.declarations.policies import SchemaChangesBody
 from server.declarations.table_body import require_supported, shared_from
 from server.declarations.table_declaration import Declaration, OccupiedPlaces, check_targets, refuse_existing
 from server.declarations.table_options import (
@@ -33,6 +34,7 @@ from server.lookup.subscriptions import lock_changeable_subscription
 from server.lookup.tables import lock_present_table
 from server.schema_versions import service as versions
 from server.tables import repository, requests
+from server.tables.effects import effect_of
 from server.tables.schemas import (
     OnRemoval,
     SharedView,
@@ -200,7 +202,7 @@ def reconcile_tables(
             _insert(session, subscription, table)
             changed = True
         else:
-            changed |= _redeclare(session, subscription.name, found, table)
+            changed |= _redeclare(session, subscription, found, table)
     return changed
 
 
@@ -221,7 +223,7 @@ def patch_table(
     if row.shared_into is not None and body.into_existing:
         detail = "A table with shared_into cannot use into_existing."
         raise InvalidRequest.at("/into_existing", detail, "Remove it and add it again without shared_into.")
-    changed = _apply_options(session, name, row, options)
+    changed = _apply_options(session, subscription, row, options)
     if body.desired_state is not None and body.desired_state.value != row.desired_state:
         _check_transition(row, body.desired_state)
         row.desired_state = body.desired_state.value
@@ -316,7 +318,7 @@ def _bump_revision(session: WriteSession, row: TableRow) -> None:
     session.add(row)
 
 
-def _redeclare(session: WriteSession, subscription: str, row: TableRow, table: Declaration) -> bool:
+def _redeclare(session: WriteSession, subscription: SubscriptionRow, row: TableRow, table: Declaration) -> bool:
     # Keep the identity that was found when a pattern added the table: it determines how its changes are replicated.
     keep = table.from_pattern and row.from_pattern
     # Keep its name on the target too if it was renamed on the source since.
@@ -339,14 +341,16 @@ def _redeclare(session: WriteSession, subscription: str, row: TableRow, table: D
     return changed
 
 
-def _apply_options(session: WriteSession, subscription: str, row: TableRow, options: TableOptions) -> bool:
+def _apply_options(session: WriteSession, subscription: SubscriptionRow, row: TableRow, options: TableOptions) -> bool:
+    before = options_of(row)
     changed = {name: value for name, value in stored_options(options).items() if getattr(row, name) != value}
     for name, value in changed.items():
         setattr(row, name, value)
     if changed:
-        requests.record_settings_change(
-            session, subscription, row, ["columns" if name == "map_as" else name for name in changed]
-        )
+        policy = SchemaChangesBody.model_validate(subscription.schema_changes).policy
+        names = ["columns" if name == "map_as" else name for name in changed]
+        effects = {name: effect_of(name, before, options, TableStateKind(row.state), policy) for name in names}
+        requests.record_settings_change(session, subscription.name, row, effects)
     return bool(changed)
 
 

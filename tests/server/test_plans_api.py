@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from typer.testing import CliRunner, Result
 
+from engine.model.table_state import TableStateKind
 from server.cli import apply_command, options
 from server.cli.client import Api
 from server.cli.exit_codes import ExitCode
@@ -21,6 +22,7 @@ from server.cli.main import app as cli
 from server.cli.manifest import DECLARED
 from server.connections.schemas import ConnectionPut
 from server.subscriptions.schemas import SubscriptionPut
+from server.tables import reports
 from tests.server.conftest import PlayedEngine
 from tests.server.test_subscriptions_api import BODY, ORDERS, URL, outbox
 
@@ -91,6 +93,56 @@ def test_tables_that_are_left_out_stay_where_that_is_asked_for(client: TestClien
     assert (again["result"], actions(again)) == ("unchanged", [("events", "kept"), ("a", "kept")])
     client.put(f"{URL}/s", json=BODY)
     assert names(client) == ["orders"]
+
+
+@pytest.fixture
+def live(client: TestClient, app: FastAPI) -> str:
+    """The address of a live table."""
+    client.put(f"{URL}/s", json=BODY)
+    table: str = client.get(f"{URL}/s/tables").json()["items"][0]["id"]
+    with app.state.database.write() as session:
+        reports.set_state(session, table, TableStateKind.LIVE)
+    return f"{URL}/s/tables/{table}"
+
+
+def test_a_tables_plan_says_what_follows_and_does_nothing(client: TestClient, app: FastAPI, live: str) -> None:
+    before, told = client.get(live), outbox(app)
+    mapped = {"price": {"map_as": "text"}}
+    plan = client.post(f"{live}/plans", json={"columns": mapped, "priority": 9, "desired_state": "running"}).json()
+    assert plan["fields"] == [
+        {"field": "priority", "before": before.json()["priority"], "after": 9, "effect": "at_once"},
+        {"field": "columns", "before": before.json()["columns"], "after": mapped, "effect": "new_copy"},
+    ]
+    assert (plan["result"], plan["new_start"], plan["etag"]) == ("changed", False, before.headers["ETag"])
+    assert (client.get(live).json(), outbox(app)) == (before.json(), told)
+    assert client.post(f"{live}/plans", json={"mask": {"a": {"method": "null"}}}).json()["new_start"] is True
+    assert client.post(f"{live}/plans", json={"priority": before.json()["priority"]}).json()["result"] == "unchanged"
+    assert client.patch(live, json={"priority": 9}, headers={"If-Match": plan["etag"]}).status_code == 200
+    assert client.patch(live, json={"priority": 8}, headers={"If-Match": plan["etag"]}).status_code == 412
+
+
+def test_a_tables_plan_depends_on_the_policy_for_schema_changes(client: TestClient, live: str) -> None:
+    client.patch(f"{URL}/s", json={"schema_changes": {"policy": "ask"}})
+    (change,) = client.post(f"{live}/plans", json={"rename": {"a": "b"}}).json()["fields"]
+    assert change["effect"] == "parks"
+
+
+@pytest.mark.parametrize(
+    "body", [{"where": "pg_sleep(1) is null"}, {"rename": {"a": "x", "b": "x"}}, {"key": []}, {"into_existing": True}]
+)
+def test_a_tables_plan_is_refused_as_the_patch_would_be(client: TestClient, live: str, body: dict[str, Any]) -> None:
+    refused, plan = client.patch(live, json=body), client.post(f"{live}/plans", json=body)
+    assert refused.status_code in {409, 422}
+    assert (plan.status_code, plan.json()["errors"]) == (refused.status_code, refused.json()["errors"])
+
+
+def test_the_command_shows_a_tables_plan(client: TestClient, run: Run, live: str) -> None:
+    table = live.rsplit("/", 1)[1]
+    shown = run("tables", "configure", table, "--set", 'mask={"a": {"method": "null"}}', "--plan")
+    assert shown.exit_code == 0, shown.output
+    assert "new_copy" in shown.output
+    assert "The subscription's run starts again." in shown.output
+    assert client.get(live).json()["mask"] == {}
 
 
 def test_a_connections_plan_names_its_secrets_and_never_shows_them(client: TestClient) -> None:

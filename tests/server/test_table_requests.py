@@ -71,26 +71,28 @@ def test_a_pause_that_is_refused_was_not_asked(client: TestClient, app: FastAPI,
 
 
 @pytest.mark.parametrize(
-    ("given", "what", "waits"),
+    ("given", "what"),
     [
-        ({"priority": 3}, "has new settings: priority", False),
-        ({"columns": {"n": {"map_as": "text"}}}, "has new settings: columns; from its next copy on", True),
-        (
-            {"priority": 3, "key": ["a"]},
-            "has new settings: key, priority; from its next copy on: key",
-            True,
-        ),
+        ({"priority": 3}, "has new settings: priority"),
+        ({"columns": {"n": {"map_as": "text"}}}, "has new settings: columns; from its next copy on"),
+        ({"priority": 3, "key": ["a"]}, "has new settings: key, priority; from its next copy on: key"),
     ],
 )
 def test_settings_tell_whether_they_wait_for_a_copy(
-    client: TestClient, live: str, given: dict[str, Any], what: str, waits: bool
+    client: TestClient, live: str, given: dict[str, Any], what: str
 ) -> None:
     for _ in range(2):
         assert client.patch(live, json=given).status_code == 200
     (event,) = read_events(client, kind="table_settings_changed")
-    assert event["detail"] == f"The table 'public.orders' {what}."
-    remedy = "POST /subscriptions/{name}/tables/{table_id}/reloads applies them."
-    assert event["remedy"] == (remedy if waits else None)
+    assert (event["detail"], event["remedy"]) == (f"The table 'public.orders' {what}.", None)
+
+
+def test_settings_of_a_parked_table_wait_for_a_reload(client: TestClient, app: FastAPI, live: str) -> None:
+    report(app, live, TableStateKind.PARKED, code="value_out_of_domain", reason="NaN")
+    client.patch(live, json={"priority": 3, "rename": {"a": "b"}})
+    (event,) = read_events(client, kind="table_settings_changed")
+    assert event["detail"].endswith("has new settings: rename, priority; from its next copy on: rename.")
+    assert event["remedy"] == "POST /subscriptions/{name}/tables/{table_id}/reloads applies them."
 
 
 def test_settings_of_a_table_that_was_not_copied_yet_wait_for_nothing(client: TestClient, table: str) -> None:

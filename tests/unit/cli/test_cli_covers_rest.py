@@ -62,6 +62,7 @@ COMMANDS = {
     "tables_get": "tables remove",
     "tables_list": "tables",
     "tables_patch": "tables configure",
+    "tables_plan": "tables configure",
     "tables_remove": "tables remove",
     "tickets_create": "ticket",
     "tickets_get": "ticket",

@@ -851,7 +851,8 @@ export interface paths {
         head?: never;
         /**
          * Change, pause or resume a table
-         * @description `desired_state` pauses and resumes. A changed key, condition, mapping or `into_existing` takes effect with the next reload.
+         * @description `desired_state` pauses and resumes. A changed key, condition, mapping or mask means a new copy, which begins automatically if the
+         *     subscription's `schema_changes` policy is `apply`; `into_existing` takes effect with the next reload. `POST …/plans` shows it before.
          */
         patch: operations["tables_patch"];
         trace?: never;
@@ -913,6 +914,26 @@ export interface paths {
         get: operations["table_partitions_list"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/subscriptions/{name}/tables/{table_id}/plans": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * See what a change of a table would do
+         * @description Changes nothing. What the PATCH would refuse is refused here in the same way.
+         */
+        post: operations["tables_plan"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2994,6 +3015,25 @@ export interface components {
          */
         Operation: "insert" | "update" | "delete" | "truncate";
         /**
+         * OptionChange
+         * @description An option that the PATCH changes, and what follows.
+         */
+        OptionChange: {
+            after: components["schemas"]["JsonValue"];
+            /** @description Null if there is none. */
+            before: components["schemas"]["JsonValue"];
+            /** @description `at_once`: it takes effect without a copy. `in_place`: the table on the target is changed in place. `new_copy`: the table is copied again automatically; its old rows stay readable until then. `parks`: the table parks because of the subscription's `schema_changes` policy, until the change is approved or the table is reloaded; its `remedy` names which. `next_reload`: it takes effect with the table's next reload. */
+            effect: components["schemas"]["OptionEffect"];
+            /** Field */
+            field: string;
+        };
+        /**
+         * OptionEffect
+         * @description What follows from a changed option.
+         * @enum {string}
+         */
+        OptionEffect: "at_once" | "in_place" | "new_copy" | "parks" | "next_reload";
+        /**
          * OriginFilter
          * @description Which changes of a source are replicated, by their origin.
          *
@@ -4722,6 +4762,42 @@ export interface components {
             } | null;
             /** Where */
             where?: string | null;
+        };
+        /**
+         * TablePlan
+         * @description What a PATCH of this body would do now.
+         * @example {
+         *       "etag": "\"9f86d081-3\"",
+         *       "fields": [
+         *         {
+         *           "after": {
+         *             "price": {
+         *               "map_as": "text"
+         *             }
+         *           },
+         *           "before": {},
+         *           "effect": "new_copy",
+         *           "field": "columns"
+         *         }
+         *       ],
+         *       "new_start": false,
+         *       "result": "changed"
+         *     }
+         */
+        TablePlan: {
+            /**
+             * Etag
+             * @description The table's current ETag. Send it as If-Match with the PATCH, so that the plan still applies.
+             */
+            etag: string;
+            /** Fields */
+            fields: components["schemas"]["OptionChange"][];
+            /**
+             * New Start
+             * @description The subscription's run starts again, which interrupts the replication of all of its tables for some seconds.
+             */
+            new_start: boolean;
+            result: components["schemas"]["PlanResult"];
         };
         /**
          * TableRef
@@ -9807,6 +9883,80 @@ export interface operations {
             };
             /** @description `engine_timeout`: The engine did not answer in time */
             504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    tables_plan: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
+                name: string;
+                /** @description The table's id. */
+                table_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TablePatch"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TablePlan"];
+                };
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_found`: Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `transition_refused`: Not allowed in this state; `table_removed`: The table was removed; `subscription_deleting`: The subscription is being deleted */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `invalid_request`: Invalid request; `not_supported_yet`: Not supported yet; `into_existing_unsupported`: The target does not support into_existing */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
