@@ -42,6 +42,13 @@ class Gallery:
             "table-refused": self._refused,
             "freshness": self._freshness,
             "tickets": self._tickets,
+            "table-options": self._options,
+            "table-options-review": self._review,
+            "table-partitions": self._partitions,
+            "new-table": self._at("/subscriptions/many/add/table"),
+            "new-table-options": self._new_table,
+            "verifications": self._verifications,
+            "selected-tables": self._selected,
             "connection": self._at("/connections/source"),
             "new-connection": self._at("/new-connection"),
         }
@@ -58,6 +65,11 @@ class Gallery:
     def fill(self) -> None:
         """Make the subscriptions; returns when each of their tables is in the state that it is to be shown in."""
         shop = self._shop
+        shop.execute("CREATE TABLE sales (id int PRIMARY KEY, n int) PARTITION BY RANGE (id)")
+        shop.execute("CREATE TABLE sales_a PARTITION OF sales FOR VALUES FROM (0) TO (100)")
+        shop.execute("CREATE TABLE sales_rest PARTITION OF sales DEFAULT")
+        shop.execute("INSERT INTO sales SELECT n, n FROM generate_series(1, 150) n")
+        shop.api.post(f"{shop.rig.path}/tables", {"schema": "public", "name": "sales"})
         for name, count in COUNTS.items():
             shop.execute(f"CREATE SCHEMA {name}")
             for number in range(count):
@@ -116,6 +128,38 @@ class Gallery:
     def _refused(self, page: Page) -> None:
         self._go(page, f"/subscriptions/twenty/tables/{self._tables('twenty')[2]['id']}")
         page.get_by_text("Its values").first.click()
+
+    def _options(self, page: Page) -> None:
+        self._go(page, f"/subscriptions/twenty/tables/{self._tables('twenty')[3]['id']}/options")
+        page.get_by_role("combobox", name="Values of value").select_option("masked: a constant")
+        page.get_by_role("checkbox", name="Replicate at").uncheck()
+
+    def _review(self, page: Page) -> None:
+        self._options(page)
+        page.get_by_role("button", name="Review the change").click()
+        expect(page.get_by_role("dialog").get_by_text("found", exact=False).first).to_be_visible()
+
+    def _partitions(self, page: Page) -> None:
+        self._go(page, f"/subscriptions/copy/tables/{self._shop.table('sales')['id']}")
+        page.get_by_role("button", name="Show partitions").click()
+        page.get_by_role("checkbox", name="public.sales_a").check()
+
+    def _new_table(self, page: Page) -> None:
+        self._go(page, "/subscriptions/copy/add/table")
+        page.get_by_role("button", name="Choose one.").click()
+        page.get_by_role("button", name="Check").click()
+        expect(page.get_by_role("button", name="Check again")).to_be_visible()
+        expect(page.get_by_text("Checking …")).to_have_count(0)
+
+    def _verifications(self, page: Page) -> None:
+        self._go(page, "/subscriptions/twenty/verifications")
+        if page.get_by_text("never verified").count():
+            page.get_by_role("button", name="Verify").click()
+        expect(page.get_by_text("not compared")).to_be_visible()
+
+    def _selected(self, page: Page) -> None:
+        self._go(page, "/subscriptions/twenty")
+        page.get_by_role("button", name="Select all").click()
 
     def _connections(self, page: Page) -> None:
         self._go(page, "/connections")

@@ -120,8 +120,11 @@ function resume(table: Table, path: TablePath): Action {
   };
 }
 
-function reload(table: Table, path: TablePath): Action {
-  const name = tableName(table);
+const reload = (table: Table, path: TablePath): Action => tableReload(path.params.path.name, table.id, tableName(table));
+
+/** A new copy of a table of this name. */
+export function tableReload(subscription: string, table_id: string, name: string): Action {
+  const path: TablePath = { params: { path: { name: subscription, table_id } } };
   return {
     verb: "Reload",
     title: `Reload ${name}?`,

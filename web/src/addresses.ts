@@ -9,8 +9,10 @@ export const connectionAddress = (name: string): string => `/connections/${encod
 export const subscriptionAddress = (name: string): string => `/subscriptions/${encodeURIComponent(name)}`;
 export const tableAddress = (subscription: string, id: string): string =>
   `${subscriptionAddress(subscription)}/tables/${encodeURIComponent(id)}`;
+export const tableOptionsAddress = (subscription: string, id: string): string => `${tableAddress(subscription, id)}/options`;
 const of = (address: string, subscription: string): string => `${address}?${new URLSearchParams({ subscription }).toString()}`;
 export const freshnessAddress = (subscription: string): string => of(FRESHNESS, subscription);
 export const ticketsAddress = (subscription: string): string => of(TICKETS, subscription);
 /** Parts of a subscription that have pages of their own. */
 export const subscriptionPart = (name: string, part: string): string => `${subscriptionAddress(name)}/${part}`;
+export const addTableAddress = (subscription: string): string => `${subscriptionAddress(subscription)}/add/table`;

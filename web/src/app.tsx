@@ -13,6 +13,8 @@ import { NothingHerePage } from "./pages/nothingHere";
 import { SignInPage } from "./pages/signIn";
 import { SubscriptionPage } from "./pages/subscription/page";
 import { TablePage } from "./pages/table";
+import { AddTablePage } from "./pages/tableOptions/addPage";
+import { TableOptionsPage } from "./pages/tableOptions/page";
 import { TicketsPage } from "./pages/tickets/page";
 import { ConnectionPage, NewConnectionPage } from "./pages/wizard/connectionPages";
 import { NewSubscriptionPage } from "./pages/wizard/newSubscription";
@@ -91,6 +93,10 @@ function Pages() {
       </Route>
       <Route path="/subscriptions/:name/:part?">
         {({ name, part }) => <SubscriptionPage key={`${name}/${part ?? ""}`} name={name} part={part} />}
+      </Route>
+      <Route path="/subscriptions/:name/add/table">{({ name }) => <AddTablePage key={name} subscription={name} />}</Route>
+      <Route path="/subscriptions/:name/tables/:id/options">
+        {({ name, id }) => <TableOptionsPage key={`${name}/${id}`} subscription={name} id={id} />}
       </Route>
       <Route path="/subscriptions/:name/tables/:id">
         {({ name, id }) => <TablePage key={`${name}/${id}`} subscription={name} id={id} />}

@@ -20,6 +20,12 @@ export type SampleSource = Schemas["SampleSourceView"];
 export type SourceTable = Schemas["SourceTableView"];
 export type SubscriptionPut = Schemas["SubscriptionPut"];
 export type TableBody = Schemas["TableBody"];
+export type TablePatch = Schemas["TablePatch"];
+export type TablePlan = Schemas["TablePlan"];
+export type Mask = Schemas["Mask"];
+export type Partition = Schemas["PartitionView"];
+export type Verification = Schemas["VerificationView"];
+export type VerifiedTable = Schemas["VerifiedTableView"];
 export type Finding = Schemas["FindingView"];
 export type Checks = Schemas["ChecksView"];
 

@@ -56,6 +56,13 @@ export class Problem extends Error {
     });
   }
 
+  /** What is wrong with the member of the request at this JSON pointer, or with a part of it; null if nothing is. */
+  at(pointer: string): string | null {
+    const errors = Array.isArray(this.body.errors) ? (this.body.errors as { pointer?: unknown; detail?: unknown }[]) : [];
+    const found = errors.find(({ pointer: place }) => place === pointer || (typeof place === "string" && place.startsWith(`${pointer}/`)));
+    return typeof found?.detail === "string" ? found.detail : null;
+  }
+
   static unreachable(): Problem {
     return new Problem({
       status: 0,

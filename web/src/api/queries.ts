@@ -13,6 +13,9 @@ export const keys = {
   caller: ["caller"] as const,
 };
 
+/** For what the engine asks a database for: it is read when a person wants it, not at intervals. */
+export const ON_REQUEST = { refetchInterval: false, staleTime: Infinity, retry: false, refetchOnWindowFocus: false } as const;
+
 /** As many of the newest events as are looked at across subscriptions. */
 const EVENTS_AT_ONCE = 200;
 
@@ -82,6 +85,35 @@ export const tableReloadsQuery = (name: string, table_id: string) =>
       );
       return page.items;
     },
+  });
+
+/** The engine asks the source for these: they are read on request. */
+export const partitionsQuery = (name: string, table_id: string) =>
+  queryOptions({
+    queryKey: ["partitions", name, table_id],
+    queryFn: async ({ signal }) => {
+      const path = { name, table_id };
+      return (await answer(client.GET("/api/v1/subscriptions/{name}/tables/{table_id}/partitions", { params: { path }, signal })))
+        .partitions;
+    },
+    ...ON_REQUEST,
+  });
+
+export const VERIFICATIONS_AT_ONCE = 20;
+const WHILE_VERIFYING_MS = 1_000;
+
+/** The newest verifications; read often while one of them is under way. */
+export const verificationsQuery = (name: string) =>
+  queryOptions({
+    queryKey: [...keys.ofSubscription(name), "verifications"],
+    queryFn: ({ signal }) =>
+      answer(
+        client.GET("/api/v1/subscriptions/{name}/verifications", {
+          params: { path: { name }, query: { page_size: VERIFICATIONS_AT_ONCE } },
+          signal,
+        }),
+      ),
+    refetchInterval: (query) => (query.state.data?.items.some(({ ended_at }) => ended_at === null) ? WHILE_VERIFYING_MS : 15_000),
   });
 
 export const REFUSED_AT_ONCE = 100;

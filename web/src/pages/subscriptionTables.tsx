@@ -1,9 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
 import { Link } from "wouter";
 import { tableActions } from "../actions";
 import { tableAddress } from "../addresses";
 import type { Subscription, Table } from "../api/client";
 import { tablesQuery } from "../api/queries";
+import { bulkActions, canBeReloaded, canBeRetried } from "../bulkActions";
 import { ActionButtons } from "../components/actions";
 import { Pager } from "../components/pager";
 import { QueryBoundary } from "../components/queryBoundary";
@@ -15,6 +17,7 @@ import { type Filters, matches, useFilters } from "../filters";
 import { heldUp } from "../labels/health";
 import { count, some } from "../labels/numbers";
 import { asked, byNeed, copyWords, isCopied, qualified, statesByNeed, tableName, tableStateWords, tableWords } from "../labels/tables";
+import { usePermission } from "../usePermission";
 
 const AT_ONCE = 50;
 /** The API lists removed tables only when they are asked for. */
@@ -23,6 +26,8 @@ const REMOVED = "removed";
 /** What keeps the tables. */
 interface Kept {
   subscription: string;
+  /** Tables chosen to act on together; null where that is not offered. */
+  choice: { has: (table: Table) => boolean; toggle: (table: Table) => void } | null;
 }
 
 /** The tables of a subscription, those that need attention first; filter, search and page are kept in the address. */
@@ -58,22 +63,43 @@ function TableCounts({ subscription, filters }: { subscription: Subscription; fi
   return <StatusCounts noun="tables" filter="state" filters={filters} items={items} total={total} />;
 }
 
-interface FoundProps extends Kept {
+interface FoundProps {
+  subscription: string;
   all: Table[];
   filters: Filters;
 }
 
-function Found({ all, filters, ...kept }: FoundProps) {
+function Found({ all, filters, subscription }: FoundProps) {
+  const [ids, setIds] = useState<ReadonlySet<string>>(new Set());
+  const mayAct = usePermission()("operator");
   const state = filters.get("state");
   const found = all
     .filter((table) => (state === "" || table.state === state) && matches(filters.get("q"), tableName(table), qualified(table.target)))
     .sort(byNeed);
   const last = Math.max(0, Math.ceil(found.length / AT_ONCE) - 1);
   const page = Math.min(Math.max(0, (Number.parseInt(filters.get("page"), 10) || 1) - 1), last);
+  const choosable = found.filter(canBeReloaded);
+  const chosen = choosable.filter(({ id }) => ids.has(id));
+  const toggle = ({ id }: Table): void => {
+    const next = new Set(ids);
+    if (!next.delete(id)) next.add(id);
+    setIds(next);
+  };
+  const choice = mayAct && choosable.length > 1 ? { has: ({ id }: Table) => ids.has(id), toggle } : null;
   return (
     <>
       <SearchField label="Find by name" filters={filters} result={`${count(found.length)} of ${some(all.length, "table")}`} />
-      {found.length > 0 && <Ledger tables={found.slice(page * AT_ONCE, (page + 1) * AT_ONCE)} {...kept} />}
+      {choice !== null && (
+        <Bulk
+          subscription={subscription}
+          choosable={choosable}
+          chosen={chosen}
+          onChoose={(tables) => setIds(new Set(tables.map(({ id }) => id)))}
+        />
+      )}
+      {found.length > 0 && (
+        <Ledger tables={found.slice(page * AT_ONCE, (page + 1) * AT_ONCE)} subscription={subscription} choice={choice} />
+      )}
       <Pager
         page={page}
         size={AT_ONCE}
@@ -82,6 +108,36 @@ function Found({ all, filters, ...kept }: FoundProps) {
         onPage={(wanted) => filters.set({ page: wanted === 0 ? null : wanted + 1 })}
       />
     </>
+  );
+}
+
+interface BulkProps {
+  subscription: string;
+  choosable: Table[];
+  chosen: Table[];
+  onChoose: (tables: Table[]) => void;
+}
+
+/** Chooses several of the tables that are found, on all pages, and acts on them together. */
+function Bulk({ subscription, choosable, chosen, onChoose }: BulkProps) {
+  const parked = choosable.filter(canBeRetried);
+  const all = chosen.length === choosable.length;
+  return (
+    <fieldset className="bulk">
+      <legend className="unseen">Several tables together</legend>
+      {parked.length > 0 && (
+        <button type="button" className="quiet" onClick={() => onChoose(parked)}>
+          Select {some(parked.length, "parked table")}
+        </button>
+      )}
+      <button type="button" className="quiet" onClick={() => onChoose(all ? [] : choosable)}>
+        {all ? "Select none" : `Select all ${count(choosable.length)}`}
+      </button>
+      <span className="soft" role="status">
+        {chosen.length > 0 && `${some(chosen.length, "table")} selected`}
+      </span>
+      <ActionButtons actions={bulkActions(subscription, chosen, () => onChoose([]))} />
+    </fieldset>
   );
 }
 
@@ -111,7 +167,7 @@ function Ledger({ tables, ...kept }: Kept & { tables: Table[] }) {
   );
 }
 
-function Row({ table, subscription }: Kept & { table: Table }) {
+function Row({ table, subscription, choice }: Kept & { table: Table }) {
   const { tone, word } = tableWords(table);
   const name = tableName(table);
   const elsewhere = qualified(table.target) !== name;
@@ -120,7 +176,18 @@ function Row({ table, subscription }: Kept & { table: Table }) {
   return (
     <tr>
       <th scope="row" data-column="Table">
-        <Link href={tableAddress(subscription, table.id)}>{name}</Link>
+        <span className={choice === null ? undefined : "check"}>
+          {choice !== null && (
+            <input
+              type="checkbox"
+              aria-label={`Select ${name}`}
+              checked={choice.has(table) && canBeReloaded(table)}
+              disabled={!canBeReloaded(table)}
+              onChange={() => choice.toggle(table)}
+            />
+          )}
+          <Link href={tableAddress(subscription, table.id)}>{name}</Link>
+        </span>
         {elsewhere && <small>→ {qualified(table.target)}</small>}
       </th>
       <td data-column="State" className="telling">

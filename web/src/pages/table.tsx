@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "wouter";
 import { type Action, tableActions } from "../actions";
-import { FLEET, subscriptionAddress } from "../addresses";
+import { FLEET, subscriptionAddress, tableOptionsAddress } from "../addresses";
 import type { Reload, Table } from "../api/client";
 import { tableQuery, tableReloadsQuery, versionsQuery } from "../api/queries";
 import { ActionButtons } from "../components/actions";
@@ -13,8 +13,10 @@ import { StatusBadge } from "../components/statusBadge";
 import { StatusBanner } from "../components/statusBanner";
 import { Ago, Moment } from "../components/time";
 import { bytes, count } from "../labels/numbers";
+import { optionName, optionValue } from "../labels/tableOptions";
 import { asked, copiedWords, copyWords, isCopied, qualified, tableName, tableWords } from "../labels/tables";
 import type { Tone } from "../labels/tone";
+import { Partitions } from "./tablePartitions";
 import { RefusedRows } from "./tableRefused";
 import { TimeLine } from "./tableTimeLine";
 import { Versions } from "./tableVersions";
@@ -42,9 +44,13 @@ export function TablePage({ subscription, id }: { subscription: string; id: stri
           <>
             <StateBanner table={present} remedy={parked ? actions.slice(0, 1) : []} />
             <RefusedRows subscription={subscription} table={present} />
-            <Section title="Declaration">
+            <Section
+              title="Declaration"
+              aside={present.state !== "removed" && <Link href={tableOptionsAddress(subscription, id)}>Change options</Link>}
+            >
               <Declaration table={present} />
             </Section>
+            <Partitions subscription={subscription} table={present} />
             <Section title="Time line" aside="Requests, and when they took effect; newest first">
               <TimeLine subscription={subscription} table={present} />
             </Section>
@@ -100,6 +106,9 @@ function CopyProgress({ table: { copied, health } }: { table: Table }) {
   );
 }
 
+/** Options that select and name columns; empty ones are not shown. */
+const SELECTIONS = ["include_columns", "exclude_columns", "mask", "rename"] as const;
+
 function Declaration({ table }: { table: Table }) {
   const texts = Object.keys(table.columns);
   return (
@@ -115,6 +124,16 @@ function Declaration({ table }: { table: Table }) {
         </Fact>
       )}
       {texts.length > 0 && <Fact name="Kept as text">{texts.join(", ")}</Fact>}
+      {SELECTIONS.map((option) => {
+        const value = table[option] ?? {};
+        return (
+          Object.keys(value).length > 0 && (
+            <Fact key={option} name={optionName(option)}>
+              {optionValue(option, value)}
+            </Fact>
+          )
+        );
+      })}
       {table.shared_into != null && (
         <Fact name="Shown in" note={`where ${table.shared_into.source_column} is ${table.shared_into.source_value}`}>
           {qualified(table.shared_into)}

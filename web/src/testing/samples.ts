@@ -1,5 +1,15 @@
 /** Answers of the API as tests need them: whole and valid, with what a test is about put in place of the defaults. */
-import type { Connection, ConnectionKind, Event, SourceTable, Subscription, Table } from "../api/client";
+import type {
+  Connection,
+  ConnectionKind,
+  Event,
+  Partition,
+  SourceTable,
+  Subscription,
+  Table,
+  Verification,
+  VerifiedTable,
+} from "../api/client";
 import type { HistoryPoint } from "../api/history";
 import type { Ticket } from "../api/tickets";
 
@@ -47,6 +57,47 @@ export const table = (changes: Partial<Table> = {}): Table =>
     created_at: NOW,
     ...changes,
   }) as Table;
+
+export const verification = (changes: Partial<Verification> = {}): Verification => ({
+  id: "v1",
+  state: "succeeded",
+  equal: true,
+  tables: [],
+  tables_done: 0,
+  tables_total: null,
+  left_out: [],
+  position: "0/16B3748",
+  problem: null,
+  created_at: NOW,
+  ended_at: later(3),
+  ...changes,
+});
+
+export const verified = (changes: Partial<VerifiedTable> = {}): VerifiedTable => ({
+  id: "t1",
+  schema: "public",
+  name: "orders",
+  equal: true,
+  source_rows: 10,
+  target_rows: 10,
+  differing: [],
+  set_aside: 0,
+  ...changes,
+});
+
+export const partition = (changes: Partial<Partition> = {}): Partition => ({
+  name: "public.orders_06",
+  parent: "public.orders",
+  has_rows: true,
+  bound: "FOR VALUES IN (6)",
+  reloadable: true,
+  obstacle: null,
+  generation: 1,
+  reason: "copied",
+  position: "0/16B3748",
+  loaded_at: NOW,
+  ...changes,
+});
 
 export const event = (changes: Partial<Event> = {}): Event =>
   ({ id: "e1", at: NOW, kind: "table_live", severity: "info", detail: "It is live.", ...changes }) as Event;

@@ -15,6 +15,7 @@ const PARTS = [
   { part: "charts", label: "Charts" },
   { part: "batches", label: "Batches" },
   { part: "events", label: "Events" },
+  { part: "verifications", label: "Verifications" },
   { part: "settings", label: "Settings" },
 ] as const;
 

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { lazy, Suspense } from "react";
 import { Link } from "wouter";
-import { CONNECTIONS, subscriptionPart } from "../../addresses";
+import { addTableAddress, CONNECTIONS, subscriptionPart } from "../../addresses";
 import type { Subscription } from "../../api/client";
 import { eventsQuery } from "../../api/queries";
 import { EventList } from "../../components/events";
@@ -23,6 +23,7 @@ import { SubscriptionEventsPage } from "./events";
 import { SubscriptionFrame } from "./frame";
 import { Pipeline } from "./pipeline";
 import { SettingsPage } from "./settings";
+import { VerificationsPage } from "./verifications";
 
 const Charts = lazy(() => import("./charts"));
 
@@ -43,6 +44,8 @@ export function SubscriptionPage({ name, part = "" }: { name: string; part?: str
       return <BatchesPage name={name} />;
     case "events":
       return <SubscriptionEventsPage name={name} />;
+    case "verifications":
+      return <VerificationsPage name={name} />;
     case "settings":
       return <SettingsPage name={name} />;
     case "":
@@ -66,7 +69,7 @@ function Overview({ name }: { name: string }) {
           <Section title="Progress">
             <Progress subscription={found} />
           </Section>
-          <Section title="Tables">
+          <Section title="Tables" aside={<Link href={addTableAddress(name)}>Add a table</Link>}>
             <Tables subscription={found} />
           </Section>
           <Section title="Events" aside={<Link href={subscriptionPart(name, "events")}>All of them</Link>}>

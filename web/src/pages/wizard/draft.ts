@@ -89,7 +89,8 @@ export const lacksIdentity = (table: SourceTable): boolean =>
 export const isBlocked = (table: SourceTable): boolean =>
   table.problems.some(({ severity, code }) => severity === "error" && code !== NO_IDENTITY);
 
-const matches = (pattern: string, name: string): boolean => {
+/** `*` in a pattern stands for any characters, as in the server. */
+export const matches = (pattern: string, name: string): boolean => {
   const parts = pattern.split("*").map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
   return new RegExp(`^${parts.join("[^]*")}$`).test(name);
 };

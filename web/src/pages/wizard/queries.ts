@@ -1,11 +1,8 @@
 import { queryOptions } from "@tanstack/react-query";
 import { answer, client, everyItem, LARGEST_PAGE, type TableBody } from "../../api/client";
 import { Problem } from "../../api/problem";
-import { keys } from "../../api/queries";
+import { keys, ON_REQUEST } from "../../api/queries";
 import type { Role } from "../../labels/kinds";
-
-/** The engine asks the database for these; they are read on request, not at intervals. */
-const ON_REQUEST = { refetchInterval: false, staleTime: Infinity, retry: false, refetchOnWindowFocus: false } as const;
 
 export const sampleKey = ["sample-source"] as const;
 const WHILE_STARTING_MS = 1_000;

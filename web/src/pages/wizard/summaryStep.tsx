@@ -1,15 +1,14 @@
-import { type UseQueryResult, useMutation, useQuery } from "@tanstack/react-query";
+import { useMutation, useQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 import { useLocation } from "wouter";
 import { subscriptionAddress } from "../../addresses";
-import { answer, type Checks, type Connection, client, type SourceTable, type SubscriptionPut } from "../../api/client";
+import { answer, type Connection, client, type SourceTable, type SubscriptionPut } from "../../api/client";
 import { keys } from "../../api/queries";
 import { announce } from "../../components/announcements";
-import { Findings } from "../../components/findings";
+import { CheckResult } from "../../components/checkResult";
 import { Section } from "../../components/page";
 import { ProblemNote } from "../../components/problemNote";
 import { QueryBoundary } from "../../components/queryBoundary";
-import { StatusBadge } from "../../components/statusBadge";
 import { capturesOf, isEmbedded, kindLabel, placeOf } from "../../labels/kinds";
 import { bytes, some } from "../../labels/numbers";
 import { queryClient } from "../../stream/queryClient";
@@ -152,30 +151,6 @@ function Many({ number, names }: { number: number; names: string[] }) {
       <summary>{some(number, "table")}</summary>
       {list}
     </details>
-  );
-}
-
-function CheckResult({ query }: { query: UseQueryResult<Checks> }) {
-  if (query.isFetching || query.isPending) {
-    return (
-      <p role="status">
-        <StatusBadge tone="busy">Checking …</StatusBadge>
-      </p>
-    );
-  }
-  if (query.error !== null) return <ProblemNote error={query.error} />;
-  const { ok, findings } = query.data;
-  return (
-    <div role="status">
-      <p>
-        {ok ? (
-          <StatusBadge tone="good">{findings.length === 0 ? "No problems found." : "No problems found. Notes:"}</StatusBadge>
-        ) : (
-          <StatusBadge tone="bad">Problems found:</StatusBadge>
-        )}
-      </p>
-      <Findings findings={findings} />
-    </div>
   );
 }
 

@@ -1,0 +1,55 @@
+import { render, screen } from "@testing-library/react";
+import { expect, it } from "vitest";
+import { As } from "../../testing/caller";
+import { verification, verified } from "../../testing/samples";
+import { Entry } from "./verifications";
+
+const show = (changes: Parameters<typeof verification>[0], role = "operator") =>
+  render(
+    <As role={role}>
+      <Entry subscription="copy" verification={verification(changes)} />
+    </As>,
+  );
+
+it("lists the rows that differ, and offers to reload their table", () => {
+  const differing = [
+    { key: ["7", null], kind: "missing" },
+    { key: ["8", "b"], kind: "different" },
+  ];
+  show({
+    equal: false,
+    tables: [verified({ equal: false, target_rows: 9, differing, set_aside: 2 }), verified({ id: "t2", name: "lines" })],
+  });
+  expect(screen.getByText("different")).toBeTruthy();
+  expect(screen.getByText(/10 rows on the source, 9 on the target; 2 quarantined rows/)).toBeTruthy();
+  expect(screen.getByText("2 rows that differ")).toBeTruthy();
+  expect(screen.getByText("7, NULL").closest("tr")?.textContent).toContain("missing on the target");
+  expect(screen.getByText("8, b").closest("tr")?.textContent).toContain("different values");
+  expect(screen.getByRole("button", { name: "Reload public.orders" })).toBeTruthy();
+  expect(screen.getByText("1 equal table")).toBeTruthy();
+});
+
+it("shows progress, and the way to cancel it", () => {
+  show({ state: "running", equal: null, ended_at: null, position: null, tables_done: 1, tables_total: 4 });
+  expect(screen.getByRole("progressbar", { name: "Tables compared" }).getAttribute("value")).toBe("1");
+  expect(screen.getByText("1 of 4 tables compared")).toBeTruthy();
+  expect(screen.getByRole("button", { name: "Cancel the verification of copy" })).toBeTruthy();
+});
+
+it("offers nothing to a viewer", () => {
+  show({ equal: false, tables: [verified({ equal: false })] }, "viewer");
+  expect(screen.queryAllByRole("button")).toEqual([]);
+});
+
+it("names the tables that were not compared, and why", () => {
+  show({ equal: null, left_out: [{ id: "t3", schema: "public", name: "notes", state: "parked", reason: "A value does not fit." }] });
+  expect(screen.getByText("nothing compared")).toBeTruthy();
+  expect(screen.getByText("1 table not compared")).toBeTruthy();
+  expect(screen.getByText(/parked, A value does not fit\./)).toBeTruthy();
+});
+
+it("says why it failed, and what to do", () => {
+  show({ state: "failed", equal: null, problem: { detail: "The snapshot timed out.", remedy: "End the open transaction." } });
+  expect(screen.getByText("The snapshot timed out.")).toBeTruthy();
+  expect(screen.getByText("End the open transaction.")).toBeTruthy();
+});

@@ -1,0 +1,255 @@
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { type FormEvent, type ReactNode, useState } from "react";
+import { Link } from "wouter";
+import { type Action, tableReload } from "../../actions";
+import { tableAddress } from "../../addresses";
+import { answer, client, type Subscription, type Verification, type VerifiedTable } from "../../api/client";
+import { keys, VERIFICATIONS_AT_ONCE, verificationsQuery } from "../../api/queries";
+import { ActionButtons } from "../../components/actions";
+import { announce } from "../../components/announcements";
+import { Section } from "../../components/page";
+import { ProblemNote } from "../../components/problemNote";
+import { QueryBoundary } from "../../components/queryBoundary";
+import { Remedy } from "../../components/remedy";
+import { StatusBadge } from "../../components/statusBadge";
+import { Moment } from "../../components/time";
+import { count, some } from "../../labels/numbers";
+import { qualified, tableStateWords } from "../../labels/tables";
+import { comparedWords, differenceWords, keyWords, rowsWords, verificationWords } from "../../labels/verifications";
+import { queryClient } from "../../stream/queryClient";
+import { usePermission } from "../../usePermission";
+import { Field } from "../freshness/fields";
+import { TablePicker } from "../freshness/tablePicker";
+import { SubscriptionFrame } from "./frame";
+
+/** Comparisons of the tables with the source: begun, followed, and what they found. */
+export function VerificationsPage({ name }: { name: string }) {
+  const verifications = useQuery(verificationsQuery(name));
+  const underWay = verifications.data?.items.some(({ ended_at }) => ended_at === null) === true;
+  return (
+    <SubscriptionFrame name={name} part="verifications">
+      {(subscription) => (
+        <>
+          <Section title="Verify" aside="Every row, at one position">
+            <Begin subscription={subscription} underWay={underWay} />
+          </Section>
+          <Section title="Results" aside="Newest first">
+            <QueryBoundary query={verifications}>
+              {({ items, next_page_token }) => (
+                <>
+                  {items.length === 0 && <p className="soft">Its tables were never verified.</p>}
+                  <ol className="history">
+                    {items.map((verification) => (
+                      <li key={verification.id}>
+                        <Entry subscription={name} verification={verification} />
+                      </li>
+                    ))}
+                  </ol>
+                  {next_page_token != null && <p className="soft">The newest {count(VERIFICATIONS_AT_ONCE)}; the API lists all of them.</p>}
+                </>
+              )}
+            </QueryBoundary>
+          </Section>
+        </>
+      )}
+    </SubscriptionFrame>
+  );
+}
+
+function Begin({ subscription, underWay }: { subscription: Subscription; underWay: boolean }) {
+  const { name } = subscription;
+  const may = usePermission()("operator");
+  const [which, setWhich] = useState<"all" | "some">("all");
+  const [picked, setPicked] = useState<ReadonlySet<string>>(new Set());
+  const begin = useMutation({
+    mutationFn: () => {
+      const tables = which === "some" ? [...picked].map((key) => JSON.parse(key) as { schema: string; name: string }) : null;
+      return answer(client.POST("/api/v1/subscriptions/{name}/verifications", { params: { path: { name } }, body: { tables } }));
+    },
+    onSuccess: async () => {
+      announce(`${name}: a verification was requested.`);
+      await queryClient.invalidateQueries({ queryKey: keys.ofSubscription(name) });
+    },
+  });
+  const ready = may && !underWay && !begin.isPending && (which === "all" || picked.size > 0);
+  const submit = (event: FormEvent): void => {
+    event.preventDefault();
+    if (ready) begin.mutate();
+  };
+  return (
+    <form className="ask" onSubmit={submit}>
+      <Field legend="Which tables">
+        <label className="check">
+          <input type="radio" name="verified" checked={which === "all"} onChange={() => setWhich("all")} />
+          every live table
+        </label>
+        <label className="check">
+          <input type="radio" name="verified" checked={which === "some"} onChange={() => setWhich("some")} />
+          those that I name
+        </label>
+        {which === "some" && <TablePicker subscription={name} picked={picked} onPick={setPicked} />}
+      </Field>
+      <p className="prose soft">
+        All rows of the tables are read from {subscription.source} and {subscription.target} and compared, while the replication continues.
+        The snapshot on the source waits for transactions that are open when it is requested.
+      </p>
+      <div className="ask-foot">
+        <button type="submit" className="primary" disabled={!ready}>
+          {begin.isPending ? "Asking …" : "Verify"}
+        </button>
+        <span className="soft" role="status">
+          {may ? (underWay ? "A verification is under way." : "") : "Verifications require an operator's token; yours is read-only."}
+        </span>
+      </div>
+      {begin.error !== null && (
+        <div className="whole">
+          <ProblemNote error={begin.error} />
+        </div>
+      )}
+    </form>
+  );
+}
+
+/** One verification: how far it is, or what it found. */
+export function Entry({ subscription, verification }: { subscription: string; verification: Verification }) {
+  const { tone, word } = verificationWords(verification);
+  const { tables, left_out, position, problem, ended_at } = verification;
+  const different = tables.filter(({ equal }) => !equal);
+  const equal = tables.filter((table) => table.equal);
+  return (
+    <>
+      <span className="when">
+        <Moment at={verification.created_at} />
+      </span>
+      <StatusBadge tone={tone}>{word}</StatusBadge>
+      <div>
+        {ended_at === null && <Progress subscription={subscription} verification={verification} />}
+        {ended_at !== null && (
+          <p>
+            {comparedWords({ tables_done: tables.length, tables_total: null })}
+            {position !== null && (
+              <>
+                {" "}
+                at <code>{position}</code>
+              </>
+            )}
+            , ended <Moment at={ended_at} />
+          </p>
+        )}
+        {typeof problem?.detail === "string" && <p>{problem.detail}</p>}
+        {typeof problem?.remedy === "string" && <Remedy text={problem.remedy} here="subscription" className="soft" />}
+        {different.map((table) => (
+          <Different key={table.id} subscription={subscription} table={table} />
+        ))}
+        <Rest title={`${some(equal.length, "equal table")}`} number={equal.length}>
+          {equal.map((table) => (
+            <li key={table.id}>
+              <Name subscription={subscription} table={table} />, {some(table.source_rows, "row")}
+            </li>
+          ))}
+        </Rest>
+        <Rest title={`${some(left_out.length, "table")} not compared`} number={left_out.length}>
+          {left_out.map((table) => (
+            <li key={table.id}>
+              <Name subscription={subscription} table={table} />: {tableStateWords(table.state).word}
+              {table.reason !== null && `, ${table.reason}`}
+            </li>
+          ))}
+        </Rest>
+      </div>
+    </>
+  );
+}
+
+function Progress({ subscription, verification }: { subscription: string; verification: Verification }) {
+  const { tables_done, tables_total } = verification;
+  return (
+    <>
+      <div className="copy">
+        <progress aria-label="Tables compared" {...(tables_total === null ? {} : { value: tables_done, max: Math.max(1, tables_total) })} />
+        <span>{comparedWords(verification)}</span>
+      </div>
+      <div className="actions">
+        <ActionButtons actions={[cancelling(subscription, verification)]} />
+      </div>
+    </>
+  );
+}
+
+const cancelling = (subscription: string, { id }: Verification): Action => ({
+  verb: "Cancel",
+  title: `Cancel the verification of ${subscription}?`,
+  does: ["Tables that it has compared stay listed; the others are not compared."],
+  name: `the verification of ${subscription}`,
+  run: () =>
+    answer(
+      client.DELETE("/api/v1/subscriptions/{name}/verifications/{verification_id}", {
+        params: { path: { name: subscription, verification_id: id } },
+      }),
+    ),
+  done: `${subscription}: the verification was cancelled.`,
+});
+
+type Compared = Pick<VerifiedTable, "id" | "schema" | "name">;
+
+/** A table that was removed for good has only its id. */
+const nameOf = ({ id, schema, name }: Compared): string => (schema === null || name === null ? id : qualified({ schema, name }));
+
+const Name = ({ subscription, table }: { subscription: string; table: Compared }) => (
+  <Link href={tableAddress(subscription, table.id)}>{nameOf(table)}</Link>
+);
+
+function Different({ subscription, table }: { subscription: string; table: VerifiedTable }) {
+  const { differing, set_aside = 0 } = table;
+  return (
+    <div className="different">
+      <p>
+        <strong>
+          <Name subscription={subscription} table={table} />
+        </strong>
+        : {rowsWords(table)}
+        {set_aside > 0 && `; ${some(set_aside, "quarantined row")} of the target are known differences`}
+      </p>
+      {differing.length > 0 && (
+        <details>
+          <summary>
+            {some(differing.length, "row")} that differ{differing.length >= 100 ? ", the first ones" : ""}
+          </summary>
+          <table className="ledger columns">
+            <caption className="unseen">Rows of {nameOf(table)} that differ</caption>
+            <thead>
+              <tr>
+                <th scope="col">Key</th>
+                <th scope="col">How</th>
+              </tr>
+            </thead>
+            <tbody>
+              {differing.map(({ key, kind }) => (
+                <tr key={`${kind} ${JSON.stringify(key)}`}>
+                  <th scope="row" data-column="Key">
+                    <code>{keyWords(key)}</code>
+                  </th>
+                  <td data-column="How">{differenceWords(kind)}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </details>
+      )}
+      <div className="actions">
+        <ActionButtons actions={[tableReload(subscription, table.id, nameOf(table))]} />
+      </div>
+    </div>
+  );
+}
+
+/** What needs no attention, on request. */
+function Rest({ title, number, children }: { title: string; number: number; children: ReactNode }) {
+  if (number === 0) return null;
+  return (
+    <details>
+      <summary>{title}</summary>
+      <ul className="changes">{children}</ul>
+    </details>
+  );
+}
