@@ -141,7 +141,7 @@ class Gallery:
 
     def _partitions(self, page: Page) -> None:
         self._go(page, f"/subscriptions/copy/tables/{self._shop.table('sales')['id']}")
-        page.get_by_role("button", name="Show partitions").click()
+        page.get_by_text("Show partitions").click()
         page.get_by_role("checkbox", name="public.sales_a").check()
 
     def _new_table(self, page: Page) -> None:

@@ -156,7 +156,7 @@ def test_who_may_only_look_is_offered_nothing_else(visit: Visit, shop: Shop) -> 
     page = visit("/", token=token)
     expect(row(page, "copy")).to_contain_text("live")
     expect(page.get_by_role("banner")).to_contain_text("read-only")
-    for name in ("fleet", "subscription", "settings", "table", "tickets", "connections"):
+    for name in ("fleet", "subscription", "verifications", "settings", "table", "tickets", "connections"):
         page.goto(shop.address(name))
         expect_loaded(page)
         expect(page.get_by_role("banner")).to_contain_text("read-only")

@@ -12,7 +12,8 @@ import { Remedy } from "../components/remedy";
 import { StatusBadge } from "../components/statusBadge";
 import { StatusBanner } from "../components/statusBanner";
 import { Ago, Moment } from "../components/time";
-import { bytes, count } from "../labels/numbers";
+import { bytes, count, some } from "../labels/numbers";
+import { LOADED } from "../labels/partitions";
 import { optionName, optionValue } from "../labels/tableOptions";
 import { asked, copiedWords, copyWords, isCopied, qualified, tableName, tableWords } from "../labels/tables";
 import type { Tone } from "../labels/tone";
@@ -156,6 +157,24 @@ function Declaration({ table }: { table: Table }) {
   );
 }
 
+/** Which partitions a reload loads, and why. */
+function LoadedPartitions({ partitions }: { partitions: NonNullable<Reload["partitions"]> }) {
+  if (partitions.length === 0) return <p className="soft">None of its partitions</p>;
+  return (
+    <details>
+      <summary>{some(partitions.length, "partition")}</summary>
+      <ul className="changes">
+        {partitions.map(({ name, reason, generation }) => (
+          <li key={name}>
+            {name}: {LOADED[reason]}
+            {generation !== null && `, generation ${count(generation)}`}
+          </li>
+        ))}
+      </ul>
+    </details>
+  );
+}
+
 const WORK: Record<string, Tone> = { queued: "busy", running: "busy", succeeded: "good", failed: "bad", cancelled: "idle" };
 
 function Reloads({ reloads }: { reloads: Reload[] }) {
@@ -183,7 +202,7 @@ function Reloads({ reloads }: { reloads: Reload[] }) {
                 )}
               </p>
             )}
-            {reload.partitions !== null && <p className="soft">{count(reload.partitions.length)} of its partitions</p>}
+            {reload.partitions !== null && <LoadedPartitions partitions={reload.partitions} />}
             {typeof reload.problem?.detail === "string" && <p>{reload.problem.detail}</p>}
             {typeof reload.problem?.remedy === "string" && <Remedy text={reload.problem.remedy} here="table" className="soft" />}
           </div>

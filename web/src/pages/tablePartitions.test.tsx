@@ -15,7 +15,8 @@ async function show(partitions: Partition[], { role = "operator", of = {} }: { r
       <AskedAction place="/" />
     </As>,
   );
-  await userEvent.click(screen.getByRole("button", { name: "Show partitions" }));
+  await userEvent.click(screen.getByText("Show partitions"));
+  await screen.findByText(/^Read again$/);
 }
 
 const TWO = [partition(), partition({ name: "public.orders_rest", reloadable: false, obstacle: "its bound is an expression" })];

@@ -24,27 +24,27 @@ export function Partitions({ subscription, table }: Of) {
   if (table.state === "removed") return null;
   return (
     <Section title="Partitions" aside="Read from the source on request">
-      {wanted && (
-        <QueryBoundary query={partitions}>
-          {(found) =>
-            found.length === 0 ? (
-              <p className="soft">The table is not partitioned.</p>
-            ) : (
-              <Chosen subscription={subscription} table={table} partitions={found} />
-            )
-          }
-        </QueryBoundary>
-      )}
-      <div className="actions">
-        <button
-          type="button"
-          className="quiet"
-          disabled={partitions.isFetching}
-          onClick={() => (wanted ? void partitions.refetch() : setWanted(true))}
-        >
-          {partitions.isFetching ? "Reading …" : wanted ? "Read again" : "Show partitions"}
-        </button>
-      </div>
+      <details className="more" onToggle={(event) => event.currentTarget.open && setWanted(true)}>
+        <summary>Show partitions</summary>
+        {wanted && (
+          <>
+            <QueryBoundary query={partitions}>
+              {(found) =>
+                found.length === 0 ? (
+                  <p className="soft">The table is not partitioned.</p>
+                ) : (
+                  <Chosen subscription={subscription} table={table} partitions={found} />
+                )
+              }
+            </QueryBoundary>
+            <p className="below">
+              <button type="button" disabled={partitions.isFetching} onClick={() => void partitions.refetch()}>
+                {partitions.isFetching ? "Reading …" : "Read again"}
+              </button>
+            </p>
+          </>
+        )}
+      </details>
     </Section>
   );
 }

@@ -94,9 +94,11 @@ function Begin({ subscription, underWay }: { subscription: Subscription; underWa
         The snapshot on the source waits for transactions that are open when it is requested.
       </p>
       <div className="ask-foot">
-        <button type="submit" className="primary" disabled={!ready}>
-          {begin.isPending ? "Asking …" : "Verify"}
-        </button>
+        {may && (
+          <button type="submit" className="primary" disabled={!ready}>
+            {begin.isPending ? "Asking …" : "Verify"}
+          </button>
+        )}
         <span className="soft" role="status">
           {may ? (underWay ? "A verification is under way." : "") : "Verifications require an operator's token; yours is read-only."}
         </span>
