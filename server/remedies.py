@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, PrivateAttr, model_validator
 
 
 class RemedyAction(BaseModel):
@@ -22,6 +22,10 @@ class RemedyAction(BaseModel):
     arguments: dict[str, str] = Field(
         description="Its arguments, as far as they are known: `subscription`, `table` (schema.name or id), `connection`.",
         examples=[{"subscription": "shop", "table": "public.orders"}],
+    )
+    command: str = Field(
+        description="The operation as a command of the command line; unknown arguments are in capitals.",
+        examples=["penstock tables reload public.orders -s shop"],
     )
 
 
@@ -145,7 +149,10 @@ def actions_of(remedy: str | None, known: Mapping[str, str | None]) -> list[Reme
     for found in _found(remedy or ""):
         given = {**{name: value for name, value in known.items() if value is not None}, **found.arguments}
         arguments = {name: given[name] for name in arguments_of(found.operation) if name in given}
-        actions.setdefault(found.operation.action, RemedyAction(action=found.operation.action, arguments=arguments))
+        action = RemedyAction(
+            action=found.operation.action, arguments=arguments, command=_command(found.operation, arguments)
+        )
+        actions.setdefault(found.operation.action, action)
     return list(actions.values())
 
 
@@ -162,16 +169,16 @@ def in_commands(
         context = {name: value for name, value in (known or {}).items() if value is not None}
         arguments = {**context, **listed.get(found.operation.action, {}), **found.arguments}
         verb = _VERBS.get(remedy[found.start : found.start + 4], "")
-        written += f"{remedy[at : found.start]}{verb}'penstock {_filled(found.operation.command, arguments)}'"
+        written += f"{remedy[at : found.start]}{verb}'{_command(found.operation, arguments)}'"
         at = found.end
     return written + remedy[at:]
 
 
-def _filled(command: str, arguments: Mapping[str, str]) -> str:
+def _command(operation: Operation, arguments: Mapping[str, str]) -> str:
     def value(name: re.Match[str]) -> str:
         return shlex.quote(arguments[name[1]]) if name[1] in arguments else name[1].upper()
 
-    return _ARGUMENT.sub(value, command)
+    return f"penstock {_ARGUMENT.sub(value, operation.command)}"
 
 
 class Remedied(BaseModel):
@@ -179,6 +186,8 @@ class Remedied(BaseModel):
 
     remedy: str | None = None
     actions: list[RemedyAction] = Field(default_factory=list, description="The operations that `remedy` names.")
+    _containing: Mapping[str, str | None] = PrivateAttr(default_factory=dict)
+    """Arguments from the body that contains this one: the answer is validated again before it is sent."""
 
     def known_arguments(self) -> dict[str, str | None]:
         """Arguments of operations that the body itself shows."""
@@ -186,9 +195,10 @@ class Remedied(BaseModel):
 
     @model_validator(mode="after")
     def _name_actions(self) -> Self:
-        self.name_actions({})
+        self.name_actions(self._containing)
         return self
 
     def name_actions(self, known: Mapping[str, str | None]) -> None:
         """Set `actions`. `known`: arguments from the body that contains this one."""
+        self._containing = known
         self.actions = actions_of(self.remedy, {**known, **self.known_arguments()})

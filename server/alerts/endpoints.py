@@ -14,7 +14,8 @@ from server.alerts.senders import NotDelivered, Receiver, send_in_thread
 from server.alerts.service import AlertKindFixed, TooManyAlertChannels
 from server.db.dependencies import Reading, Writing, run_read
 from server.db.models.alert import AlertChannelRow
-from server.errors import NotFound, responses
+from server.errors import NotFound, PreconditionFailed, responses
+from server.etags import IfNoneMatch
 from server.naming import NamePath
 from server.paging import Page, PageTokenInvalid, Paging
 from server.security.box import Box
@@ -47,13 +48,20 @@ def get_alert_channel(session: Reading, name: NamePath) -> AlertChannelView:
     dependencies=[needs(Role.OPERATOR)],
     responses={
         201: {"description": "Created", "model": AlertChannelView},
-        **responses(AlertKindFixed, TooManyAlertChannels, SecretsUnreadable),
+        **responses(AlertKindFixed, TooManyAlertChannels, SecretsUnreadable, PreconditionFailed),
     },
 )
 def put_alert_channel(
-    session: Writing, box: Box, response: Response, name: NamePath, body: AlertChannelPut
+    session: Writing,
+    box: Box,
+    response: Response,
+    name: NamePath,
+    body: AlertChannelPut,
+    if_none_match: IfNoneMatch = None,
 ) -> AlertChannelView:
     """Safe to repeat. Secrets that are left out stay as they are. The receiver is not contacted; `test` does that."""
+    if if_none_match is not None and service.find_channel(session, name) is not None:
+        raise PreconditionFailed(f"There is one named '{name}' already.", "Take another name.")
     row, created = service.put_channel(session, box, name, body)
     if created:
         response.status_code = 201

@@ -47,7 +47,7 @@ def create_ticket(
     """
     row = service.begin_ticket(session, name, body or TicketRequest())
     headers = {"Location": f"{request.url.path}/{row.id}"}
-    return idempotency.answer(status.HTTP_202_ACCEPTED, service.ticket_view(session, row), headers)
+    return idempotency.answer(status.HTTP_202_ACCEPTED, service.ticket_view(session, name, row), headers)
 
 
 @router.get("", operation_id="tickets_list", responses=responses(NotFound, PageTokenInvalid, InvalidRequest))
@@ -57,7 +57,9 @@ def list_tickets(session: Reading, name: str, paging: Paging, since: Since = Non
     first = None if since is None else service.require_earlier_ticket(session, name, since)
     query = select(TicketRow).where(TicketRow.subscription_id == subscription.id)
     order = col(TicketRow.created_at), col(TicketRow.id)
-    return paging.read(session, query, lambda row: service.ticket_view(session, row, first), *order, newest_first=True)
+    return paging.read(
+        session, query, lambda row: service.ticket_view(session, name, row, first), *order, newest_first=True
+    )
 
 
 @router.get(
@@ -69,4 +71,4 @@ def get_ticket(session: Reading, name: str, ticket_id: str, since: Since = None)
     first = None if since is None else service.require_earlier_ticket(session, name, since)
     if first is not None:
         service.require_comparable(row, first)
-    return service.ticket_view(session, row, first)
+    return service.ticket_view(session, name, row, first)

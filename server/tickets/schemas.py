@@ -7,6 +7,7 @@ from datetime import datetime
 from pydantic import BaseModel, ConfigDict, Field
 
 from engine.model.ticket import TicketState
+from server.remedies import Remedied
 
 
 class TicketRequest(BaseModel):
@@ -72,7 +73,7 @@ class ThroughputView(BaseModel):
     transactions_per_second: float | None
 
 
-class TicketView(BaseModel):
+class TicketView(Remedied):
     """A marker in the source's log, timed on its way to the target."""
 
     model_config = ConfigDict(
@@ -128,5 +129,4 @@ class TicketView(BaseModel):
     )
     code: str | None = Field(description="Reason of `lost`.")
     reason: str | None
-    remedy: str | None
     created_at: datetime

@@ -118,9 +118,10 @@ def require_comparable(row: TicketRow, since: TicketRow) -> None:
         raise TicketsNotComparable(f"Ticket '{since.id}' is not earlier than '{row.id}'.")
 
 
-def ticket_view(session: ReadSession, row: TicketRow, since: TicketRow | None = None) -> TicketView:
-    """The ticket as the REST interface shows it; with the throughput since `since` if both are applied, `since` earlier."""
-    return TicketView(
+def ticket_view(session: ReadSession, name: str, row: TicketRow, since: TicketRow | None = None) -> TicketView:
+    """The ticket of the subscription `name` as the REST interface shows it; with the throughput since `since` if both are applied, `since`
+    earlier."""
+    view = TicketView(
         id=row.id,
         name=row.name,
         state=TicketState(row.state),
@@ -134,6 +135,8 @@ def ticket_view(session: ReadSession, row: TicketRow, since: TicketRow | None = 
         remedy=row.remedy,
         created_at=row.created_at,
     )
+    view.name_actions({"subscription": name})
+    return view
 
 
 def total_ms(row: TicketRow) -> float | None:

@@ -41,6 +41,14 @@ def test_a_channel_is_made_shown_changed_and_deleted(client: TestClient) -> None
     assert client.get(URL).status_code == 404
 
 
+def test_a_channel_that_is_to_be_new_replaces_none(client: TestClient) -> None:
+    only_new = {"If-None-Match": "*"}
+    assert client.put(URL, json=BODY, headers=only_new).status_code == 201
+    refused = client.put(URL, json={**BODY, "settings": {"url": "https://other.test/"}}, headers=only_new)
+    assert (refused.status_code, refused.json()["code"]) == (412, "precondition_failed")
+    assert client.get(URL).json()["settings"] == BODY["settings"]
+
+
 @pytest.mark.parametrize(
     ("wrong", "pointer"),
     [

@@ -116,6 +116,17 @@ def test_parked_is_not_resumed_but_told_how(client: TestClient, app: FastAPI, ta
     assert (event["severity"], event["subject"]) == ("error", "public.orders")
 
 
+def test_operations_of_a_tables_remedy_name_its_subscription_too(
+    client: TestClient, app: FastAPI, table: dict[str, Any]
+) -> None:
+    remedy = "POST /subscriptions/{name}/tables/{table_id}/retries then copies it."
+    report(app, table["id"], TableStateKind.PARKED, code="row_refused", reason="No.", remedy=remedy)
+    one, [listed] = client.get(f"{URL}/{table['id']}").json(), client.get(URL).json()["items"]
+    wanted = {"subscription": "s", "table": "public.orders"}
+    for shown in (one, one["health"], listed, listed["health"]):
+        assert [action["arguments"] for action in shown["actions"]] == [wanted]
+
+
 def test_patch_of_options(client: TestClient, table: dict[str, Any]) -> None:
     one = f"{URL}/{table['id']}"
     client.patch(one, json={"columns": {"a": {"map_as": "text"}, "b": {"map_as": "text"}}, "key": ["a"]})

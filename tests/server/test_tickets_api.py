@@ -129,12 +129,14 @@ def test_a_lost_ticket_says_why_and_keeps_what_was_known(rig: Rig) -> None:
     made = client.post(_TICKETS).json()["id"]
     known = {**passage(0, "0/55", 3, 12), "applied_at": None}
     report_ticket(rig, made, "under_way", **known)
-    report_ticket(rig, made, "lost", code="ticket_missed", reason="It was missed.", remedy="Make another.")
+    remedy = "POST /subscriptions/{name}/reloads, then make another."
+    report_ticket(rig, made, "lost", code="ticket_missed", reason="It was missed.", remedy=remedy)
     found = client.get(f"{_TICKETS}/{made}").json()
-    assert (found["state"], found["code"], found["remedy"]) == ("lost", "ticket_missed", "Make another.")
+    assert (found["state"], found["code"], found["remedy"]) == ("lost", "ticket_missed", remedy)
+    assert [(a["action"], set(a["arguments"])) for a in found["actions"]] == [("subscription.reload", {"subscription"})]
     assert (found["position"], found["durations"]["compute_ms"]) == ("0/55", 4000)
     event = client.get("/events?kind=ticket_lost").json()["items"][0]
-    assert (event["severity"], event["subject"], event["remedy"]) == ("warning", made, "Make another.")
+    assert (event["severity"], event["subject"], event["remedy"]) == ("warning", made, remedy)
 
 
 def test_a_run_that_reads_the_marker_again_times_it_anew(rig: Rig) -> None:

@@ -91,8 +91,12 @@ def test_arguments_come_from_the_text_and_from_where_it_is_shown() -> None:
     actions = [action.model_dump() for action in actions_of(remedy, KNOWN)]
     of_table = {"subscription": "shop", "table": "public.orders"}
     assert actions == [
-        {"action": "table.refused_rows", "arguments": of_table},
-        {"action": "table.retry", "arguments": of_table},
+        {
+            "action": "table.refused_rows",
+            "arguments": of_table,
+            "command": "penstock refused list public.orders -s shop",
+        },
+        {"action": "table.retry", "arguments": of_table, "command": "penstock tables retry public.orders -s shop"},
     ]
     assert "'penstock tables retry public.orders -s shop' then" in in_commands(remedy, actions)
     assert "'penstock tables retry TABLE -s SUBSCRIPTION' then" in in_commands(remedy, ())
@@ -111,4 +115,16 @@ def test_arguments_come_from_the_text_and_from_where_it_is_shown() -> None:
 def test_a_problem_has_the_actions_of_its_remedy() -> None:
     problem = NotFound("No such thing.", "GET /api/v1/connections/src/tables lists them.")
     [action] = problem.body("0" * 32)["actions"]
-    assert action == {"action": "connection.tables", "arguments": {"connection": "src"}}
+    assert action == {
+        "action": "connection.tables",
+        "arguments": {"connection": "src"},
+        "command": "penstock connections tables src",
+    }
+
+
+def test_a_command_quotes_what_it_is_given_and_names_what_it_lacks() -> None:
+    remedy = "POST /subscriptions/{name}/tables/{table_id}/reloads copies it."
+    [odd] = actions_of(remedy, {"subscription": "shop", "table": "public.or ders; rm"})
+    assert odd.command == "penstock tables reload 'public.or ders; rm' -s shop"
+    [unknown] = actions_of(remedy, {})
+    assert unknown.command == "penstock tables reload TABLE -s SUBSCRIPTION"

@@ -3875,6 +3875,12 @@ export interface components {
             arguments: {
                 [key: string]: string;
             };
+            /**
+             * Command
+             * @description The operation as a command of the command line; unknown arguments are in capitals.
+             * @example penstock tables reload public.orders -s shop
+             */
+            command: string;
         };
         /**
          * Role
@@ -5160,6 +5166,11 @@ export interface components {
          */
         TicketView: {
             /**
+             * Actions
+             * @description The operations that `remedy` names.
+             */
+            actions?: components["schemas"]["RemedyAction"][];
+            /**
              * Code
              * @description Reason of `lost`.
              */
@@ -5184,7 +5195,7 @@ export interface components {
             /** Reason */
             reason: string | null;
             /** Remedy */
-            remedy: string | null;
+            remedy?: string | null;
             /** @description `pending`: its marker is not yet in the source's log; `under_way`: the marker is on its way; `applied`: everything committed on the source before it is readable on the target; `lost`: it could not be timed. */
             state: components["schemas"]["TicketState"];
             /** @description Throughput since the requested earlier ticket; null if none was requested, or until both are applied. */
@@ -5838,7 +5849,10 @@ export interface operations {
     alert_channels_put: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `*`: only create; if the name exists, the answer is 412. */
+                "if-none-match"?: "*" | null;
+            };
             path: {
                 /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
                 name: string;
@@ -5889,6 +5903,15 @@ export interface operations {
             };
             /** @description `alert_kind_fixed`: The kind of an alert channel cannot be changed; `too_many_alert_channels`: There are too many alert channels; `secrets_unreadable`: Stored secrets cannot be opened */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `precondition_failed`: The resource has changed */
+            412: {
                 headers: {
                     [name: string]: unknown;
                 };
