@@ -28,7 +28,7 @@ def test_who_has_a_token_comes_to_the_page_that_was_asked_for(visit: Visit, shop
     page.reload()
     expect(heading(page, "copy")).to_be_visible()
     page.get_by_text("Display").click()
-    page.get_by_role("button", name="Forget the token").click()
+    page.get_by_role("button", name="Sign out of all tabs").click()
     expect(heading(page, "Sign in")).to_be_visible()
     page.reload()
     expect(heading(page, "Sign in")).to_be_visible()

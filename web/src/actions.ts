@@ -31,6 +31,8 @@ export interface Action {
 
 type TablePath = { params: { path: { name: string; table_id: string } } };
 
+export const tablePath = (subscription: string, id: string): TablePath => ({ params: { path: { name: subscription, table_id: id } } });
+
 /** What can be done to a table in the state it is in; the first is what its state asks for. */
 export function tableActions(subscription: string, table: Table): Action[] {
   const subject = { state: () => knownTable(subscription, table.id) };
@@ -56,12 +58,12 @@ function newest(found: { state: string; state_since?: string | null | undefined 
 }
 
 function possible(subscription: string, table: Table): Action[] {
-  const path: TablePath = { params: { path: { name: subscription, table_id: table.id } } };
+  const path = tablePath(subscription, table.id);
   switch (table.state) {
     case "live":
-      return [pause(table, path), reload(table, path), remove(table, path)];
+      return [pause(table, path), reload(tableName(table), async () => path), remove(table, path)];
     case "paused":
-      return [resume(table, path), reload(table, path), remove(table, path)];
+      return [resume(table, path), reload(tableName(table), async () => path), remove(table, path)];
     case "parked":
       return [remedyOf(table, path), remove(table, path)];
     case "registered":
@@ -85,7 +87,8 @@ const RELOADED = new Set([
 
 function remedyOf(table: Table, path: TablePath): Action {
   if (table.code === "schema_change_waiting") return approve(table, path);
-  return RELOADED.has(table.code ?? "") ? reload(table, path) : retry(table, path);
+  const again = RELOADED.has(table.code ?? "") ? reload : retry;
+  return again(tableName(table), async () => path);
 }
 
 function setDesired(path: TablePath, desired_state: "running" | "paused"): Promise<unknown> {
@@ -120,11 +123,8 @@ function resume(table: Table, path: TablePath): Action {
   };
 }
 
-const reload = (table: Table, path: TablePath): Action => tableReload(path.params.path.name, table.id, tableName(table));
-
-/** A new copy of a table of this name. */
-export function tableReload(subscription: string, table_id: string, name: string): Action {
-  const path: TablePath = { params: { path: { name: subscription, table_id } } };
+/** `path` is asked for when the action is taken. */
+export function reload(name: string, path: () => Promise<TablePath>): Action {
   return {
     verb: "Reload",
     title: `Reload ${name}?`,
@@ -134,13 +134,13 @@ export function tableReload(subscription: string, table_id: string, name: string
       "The other tables are not affected.",
     ],
     name,
-    run: () => answer(client.POST("/api/v1/subscriptions/{name}/tables/{table_id}/reloads", path)),
+    run: async () => answer(client.POST("/api/v1/subscriptions/{name}/tables/{table_id}/reloads", await path())),
     done: `${name}: a reload was asked for.`,
   };
 }
 
-function retry(table: Table, path: TablePath): Action {
-  const name = tableName(table);
+/** `path` is asked for when the action is taken. */
+export function retry(name: string, path: () => Promise<TablePath>): Action {
   return {
     verb: "Try again",
     title: `Try ${name} again?`,
@@ -149,7 +149,7 @@ function retry(table: Table, path: TablePath): Action {
       "Then the table is copied again; its old rows stay readable until the new ones replace them.",
     ],
     name,
-    run: () => answer(client.POST("/api/v1/subscriptions/{name}/tables/{table_id}/retries", path)),
+    run: async () => answer(client.POST("/api/v1/subscriptions/{name}/tables/{table_id}/retries", await path())),
     done: `${name}: it is tried again.`,
   };
 }
@@ -198,25 +198,41 @@ export function subscriptionActions(subscription: Subscription): Action[] {
 function possibleNow(subscription: Subscription): Action[] {
   const { name, state, desired_state } = subscription;
   if (subscription.deleting) return [deleteAtOnce(subscription)];
-  const set = (wanted: "running" | "paused") => (): Promise<unknown> =>
-    answer(client.PATCH("/api/v1/subscriptions/{name}", { params: { path: { name } }, body: { desired_state: wanted } }));
   const found: Action[] = [];
   if (state === "failed") {
     const does = ["The engine continues from the target's position. If the cause remains, it fails again and reports it."];
-    found.push({ verb: "Try again", title: `Try ${name} again?`, does, name, run: set("running"), done: `${name}: it is tried again.` });
+    const run = setAll(name, "running");
+    found.push({ verb: "Try again", title: `Try ${name} again?`, does, name, run, done: `${name}: it is tried again.` });
   } else if (desired_state !== "running") {
-    const does = ["It continues where it stopped, and catches up."];
-    found.push({ verb: "Resume", title: `Resume ${name}?`, does, name, run: set("running"), done: `${name}: a resume was requested.` });
+    found.push(resumeAll(name));
   } else {
     const does = [
       "No changes are applied to any of its tables; all rows stay readable as they are. Waits for freshness fail while it is paused.",
       "The source keeps its log for the subscription meanwhile, which takes disk space there.",
     ];
-    found.push({ verb: "Pause", title: `Pause ${name}?`, does, name, run: set("paused"), done: `${name}: a pause was requested.` });
+    found.push({
+      verb: "Pause",
+      title: `Pause ${name}?`,
+      does,
+      name,
+      run: setAll(name, "paused"),
+      done: `${name}: a pause was requested.`,
+    });
   }
-  if (state === "failed" || state === "running") found.push(reloadAll(subscription));
+  if (state === "failed" || state === "running") found.push(reloadAll(name));
   found.push(deletion(subscription));
   return found;
+}
+
+const setAll =
+  (name: string, wanted: "running" | "paused"): (() => Promise<unknown>) =>
+  () =>
+    answer(client.PATCH("/api/v1/subscriptions/{name}", { params: { path: { name } }, body: { desired_state: wanted } }));
+
+/** From a pause or after a fault. */
+export function resumeAll(name: string): Action {
+  const does = ["It continues where it stopped, and catches up."];
+  return { verb: "Resume", title: `Resume ${name}?`, does, name, run: setAll(name, "running"), done: `${name}: a resume was requested.` };
 }
 
 function deletion({ name, source, target, slot }: Subscription): Action {
@@ -255,7 +271,7 @@ function deleteAtOnce({ name, source, slot }: Subscription): Action {
   };
 }
 
-function reloadAll({ name }: Subscription): Action {
+export function reloadAll(name: string): Action {
   return {
     verb: "Reload all",
     title: `Reload all tables of ${name}?`,

@@ -3,9 +3,12 @@ export const FLEET = "/";
 export const FRESHNESS = "/freshness";
 export const TICKETS = "/tickets";
 export const CONNECTIONS = "/connections";
+export const ALERTS = "/alerts";
+export const NEW_ALERT_CHANNEL = "/new-alert-channel";
 export const NEW_CONNECTION = "/new-connection";
 export const NEW_SUBSCRIPTION = "/new-subscription";
 export const connectionAddress = (name: string): string => `/connections/${encodeURIComponent(name)}`;
+export const alertChannelAddress = (name: string): string => `${ALERTS}/${encodeURIComponent(name)}`;
 export const subscriptionAddress = (name: string): string => `/subscriptions/${encodeURIComponent(name)}`;
 export const tableAddress = (subscription: string, id: string): string =>
   `${subscriptionAddress(subscription)}/tables/${encodeURIComponent(id)}`;

@@ -1,11 +1,13 @@
 import { useEffect } from "react";
 import { Link, Route, Switch, useLocation } from "wouter";
-import { CONNECTIONS, FLEET, FRESHNESS, NEW_CONNECTION, NEW_SUBSCRIPTION, TICKETS } from "./addresses";
+import { ALERTS, CONNECTIONS, FLEET, FRESHNESS, NEW_ALERT_CHANNEL, NEW_CONNECTION, NEW_SUBSCRIPTION, TICKETS } from "./addresses";
 import { AskedAction } from "./components/actions";
 import { Announcements } from "./components/announcements";
 import { CrashGuard } from "./components/crash";
 import { Preferences } from "./components/preferences";
 import { StreamStatus } from "./components/streamStatus";
+import { AlertChannelPage, NewAlertChannelPage } from "./pages/alerts/channelPages";
+import { AlertsPage } from "./pages/alerts/page";
 import { ConnectionsPage } from "./pages/connections";
 import { FleetPage } from "./pages/fleet";
 import { FreshnessPage } from "./pages/freshness/page";
@@ -29,6 +31,7 @@ const NAV_ITEMS = [
   { address: FRESHNESS, label: "Freshness", within: null },
   { address: TICKETS, label: "Tickets", within: null },
   { address: CONNECTIONS, label: "Connections", within: "/connections/" },
+  { address: ALERTS, label: "Alerts", within: "/alerts/" },
 ];
 
 export function App() {
@@ -114,6 +117,13 @@ function Pages() {
         <NewConnectionPage />
       </Route>
       <Route path="/connections/:name">{({ name }) => <ConnectionPage key={name} name={name} />}</Route>
+      <Route path={ALERTS}>
+        <AlertsPage />
+      </Route>
+      <Route path={NEW_ALERT_CHANNEL}>
+        <NewAlertChannelPage />
+      </Route>
+      <Route path="/alerts/:name">{({ name }) => <AlertChannelPage key={name} name={name} />}</Route>
       <Route path={NEW_SUBSCRIPTION}>
         <NewSubscriptionPage />
       </Route>

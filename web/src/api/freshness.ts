@@ -1,6 +1,7 @@
 import { queryOptions } from "@tanstack/react-query";
 import { answer, client } from "./client";
 import { parseExactly } from "./exactNumbers";
+import { Problem } from "./problem";
 import { keys } from "./queries";
 import type { components } from "./schema";
 
@@ -56,3 +57,72 @@ export async function runQuery(name: string, body: QueryRequest, signal: AbortSi
   );
   return parseExactly(text) as QueryAnswer;
 }
+
+const MEDIA_TYPES = { csv: "text/csv", json: "application/json", arrow: "application/vnd.apache.arrow.stream" } as const;
+export type DownloadFormat = keyof typeof MEDIA_TYPES;
+/** Of a JSON answer; the others have all rows if they are not limited. */
+const MOST_ROWS = 1_000_000;
+
+interface DownloadedAnswer {
+  file: Blob;
+  position: string | null;
+  /** In which way its rows are not what was asked for, in words. */
+  notes: string[];
+}
+
+/** All rows of a query in a format. An answer that breaks off is a Problem: a part of one is never returned. */
+export async function downloadAnswer(
+  name: string,
+  body: QueryRequest,
+  format: DownloadFormat,
+  signal: AbortSignal,
+): Promise<DownloadedAnswer> {
+  const call = client.POST("/api/v1/subscriptions/{name}/queries", {
+    params: { path: { name }, header: { accept: MEDIA_TYPES[format] } },
+    body: { ...body, max_rows: format === "json" ? MOST_ROWS : null },
+    signal,
+    parseAs: "blob",
+  });
+  let result: Awaited<typeof call>;
+  try {
+    result = await call;
+  } catch (error) {
+    if (signal.aborted) throw error;
+    throw brokenOff();
+  }
+  const { response } = result;
+  if (!response.ok || result.data === undefined) throw Problem.of(response, result.error);
+  return { file: result.data, position: response.headers.get("Penstock-Position"), notes: notesOf(response.headers) };
+}
+
+function notesOf(headers: Headers): string[] {
+  const notes: string[] = [];
+  if (headers.get("Penstock-Ran-On") === "source") notes.push("it ran on the source");
+  if (headers.get("Penstock-Truncated") === "true") notes.push("more rows exist");
+  if (headers.get("Penstock-Stale") === "true") notes.push(`they are older than requested, by ${headers.get("Penstock-Seconds-Behind")} s`);
+  const leftOut = headers.get("Penstock-Left-Out");
+  if (leftOut !== null) notes.push(`rows of ${leftOut.split(",").map(decodeURIComponent).join(", ")} are older`);
+  return notes;
+}
+
+const brokenOff = (): Problem =>
+  new Problem({
+    status: 0,
+    code: "answer_broke_off",
+    title: "The answer did not come completely",
+    detail: "The server does not answer, or broke the answer off. No file was saved.",
+    remedy: "Try again; give the query more time, or select less.",
+  });
+
+/** The columns of a table of the copy, as the target has them now. `version`: changes where they may have changed. */
+export const columnsQuery = (name: string, table: string, version: string) =>
+  queryOptions({
+    queryKey: ["columns", name, table, version],
+    queryFn: async ({ signal }) => {
+      const body = { sql: `SELECT * FROM ${table} LIMIT 0`, freshness: { mode: "any", on_unavailable: "include" }, max_rows: 1 } as const;
+      const { columns } = await runQuery(name, body, signal);
+      return columns.map((column) => ({ name: column.name, type: column.target_type ?? column.type }));
+    },
+    refetchInterval: false,
+    staleTime: 30_000,
+  });

@@ -1,6 +1,7 @@
 import type { components } from "./schema";
 
 type Finding = components["schemas"]["FindingView"];
+export type RemedyAction = components["schemas"]["RemedyAction"];
 
 interface Parts {
   status: number;
@@ -10,6 +11,7 @@ interface Parts {
   remedy: string;
   traceId?: string;
   findings?: Finding[];
+  actions?: RemedyAction[];
   body?: Record<string, unknown>;
 }
 
@@ -22,6 +24,8 @@ export class Problem extends Error {
   readonly remedy: string;
   readonly traceId: string | undefined;
   readonly findings: Finding[];
+  /** The operations that the remedy names. */
+  readonly actions: RemedyAction[];
   /** The whole body of the answer: some codes have members of their own. */
   readonly body: Record<string, unknown>;
 
@@ -34,6 +38,7 @@ export class Problem extends Error {
     this.remedy = parts.remedy;
     this.traceId = parts.traceId;
     this.findings = parts.findings ?? [];
+    this.actions = parts.actions ?? [];
     this.body = parts.body ?? {};
   }
 
@@ -52,6 +57,7 @@ export class Problem extends Error {
       remedy: text("remedy", ""),
       traceId: text("trace_id", "") || undefined,
       findings: Array.isArray(given.findings) ? (given.findings as Finding[]) : [],
+      actions: Array.isArray(given.actions) ? (given.actions as RemedyAction[]) : [],
       body: given,
     });
   }

@@ -9,6 +9,7 @@ export const keys = {
   connections: ["connections"] as const,
   connectionKinds: ["connection kinds"] as const,
   events: ["events"] as const,
+  alertChannels: ["alert channels"] as const,
   readiness: ["readiness"] as const,
   caller: ["caller"] as const,
 };

@@ -2,15 +2,13 @@ import { useMutation } from "@tanstack/react-query";
 import { type FormEvent, useEffect, useId, useState } from "react";
 import { useLocation } from "wouter";
 import type { Action } from "../actions";
-import { Store, useStore } from "../store";
+import { useStore } from "../store";
 import { queryClient } from "../stream/queryClient";
 import { usePermission } from "../usePermission";
 import { announce } from "./announcements";
+import { asked } from "./asked";
 import { Dialog } from "./dialog";
 import { ProblemNote } from "./problemNote";
-
-/** The action that waits for confirmation. It is not kept in the button: an event may remove that from the page meanwhile. */
-const asked = new Store<Action | null>(null);
 
 /** A button for each action that one may do; each asks first, and says what will happen. */
 export function ActionButtons({ actions, first = false }: { actions: Action[]; first?: boolean }) {
@@ -34,7 +32,7 @@ export function AskedAction({ place }: { place: string }) {
   const action = useStore(asked);
   // biome-ignore lint/correctness/useExhaustiveDependencies: another page takes the question away.
   useEffect(() => asked.set(null), [place]);
-  return action !== null && <ActionDialog action={action} onClose={() => asked.set(null)} />;
+  return action !== null && <ActionDialog key={action.title} action={action} onClose={() => asked.set(null)} />;
 }
 
 function ActionDialog({ action, onClose }: { action: Action; onClose: () => void }) {

@@ -23,7 +23,7 @@ export function EventList({ events, here }: { events: Event[]; here: Place }) {
               {event.subject != null && !event.detail.includes(event.subject) && `${event.subject}: `}
               {event.detail}
             </p>
-            {event.remedy != null && <Remedy text={event.remedy} here={here} className="soft" />}
+            {event.remedy != null && <Remedy text={event.remedy} actions={event.actions} here={here} className="soft" />}
           </div>
         </li>
       ))}

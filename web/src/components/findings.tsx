@@ -20,7 +20,7 @@ export function Findings({ findings }: { findings: Finding[] }) {
             <p>
               {finding.what} <code className="soft">{finding.code}</code>
             </p>
-            {finding.remedy !== "" && <Remedy text={finding.remedy} className="soft" />}
+            {finding.remedy !== "" && <Remedy text={finding.remedy} actions={finding.actions} className="soft" />}
             {finding.sql !== undefined && finding.sql.length > 0 && <Statements name={`For ${finding.code}`} sql={finding.sql} />}
           </div>
         </li>

@@ -1,5 +1,6 @@
 import { useEffect, useId, useRef } from "react";
 import { THEMES, theme, ZONES, zone } from "../display";
+import { forgetAllQueries } from "../queryHistory";
 import { session, signOut } from "../session";
 import { type Store, useStore } from "../store";
 
@@ -36,8 +37,15 @@ export function Preferences() {
         <Choice legend="Colours" store={theme} choices={THEMES} words={THEME_WORDS} />
         <Choice legend="Times" store={zone} choices={ZONES} words={ZONE_WORDS} />
         {token !== null && (
-          <button type="button" onClick={signOut}>
-            Forget the token
+          <button
+            type="button"
+            onClick={() => {
+              // The next one at this browser may not see them.
+              forgetAllQueries();
+              signOut();
+            }}
+          >
+            Sign out of all tabs
           </button>
         )}
       </div>

@@ -12,7 +12,7 @@ export function ProblemNote({ error }: { error: unknown }) {
         <StatusBadge tone="bad">{problem.title}</StatusBadge>
       </p>
       <p>{problem.detail}</p>
-      {problem.remedy !== "" && <Remedy text={problem.remedy} />}
+      {problem.remedy !== "" && <Remedy text={problem.remedy} actions={problem.actions} />}
       {problem.findings.length > 0 && <Findings findings={problem.findings} />}
       {problem.traceId !== undefined && (
         <p className="soft">

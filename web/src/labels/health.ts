@@ -1,4 +1,5 @@
 import type { Subscription } from "../api/client";
+import type { RemedyAction } from "../api/problem";
 import type { Tone } from "./tone";
 
 /** One word for a subscription, as the server judged it, and the sentence that says why. */
@@ -8,6 +9,8 @@ export interface Health {
   word: string;
   why: string;
   remedy: string | null;
+  /** The operations that the remedy names. */
+  actions: RemedyAction[];
 }
 
 type Judged = Subscription["health"];
@@ -37,9 +40,16 @@ const groupOf = (status: string): HealthGroup => HEALTH_GROUPS.find((group) => g
 
 export const toneOf = (status: string): Tone => GROUP_WORDS[groupOf(status)].tone;
 
-export function healthOf({ health: { status, word, reason, remedy } }: Subscription): Health {
+export function healthOf({ health: { status, word, reason, remedy, actions } }: Subscription): Health {
   const group = groupOf(status);
-  return { group, tone: GROUP_WORDS[group].tone, word: word.replaceAll("_", " "), why: reason, remedy: remedy ?? null };
+  return {
+    group,
+    tone: GROUP_WORDS[group].tone,
+    word: word.replaceAll("_", " "),
+    why: reason,
+    remedy: remedy ?? null,
+    actions: actions ?? [],
+  };
 }
 
 /** One of the things that health is judged by. */

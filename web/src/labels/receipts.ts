@@ -1,6 +1,6 @@
-import type { Receipt, Waited } from "../api/freshness";
+import type { QueryAnswer, Receipt, Waited } from "../api/freshness";
 import { milliseconds } from "./durations";
-import { some } from "./numbers";
+import { seconds, some } from "./numbers";
 
 /** One moment of a wait. */
 export interface Step {
@@ -36,6 +36,13 @@ export function stepWords({ atMs }: Step): string {
   if (atMs === null) return "not known";
   if (atMs < 0) return `${milliseconds(-atMs)} before`;
   return atMs === 0 ? "0 ms" : `after ${milliseconds(atMs)}`;
+}
+
+/** How far rows are behind what was requested. */
+export function staleWords({ wanted, position, seconds_behind }: NonNullable<QueryAnswer["stale"]>): string {
+  const age = seconds_behind === null ? "by an unknown time" : `by ${seconds(seconds_behind)}`;
+  const asked = wanted === null ? "the source's current position, which was not known" : wanted;
+  return `The rows are older than requested, ${age}: they are of ${position}, and ${asked} was waited for.`;
 }
 
 type Exception = Receipt["exceptions"][number];

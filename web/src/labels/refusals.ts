@@ -41,10 +41,12 @@ const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${tex
 /** The same problem, with what happened and what can be done about it said in the words of this page. */
 export function inPlainWords(error: unknown): Problem {
   const problem = Problem.from(error);
+  const remedy = advice(problem) ?? problem.remedy;
   return new Problem({
     ...problem,
     title: QUERY_TITLES[problem.code] ?? problem.title,
     detail: sentence(problem.detail),
-    remedy: advice(problem) ?? problem.remedy,
+    remedy,
+    actions: remedy.startsWith(problem.remedy) ? problem.actions : [],
   });
 }

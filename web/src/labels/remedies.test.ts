@@ -26,6 +26,11 @@ describe("plainRemedy", () => {
     });
   });
 
+  it("has the name of the button that is shown with it", () => {
+    expect(plainRemedy("Then set desired_state to running.", "table", ["subscription.resume"]).words).toBe("Then use “Resume”.");
+    expect(plainRemedy("Then set desired_state to running.", "table").words).toBe("Then use “Try again” on the subscription's page.");
+  });
+
   it("replaces a call that is named twice, and lists it once", () => {
     const call = "POST /subscriptions/{name}/reloads";
     expect(plainRemedy(`${call}, or ${call}`, "subscription")).toEqual({ words: "“Reload all”, or “Reload all”", calls: [call] });

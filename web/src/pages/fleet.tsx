@@ -6,6 +6,7 @@ import { readinessQuery, subscriptionsQuery } from "../api/queries";
 import { LagCell } from "../components/lagCell";
 import { Page } from "../components/page";
 import { QueryBoundary } from "../components/queryBoundary";
+import { Remedy } from "../components/remedy";
 import { SearchField } from "../components/searchField";
 import { StatusBadge } from "../components/statusBadge";
 import { StatusCounts } from "../components/statusCounts";
@@ -14,7 +15,6 @@ import { UsageBar } from "../components/usageBar";
 import { type Filters, matches, useFilters } from "../filters";
 import { GROUP_WORDS, HEALTH_GROUPS, type Health, healthOf, heldUp, slotShare, warnShare, worstFirst } from "../labels/health";
 import { bytes, count, ofBytes } from "../labels/numbers";
-import { plainRemedy } from "../labels/remedies";
 import { statesByNeed, tableStateWords } from "../labels/tables";
 import { usePermission } from "../usePermission";
 import { FirstStart } from "./wizard/firstStart";
@@ -130,7 +130,7 @@ function Row({ item, health }: Judged) {
       <td data-column="Health" className="telling">
         <StatusBadge tone={health.tone}>{health.word}</StatusBadge>
         <small>{health.why}</small>
-        {health.remedy !== null && <small>{plainRemedy(health.remedy).words}</small>}
+        {health.remedy !== null && <Remedy text={health.remedy} actions={health.actions} />}
       </td>
       <td data-column="Behind the source" className="number">
         <LagCell lag={item.lag} />

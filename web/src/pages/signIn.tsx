@@ -28,7 +28,7 @@ export function SignInPage() {
           onChange={(event) => setTyped(event.target.value)}
         />
         <p id={`${id}-hint`} className="soft">
-          It stays in this tab and is forgotten when the tab is closed. The first start of the server prints one;{" "}
+          The tabs of this browser share it, and it is forgotten with the last of them. The first start of the server prints one;{" "}
           <code>penstock token create</code> makes more.
         </p>
         {wrong && (

@@ -78,6 +78,7 @@ function StateBanner({ table, remedy }: { table: Table; remedy: Action[] }) {
       word={word}
       why={table.reason ?? means}
       remedy={table.health.remedy}
+      actions={table.health.actions}
       here="table"
       since={
         <>

@@ -53,7 +53,7 @@ function Line({ entry }: { entry: Entry }) {
         <p>{event.detail}</p>
         <Course entry={entry} />
         {event.remedy != null && (outcome === null || outcome.is === "waiting") && (
-          <Remedy text={event.remedy} here="table" className="soft" />
+          <Remedy text={event.remedy} actions={event.actions} here="table" className="soft" />
         )}
       </div>
     </>

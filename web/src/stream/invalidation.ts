@@ -57,6 +57,7 @@ export function queriesInvalidatedBy(message: StreamMessage): QueryKey[] {
   if (message.event === "event") {
     found.push(keys.events);
     if (body.kind?.startsWith("connection_")) found.push(keys.connections);
+    if (body.kind?.startsWith("alert_")) found.push(keys.alertChannels);
     if (body.kind?.startsWith("engine_")) found.push(keys.readiness, keys.subscriptions);
   }
   return found;

@@ -4,9 +4,12 @@ import { writeExactly } from "../../api/exactNumbers";
 import type { QueryAnswer } from "../../api/freshness";
 import { Fact, Facts } from "../../components/facts";
 import { Pager } from "../../components/pager";
+import { StatusBadge } from "../../components/statusBadge";
 import { Moment } from "../../components/time";
 import { milliseconds } from "../../labels/durations";
 import { some } from "../../labels/numbers";
+import { staleWords } from "../../labels/receipts";
+import { Covered, LeftOut } from "./receipt";
 
 const AT_ONCE = 100;
 
@@ -27,7 +30,7 @@ interface AnswerViewProps {
 /** The rows of a query, and where and at which position it ran. */
 export function AnswerView({ subscription, answer, tookMs }: AnswerViewProps) {
   const [page, setPage] = useState(0);
-  const { columns, rows, receipt } = answer;
+  const { columns, rows, receipt, stale } = answer;
   const [place, kind] = ranOn(subscription, answer.ran_on);
   return (
     <>
@@ -39,7 +42,7 @@ export function AnswerView({ subscription, answer, tookMs }: AnswerViewProps) {
           <code>{answer.position}</code>
         </Fact>
         {receipt == null ? (
-          <Fact name="Freshness">as it was</Fact>
+          <Fact name="Freshness">{stale == null ? "as it was" : "older than requested"}</Fact>
         ) : (
           <Fact name="Freshness" note={receipt.on_arrival ? "visible already" : <CommittedAt receipt={receipt} />}>
             <code>{receipt.position}</code>
@@ -49,6 +52,18 @@ export function AnswerView({ subscription, answer, tookMs }: AnswerViewProps) {
           {milliseconds(tookMs)}
         </Fact>
       </Facts>
+      {stale != null && (
+        <p className="below">
+          <StatusBadge tone="warn">{staleWords(stale)}</StatusBadge>
+        </p>
+      )}
+      {receipt == null ? (
+        <div className="covered">
+          <LeftOut tables={answer.left_out ?? []} />
+        </div>
+      ) : (
+        <Covered receipt={receipt} />
+      )}
       <Rows columns={columns} rows={rows.slice(page * AT_ONCE, (page + 1) * AT_ONCE)} />
       <Pager page={page} size={AT_ONCE} total={rows.length} noun="rows" onPage={setPage} />
     </>

@@ -9,7 +9,8 @@ import { QueryBoundary } from "../../components/queryBoundary";
 import { SubscriptionChoice } from "../../components/subscriptionChoice";
 import { Ago } from "../../components/time";
 import { count } from "../../labels/numbers";
-import { type FreshnessWish, QuerySection } from "./query";
+import { QuerySection } from "./query";
+import type { FreshnessWish } from "./queryForm";
 import { WaitSection } from "./wait";
 
 /** How fresh a target is: its positions, waiting until it is fresh enough, and reading from it. */

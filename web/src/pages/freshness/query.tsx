@@ -1,161 +1,100 @@
-import { type FormEvent, type KeyboardEvent, type ReactNode, type RefObject, useState } from "react";
+import { useQuery } from "@tanstack/react-query";
+import { type RefObject, useState } from "react";
 import type { Subscription } from "../../api/client";
-import { type QueryRequest, runQuery } from "../../api/freshness";
+import { type QueryAnswer, type QueryRequest, runQuery } from "../../api/freshness";
+import { Problem } from "../../api/problem";
+import { callerQuery } from "../../api/queries";
 import { UnderWay } from "../../components/underWay";
-import { typedMs } from "../../labels/durations";
+import { some } from "../../labels/numbers";
+import { type PastQuery, rememberQuery } from "../../queryHistory";
 import { useStoppable } from "../../stoppable";
 import { AnswerSummary, AnswerView } from "./answer";
-import { Field, PositionField, SecondsField } from "./fields";
+import { Download } from "./download";
+import { PastQueries } from "./pastQueries";
+import { type Draft, EMPTY, type FreshnessWish, QueryForm } from "./queryForm";
 import { Refusal } from "./refusal";
+import { SchemaBrowser } from "./schemaBrowser";
 
-type Mode = "latest" | "position" | "any";
-
-/** How fresh an answer has to be; the position counts with its mode only. */
-export interface FreshnessWish {
-  mode: Mode;
-  position: string;
-}
-
-interface WishProps {
+interface QuerySectionProps {
+  subscription: Subscription;
   wish: FreshnessWish;
   onWish: (wish: FreshnessWish) => void;
-}
-
-interface QuerySectionProps extends WishProps {
-  subscription: Subscription;
   sqlBox: RefObject<HTMLTextAreaElement | null>;
 }
 
-/** Runs one read on the target, as fresh as asked for, and shows its rows. */
+/** Runs one read on the target, as fresh as asked for, and shows its rows. Beside it are the tables that can be read, and earlier queries. */
 export function QuerySection({ subscription, wish, onWish, sqlBox }: QuerySectionProps) {
+  const { name } = subscription;
+  const [draft, setDraft] = useState<Draft>(EMPTY);
+  const caller = useQuery(callerQuery()).data?.name ?? "";
   const query = useStoppable(async (body: QueryRequest, signal) => {
     const begun = performance.now();
-    const answer = await runQuery(subscription.name, body, signal);
-    return { answer, tookMs: performance.now() - begun };
+    const remember = (ended: string): void => rememberQuery(pastQuery(caller, name, body, ended));
+    let answer: QueryAnswer;
+    try {
+      answer = await runQuery(name, body, signal);
+    } catch (error) {
+      remember(signal.aborted ? "cancelled" : Problem.from(error).code);
+      throw error;
+    }
+    remember(`${some(answer.rows.length, "row")}${answer.truncated ? " and more" : ""}`);
+    return { answer, body, tookMs: performance.now() - begun };
   });
-  return (
-    <>
-      <QueryForm wish={wish} onWish={onWish} sqlBox={sqlBox} pending={query.pending} onRun={query.begin}>
-        <UnderWay doing="Asking" verb="Cancel" work={query} />
-      </QueryForm>
-      <div className="outcome">
-        <div role="status">
-          {query.stopped && <p className="soft">Its answer is not waited for any more.</p>}
-          {query.found !== undefined && <AnswerSummary answer={query.found.answer} />}
-        </div>
-        {query.error !== null && <Refusal error={query.error} subscription={subscription.name} />}
-        {query.found !== undefined && <AnswerView key={query.begunAt} subscription={subscription} {...query.found} />}
-      </div>
-    </>
-  );
-}
-
-interface QueryFormProps extends WishProps {
-  sqlBox: RefObject<HTMLTextAreaElement | null>;
-  pending: boolean;
-  onRun: (body: QueryRequest) => void;
-  children: ReactNode;
-}
-
-const MOST_ROWS = 100_000;
-
-function QueryForm({ wish, onWish, sqlBox, pending, onRun, children }: QueryFormProps) {
-  const [sql, setSql] = useState("");
-  const [freshLimit, setFreshLimit] = useState("10");
-  const [limit, setLimit] = useState("30");
-  const [rows, setRows] = useState("1000");
-  const submit = (event: FormEvent): void => {
-    event.preventDefault();
-    if (pending) return;
-    onRun({
+  const insert = (text: string): void => {
+    if (sqlBox.current !== null) setDraft({ ...draft, sql: insertedInto(sqlBox.current, text) });
+  };
+  const takeUp = ({ sql, freshness }: PastQuery): void => {
+    setDraft({
+      ...draft,
       sql,
-      freshness: {
-        mode: wish.mode,
-        position: wish.mode === "position" ? wish.position.trim() : null,
-        timeout_ms: typedMs(freshLimit),
-        on_timeout: "error",
-      },
-      max_rows: Number(rows),
-      timeout_ms: typedMs(limit),
+      onTimeout: freshness.on_timeout ?? "error",
+      onUnavailable: freshness.on_unavailable ?? "error",
+      refuseEarly: freshness.refuse_early ?? false,
     });
+    // A position of that time is covered by every later answer.
+    onWish({ ...wish, mode: freshness.mode === "position" ? "latest" : (freshness.mode ?? "any") });
+    sqlBox.current?.focus();
   };
   return (
-    <form className="ask" onSubmit={submit}>
-      <div className="typed whole">
-        <label htmlFor="sql">One SELECT in the target's SQL</label>
-        <textarea
-          id="sql"
-          ref={sqlBox}
-          className="code"
-          rows={4}
-          required
-          value={sql}
-          placeholder="SELECT count(*) FROM public.orders"
-          autoComplete="off"
-          autoCapitalize="off"
-          spellCheck={false}
-          aria-describedby="sql-hint"
-          onKeyDown={runOnEnter}
-          onChange={(event) => setSql(event.target.value)}
-        />
-        <small id="sql-hint">Ctrl + Enter runs it. Use the tables' names on the target.</small>
-      </div>
-      <WishField wish={wish} onWish={onWish} />
-      <div className="limits">
-        <SecondsField label="Maximum wait" value={freshLimit} least={0} disabled={wish.mode === "any"} onChange={setFreshLimit} />
-        <SecondsField label="Maximum run time" value={limit} least={0.001} onChange={setLimit} />
-        <div className="typed">
-          <label htmlFor="rows">Maximum rows</label>
-          <span className="with-unit">
-            <input
-              id="rows"
-              type="number"
-              inputMode="numeric"
-              min={1}
-              max={MOST_ROWS}
-              required
-              value={rows}
-              aria-describedby="rows-unit"
-              onChange={(event) => setRows(event.target.value)}
-            />
-            <span id="rows-unit" className="soft">
-              rows
-            </span>
-          </span>
+    <div className="query-desk">
+      <div>
+        <QueryForm draft={draft} onDraft={setDraft} wish={wish} onWish={onWish} sqlBox={sqlBox} pending={query.pending} onRun={query.begin}>
+          <UnderWay doing="Asking" verb="Cancel" work={query} />
+        </QueryForm>
+        <div className="outcome">
+          <div role="status">
+            {query.stopped && <p className="soft">Its answer is not waited for any more.</p>}
+            {query.found !== undefined && <AnswerSummary answer={query.found.answer} />}
+          </div>
+          {query.error !== null && <Refusal error={query.error} subscription={name} />}
+          {query.found !== undefined && (
+            <div key={query.begunAt}>
+              <AnswerView subscription={subscription} answer={query.found.answer} tookMs={query.found.tookMs} />
+              <Download subscription={name} body={query.found.body} />
+            </div>
+          )}
         </div>
       </div>
-      <div className="ask-foot">
-        <button type="submit" className="primary" aria-disabled={pending}>
-          Run
-        </button>
-        {children}
+      <div className="query-aside">
+        <SchemaBrowser subscription={name} onInsert={insert} />
+        <PastQueries caller={caller} subscription={name} onTake={takeUp} />
       </div>
-    </form>
+    </div>
   );
 }
 
-function runOnEnter(event: KeyboardEvent<HTMLTextAreaElement>): void {
-  if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
-  event.preventDefault();
-  event.currentTarget.form?.requestSubmit();
+function pastQuery(caller: string, subscription: string, { sql, freshness = {} }: QueryRequest, ended: string): PastQuery {
+  const { mode, on_timeout, on_unavailable, refuse_early } = freshness;
+  const kept = { mode, on_timeout, on_unavailable, refuse_early };
+  return { caller, subscription, sql, freshness: kept, at: new Date().toISOString(), ended };
 }
 
-const MODES: [Mode, string][] = [
-  ["latest", "everything committed on the source until now"],
-  ["position", "everything up to a position"],
-  ["any", "the current rows, without waiting"],
-];
-
-function WishField({ wish, onWish }: WishProps) {
-  return (
-    <Field legend="Required freshness">
-      {MODES.map(([mode, label]) => (
-        <label key={mode} className="check">
-          <input type="radio" name="mode" checked={wish.mode === mode} onChange={() => onWish({ ...wish, mode })} />
-          {label}
-        </label>
-      ))}
-      {wish.mode === "position" && <PositionField value={wish.position} onChange={(position) => onWish({ ...wish, position })} />}
-    </Field>
-  );
+/** The statement with the text in place of what is selected, set off by blanks; the text box gets the focus, after it. */
+function insertedInto(box: HTMLTextAreaElement, text: string): string {
+  const before = box.value.slice(0, box.selectionStart);
+  const apart = before === "" || /[\s(,.]$/.test(before) ? "" : " ";
+  const behind = /^[\w"']/.test(box.value.slice(box.selectionEnd)) ? " " : "";
+  box.focus();
+  box.setRangeText(`${apart}${text}${behind}`, box.selectionStart, box.selectionEnd, "end");
+  return box.value;
 }

@@ -89,22 +89,26 @@ const Span = ({ from, to }: { from: number; to: number }) => (
   </svg>
 );
 
-/** Which tables covered, and in which way not. */
-function Covered({ receipt }: { receipt: Receipt }) {
+/** Tables whose rows are older than the position. */
+export const LeftOut = ({ tables }: { tables: Receipt["left_out"] }) =>
+  tables.length > 0 && (
+    <ul>
+      {tables.map((table) => (
+        <li key={qualified(table)}>
+          <StatusBadge tone="warn">
+            {qualified(table)} was left out: it is {tableStateWords(table.state).word}
+            {table.reason != null && `. ${table.reason}`}
+          </StatusBadge>
+        </li>
+      ))}
+    </ul>
+  );
+
+/** Which tables a receipt covers, and in which way not. */
+export function Covered({ receipt }: { receipt: Receipt }) {
   return (
     <div className="covered">
-      {receipt.left_out.length > 0 && (
-        <ul>
-          {receipt.left_out.map((table) => (
-            <li key={qualified(table)}>
-              <StatusBadge tone="warn">
-                {qualified(table)} was left out: it is {tableStateWords(table.state).word}
-                {table.reason != null && `. ${table.reason}`}
-              </StatusBadge>
-            </li>
-          ))}
-        </ul>
-      )}
+      <LeftOut tables={receipt.left_out} />
       {receipt.exceptions.length > 0 && (
         <ul>
           {receipt.exceptions.map((exception) => (

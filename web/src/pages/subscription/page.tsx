@@ -91,6 +91,7 @@ function Judged({ subscription }: { subscription: Subscription }) {
       word={health.word}
       why={health.why}
       remedy={health.remedy}
+      actions={health.actions}
       here="subscription"
       since={
         subscription.state_since != null && (

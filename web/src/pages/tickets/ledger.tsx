@@ -1,4 +1,5 @@
 import { isOpen, type Ticket } from "../../api/tickets";
+import { Remedy } from "../../components/remedy";
 import { StatusBadge } from "../../components/statusBadge";
 import { Ago, Moment } from "../../components/time";
 import { milliseconds } from "../../labels/durations";
@@ -43,7 +44,7 @@ export function TicketLedger({ tickets }: { tickets: Ticket[] }) {
 
 function Row({ ticket, mostMs }: { ticket: Ticket; mostMs: number }) {
   const { tone, word, where } = ticketStateWords(ticket);
-  const { id, name, reason, remedy, created_at: placed } = ticket;
+  const { id, name, reason, remedy, actions, created_at: placed } = ticket;
   return (
     <tr>
       <th scope="row" data-column="Ticket">
@@ -66,7 +67,7 @@ function Row({ ticket, mostMs }: { ticket: Ticket; mostMs: number }) {
           </small>
         )}
         {reason !== null && <small>{reason}</small>}
-        {remedy !== null && <small>{remedy}</small>}
+        {remedy != null && <Remedy text={remedy} actions={actions} />}
       </td>
       <td data-column="Stages" className="bar">
         <StageBar ticket={ticket} mostMs={mostMs} />

@@ -1,8 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useLocation } from "wouter";
-import type { Action } from "../../actions";
 import { CONNECTIONS } from "../../addresses";
-import { answer, type Connection, client } from "../../api/client";
+import type { Connection } from "../../api/client";
 import { connectionsQuery } from "../../api/queries";
 import { ActionButtons } from "../../components/actions";
 import { announce } from "../../components/announcements";
@@ -11,6 +10,7 @@ import { ProblemNote } from "../../components/problemNote";
 import { QueryBoundary } from "../../components/queryBoundary";
 import { Statements } from "../../components/statements";
 import { StatusBadge } from "../../components/statusBadge";
+import { ddlCaptureInstallation, ddlCaptureRemoval } from "../../ddlCaptureActions";
 import { kindLabel, rolesOf } from "../../labels/kinds";
 import { useKinds } from "../../useKinds";
 import { ConnectionForm } from "./connectionForm";
@@ -70,33 +70,7 @@ function DdlCapture({ connection: { name } }: { connection: Connection }) {
   if (capture.error !== null) return <ProblemNote error={capture.error} />;
   if (capture.data === undefined) return <p className="soft">Asking the source …</p>;
   const { installed, current, install_sql, remove_sql } = capture.data;
-  const params = { path: { name } };
-  const actions: Action[] = [];
-  if (!current) {
-    actions.push({
-      verb: "Install",
-      title: `Install triggers in the source of ${name}?`,
-      does: [
-        "The statements shown on the page run in one transaction, as the connection's user, who has to be a superuser.",
-        "Subscriptions go on.",
-      ],
-      name,
-      role: "admin",
-      run: () => answer(client.PUT("/api/v1/connections/{name}/ddl-capture", { params })),
-      done: `${name}: the triggers were installed.`,
-    });
-  }
-  if (installed) {
-    actions.push({
-      verb: "Remove",
-      title: `Remove the triggers from the source of ${name}?`,
-      does: ["Schema changes are learnt from the log and the catalog then.", "Subscriptions go on."],
-      name,
-      role: "admin",
-      run: () => answer(client.DELETE("/api/v1/connections/{name}/ddl-capture", { params })),
-      done: `${name}: the triggers were removed.`,
-    });
-  }
+  const actions = [...(current ? [] : [ddlCaptureInstallation(name)]), ...(installed ? [ddlCaptureRemoval(name)] : [])];
   return (
     <>
       <p className="prose">
