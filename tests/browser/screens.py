@@ -51,6 +51,8 @@ class Gallery:
             "selected-tables": self._selected,
             "connection": self._at("/connections/source"),
             "new-connection": self._at("/new-connection"),
+            "alerts": self._at("/alerts"),
+            "new-alert-channel": self._at("/new-alert-channel"),
         }
         for part in ("charts", "batches", "events", "settings"):
             self.pictures[part] = self._at(f"/subscriptions/many/{part}")

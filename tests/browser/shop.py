@@ -30,6 +30,8 @@ PAGES = {
     "connections": "/connections",
     "connection": "/connections/source",
     "new connection": "/new-connection",
+    "alerts": "/alerts",
+    "new alert channel": "/new-alert-channel",
     "new subscription": "/new-subscription?source=source",
     "nothing here": "/nothing-here",
 }

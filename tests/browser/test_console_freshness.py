@@ -64,6 +64,26 @@ def test_what_cannot_be_answered_says_why_and_what_to_do(visit: Visit, shop: Sho
     _expect_fit(page)
 
 
+def test_tables_next_to_a_query_insert_names_and_its_rows_are_saved(visit: Visit, shop: Shop) -> None:
+    page = visit("/freshness?subscription=copy")
+    page.get_by_label("One SELECT in the target's SQL").fill("SELECT id, $1 AS given FROM ")
+    page.get_by_role("button", name="Insert public.notes").click()
+    page.keyboard.type(" WHERE id <= $2 ORDER BY id")
+    page.get_by_role("button", name="Columns of public.notes").click()
+    columns = page.get_by_role("region", name="Tables of the copy").get_by_role("listitem")
+    expect(columns.filter(has_text="TIMESTAMP WITH TIME ZONE")).to_contain_text(["changed"])
+    page.get_by_label("$1", exact=True).fill("a, b")
+    page.get_by_label("$2", exact=True).fill("3")
+    page.get_by_label("Maximum rows").fill("1")
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.get_by_text("1 row; more rows exist")).to_be_visible()
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="CSV").click()
+    assert saved.value.path().read_text().splitlines() == ["id,given", '1,"a, b"', '2,"a, b"', '3,"a, b"']
+    expect(page.get_by_role("region", name="Earlier queries")).to_contain_text("ORDER BY id")
+    _expect_fit(page)
+
+
 def test_a_ticket_tells_its_time_at_each_stage(visit: Visit, shop: Shop) -> None:
     page = visit("/tickets?subscription=copy")
     expect_loaded(page)

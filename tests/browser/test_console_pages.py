@@ -34,6 +34,22 @@ def test_who_has_a_token_comes_to_the_page_that_was_asked_for(visit: Visit, shop
     expect(heading(page, "Sign in")).to_be_visible()
 
 
+def test_a_second_tab_needs_no_token_and_signing_out_ends_both(visit: Visit, shop: Shop) -> None:
+    page = visit("/", signed_in=False)
+    page.get_by_label("Token").fill(shop.token)
+    page.keyboard.press("Enter")
+    expect(heading(page, "Fleet")).to_be_visible()
+    second = page.context.new_page()
+    second.goto(f"{shop.url}{_SUBSCRIPTION}")
+    expect(heading(second, "copy")).to_be_visible()
+    assert shop.token not in second.evaluate("JSON.stringify({...localStorage})")
+    page.get_by_text("Display").click()
+    page.get_by_role("button", name="Sign out of all tabs").click()
+    expect(heading(second, "Sign in")).to_be_visible()
+    second.reload()
+    expect(heading(second, "Sign in")).to_be_visible()
+
+
 def test_fleet_tells_how_each_subscription_is(visit: Visit, shop: Shop) -> None:
     page = visit("/")
     entry = row(page, "copy")

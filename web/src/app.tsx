@@ -1,4 +1,4 @@
-import { useEffect } from "react";
+import { lazy, Suspense, useEffect } from "react";
 import { Link, Route, Switch, useLocation } from "wouter";
 import { ALERTS, CONNECTIONS, FLEET, FRESHNESS, NEW_ALERT_CHANNEL, NEW_CONNECTION, NEW_SUBSCRIPTION, TICKETS } from "./addresses";
 import { AskedAction } from "./components/actions";
@@ -6,11 +6,8 @@ import { Announcements } from "./components/announcements";
 import { CrashGuard } from "./components/crash";
 import { Preferences } from "./components/preferences";
 import { StreamStatus } from "./components/streamStatus";
-import { AlertChannelPage, NewAlertChannelPage } from "./pages/alerts/channelPages";
-import { AlertsPage } from "./pages/alerts/page";
 import { ConnectionsPage } from "./pages/connections";
 import { FleetPage } from "./pages/fleet";
-import { FreshnessPage } from "./pages/freshness/page";
 import { NothingHerePage } from "./pages/nothingHere";
 import { SignInPage } from "./pages/signIn";
 import { SubscriptionPage } from "./pages/subscription/page";
@@ -24,6 +21,12 @@ import { session } from "./session";
 import { useStore } from "./store";
 import { useEventStream } from "./stream/invalidation";
 import { queryClient } from "./stream/queryClient";
+
+// What a first visit does not show is loaded when it is visited.
+const AlertsPage = lazy(async () => ({ default: (await import("./pages/alerts/page")).AlertsPage }));
+const AlertChannelPage = lazy(async () => ({ default: (await import("./pages/alerts/channelPages")).AlertChannelPage }));
+const NewAlertChannelPage = lazy(async () => ({ default: (await import("./pages/alerts/channelPages")).NewAlertChannelPage }));
+const FreshnessPage = lazy(async () => ({ default: (await import("./pages/freshness/page")).FreshnessPage }));
 
 /** The ways through the console; pages about one thing are reached from there. `within`: what such pages' addresses begin with. */
 const NAV_ITEMS = [
@@ -49,13 +52,27 @@ export function App() {
       </a>
       <Header path={path} signedIn={!refused} />
       <main id="main" tabIndex={-1}>
-        <CrashGuard place={path}>{refused ? <SignInPage /> : <Pages />}</CrashGuard>
+        <CrashGuard place={path}>
+          {refused ? (
+            <SignInPage />
+          ) : (
+            <Suspense fallback={<Loading />}>
+              <Pages />
+            </Suspense>
+          )}
+        </CrashGuard>
       </main>
       <AskedAction place={path} />
       <Announcements place={path} />
     </>
   );
 }
+
+const Loading = () => (
+  <p className="soft" role="status">
+    Loading …
+  </p>
+);
 
 function Header({ path, signedIn }: { path: string; signedIn: boolean }) {
   return (

@@ -12,5 +12,5 @@ const isFieldError = (found: unknown): found is FieldError =>
 export function fieldError(error: unknown, pointer: string): string | null {
   const errors = error instanceof Problem && Array.isArray(error.body.errors) ? error.body.errors.filter(isFieldError) : [];
   const found = errors.filter((each) => each.pointer === pointer || each.pointer.startsWith(`${pointer}/`));
-  return found.length === 0 ? null : found.map(({ detail }) => detail).join(" ");
+  return found.length === 0 ? null : found.map(({ detail }) => `${detail.charAt(0).toUpperCase()}${detail.slice(1)}`).join(" ");
 }

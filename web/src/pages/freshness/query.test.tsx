@@ -3,6 +3,7 @@ import userEvent from "@testing-library/user-event";
 import { createRef, useState } from "react";
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import { keys } from "../../api/queries";
+import { noteServerTime } from "../../clock";
 import { forgetAllQueries, queryHistory } from "../../queryHistory";
 import { As } from "../../testing/caller";
 import { subscription, table } from "../../testing/samples";
@@ -186,6 +187,15 @@ describe("a download", () => {
     await press("Arrow");
     await waitFor(() => expect(screen.getByRole("alert").textContent).toContain("No file was saved"));
     expect(saved).not.toHaveBeenCalled();
+  });
+
+  it("stays with its answer when the server's clock is found to differ", async () => {
+    await run();
+    const download = screen.getByRole("button", { name: "CSV" });
+    noteServerTime(new Response(null, { headers: { Date: "Mon, 01 Jan 2001 00:00:00 GMT" } }));
+    await userEvent.type(box(), "2");
+    expect(screen.getByRole("button", { name: "CSV" })).toBe(download);
+    noteServerTime(new Response(null, { headers: { Date: new Date().toUTCString() } }));
   });
 
   it("says why the server refuses it", async () => {

@@ -38,7 +38,7 @@ export function QuerySection({ subscription, wish, onWish, sqlBox }: QuerySectio
       throw error;
     }
     remember(`${some(answer.rows.length, "row")}${answer.truncated ? " and more" : ""}`);
-    return { answer, body, tookMs: performance.now() - begun };
+    return { answer, body, begun, tookMs: performance.now() - begun };
   });
   const insert = (text: string): void => {
     if (sqlBox.current !== null) setDraft({ ...draft, sql: insertedInto(sqlBox.current, text) });
@@ -68,7 +68,8 @@ export function QuerySection({ subscription, wish, onWish, sqlBox }: QuerySectio
           </div>
           {query.error !== null && <Refusal error={query.error} subscription={name} />}
           {query.found !== undefined && (
-            <div key={query.begunAt}>
+            // Not by the server's clock, whose offset is corrected meanwhile.
+            <div key={query.found.begun}>
               <AnswerView subscription={subscription} answer={query.found.answer} tookMs={query.found.tookMs} />
               <Download subscription={name} body={query.found.body} />
             </div>
