@@ -1,7 +1,7 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { type FormEvent, type ReactNode, useState } from "react";
 import { Link } from "wouter";
-import { type Action, tableReload } from "../../actions";
+import { type Action, reload, tablePath } from "../../actions";
 import { tableAddress } from "../../addresses";
 import { answer, client, type Subscription, type Verification, type VerifiedTable } from "../../api/client";
 import { keys, VERIFICATIONS_AT_ONCE, verificationsQuery } from "../../api/queries";
@@ -239,7 +239,7 @@ function Different({ subscription, table }: { subscription: string; table: Verif
         </details>
       )}
       <div className="actions">
-        <ActionButtons actions={[tableReload(subscription, table.id, nameOf(table))]} />
+        <ActionButtons actions={[reload(nameOf(table), async () => tablePath(subscription, table.id))]} />
       </div>
     </div>
   );
