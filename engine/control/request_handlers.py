@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -244,7 +245,7 @@ class RequestHandler:
         try:
             if command.role == "target":
                 return PreflightBody(findings=self._preflight_target(command))
-            source = open_source(command.connection)
+            source = open_source(replace(command.connection, capture=command.capture))
             try:
                 return PreflightBody(findings=tuple(source.preflight(command.tables, None, command.origin)))
             finally:

@@ -274,6 +274,8 @@ class Preflight(Question):
     role: Literal["source", "target"]
     tables: tuple[DeclaredTable, ...] = ()
     origin: OriginFilter = OriginFilter.ANY
+    capture: CaptureSpec | None = None
+    """The intended one of a source; None: the default of its kind."""
 
 
 class Discover(Question):

@@ -18,6 +18,8 @@ from engine.model.ticket import TicketWritten
 class EverythingSent:
     """`SentTables` of a source that sends every table."""
 
+    traced = True
+
     def __init__(self, describe: Callable[[Sequence[TableSpec]], Mapping[TableName, TableSchema]]) -> None:
         self._describe = describe
 

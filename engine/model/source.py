@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from engine.model.batch import BlockRef, LogRange, TablePart
 from engine.model.copies import KeyBound
 from engine.model.ddl import Capture, DdlCapture, DdlMessage
+from engine.model.fault import FaultKind
 from engine.model.identity import RelationId, TableId, TableName, TicketId
 from engine.model.last_commit import LastCommit
 from engine.model.ledger import LogTally
@@ -296,6 +297,8 @@ class GuardReading:
         left = self.left.get(table, {}).get(part)
         return part in self.below.get(table, frozenset()) or (left is not None and end <= left)
 
+    sent_otherwise: Mapping[TableName, FaultKind] = field(default_factory=dict)
+    """The tables of `partition_faults` of which something else is sent than before."""
     renamed: Mapping[TableName, TableName] = field(default_factory=dict)
     """Renamed tables, old name to new name. They are still published, and checked under the new name from now on."""
     oldest_open: str | None = None
@@ -443,6 +446,11 @@ class ReaderControl(Protocol):
 class SentTables(Protocol):
     """Which tables the source sends: a capability of sources that send nothing else."""
 
+    @property
+    def traced(self) -> bool:
+        """Whether a later run finds any change of the choice by others, even a reverted one, for tables whose copy is unfinished too."""
+        ...
+
     def prepare(
         self,
         tables: Sequence[TableSpec],
@@ -482,7 +490,7 @@ class PartitionedTables(Protocol):
     """Capability: partitioned tables."""
 
     def fingerprints(self, tables: Sequence[TableSpec]) -> dict[TableName, str]:
-        """Fingerprints of the given tables that are partitioned, as in GuardReading.marks. Does not count as a check of them."""
+        """Fingerprints as in GuardReading.marks, of those of the given tables that have one. Does not count as a check of them."""
         ...
 
     def with_observed(self, mark: str, below: Mapping[RelationId, TableName]) -> str:

@@ -95,7 +95,16 @@ POLICIES: dict[FaultKind, Policy] = {
     FaultKind.PUBLICATION_CHANGED: Policy(
         Action.FAIL_SUBSCRIPTION,
         "Changes may be missing since the publication was changed. POST /subscriptions/{name}/reloads restores the publication and"
-        " copies all tables again.",
+        " copies all tables again. One that capture.publication names is not restored: have its owner do that first.",
+    ),
+    FaultKind.SENT_TABLES_MISSING: Policy(
+        Action.FAIL_SUBSCRIPTION,
+        "Have the owner of the tables create the publication, or correct capture.publication; then set desired_state to running.",
+    ),
+    FaultKind.READER_UNFIT: Policy(
+        Action.FAIL_SUBSCRIPTION,
+        "Replace the slot that capture.slot names: pg_drop_replication_slot(name), then pg_create_logical_replication_slot(name,"
+        " 'pgoutput'). Or leave capture.slot out. Then set desired_state to running.",
     ),
     FaultKind.QUEUE_DISK_FULL: Policy(
         Action.RETRY, "Free space in the engine's data folder (PENSTOCK_HOME); replication resumes automatically."
@@ -146,6 +155,13 @@ POLICIES: dict[FaultKind, Policy] = {
         "ALTER TABLE … SET LOGGED on the source for what the reason names; a partition may be detached, too. "
         + _RETRY_TABLE,
     ),
+    FaultKind.TABLE_NOT_SENT: Policy(
+        Action.PARK_TABLE,
+        "Have the owner of the publication that capture.publication names change it as the reason says; POST /connections/{name}/checks"
+        " has the statement. If schema_changes.policy is apply, the table is then copied automatically. "
+        + _RETRY_TABLE,
+    ),
+    FaultKind.TABLE_SENT_OTHERWISE: Policy(Action.PARK_TABLE, _RELOAD_TABLE),
     FaultKind.TABLE_IS_PARTITION: Policy(
         Action.PARK_TABLE,
         "Remove the table from the subscription: its rows are replicated with the table that it is a partition of. Or detach it on the"
@@ -296,7 +312,9 @@ RESERVED = frozenset(
 """Codes kept for kinds of source and target that do not exist yet. A kind leaves this set with the first code that raises it."""
 
 
-RENEWED = frozenset({FaultKind.TABLE_STRUCTURE_CHANGED, FaultKind.TABLE_PARTITIONS_CHANGED})
+RENEWED = frozenset(
+    {FaultKind.TABLE_STRUCTURE_CHANGED, FaultKind.TABLE_PARTITIONS_CHANGED, FaultKind.TABLE_SENT_OTHERWISE}
+)
 """Faults of a table that a new copy repairs. The engine starts it by itself if the subscription follows schema changes."""
 
 

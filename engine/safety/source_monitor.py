@@ -49,6 +49,7 @@ class _Undecided:
     """
 
     name: TableName
+    kind: FaultKind
     detail: str
     rewrite: PartitionRewrite
     lost: bool
@@ -187,6 +188,9 @@ class SourceMonitor:
             return "the table is there again"
         if entry.reason.code == FaultKind.TABLE_NOT_LOGGED:
             return "its changes are in the log again" if self._parts.parking.renews(_renewed_for(entry, now)) else None
+        if entry.reason.code == FaultKind.TABLE_NOT_SENT:
+            again = self._parts.parking.renews(FaultKind.TABLE_SENT_OTHERWISE)
+            return "each of its changes is sent again" if again else None
         if entry.reason.code == FaultKind.TABLE_NO_IDENTITY:
             again = self._parts.parking.renews(FaultKind.TABLE_STRUCTURE_CHANGED) and now.mode is not KeyMode.APPEND
             return "it has a replica identity again" if again else None
@@ -301,7 +305,7 @@ class SourceMonitor:
             else:
                 entry = self._parts.book.all().by_name(name)
                 lost = entry is not None and not entry.followed
-                self._undecided.append(_Undecided(name, detail, rewrite, lost))
+                self._undecided.append(_Undecided(name, _kind(reading, name), detail, rewrite, lost))
         yield from self._decide()
 
     def _judge_leaves(
@@ -369,7 +373,7 @@ class SourceMonitor:
             if captured < one.rewrite.seen_by:
                 waiting.append(one)
             elif not (one.lost and self._is_taken_up(one.name)):
-                yield from self._park(one.name, FaultKind.TABLE_PARTITIONS_CHANGED, one.detail)
+                yield from self._park(one.name, one.kind, one.detail)
         self._undecided = waiting
 
     def _is_taken_up(self, name: TableName) -> bool:
@@ -421,6 +425,8 @@ def _lost_identity(entry: TableEntry) -> bool:
 
 def _renewed_for(entry: TableEntry, now: TableSchema) -> FaultKind:
     """The fault kind given as the reason for a parked table's new copy, once the cause of the parking is gone."""
+    if entry.reason is not None and entry.reason.code == FaultKind.TABLE_NOT_SENT:
+        return FaultKind.TABLE_SENT_OTHERWISE
     below = entry.reason is not None and entry.reason.code == FaultKind.TABLE_NOT_LOGGED and now.relfilenode == 0
     return FaultKind.TABLE_PARTITIONS_CHANGED if below else FaultKind.TABLE_STRUCTURE_CHANGED
 
@@ -429,5 +435,5 @@ def _kind(reading: GuardReading, name: TableName) -> FaultKind:
     """The fault kind of a table whose change the log does not contain."""
     present = reading.replaced.get(name)
     if present is None:
-        return FaultKind.TABLE_PARTITIONS_CHANGED
+        return reading.sent_otherwise.get(name, FaultKind.TABLE_PARTITIONS_CHANGED)
     return FaultKind.TABLE_STRUCTURE_CHANGED if present else FaultKind.TABLE_MISSING

@@ -22,7 +22,14 @@ from engine.tables.registry import TableEntry
 from engine.tables.schema_change import RecopyRequired, seen_in_catalog
 from engine.tables.state import AwaitApproval, Copy, Live, Parked, Paused, Registered, Reloading
 
-NOT_FOLLOWED = frozenset({FaultKind.TABLE_NO_IDENTITY, FaultKind.TABLE_NOT_LOGGED, FaultKind.TABLE_COLUMNS_UNFIT})
+NOT_FOLLOWED = frozenset(
+    {
+        FaultKind.TABLE_NO_IDENTITY,
+        FaultKind.TABLE_NOT_LOGGED,
+        FaultKind.TABLE_COLUMNS_UNFIT,
+        FaultKind.TABLE_NOT_SENT,
+    }
+)
 """Faults because of which `Source.describe` leaves out an existing table."""
 
 
@@ -145,7 +152,7 @@ def _sending_gap(spec: SubscriptionSpec, source: Source, progress: TargetProgres
     """Why changes of a complete table may be missing in the log: it is not sent any more, or what sends it was created again. None if none
     are. A change that was reverted is found by `prepare`."""
     if progress.sent_tables and source.sent_tables.recorded(spec.reader) != progress.sent_tables:
-        return f"the {source.terms.sent_tables} were dropped, and maybe created again under their names"
+        return f"the {source.terms.sent_tables} were dropped or replaced, and maybe created again under their names"
     described = source.describe(spec.tables)
     followed = []
     for table, record in _complete(spec, progress):
@@ -167,6 +174,8 @@ def _complete(spec: SubscriptionSpec, progress: TargetProgress) -> list[tuple[Ta
 def _resumable(spec: SubscriptionSpec, source: Source, progress: TargetProgress) -> frozenset[TableId]:
     """Tables with an unfinished copy that the declared columns do not void, and whose changes are still sent completely.
     To be called before `prepare`, which changes what is sent."""
+    if not source.sent_tables.traced:
+        return frozenset()
     tables = [table for table in spec.tables if table.table in progress.copies and not table.key]
     described = source.describe(tables) if tables else {}
     relations = {name: now.relation for name, now in described.items()}

@@ -76,11 +76,20 @@ def check(
         CheckedRole | None, typer.Option("--role", help="Intended use; default: source, if the kind can be one.")
     ] = None,
     table_names: TableNames = None,
+    publication: Annotated[
+        str | None, typer.Option("--publication", help="Existing publication that the subscription will name.")
+    ] = None,
+    slot: Annotated[
+        str | None, typer.Option("--slot", help="Existing replication slot that the subscription will name.")
+    ] = None,
 ) -> Answer:
     """Contact the database, and check what replication needs there. Exit code 1: a finding is an error."""
     body: Document = {} if role is None else {"role": role.value}
     if table_names:
         body["tables"] = tables(table_names)
+    named = {name: text for name, text in (("publication", publication), ("slot", slot)) if text is not None}
+    if named:
+        body["capture"] = named
     answer = api.post(f"{_path(connection)}/checks", body, timeout_s=_ASKED_S)
     code = ExitCode.DONE if answer["ok"] else ExitCode.DIFFERENT
     return Answer(answer, lambda: _show_findings(connection, answer["findings"]), exit_code=code)

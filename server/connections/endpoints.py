@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 from sqlmodel import col, select
 
 from engine.connectors import CONNECTIONS
+from engine.kinds import ConnectionKind
 from server.connections import repository, service
 from server.connections.schemas import (
     CheckRequest,
@@ -158,11 +159,23 @@ async def check_connection(request: Request, box: Box, name: NamePath, body: Che
         "connection": connection,
         "role": role,
         "tables": preflight_specs(body.tables),
-        "origin": body.origin.value,
+        **_capture_to_check(body, kind if role == "source" else None),
     }
     answer = await ask_engine(request, "preflight", payload)
     findings = [FindingView.model_validate(finding) for finding in answer.get("findings", [])]
     return ChecksView(ok=all(finding.severity != "error" for finding in findings), findings=findings)
+
+
+def _capture_to_check(body: CheckRequest, source: ConnectionKind | None) -> dict[str, Any]:
+    """The members of the command that describe the intended capture. `source`: the kind of a source, None for a target."""
+    if body.capture is None:
+        return {"origin": body.origin.value}
+    kinds = source.captures if source is not None else ()
+    if body.capture.kind not in kinds:
+        detail = f"The connection is checked as {f'a {source.name}' if source is not None else 'a target'}"
+        raise InvalidRequest.at("/capture", f"{detail}, which has no capture '{body.capture.kind}'.")
+    assigned = body.capture.assigned()
+    return {"origin": assigned.get("origin", body.origin.value), "capture": assigned["capture"]}
 
 
 @router.get(

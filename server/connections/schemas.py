@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, SecretStr, StringC
 
 from engine.connectors import CONNECTIONS
 from engine.model.subscription import OriginFilter
+from server.declarations.captures import CapturePolicy
 from server.declarations.table_body import TableBody
 from server.naming import QualifiedName
 from server.plans import FieldChange, PlanResult
@@ -131,7 +132,12 @@ class CheckRequest(BaseModel):
         " secrets that are left out are the stored ones.",
     )
     origin: OriginFilter = Field(
-        default=OriginFilter.ANY, description="The intended `capture.origin` of a subscription with this source."
+        default=OriginFilter.ANY,
+        description="The intended `capture.origin` of a subscription with this source; not used with `capture`.",
+    )
+    capture: CapturePolicy | None = Field(
+        default=None,
+        description="The intended `capture` of a subscription with this source, for instance a `publication` that exists already.",
     )
 
 

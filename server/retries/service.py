@@ -19,6 +19,7 @@ from server.connections.service import connection_with_secrets
 from server.db.models.reload import ReloadRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession, WriteSession
+from server.declarations.captures import read_capture
 from server.errors import Conflict
 from server.events.service import record_event
 from server.lookup.subscriptions import lock_changeable_subscription, require_subscription
@@ -33,6 +34,7 @@ IN_THE_WAY: frozenset[str] = frozenset(
         FaultKind.TABLE_MISSING.value,
         FaultKind.TABLE_NO_IDENTITY.value,
         FaultKind.TABLE_NOT_LOGGED.value,
+        FaultKind.TABLE_NOT_SENT.value,
         FaultKind.TABLE_COLUMNS_UNFIT.value,
         FaultKind.TABLE_NAME_COLLISION.value,
         FaultKind.TABLE_UNFIT.value,
@@ -66,13 +68,18 @@ def preflight_payloads(session: ReadSession, box: SecretBox, name: str, table_id
     _require_parked(row, name)
     require_running(subscription)
     ends = connections.connections_by_id(session, [subscription.source_id, subscription.target_id])
+    captured = {"capture": read_capture(subscription.capture).assigned()["capture"]}
     return [
         {
             "connection": connection_with_secrets(ends[end], box),
             "role": role,
             "tables": [build_table(session, table_id)],
+            **more,
         }
-        for role, end in (("source", subscription.source_id), ("target", subscription.target_id))
+        for role, end, more in (
+            ("source", subscription.source_id, captured),
+            ("target", subscription.target_id, dict[str, Any]()),
+        )
     ]
 
 

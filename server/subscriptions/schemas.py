@@ -169,7 +169,9 @@ class SubscriptionView(Remedied):
     lag: Lag
     retained_bytes: int | None = Field(default=None, description="Log that the slot retains on the source.")
     table_states: dict[str, int] = Field(description="Number of tables by state.")
-    slot: str = Field(description="Name of the replication slot and the publications on the source.")
+    slot: str = Field(
+        description="Name of the replication slot and the publications on the source, unless `capture` names existing ones."
+    )
     created_at: datetime
     updated_at: datetime
 

@@ -25,6 +25,7 @@ from engine.sources.postgres_log.catalog import (
 )
 from engine.sources.postgres_log.connect import Connector
 from engine.sources.postgres_log.ddl_message import read_ddl_message
+from engine.sources.postgres_log.given_tables import GivenTables
 from engine.sources.postgres_log.partition_watch import mark_told, marks_of
 from engine.sources.postgres_log.partitions import partitions
 
@@ -32,11 +33,13 @@ from engine.sources.postgres_log.partitions import partitions
 class PostgresPartitions:
     """`PartitionedTables` over the catalog."""
 
-    def __init__(self, connector: Connector) -> None:
+    def __init__(self, connector: Connector, given: GivenTables | None) -> None:
         self._connector = connector
+        self._given = given
 
     def fingerprints(self, tables: Sequence[TableSpec]) -> dict[TableName, str]:
-        return marks_of(self._connector, {table.source for table in tables})
+        marks = marks_of(self._connector, {table.source for table in tables})
+        return marks if self._given is None else self._given.marked(tables, marks)
 
     def with_observed(self, mark: str, below: Mapping[RelationId, TableName]) -> str:
         return mark_told(mark, below)

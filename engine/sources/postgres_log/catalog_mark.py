@@ -11,9 +11,12 @@ import threading
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from psycopg import sql
+
 from engine.model.identity import TableName
 from engine.model.source import CatalogAt
 from engine.postgres.sessions import PostgresConnection
+from engine.sources.postgres_log.catalog import FILTER_VERSION
 from engine.sources.postgres_log.partition_watch import PartitionWatch
 from engine.sources.postgres_log.position import end_of_log, written_now
 
@@ -36,8 +39,11 @@ SELECT concat_ws(' ',
  (SELECT sum(hash_record_extended(ROW(n.oid, n.xmin), 0)) FROM pg_namespace n WHERE n.nspname = ANY(%(schemas)s)),
  (SELECT sum(hash_record_extended(ROW(p.oid, p.xmin), 0)) FROM pg_publication p WHERE p.pubname = ANY(%(publications)s)),
  (SELECT sum(hash_record_extended(ROW(r.oid, r.xmin), 0))
-  FROM pg_publication p JOIN pg_publication_rel r ON r.prpubid = p.oid WHERE p.pubname = ANY(%(publications)s)))
+  FROM pg_publication p JOIN pg_publication_rel r ON r.prpubid = p.oid WHERE p.pubname = ANY(%(publications)s)){schemas})
 """
+_MARK_OF_SCHEMAS = """,
+ (SELECT sum(hash_record_extended(ROW(s.oid, s.xmin), 0))
+  FROM pg_publication p JOIN pg_publication_namespace s ON s.pnpubid = p.oid WHERE p.pubname = ANY(%(publications)s))"""
 _TYPES = """
 WITH RECURSIVE made(oid) AS (
     SELECT a.atttypid FROM pg_attribute a
@@ -94,8 +100,9 @@ class CatalogMarks:
             types = self._types
         position = written_now(connection) if now else end_of_log(connection)
         connection.prepare_threshold = _NOT_BY_ITSELF
+        schemas = _MARK_OF_SCHEMAS if connection.info.server_version >= FILTER_VERSION else ""
         row = connection.execute(
-            _MARK,
+            sql.SQL(_MARK).format(schemas=sql.SQL(schemas)),
             {
                 "stored": [*tables, *below],
                 "tables": [*tables, *types.relations],

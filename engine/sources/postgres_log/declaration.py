@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from engine.kinds import SPEC, Capture, Imported, Policy, SourceKind, SourceQueries
+from engine.kinds import SPEC, Capture, Imported, Policy, SourceKind, SourceQueries, Text
 from engine.model.subscription import GuardPolicy, OriginFilter
 from engine.postgres.declaration import POSTGRES_CONNECTION
 from engine.sources.postgres_log.terms import POSTGRES_LOG_TERMS
 
 _GUARD = GuardPolicy()
+_NAME_BYTES = 63
+"""Longest name of PostgreSQL."""
+
+
+def _is_short(name: str) -> str:
+    if len(name.encode()) > _NAME_BYTES:
+        raise ValueError(f"names have at most {_NAME_BYTES} bytes")
+    return name
+
+
+SourceName = Annotated[Text, AfterValidator(_is_short)]
+SlotName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]{1,63}$")]
 
 
 class GuardBody(Policy):
@@ -74,7 +86,7 @@ class PostgresLogCapture(Capture):
     title: ClassVar[str] = "Source's log"
     words: ClassVar[str] = (
         "The source's log is read by logical decoding. A replication slot and publications are created on the source, named penstock_, the"
-        " subscription's name and eight hexadecimal digits."
+        " subscription's name and eight hexadecimal digits, unless existing ones are named."
     )
 
     kind: Literal["postgres_log"] = Field(default="postgres_log", description=words)
@@ -90,14 +102,30 @@ class PostgresLogCapture(Capture):
         " there, which prevents replication loops; requires PostgreSQL 16 or newer as the source. A copy contains all rows. A change"
         " takes effect at the next start; rows already replicated stay.",
     )
+    publication: SourceName | None = Field(
+        default=None,
+        description="An existing publication by which the tables are sent. Penstock never creates, alters or drops it, so its user need"
+        " not own the tables. Tables that it does not send in full are parked (table_not_published). A change takes effect with a reload"
+        " of the subscription. null: Penstock makes publications of its own.",
+    )
+    slot: SlotName | None = Field(
+        default=None,
+        description="An existing logical replication slot of the plugin pgoutput that no other client reads. Penstock never drops it, not"
+        " even to protect the source's disk. A change takes effect with a reload of the subscription. null: Penstock makes its own.",
+    )
     guard: GuardBody = Field(default_factory=GuardBody)
 
     def assigned(self) -> dict[str, Any]:
+        named = {"publication": self.publication, "slot": self.slot}
+        guard = self.guard.model_dump()
         return {
-            **super().assigned(),
+            "capture": {
+                "kind": self.kind,
+                "settings": {name: text for name, text in named.items() if text is not None},
+            },
             "slot_budget_bytes": self.slot_budget_bytes,
             "origin": self.origin.value,
-            "guard": self.guard.model_dump(),
+            "guard": guard if self.slot is None else {**guard, "drop_slot": False},
         }
 
     def log_budget(self) -> tuple[int, float]:

@@ -19,7 +19,6 @@ from engine.records.relation import parse_relation
 from engine.sources.postgres_log import (
     ddl_capture,
     position,
-    publications,
 )
 from engine.sources.postgres_log.catalog import (
     load_numbered,
@@ -28,6 +27,7 @@ from engine.sources.postgres_log.catalog import (
 from engine.sources.postgres_log.catalog_mark import CatalogMarks
 from engine.sources.postgres_log.connect import Connector
 from engine.sources.postgres_log.ddl_message import CatalogDdlTable
+from engine.sources.postgres_log.given import Given
 from engine.sources.postgres_log.relation import complete, is_announced
 from engine.sources.postgres_log.stream import PostgresLogStream, open_stream
 from engine.sources.postgres_log.types import load_types
@@ -36,8 +36,9 @@ from engine.sources.postgres_log.types import load_types
 class PostgresLog:
     """`LogSource` by logical decoding."""
 
-    def __init__(self, connector: Connector, marks: CatalogMarks) -> None:
+    def __init__(self, connector: Connector, marks: CatalogMarks, given: Given) -> None:
         self._connector = connector
+        self._given = given
         self._marks = marks
         self._capture = ddl_capture.CaptureWatch()
 
@@ -50,7 +51,7 @@ class PostgresLog:
     def catalog_at(self, tables: Sequence[TableSpec], slot: str, *, now: bool) -> CatalogAt:
         names = {table.source for table in tables}
         with self._connector.session() as connection:
-            return self._marks.read(connection, names, publications.names(slot), now=now)
+            return self._marks.read(connection, names, self._given.publications(slot), now=now)
 
     def open_stream(
         self,
@@ -61,7 +62,8 @@ class PostgresLog:
         origin: OriginFilter = OriginFilter.ANY,
         last: LastCommit | None = None,
     ) -> PostgresLogStream:
-        return open_stream(self._connector, slot, start, application, publications.names(slot), wake, origin, last)
+        sent = self._given.publications(slot)
+        return open_stream(self._connector, self._given.slot_of(slot), start, application, sent, wake, origin, last)
 
     def resolve(
         self, payload: bytes, spec: TableSpec, known: TableSchema | None, capture: Capture | None = None

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from engine.model.fault import FaultKind
 from engine.model.identity import RelationId, TableName
 from engine.model.position import Lsn
 from engine.model.source import PartitionRewrite
@@ -79,6 +80,8 @@ class TablesLook:
     renamed: Mapping[TableName, TableName] = field(default_factory=dict)
     below: Mapping[TableName, frozenset[RelationId]] = field(default_factory=dict)
     left: Mapping[TableName, Mapping[RelationId, Lsn]] = field(default_factory=dict)
+    sent_otherwise: Mapping[TableName, FaultKind] = field(default_factory=dict)
+    """Those of `faults` that concern what is sent of a table."""
 
     def joined(self, later: TablesLook) -> TablesLook:
         """Both results as one; for a table in both, the later one counts."""
@@ -91,6 +94,7 @@ class TablesLook:
             {**self.renamed, **later.renamed},
             later.below,
             later.left,
+            {**self.sent_otherwise, **later.sent_otherwise},
         )
 
 
@@ -268,18 +272,18 @@ def _to_mark(oid: int, members: Mapping[int, _Member]) -> str:
 
 def mark_told(mark: str, below: Mapping[RelationId, TableName]) -> str:
     """The fingerprint with these partitions added, which only relation records named; the same text if it contains all of them."""
-    oid, listed = json.loads(mark)
+    oid, listed, *sending = json.loads(mark)
     had = {number for number, *_ in listed}
     more = [[leaf, str(name), None, 0] for leaf, name in below.items() if leaf not in had]
-    return _written(oid, [*listed, *more]) if more else mark
+    return _written(oid, [*listed, *more], *sending) if more else mark
 
 
-def _written(oid: int, listed: Sequence[Sequence[object]]) -> str:
-    return json.dumps([oid, listed], ensure_ascii=False, separators=(",", ":"))
+def _written(oid: int, listed: Sequence[Sequence[object]], *sending: object) -> str:
+    return json.dumps([oid, listed, *sending], ensure_ascii=False, separators=(",", ":"))
 
 
 def _from_mark(mark: str) -> tuple[int, dict[int, _Member]]:
-    oid, listed = json.loads(mark)
+    oid, listed, *_ = json.loads(mark)
     members = {
         number: _Member(name, filenode or 0, 0, True, joined[0] if joined else 0, seen=filenode is not None)
         for number, name, filenode, *joined in listed

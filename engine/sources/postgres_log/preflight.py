@@ -16,7 +16,7 @@ from engine.model.masks import MASK_KEY, mark_of
 from engine.model.source import DiscoveredTable, Finding, Severity
 from engine.model.subscription import OriginFilter, TableSpec
 from engine.postgres.sessions import PostgresConnection
-from engine.sources.postgres_log import ddl_capture, mending
+from engine.sources.postgres_log import ddl_capture, mending, slots
 from engine.sources.postgres_log.catalog import (
     STORED_VERSION,
     CatalogTable,
@@ -31,6 +31,8 @@ from engine.sources.postgres_log.catalog import (
     selection_problem,
 )
 from engine.sources.postgres_log.connect import Connector
+from engine.sources.postgres_log.given import NOTHING_GIVEN, Given
+from engine.sources.postgres_log.given_publication import look_for_unsent, missing, read_publication, read_tables
 from engine.sources.postgres_log.stream import ORIGIN_VERSION, origin_refusal
 
 OLDEST_VERSION = 140000
@@ -88,24 +90,30 @@ def check(
     slot: str | None,
     origin: OriginFilter = OriginFilter.ANY,
     refused: Mapping[tuple[TableName, str], str] = MappingProxyType({}),
+    given: Given = NOTHING_GIVEN,
 ) -> list[Finding]:
     """Findings about the source and these tables. A failed connection is a finding, not a fault.
 
     `slot`: the subscription's reader if it may exist already; its slot and publications then need no free place and no privilege.
-    `refused`: row filters that the source refused to publish, with its reason.
+    `refused`: row filters that the source refused to publish, with its reason. `given`: what the subscription names instead of its own.
     """
     try:
         with connector.session() as connection:
             version = connection.info.server_version
-            found = _server(connection, slot, version)
+            found = _server(connection, slot, version, given)
             if any(f.code == "source_version" for f in found):
                 return found
             found += _origin(origin, version)
             found += _ddl_capture(ddl_capture.state(connection))
             mark = mark_of(connector.secret(MASK_KEY))
-            found += _tables(connection, [replace(table, mask_mark=mark) for table in tables])
+            marked = [replace(table, mask_mark=mark) for table in tables]
+            found += _tables(connection, marked, by_others=given.publication is not None)
+            if given.publication is not None:
+                found += _sent(connection, given.publication, tables)
             found += _filters(connection, tables, refused)
             user = connection.info.user
+        if given.slot is not None:
+            found += _given_slot(connector, given.slot, in_use=slot is None)
         found += _replication(connector, user)
     except EngineFault as fault:
         return [
@@ -163,11 +171,11 @@ def discover(connector: Connector) -> list[DiscoveredTable]:
     return found
 
 
-def _server(connection: PostgresConnection, slot: str | None, version: int) -> list[Finding]:
+def _server(connection: PostgresConnection, slot: str | None, version: int, given: Given) -> list[Finding]:
     if version < OLDEST_VERSION:
         what = f"the server is PostgreSQL {version // 10000}; 14 is the oldest that is supported"
         return [Finding(_E, "source_version", what, "Upgrade the source.")]
-    row = connection.execute(_SERVER, [slot or "", slot or ""]).fetchall()[0]
+    row = connection.execute(_SERVER, [given.slot or slot or "", slot or ""]).fetchall()[0]
     wal_level, most_slots, most_senders, slots, senders, has_slot, has_publication, may_create, keep_mb, *who = row
     found: list[Finding] = []
     if wal_level != "logical":
@@ -188,7 +196,7 @@ def _server(connection: PostgresConnection, slot: str | None, version: int) -> l
         found.append(
             Finding(severity, FaultKind.SOURCE_NO_SENDERS.value, what, "Raise max_wal_senders and restart the source.")
         )
-    if not may_create and not has_publication:
+    if not may_create and not has_publication and given.publication is None:
         what = "the user may not create publications in this database"
         sql = mending.let_publish_in(*who)
         found.append(Finding(_E, FaultKind.SOURCE_PRIVILEGE.value, what, "GRANT CREATE ON DATABASE to the user.", sql))
@@ -233,7 +241,32 @@ def _replication(connector: Connector, user: str) -> list[Finding]:
     return []
 
 
-def _tables(connection: PostgresConnection, tables: Sequence[TableSpec]) -> list[Finding]:
+def _sent(connection: PostgresConnection, name: str, tables: Sequence[TableSpec]) -> list[Finding]:
+    """Findings on a publication that the subscription names, and on what it lacks for these tables."""
+    with one_look(connection):
+        publication = read_publication(connection, name)
+        if publication is None:
+            return [missing(name, tables)]
+        there = read_tables(connection, publication, {table.source for table in tables})
+        why = look_for_unsent(connection, publication, there, tables)
+    return [Finding(_E, FaultKind.TABLE_NOT_SENT.value, each.what, each.remedy, each.sql) for each in why.values()]
+
+
+def _given_slot(connector: Connector, slot: str, *, in_use: bool) -> list[Finding]:
+    """Findings on a slot that the subscription names. `in_use`: also whether a session reads it."""
+    unfit = slots.why_unfit(connector, slot)
+    if unfit is not None:
+        remedy = "Replace it, correct the name, or leave capture.slot out: Penstock then makes its own."
+        return [Finding(_E, FaultKind.READER_UNFIT.value, unfit, remedy, mending.make_slot(slot))]
+    reader = slots.status(connector, slot).active_pid if in_use else None
+    if reader is None:
+        return []
+    what = f"replication slot {slot} is read by pid {reader}"
+    return [Finding(_E, FaultKind.SLOT_IN_USE.value, what, "Stop its reader: a slot can have one only.")]
+
+
+def _tables(connection: PostgresConnection, tables: Sequence[TableSpec], *, by_others: bool) -> list[Finding]:
+    """Findings on these tables. `by_others`: others publish them."""
     names = [t.source for t in tables]
     catalog = load_tables(connection, names)
     rights = _rights(connection, names)
@@ -246,7 +279,7 @@ def _tables(connection: PostgresConnection, tables: Sequence[TableSpec]) -> list
                 Finding(_E, FaultKind.TABLE_MISSING.value, what, "Create it, or take it out of the subscription.")
             )
             continue
-        found += _table(table, spec, rights.get(spec.source))
+        found += _table(table, spec, rights.get(spec.source), by_others=by_others)
     return found
 
 
@@ -290,7 +323,7 @@ def _rights(connection: PostgresConnection, names: Iterable[TableName]) -> dict[
     return {TableName(schema, name): _Rights(*rights) for schema, name, *rights in rows}
 
 
-def _table(table: CatalogTable, spec: TableSpec, rights: _Rights | None) -> list[Finding]:
+def _table(table: CatalogTable, spec: TableSpec, rights: _Rights | None, *, by_others: bool = False) -> list[Finding]:
     storage = _storage(table)
     if storage is not None:
         return [storage]
@@ -311,14 +344,14 @@ def _table(table: CatalogTable, spec: TableSpec, rights: _Rights | None) -> list
         remedy = "ALTER ROLE … BYPASSRLS, or ALTER TABLE … NO FORCE ROW LEVEL SECURITY where the user owns the table."
         mended = mending.let_read_every_row(rights.user)
         found.append(Finding(_E, FaultKind.SOURCE_PRIVILEGE.value, what, remedy, mended))
-    if rights is not None and not rights.owned:
+    if rights is not None and not rights.owned and not by_others:
         what = f"only the owner of {table.name} may publish it"
         found.append(
             Finding(
                 _E,
                 FaultKind.SOURCE_PRIVILEGE.value,
                 what,
-                "Make the user a member of the role that owns the table.",
+                "Make the user a member of the role that owns the table, or name a publication of the owner in capture.publication.",
                 mending.let_act_as(rights.owner, rights.user),
             )
         )

@@ -404,10 +404,12 @@ def _with_renamed(
     return replace(wanted, members=wanted.members | renamed, filters={**(wanted.filters or {}), **conditions})
 
 
-def drop(connector: Connector, slot: str) -> list[str]:
-    """Drop both publications; returns what could not be dropped, as text."""
+def drop(connector: Connector, slot: str, kept: str | None = None) -> list[str]:
+    """Drop both publications, without one of the name `kept`; returns what could not be dropped, as text."""
     left: list[str] = []
     for name in names(slot):
+        if name == kept:
+            continue
         try:
             with connector.session(name) as connection:
                 connection.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(name)))

@@ -18,12 +18,15 @@ from engine.sources.postgres_log import (
 from engine.sources.postgres_log.catalog_mark import CatalogMarks
 from engine.sources.postgres_log.connect import Connector
 from engine.sources.postgres_log.filter_trials import FilterTrials
+from engine.sources.postgres_log.given_tables import GivenTables
 from engine.sources.postgres_log.partition_watch import PartitionWatch, TablesLook
 from engine.sources.postgres_log.reader_control import PostgresReaderControl
 
 
 class PostgresPublications:
     """`SentTables` by publications. Each check of `PostgresSafety` compares the tables that it published with the catalog."""
+
+    traced = True
 
     def __init__(self, connector: Connector, watch: PartitionWatch, trials: FilterTrials) -> None:
         self._connector = connector
@@ -84,6 +87,9 @@ class PostgresPublications:
                 faults = publications.faults(self._connector, tables, slot, self._watch.dropped_tables, self._published)
         return changed, faults
 
+    def remember(self, marks: Mapping[TableName, str]) -> None:
+        """Nothing: the publications' comments show what others changed."""
+
     def _rename_published(self, renamed: Mapping[TableName, TableName]) -> None:
         self._known_as.update({new: self._known_as[old] for old, new in renamed.items() if old in self._known_as})
         if self._published is not None:
@@ -98,7 +104,7 @@ class PostgresSafety:
         connector: Connector,
         watch: PartitionWatch,
         marks: CatalogMarks,
-        published: PostgresPublications,
+        published: PostgresPublications | GivenTables,
         reader: PostgresReaderControl,
     ) -> None:
         self._connector = connector
@@ -125,6 +131,7 @@ class PostgresSafety:
             marks=changed.marks,
             below=changed.below,
             left=changed.left,
+            sent_otherwise=changed.sent_otherwise,
             renamed=changed.renamed,
         )
 
@@ -133,6 +140,7 @@ class PostgresSafety:
 
     def remember(self, marks: Mapping[TableName, str]) -> None:
         self._watch.remember(marks)
+        self._published.remember(marks)
 
     def accept(self, table: TableName, relation: RelationId) -> None:
         self._watch.accept(table, relation)

@@ -83,6 +83,14 @@ FROM pg_replication_slots s WHERE slot_name = %s
 """
 
 
+_FITNESS = """
+SELECT s.slot_type, s.plugin, s.database = current_database(), s.temporary,
+       coalesce((to_jsonb(s) ->> 'two_phase')::boolean, false), coalesce((to_jsonb(s) ->> 'synced')::boolean, false),
+       s.confirmed_flush_lsn IS NOT NULL, to_jsonb(s) ->> 'invalidation_reason', s.wal_status
+FROM pg_replication_slots s WHERE s.slot_name = %s
+"""
+
+
 @contextmanager
 def lasting(connector: Connector, slot: str) -> Iterator[ExportedSnapshot]:
     """Create a permanent slot. Its exported snapshot ends with the block."""
@@ -124,6 +132,26 @@ def status(connector: Connector, slot: str) -> ReaderStatus:
         spill_bytes=spilled,
         stream_bytes=streamed,
     )
+
+
+def why_unfit(connector: Connector, slot: str) -> str | None:
+    """Why an existing slot cannot be read from its confirmed position on, as text; None if it can. Whether it is in use does not count."""
+    with connector.session(slot) as connection:
+        row = connection.execute(_FITNESS, [slot]).fetchone()
+    if row is None:
+        return f"replication slot {slot} does not exist"
+    kind, plugin, here, temporary, two_phase, synced, confirmed, reason, wal_status = row
+    wrong = [
+        (kind != "logical", f"is {kind}, and must be logical"),
+        (plugin != "pgoutput", f"has the plugin {plugin}, and must have pgoutput"),
+        (not here, "belongs to another database"),
+        (temporary, "is temporary, and ends with the session that made it"),
+        (two_phase, "decodes prepared transactions (two_phase), and must not"),
+        (synced, "is synchronised from a primary, and cannot be read here"),
+        (reason is not None or wal_status == "lost", f"was invalidated by the source ({reason or 'wal_removed'})"),
+        (not confirmed, "has no confirmed position"),
+    ]
+    return next((f"replication slot {slot} {what}" for is_wrong, what in wrong if is_wrong), None)
 
 
 def check_position(connector: Connector, slot: str, start: Lsn) -> Lsn:

@@ -43,6 +43,8 @@ from engine.sources.postgres_log.catalog import (
 from engine.sources.postgres_log.catalog_mark import CatalogMarks
 from engine.sources.postgres_log.connect import Connector
 from engine.sources.postgres_log.filter_trials import FilterTrials
+from engine.sources.postgres_log.given import given_by
+from engine.sources.postgres_log.given_tables import GivenTables
 from engine.sources.postgres_log.log import PostgresLog
 from engine.sources.postgres_log.partition_watch import PartitionWatch
 from engine.sources.postgres_log.published_tables import PostgresPublications, PostgresSafety
@@ -63,14 +65,16 @@ class PostgresSource:
         watch = PartitionWatch()
         marks = CatalogMarks(watch)
         copies = PostgresSnapshots(connector)
-        reader = PostgresReaderControl(connector, copies.open_slots)
+        self._given = given = given_by(spec)
+        reader = PostgresReaderControl(connector, copies.open_slots, given)
         self._trials = FilterTrials()
-        published = PostgresPublications(connector, watch, self._trials)
-        self.log: LogSource = PostgresLog(connector, marks)
+        self._tables = None if given.publication is None else GivenTables(connector, given.publication, watch)
+        published = self._tables or PostgresPublications(connector, watch, self._trials)
+        self.log: LogSource = PostgresLog(connector, marks, given)
         self.copies: SnapshotSource = copies
         self.reader: ReaderControl = reader
         self.sent_tables: SentTables = published
-        self.partitioned: PartitionedTables = PostgresPartitions(connector)
+        self.partitioned: PartitionedTables = PostgresPartitions(connector, self._tables)
         self.safety: SourceSafety = PostgresSafety(connector, watch, marks, published, reader)
         self.ddl: DdlReports = PostgresDdlReports(connector)
         self.tickets: TicketWriter = PostgresTickets(connector)
@@ -81,7 +85,7 @@ class PostgresSource:
         self, tables: Sequence[TableSpec], slot: str | None, origin: OriginFilter = OriginFilter.ANY
     ) -> list[Finding]:
         """See Source.preflight. A database that cannot be reached is a finding too."""
-        return preflight.check(self._connector, tables, slot, origin, self._trials.refused)
+        return preflight.check(self._connector, tables, slot, origin, self._trials.refused, self._given)
 
     def discover(self) -> list[DiscoveredTable]:
         return preflight.discover(self._connector)
@@ -93,7 +97,8 @@ class PostgresSource:
         """The current schemas. Tables that do not exist or cannot be replicated are left out; `preflight` reports the reason."""
         with self._connector.session() as connection, one_look(connection):
             catalog = load_tables(connection, [t.source for t in tables])
-        there = [spec for spec in tables if spec.source in catalog and not self._trials.is_refused(spec)]
+            unsent = self._tables.unsent(connection, tables) if self._tables is not None else frozenset()
+        there = [s for s in tables if s.source in catalog and s.source not in unsent and not self._trials.is_refused(s)]
         found = {spec.source: schema_of(catalog[spec.source], spec) for spec in there}
         return {name: schema for name, schema in found.items() if schema is not None}
 

@@ -1769,7 +1769,7 @@ export interface components {
             guard?: components["schemas"]["GuardBody"];
             /**
              * Kind
-             * @description The source's log is read by logical decoding. A replication slot and publications are created on the source, named penstock_, the subscription's name and eight hexadecimal digits.
+             * @description The source's log is read by logical decoding. A replication slot and publications are created on the source, named penstock_, the subscription's name and eight hexadecimal digits, unless existing ones are named.
              * @default postgres_log
              * @constant
              */
@@ -1779,6 +1779,16 @@ export interface components {
              * @default any
              */
             origin?: components["schemas"]["OriginFilter"];
+            /**
+             * Publication
+             * @description An existing publication by which the tables are sent. Penstock never creates, alters or drops it, so its user need not own the tables. Tables that it does not send in full are parked (table_not_published). A change takes effect with a reload of the subscription. null: Penstock makes publications of its own.
+             */
+            publication?: string | null;
+            /**
+             * Slot
+             * @description An existing logical replication slot of the plugin pgoutput that no other client reads. Penstock never drops it, not even to protect the source's disk. A change takes effect with a reload of the subscription. null: Penstock makes its own.
+             */
+            slot?: string | null;
             /**
              * Slot Budget Bytes
              * @description Log that the source may retain for this subscription. The shares of the guard refer to it, or to the source's own limit if that is lower.
@@ -1799,10 +1809,12 @@ export interface components {
          *     }
          */
         CheckRequest: {
+            /** @description The intended `capture` of a subscription with this source, for instance a `publication` that exists already. */
+            capture?: components["schemas"]["CapturePolicy"] | null;
             /** @description Check the connection that a PUT of this body would create; nothing is stored. It need not exist yet; if it does, secrets that are left out are the stored ones. */
             connection?: components["schemas"]["ConnectionPut"] | null;
             /**
-             * @description The intended `capture.origin` of a subscription with this source.
+             * @description The intended `capture.origin` of a subscription with this source; not used with `capture`.
              * @default any
              */
             origin?: components["schemas"]["OriginFilter"];
@@ -4571,7 +4583,7 @@ export interface components {
             schema_changes: components["schemas"]["SchemaChangesBody"];
             /**
              * Slot
-             * @description Name of the replication slot and the publications on the source.
+             * @description Name of the replication slot and the publications on the source, unless `capture` names existing ones.
              */
             slot: string;
             /** Source */
