@@ -157,9 +157,8 @@ POLICIES: dict[FaultKind, Policy] = {
     ),
     FaultKind.TABLE_NOT_SENT: Policy(
         Action.PARK_TABLE,
-        "Have the owner of the publication that capture.publication names change it as the reason says; POST /connections/{name}/checks"
-        " has the statement. If schema_changes.policy is apply, the table is then copied automatically. "
-        + _RETRY_TABLE,
+        "Have the owner of the publication that capture.publication names change it as the reason says; a check of the connection has the"
+        " statement. If schema_changes.policy is apply, the table is then copied automatically. " + _RETRY_TABLE,
     ),
     FaultKind.TABLE_SENT_OTHERWISE: Policy(Action.PARK_TABLE, _RELOAD_TABLE),
     FaultKind.TABLE_IS_PARTITION: Policy(

@@ -207,6 +207,17 @@ def test_checks_ask_the_engine_with_secrets(client: TestClient, engine: PlayedEn
     assert client.post(f"{URL}/shop/checks").json() == {"ok": True, "findings": []}
 
 
+def test_checks_ask_for_the_intended_capture(client: TestClient, engine: PlayedEngine, connections: None) -> None:
+    engine.answers["preflight"] = {"findings": []}
+    capture = {"publication": "theirs", "slot": "their_slot", "origin": "none"}
+    assert client.post(f"{URL}/shop/checks", json={"capture": capture}).status_code == 200
+    _, payload = engine.asked[-1]
+    settings = {"publication": "theirs", "slot": "their_slot"}
+    assert (payload["capture"], payload["origin"]) == ({"kind": "postgres_log", "settings": settings}, "none")
+    answer = client.post(f"{URL}/mart/checks", json={"capture": capture})
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/capture")
+
+
 def test_problems_of_the_engine_reach_the_user(client: TestClient, engine: PlayedEngine, connections: None) -> None:
     engine.answers["preflight"] = EngineUnavailable("None.")
     assert client.post(f"{URL}/shop/checks").status_code == 503

@@ -57,6 +57,7 @@ def test_a_parked_table_is_copied_anew_behind_a_look(
     assert [row.payload for row in reloads(app)] == [{"id": answer.json()["id"]}]
     asked = [(kind, asked["role"], [t.table for t in asked["tables"]]) for kind, asked in engine.asked]
     assert asked == [("preflight", "source", [table]), ("preflight", "target", [table])]
+    assert [asked.get("capture", {}).get("kind") for _, asked in engine.asked] == ["postgres_log", None]
     (event,) = client.get("/api/v1/events", params={"kind": "table_retried"}).json()["items"]
     assert event["detail"] == (
         "The table 'public.orders' is tried again; it was parked with 'table_unfit': no partition takes the row"
@@ -65,7 +66,9 @@ def test_a_parked_table_is_copied_anew_behind_a_look(
     assert (again.status_code, again.json()["code"]) == (409, "reload_running")
 
 
-@pytest.mark.parametrize("code", ["table_missing", "table_no_identity", "table_name_collision", "table_not_logged"])
+@pytest.mark.parametrize(
+    "code", ["table_missing", "table_no_identity", "table_name_collision", "table_not_logged", "table_not_published"]
+)
 def test_what_would_park_it_again_is_told_with_its_remedy(
     client: TestClient, app: FastAPI, engine: PlayedEngine, table: str, code: str
 ) -> None:

@@ -210,7 +210,7 @@ def test_a_slot_of_others_is_read_and_kept(shop: Shop, replicate: Replicate) -> 
         assert shop.execute(
             "SELECT slot_name::text, active FROM pg_replication_slots WHERE database = current_database()"
         ) == [("theirs_slot", True)]
-        # Whoever moves it takes changes away.
+        # Changes that another client moves it past are gone.
         replica.desire(DesiredState.STOPPED)
         replica.wait_state("stopped")
         shop.execute("UPDATE orders SET note = 'passed over' WHERE id = 1")

@@ -102,6 +102,9 @@ def test_a_check_with_an_error_fails_and_shows_commands(stand_in: StandIn, run: 
     assert "'penstock ddl-capture install c', as a superuser" in result.stdout
     assert "It is [so]." in result.stdout
     assert json.loads(run("connections", "check", "c", "--json").stdout) == answer
+    assert stand_in.requests[-1][2] == {}
+    run("connections", "check", "c", "--publication", "theirs", "--slot", "their_slot")
+    assert stand_in.requests[-1][2] == {"capture": {"publication": "theirs", "slot": "their_slot"}}
 
 
 EVENT = {
