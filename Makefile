@@ -11,7 +11,7 @@ CHANGES ?= --runs 60
 NO_CONSOLE := echo "without the console; the server shows a plain status page instead" >&2
 CONSOLE := server/static/console/index.html
 
-.PHONY: help setup demo up web test check check-types check-rules check-web chaos bench lock
+.PHONY: help setup demo up web test check check-types check-rules check-web chaos bench proofs lock
 
 help:
 	@echo "make demo     an embedded PostgreSQL under load, its live copy, and the lag of the copy (ARGS='--seconds 60')"
@@ -28,6 +28,8 @@ help:
 	@echo "              (one: $(BIN)/penstock bench run freshness --against native; 'bench list' names them)"
 	@echo "              ($(BIN)/python -m tests.bench.waits: the cost of many open freshness waits)"
 	@echo "              ($(BIN)/python -m tests.bench.reload: a reload of 5 million rows, the engine killed three times)"
+	@echo "make proofs   for an hour every read is checked while processes are killed; then thousands of waits, sessions and event streams"
+	@echo "              at once, and waits with and without a dashboard (READS='--seconds 600', WAITS='--seconds 60', DASHBOARD='--rounds 1')"
 	@echo "make setup    only install; the others do so automatically"
 	@echo "make lock     write requirements.lock again from pyproject.toml"
 
@@ -87,6 +89,13 @@ chaos: $(READY)
 
 bench: $(READY)
 	@$(BIN)/penstock bench run all --against native $(ARGS); code=$$?; $(BIN)/penstock bench report && exit $$code
+
+proofs: $(READY)
+	@code=0; \
+	$(BIN)/python -m tests.chaos.true_reads $(READS) || code=1; \
+	$(BIN)/python -m tests.bench.many_waits $(WAITS) || code=1; \
+	$(BIN)/python -m tests.bench.dashboard_waits $(DASHBOARD) || code=1; \
+	exit $$code
 
 lock: $(READY)
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --extra dev --extra bench \

@@ -14,14 +14,30 @@ from typing import Literal
 import psutil
 
 from server.cli.client import Document, NoServerError, ProblemError
-from server.demo.embedded import EmbeddedPostgres
+from server.demo.embedded import EmbeddedPostgres, StopMode
 from tests.chaos.failpoint_kills import READER, FailpointKills, NothingToKillError
 from tests.fixtures.rig import Rig
 
-Kind = Literal["engine", "log_reader", "spark_worker", "server", "source", "failpoint", "queue_mode", "target"]
+Kind = Literal[
+    "engine",
+    "log_reader",
+    "spark_worker",
+    "server",
+    "source",
+    "failpoint",
+    "queue_mode",
+    "target",
+    "sql_endpoint",
+    "walsender",
+    "source_crash",
+]
 KINDS: tuple[Kind, ...] = ("engine", "log_reader", "spark_worker", "server", "source", "failpoint", "queue_mode")
-"""Every kind but `target`, which can only be killed where it is a server."""
+"""Every kind of the chaos run but `target`, which can only be killed where it is a server."""
+BY_TURN: tuple[Kind, ...] = ("engine", "server", "log_reader", "sql_endpoint", "walsender", "source_crash")
+"""The kinds that end one process and nothing else, or all of the source's at once."""
 
+_ENDPOINT = "penstock-sql"
+_CUT_SENDER = "SELECT count(pg_terminate_backend(active_pid)) FROM pg_replication_slots WHERE active"
 _STARTS_ANEW = frozenset({"engine", "failpoint", "source", "target", "queue_mode"})
 """Kinds after which a run begins with the current settings."""
 _MODES: tuple[Document, ...] = (
@@ -40,9 +56,9 @@ _PAUSED_S = 60.0
 
 
 class Killer:
-    """`kill(kind)` returns a description of what was killed."""
+    """`kill(kind)` returns a description of what was killed. `failpoints`: needed for that kind only."""
 
-    def __init__(self, rig: Rig, rng: random.Random, failpoints: FailpointKills) -> None:
+    def __init__(self, rig: Rig, rng: random.Random, failpoints: FailpointKills | None = None) -> None:
         self._rig = rig
         self._rng = rng
         self._failpoints = failpoints
@@ -56,13 +72,16 @@ class Killer:
     def kill(self, kind: Kind) -> Document:
         act: dict[Kind, Callable[[], Document]] = {
             "engine": lambda: self._child("engine"),
-            "log_reader": self._log_reader,
+            "log_reader": lambda: _kill_one(self._named(READER), self._rng),
             "spark_worker": self._spark_worker,
             "server": lambda: self._child("server"),
             "source": lambda: self._cluster(self._rig.postgres),
             "target": self._target,
-            "failpoint": self._failpoints.kill,
+            "failpoint": self._failpoint,
             "queue_mode": self._queue_mode,
+            "sql_endpoint": lambda: _kill_one(self._named(_ENDPOINT), self._rng),
+            "walsender": self._walsender,
+            "source_crash": lambda: self._restart(self._rig.postgres, "immediate"),
         }
         if kind in _STARTS_ANEW and self._rig.target is not None:
             with suppress(NoServerError, ProblemError):
@@ -103,8 +122,16 @@ class Killer:
         os.kill(pid, signal.SIGKILL)
         return {"pid": pid}
 
-    def _log_reader(self) -> Document:
-        return _kill_one(self._readers(), self._rng)
+    def _failpoint(self) -> Document:
+        assert self._failpoints is not None
+        return self._failpoints.kill()
+
+    def _walsender(self) -> Document:
+        """The source ends the session that sends its log."""
+        ((ended,),) = self._rig.postgres.execute(_CUT_SENDER)
+        if not ended:
+            raise NothingToKillError("the log is not being read")
+        return {"ended": ended}
 
     def _spark_worker(self) -> Document:
         """A Python worker that runs tasks, not the daemon that forks them."""
@@ -128,11 +155,15 @@ class Killer:
 
     def _cluster(self, cluster: EmbeddedPostgres) -> Document:
         how = self._rng.choice(["fast", "immediate", "kill -9"])
-        if how == "kill -9":
-            cluster.kill9()
-            cluster.start()
-        else:
-            cluster.restart("fast" if how == "fast" else "immediate")
+        if how != "kill -9":
+            return self._restart(cluster, "fast" if how == "fast" else "immediate")
+        cluster.kill9()
+        cluster.start()
+        return {"how": how}
+
+    @staticmethod
+    def _restart(cluster: EmbeddedPostgres, how: StopMode) -> Document:
+        cluster.restart(how)
         return {"how": how}
 
     def _queue_mode(self) -> Document:
@@ -164,8 +195,8 @@ class Killer:
         self._rig.api.patch(self._rig.path, {"desired_state": "running"})
         return True
 
-    def _readers(self) -> list[psutil.Process]:
-        return [process for process in self._family() if process.name() == READER]
+    def _named(self, name: str) -> list[psutil.Process]:
+        return [process for process in self._family() if _name(process) == name]
 
     def _family(self) -> list[psutil.Process]:
         pid = self._rig.running.supervisor.pid("engine")
@@ -180,6 +211,13 @@ class Killer:
 def _mode(batch: Document) -> str:
     in_parts = batch["tuning"].get("parts", 1) > 1
     return f"{batch['mode']} in parts" if in_parts else str(batch["mode"])
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return process.name()
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return ""
 
 
 def _command(process: psutil.Process | None) -> str:
