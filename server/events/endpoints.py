@@ -71,9 +71,12 @@ async def stream_events(
             seen, rows = await run_in_threadpool(read, seen)
             for row in rows:
                 yield ServerSentEvent(data=EventView.model_validate(row), event="event", id=str(row.id))
-            if len(rows) == _AT_ONCE:
-                continue
-            for name in sorted(await watcher.next()):
-                if subscription in (None, name):
-                    yield ServerSentEvent(data=Changed(subscription=name), event="changed")
-            await asyncio.sleep(_COALESCE_S)
+            there_are_more = len(rows) == _AT_ONCE
+            while not there_are_more:
+                news = await watcher.next()
+                for name in sorted(news.subscriptions):
+                    if subscription in (None, name):
+                        yield ServerSentEvent(data=Changed(subscription=name), event="changed")
+                await asyncio.sleep(_COALESCE_S)
+                # Most commits bring none, and hundreds of streams would read for nothing four times a second.
+                there_are_more = news.events

@@ -18,17 +18,20 @@ class Watcher:
     def __init__(self) -> None:
         self._news = asyncio.Event()
         self._subscriptions: set[str] = set()
+        self._events = False
 
     def notify(self, change: Change) -> None:
         self._subscriptions |= change.subscriptions
+        self._events |= change.events
         self._news.set()
 
-    async def next(self) -> frozenset[str]:
-        """Wait for a commit. Returns the subscriptions that changed; there may be new events even if it is empty."""
+    async def next(self) -> Change:
+        """Wait for a commit. Returns the subscriptions that changed since, and whether there are new events."""
         await self._news.wait()
         self._news.clear()
-        changed, self._subscriptions = frozenset(self._subscriptions), set()
-        return changed
+        news = Change(events=self._events, subscriptions=frozenset(self._subscriptions))
+        self._subscriptions, self._events = set(), False
+        return news
 
 
 class Watchers:

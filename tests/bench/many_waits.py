@@ -78,6 +78,7 @@ class Run:
             # What exists by now would be examined again and again.
             gc.collect()
             gc.freeze()
+            sys.stderr.write("the waits begin\n")
             until = time.monotonic() + self._options.seconds
             waits = asyncio.create_task(self._waits.run())
             sql = asyncio.create_task(self._sql.run())
@@ -91,6 +92,7 @@ class Run:
             await asyncio.gather(*helpers, return_exceptions=True)
 
     async def _end_together(self, waits: asyncio.Task[None]) -> None:
+        sys.stderr.write("the waits end together\n")
         self._waits.no_more = True
         self._steady = len(self._waits.answers)
         pushed = time.monotonic()

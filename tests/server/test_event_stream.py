@@ -14,6 +14,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from server.db.session import ReadSession, WriteInReadSession
+from server.events import repository
 from server.events.service import record_event
 from tests.server.conftest import ADMIN
 
@@ -103,6 +104,27 @@ def test_filter_and_changed(url: str, app: FastAPI) -> None:
         by_event = {message["event"]: message["data"] for message in seen}
         assert by_event["changed"] == {"subscription": "s"}
         assert by_event["event"]["kind"] == "mine"
+
+
+def test_only_commits_with_events_are_read(url: str, app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[int] = []
+
+    def list_after(session: ReadSession, event_id: int, *rest: Any) -> Any:
+        reads.append(event_id)
+        return real(session, event_id, *rest)
+
+    real = repository.list_after
+    monkeypatch.setattr(repository, "list_after", list_after)
+    with stream(url, headers={"Last-Event-ID": "0"}) as messages:
+        for name in ("s", "t", "u"):
+            with app.state.database.write() as session:
+                session.touch(name)
+            assert next(messages)["data"] == {"subscription": name}
+        assert reads == [0]
+        record(app, "real", "s", touch=True)
+        assert next(messages)["data"] == {"subscription": "s"}
+        assert next(messages)["data"]["kind"] == "real"
+        assert reads == [0, 0]
 
 
 class _Undone(Exception):
