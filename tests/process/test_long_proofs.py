@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +31,9 @@ def test_reads_are_true_while_processes_are_killed(tmp_path: Path) -> None:
     assert document["load"]["transactions"] > 100
 
 
-def test_one_false_read_fails_the_run_and_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_false_read_fails_the_run_and_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """One door loses the session's last commit from one answer."""
 
     def makers(*given: Any) -> dict[str, Callable[[], Door]]:
@@ -44,6 +47,10 @@ def test_one_false_read_fails_the_run_and_is_kept(tmp_path: Path, monkeypatch: p
     assert found["untrue"]["session"] == "SQL endpoint 2"
     assert "are missing" in found["untrue"]["found"][0]
     assert found["now"]["source"][0] == found["now"]["copy"][0][0]
+    kept = Path(capsys.readouterr().out.rpartition("logs: ")[2].strip())
+    assert (kept / "engine.log").is_file()
+    assert (kept.parent / "copy.duckdb").is_file()
+    shutil.rmtree(kept.parent)
 
 
 def test_many_waits_end(tmp_path: Path) -> None:
