@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from importlib import import_module
 
-from engine.kinds import ConnectionKind, SourceKind, TargetKind
+from engine.kinds import ConnectionKind, Imported, SourceKind, TargetKind
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.masks import MASK_KEY, mark_of
 from engine.model.source import Source, SourceTerms
@@ -33,6 +33,8 @@ CONNECTIONS: dict[str, ConnectionKind] = {
     }.items()
 }
 """Every kind of connection, by name."""
+OPEN_SNAPSHOT_FILE = Imported("engine.targets.duckdb.snapshot_file:DuckDbSnapshotFile")
+"""Creates the DuckDB file of a snapshot in a folder."""
 PRELOADED: tuple[str, ...] = (
     *(name for source in SOURCES.values() for name in source.preloaded),
     *(name for target in TARGETS.values() for name in target.preloaded),

@@ -33,6 +33,8 @@ from server.security.endpoints import caller_router as caller
 from server.security.endpoints import router as tokens
 from server.sequences.endpoints import router as sequences
 from server.shared_tables.endpoints import router as shared_tables
+from server.snapshots import schedule as snapshot_schedule
+from server.snapshots.endpoints import router as snapshots
 from server.sql_endpoint.endpoints import router as sql_endpoint
 from server.subscriptions.endpoints import router as subscriptions
 from server.tables.endpoints import router as tables
@@ -60,6 +62,7 @@ API_ROUTERS: tuple[APIRouter, ...] = (
     batches,
     history,
     verifications,
+    snapshots,
     tickets,
     sequences,
     events,
@@ -75,5 +78,6 @@ SERVICES: tuple[Callable[[FastAPI], AbstractAsyncContextManager[None]], ...] = (
     channel.running,
     sample_source_service.running,
     alert_delivery.running,
+    snapshot_schedule.running,
 )
 """Entered in this order once the database is open (`app.state.database`), and left in reverse order before it closes."""

@@ -175,6 +175,7 @@ class Engine:
         with self._lock:
             self._pipelines[str(spec.name)] = pipeline
         log.info("subscription_taken", subscription=spec.name, epoch=spec.epoch)
+        self._requests.snapshots.clean(str(spec.name))
         pipeline.start()
 
     def _supervisor(self, spec: SubscriptionSpec) -> SubscriptionSupervisor:

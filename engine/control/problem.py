@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.link.messages import Problem
+from engine.link.message import Problem
 from engine.model.fault import EngineFault, FaultKind
 from engine.platform.fault_policy import policy
 

@@ -22,12 +22,13 @@ from engine.control.quarantine import answer_refused
 from engine.control.query_admission import QueryAdmission, QueryTurn
 from engine.control.read_tables import NOT_FOLLOWING, NOT_READY, Follows, ReadTables, absent_table
 from engine.control.sequences import bring_forward, refusal
+from engine.control.snapshots import SnapshotDesk
 from engine.control.supervisor import SubscriptionSupervisor
 from engine.control.verification import VerificationReport, verify_at_cuts
 from engine.link.answer_frames import AnswerEnd, end_frame, rows_frame
 from engine.link.client import ServerLink
 from engine.link.lag import Lag
-from engine.link.message import Message, Question
+from engine.link.message import Message, Problem, Question
 from engine.link.messages import (
     Answer,
     Command,
@@ -41,7 +42,6 @@ from engine.link.messages import (
     NowBody,
     Preflight,
     PreflightBody,
-    Problem,
     RowsSetAside,
     Sequences,
     Verify,
@@ -49,6 +49,7 @@ from engine.link.messages import (
 from engine.link.partitions import Partitions
 from engine.link.quarantine import RefusedRows
 from engine.link.queries import DeliveredBody, Query
+from engine.link.snapshots import DeleteSnapshot, Snapshot
 from engine.link.tickets import Ticket
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import SubscriptionName, TableId, TicketId
@@ -106,6 +107,7 @@ class RequestHandler:
         self._endpoint = endpoint
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="request")
         self._queries = QueryAdmission(settings.query_places, settings.unyielding_places)
+        self.snapshots = SnapshotDesk(settings, find)
         self._cancels: dict[str, threading.Event] = {}
         self._cancellations: dict[str, Cancellation] = {}
         """Of queries that run or wait for a place, by request."""
@@ -114,6 +116,7 @@ class RequestHandler:
     def connect(self, link: ServerLink) -> None:
         """Set the link that sends the answers. Call it once, before the first command."""
         self._link = link
+        self.snapshots.connect(link)
 
     def handle_command(self, command: Command) -> None:
         """Begin to answer a command; commands without a handler here are ignored. Returns at once."""
@@ -131,7 +134,8 @@ class RequestHandler:
         self._pool.submit(self._answered, command, answer)
 
     def cancel(self, request: str) -> None:
-        """Cancel a verification or a query; other requests, and unknown ones, are not affected. Returns at once."""
+        """Cancel a verification, a snapshot or a query; other requests, and unknown ones, are not affected. Returns at once."""
+        self.snapshots.cancel(request)
         event = self._cancels.get(request)
         if event is not None:
             event.set()
@@ -140,7 +144,8 @@ class RequestHandler:
             cancellation.cancel()
 
     def close(self) -> None:
-        """Cancel verifications and start no more requests. Does not wait for those that run."""
+        """Cancel verifications and snapshots, and start no more requests. Does not wait for those that run."""
+        self.snapshots.close()
         for event in list(self._cancels.values()):
             event.set()
         self._queries.close()
@@ -395,6 +400,14 @@ class RequestHandler:
         if pipeline is not None:
             pipeline.tickets.ask(ticket, command.until)
             self._pool.submit(pipeline.send_ticket, ticket)
+
+    @HANDLERS.handles(Snapshot)
+    def _take_snapshot(self, command: Snapshot) -> None:
+        self.snapshots.take(command)
+
+    @HANDLERS.handles(DeleteSnapshot)
+    def _delete_snapshot(self, command: DeleteSnapshot) -> None:
+        self.snapshots.delete(command)
 
     @HANDLERS.handles(Verify)
     def _take_verify(self, command: Verify) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from engine.connectors import open_source
 from engine.control.supervisor import SubscriptionSupervisor
-from engine.link.messages import Problem, SequencePart, Sequences, SequencesBody
+from engine.link.message import Problem
+from engine.link.messages import SequencePart, Sequences, SequencesBody
 from engine.model.identity import TableName
 from engine.model.sequences import (
     SequenceGoal,

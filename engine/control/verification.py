@@ -12,7 +12,8 @@ import pyarrow as pa
 from engine.control.problem import problem_of
 from engine.copy.split_task import decoded_but_refused
 from engine.link.client import ServerLink
-from engine.link.messages import Difference, Problem, Verification, VerifiedTable, Verify
+from engine.link.message import Problem
+from engine.link.messages import Difference, Verification, VerifiedTable, Verify
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
 from engine.model.position import Lsn

@@ -14,8 +14,7 @@ from typing import Any
 import pyarrow as pa
 from pydantic import ValidationError
 
-from engine.link.message import Message, encode
-from engine.link.messages import Problem
+from engine.link.message import Message, Problem, encode
 from engine.model.target import MOST_ROW_BYTES
 
 MOST_FRAME_BYTES = 2 * MOST_ROW_BYTES

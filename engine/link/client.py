@@ -13,14 +13,13 @@ import httpx
 import structlog
 from pydantic import ValidationError
 
-from engine.link.message import encode
+from engine.link.message import Problem, encode
 from engine.link.messages import (
     COMMANDS,
     Answer,
     Command,
     Demand,
     Heartbeat,
-    Problem,
     Progress,
     Registered,
     Registration,

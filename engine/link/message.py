@@ -41,3 +41,21 @@ def is_wire(info: SerializationInfo) -> bool:
 def encode(message: Message) -> bytes:
     """A message as one line of JSON without line end. It contains secrets: for the wire only."""
     return message.model_dump_json(context=_WIRE).encode()
+
+
+class Problem(Message):
+    """Why a request failed, in the text shown to the user."""
+
+    status: int
+    code: str
+    detail: str
+    remedy: str
+    tables: tuple[str, ...] = ()
+    """Ids of the tables that caused it."""
+
+
+class SubscriptionReport(Message):
+    """Base of reports on a subscription. The server ignores reports of an older epoch."""
+
+    subscription: str
+    epoch: int

@@ -15,10 +15,11 @@ from pydantic import Field, TypeAdapter
 
 from engine.link.declared import Connection, DeclaredTable
 from engine.link.lag import Lag
-from engine.link.message import Message, Position, Question
+from engine.link.message import Message, Position, Problem, Question, SubscriptionReport
 from engine.link.partitions import LoadedPartitionPart, Partitions
 from engine.link.quarantine import RefusedRows
 from engine.link.queries import Query
+from engine.link.snapshots import DeleteSnapshot, Snapshot, SnapshotDeleted, SnapshotReport
 from engine.link.tickets import Ticket
 from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
 from engine.model.patterns import TablePattern
@@ -50,17 +51,6 @@ PositionOfLogs = dict[str, Position]
 
 def _is_empty(value: Sized) -> bool:
     return not value
-
-
-class Problem(Message):
-    """Why a request failed, in the text shown to the user."""
-
-    status: int
-    code: str
-    detail: str
-    remedy: str
-    tables: tuple[str, ...] = ()
-    """Ids of the tables that caused it."""
 
 
 class DiscoveredColumn(Message):
@@ -315,7 +305,7 @@ class Verify(Message):
 
 
 class Cancel(Message):
-    """Cancel a request: its answer is not needed any more. Also ends a verification or reload with this id."""
+    """Cancel a request: its answer is not needed any more. Also ends a verification, reload or snapshot with this id."""
 
     kind: Literal["cancel"] = "cancel"
     request_id: str
@@ -345,6 +335,8 @@ Command = Annotated[
     | RefusedRows
     | Ticket
     | Verify
+    | Snapshot
+    | DeleteSnapshot
     | Cancel,
     Field(discriminator="kind"),
 ]
@@ -352,13 +344,6 @@ COMMANDS: TypeAdapter[Command] = TypeAdapter(Command)
 
 
 # Reports: engine to server
-
-
-class SubscriptionReport(Message):
-    """Base of reports on a subscription. The server ignores reports of an older epoch."""
-
-    subscription: str
-    epoch: int
 
 
 class Progress(SubscriptionReport):
@@ -662,6 +647,8 @@ Report = Annotated[
     | Verification
     | ReloadReport
     | TicketReport
+    | SnapshotReport
+    | SnapshotDeleted
     | Forgotten,
     Field(discriminator="kind"),
 ]

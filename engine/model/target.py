@@ -191,6 +191,10 @@ class Cancellation:
             if self._stop is not None:
                 self._stop()
 
+    @property
+    def cancelled(self) -> bool:
+        return self._cancelled
+
     @contextmanager
     def stopping_by(self, stop: Callable[[], None]) -> Iterator[None]:
         """Within the block, `cancel` calls `stop`; at once if the query was cancelled before."""
@@ -293,6 +297,18 @@ class TargetReader(Protocol):
     """A read transaction pinned to one batch boundary."""
 
     position: Lsn
+
+    def progress(self, subscription: SubscriptionName) -> TargetProgress | None:
+        """The subscription's record in this transaction."""
+        ...
+
+    def rows(self, record: TableRecord, limits: QueryLimits) -> AbstractContextManager[QueryAnswer]:
+        """The rows of a table in this transaction, with the names and types of its columns on the target; without the target's own columns.
+
+        One call at a time. Raises QueryRefused, also while rows are read: `query_timeout`, `query_cancelled`, `query_too_large`,
+        `query_unavailable` (a batch has to replace or change the table, or the target is being closed).
+        """
+        ...
 
     def compare(
         self, record: TableRecord, source: Any, limit: int, rows: PartitionRows | None = None

@@ -67,6 +67,12 @@ class Failpoint(StrEnum):
     """The rows of partitions are in the hidden table; no batch has swapped them in."""
     HANDOVER_BEFORE = "handover.before"
     HANDOVER_AFTER = "handover.after"
+    SNAPSHOT_TABLE = "snapshot.table"
+    """A table of a snapshot is in its file."""
+    SNAPSHOT_WRITTEN = "snapshot.written"
+    """All files of a snapshot are written, under a temporary name."""
+    SNAPSHOT_PUBLISHED = "snapshot.published"
+    """A snapshot has its final name, and was not reported."""
 
 
 _HOLD_POLL_S = 0.02

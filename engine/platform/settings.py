@@ -65,6 +65,10 @@ class EngineSettings(BaseSettings):
     snapshot_timeout_s: float = Field(
         default=60.0, gt=0, description="How long a copy or cut waits for open transactions."
     )
+    snapshots: Path | None = Field(
+        default=None,
+        description="Folder of snapshots as files, with one folder for each subscription; by default `snapshots` in the data folder.",
+    )
     guard_interval_s: float = Field(
         default=3.0,
         gt=0,
@@ -125,6 +129,10 @@ class EngineSettings(BaseSettings):
     @property
     def queue_folder(self) -> Path:
         return self.home / "queue"
+
+    @property
+    def snapshots_folder(self) -> Path:
+        return (self.snapshots or self.home / "snapshots").expanduser().absolute()
 
     @property
     def staging_folder(self) -> Path:

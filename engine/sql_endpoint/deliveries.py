@@ -14,7 +14,7 @@ from multiprocessing.reduction import recv_handle
 from typing import Any
 
 from engine.link.answer_frames import AnswerEnd, Frame, FrameReader, MalformedFramesError, RowsFrame
-from engine.link.messages import Problem
+from engine.link.message import Problem
 
 _READ_BYTES = 1 << 20
 """Bytes that one read takes at most: the buffer of the engine's end of the socket."""

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Literal
 
+from engine.link.message import Problem
 from engine.link.messages import (
     BatchReport,
     ColumnPart,
@@ -16,7 +17,6 @@ from engine.link.messages import (
     EventReport,
     FoundTable,
     LedgerPart,
-    Problem,
     Progress,
     ReloadReport,
     Report,

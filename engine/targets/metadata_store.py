@@ -12,7 +12,7 @@ from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
 from engine.model.partitions import WHOLE, Loads
 from engine.model.position import ZERO, Lsn
 from engine.model.quarantine import RefusedRow
-from engine.model.target import TableRead, TableRecord
+from engine.model.target import TableRead, TableRecord, TargetProgress
 from engine.targets.quarantined_rows import body_of, row_from
 from engine.targets.structure_text import from_text, to_text
 from engine.targets.target_metadata import (
@@ -26,6 +26,7 @@ from engine.targets.target_metadata import (
     loads_of,
     member_from,
     member_row,
+    progress_of,
     standing_text,
 )
 
@@ -168,6 +169,14 @@ class MetadataStore(ABC):
         sql = f"SELECT {columns} FROM {self._own}.progress WHERE subscription = ?{self._fence}"
         rows = self._execute(sql, [subscription]).fetchall()
         return Position.recorded(max(rows, key=lambda row: (row[0], row[1]))) if rows else None
+
+    def progress(self, subscription: SubscriptionName) -> TargetProgress | None:
+        """The subscription's record; None if there is none."""
+        position = self.position(subscription) if self.exist() else None
+        if position is None:
+            return None
+        tables, copies = self.reservations(subscription), self.copies(subscription)
+        return progress_of(position, tables, copies, self.set_aside(subscription), self.loads(subscription))
 
     def shared_epoch(self, subscription: SubscriptionName) -> Epoch | None:
         """The recorded epoch. Batches are not delayed, but a claim waits for the end of the transaction."""

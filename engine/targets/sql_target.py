@@ -21,7 +21,7 @@ from engine.targets.evolution import Structure, evolution
 from engine.targets.identifiers import qualified
 from engine.targets.metadata_store import MetadataStore
 from engine.targets.quarantined_rows import in_order
-from engine.targets.target_metadata import CopyRecord, Position, claimed, hidden_name, progress_of, rebased
+from engine.targets.target_metadata import CopyRecord, Position, claimed, hidden_name, rebased
 
 Rule = Callable[[SubscriptionName, Position | None, Position], Position]
 """Determines the new position from the recorded one and the initial one."""
@@ -81,16 +81,7 @@ class SqlTarget(Target):
 
     def progress(self, subscription: SubscriptionName) -> TargetProgress | None:
         with self.reading() as records:
-            position = records.position(subscription) if records.exist() else None
-            if position is None:
-                return None
-            return progress_of(
-                position,
-                records.reservations(subscription),
-                records.copies(subscription),
-                records.set_aside(subscription),
-                records.loads(subscription),
-            )
+            return records.progress(subscription)
 
     def claim(self, subscription: SubscriptionName, epoch: Epoch, log: LogStart) -> None:
         """Drops the subscription's unfinished copies, of any engine, except resumable ones."""

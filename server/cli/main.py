@@ -23,6 +23,7 @@ from server.cli import (
     process_commands,
     refused_commands,
     sample_commands,
+    snapshot_commands,
     subscription_commands,
     table_commands,
     ticket_commands,
@@ -63,6 +64,7 @@ app.add_typer(ticket_commands.ticket, name="ticket")
 app.add_typer(lag_command.lag, name="lag")
 app.add_typer(table_commands.tables, name="tables")
 app.add_typer(refused_commands.refused, name="refused")
+app.add_typer(snapshot_commands.snapshot, name="snapshot")
 app.add_typer(sample_commands.sample, name="sample")
 app.add_typer(process_commands.database, name="db")
 app.add_typer(ddl_commands.ddl_capture, name="ddl-capture")

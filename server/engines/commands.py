@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from sqlmodel import col, select
+from sqlmodel import col, or_, select
 
 from engine.link.messages import (
     Approve,
@@ -18,12 +18,15 @@ from engine.link.messages import (
     Table,
     Verify,
 )
+from engine.link.snapshots import DeleteSnapshot, Snapshot
 from engine.link.tickets import Ticket
+from engine.model.snapshots import SnapshotFormat
 from engine.model.subscription_state import SubscriptionState
 from engine.model.table_state import TableStateKind
 from server.approvals.service import awaits_approval
 from server.db.models.outbox import OutboxRow
 from server.db.models.reload import ReloadRow
+from server.db.models.snapshot import SnapshotRow
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.models.ticket import TicketRow
@@ -74,12 +77,19 @@ def subscription_commands(session: ReadSession, box: SecretBox, name: str) -> li
             VerificationRow.subscription_id == row.id, col(VerificationRow.state).in_(UNENDED)
         )
     )
+    snapshots = session.exec(
+        select(SnapshotRow).where(
+            SnapshotRow.subscription_id == row.id,
+            or_(col(SnapshotRow.state).in_(UNENDED), col(SnapshotRow.deleting)),
+        )
+    )
     return [
         assign,
         *_cancel_commands(session, row),
         *(_ticket_command(name, t) for t in tickets.list_unended(session, row)),
         *(_reload_command(name, r) for r in reloads),
         *(_verify_command(name, v) for v in verifications),
+        *(_snapshot_command(name, s) for s in snapshots),
     ]
 
 
@@ -134,7 +144,7 @@ def _outbox_command(session: ReadSession, box: SecretBox, name: str, row: Outbox
         return _table_command(session, name, str(row.payload["table"]))
     if row.kind == "approve":
         return _approve_command(session, name, str(row.payload["table"]), row.payload.get("reason"))
-    if row.kind in {"reload", "verify", "ticket"}:
+    if row.kind in {"reload", "verify", "ticket", "snapshot", "delete_snapshot"}:
         return _long_running_command(session, name, row.kind, str(row.payload["id"]))
     if row.kind == "cancel":
         return Cancel(request_id=str(row.payload["id"]))
@@ -142,7 +152,7 @@ def _outbox_command(session: ReadSession, box: SecretBox, name: str, row: Outbox
 
 
 def _long_running_command(session: ReadSession, name: str, kind: str, work_id: str) -> Command | None:
-    """The command for a reload, verification or ticket; None if it has ended or does not exist."""
+    """The command for a reload, verification, snapshot or ticket; None if it has ended or does not exist."""
     if kind == "reload":
         reload = session.get(ReloadRow, work_id)
         return _reload_command(name, reload) if reload is not None and reload.state in UNENDED else None
@@ -151,6 +161,10 @@ def _long_running_command(session: ReadSession, name: str, kind: str, work_id: s
         return (
             _verify_command(name, verification) if verification is not None and verification.state in UNENDED else None
         )
+    if kind in {"snapshot", "delete_snapshot"}:
+        snapshot = session.get(SnapshotRow, work_id)
+        wanted = snapshot is not None and (snapshot.deleting or snapshot.state in UNENDED)
+        return _snapshot_command(name, snapshot) if wanted and snapshot is not None else None
     ticket = session.get(TicketRow, work_id)
     return _ticket_command(name, ticket) if ticket is not None and ticket.state in tickets.UNENDED else None
 
@@ -187,6 +201,22 @@ def _reload_command(name: str, row: ReloadRow) -> Command:
 
 def _verify_command(name: str, row: VerificationRow) -> Command:
     return Verify(subscription=name, verification_id=row.id, tables=None if row.asked is None else tuple(row.asked))
+
+
+def _snapshot_command(name: str, row: SnapshotRow) -> Command:
+    if row.deleting:
+        return DeleteSnapshot(subscription=name, snapshot_id=row.id)
+    return Snapshot(
+        subscription=name,
+        snapshot_id=row.id,
+        format=SnapshotFormat(row.format),
+        tables=None if row.asked is None else tuple(row.asked),
+        leave_out=row.leave_out,
+        at_least=row.at_least,
+        latest=row.latest,
+        limit_s=row.limit_s,
+        begun=row.state == WorkState.RUNNING.value,
+    )
 
 
 def _ticket_command(name: str, row: TicketRow) -> Command:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sqlmodel import col, delete, select
 
+from engine.link.message import SubscriptionReport
 from engine.link.messages import (
     BatchReport,
     CopyProgress,
@@ -16,7 +17,6 @@ from engine.link.messages import (
     Report,
     RowsSetAside,
     SchemaVersion,
-    SubscriptionReport,
     SubscriptionStateReport,
     TableDropped,
     TableRenamed,
@@ -25,6 +25,7 @@ from engine.link.messages import (
     TicketReport,
     Verification,
 )
+from engine.link.snapshots import SnapshotDeleted, SnapshotReport
 from engine.model.positions import text_of
 from engine.model.subscription_state import SubscriptionState
 from engine.model.table_state import TableStateKind
@@ -40,6 +41,7 @@ from server.gateway.long_running import UNENDED, WorkState, may_follow
 from server.logs import get_logger
 from server.lookup.subscriptions import position_form
 from server.schema_versions.service import record_structure
+from server.snapshots import service as snapshots
 from server.subscriptions import reports as subscriptions
 from server.tables import appearing, requests
 from server.tables import reports as tables
@@ -138,6 +140,10 @@ def _write_report(session: WriteSession, row: SubscriptionRow, report: Subscript
             _write_verification(session, row, report)
         case ReloadReport():
             _write_reload(session, row, report)
+        case SnapshotReport():
+            snapshots.write_report(session, row, report)
+        case SnapshotDeleted():
+            snapshots.write_deletion(session, row, report)
         case TicketReport():
             tickets.write_ticket_report(session, row, report)
 

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Collection, Sequence
 from itertools import count
 
+from engine.link.message import SubscriptionReport
 from engine.link.messages import (
     Answer,
     Demand,
@@ -18,7 +19,6 @@ from engine.link.messages import (
     ReloadReport,
     Report,
     RowsSetAside,
-    SubscriptionReport,
     SubscriptionStateReport,
     TableStateReport,
 )

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import structlog
 
 from engine.link.answer_frames import Frame
-from engine.link.message import encode
-from engine.link.messages import Answer, Cancel, Command, Problem
+from engine.link.message import Problem, encode
+from engine.link.messages import Answer, Cancel, Command
 from engine.link.queries import RanOn
 from engine.model.position import Lsn
 

@@ -16,15 +16,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from engine.link.messages import (
-    Progress,
-    ReloadReport,
-    Report,
-    SubscriptionReport,
-    SubscriptionStateReport,
-    Sync,
-    TableStateReport,
-)
+from engine.link.message import SubscriptionReport
+from engine.link.messages import Progress, ReloadReport, Report, SubscriptionStateReport, Sync, TableStateReport
 from engine.model.fault import FaultKind
 from engine.model.identity import TableId
 from engine.model.position import Lsn

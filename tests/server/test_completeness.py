@@ -8,7 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.link.messages import Assign, Now, Problem, RowsSetAside
+from engine.link.message import Problem
+from engine.link.messages import Assign, Now, RowsSetAside
 from tests.fixtures.channel import DEADLINE_S, FakeEngine
 
 Rig = tuple[httpx.Client, FakeEngine, Assign]

@@ -13,7 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.link.messages import Assign, Demand, Now, Problem, ReloadReport, Sync
+from engine.link.message import Problem
+from engine.link.messages import Assign, Demand, Now, ReloadReport, Sync
 from engine.model.position import Lsn
 from tests.fixtures.channel import ADMIN, DEADLINE_S, ENGINE, FakeEngine, RunningServer, declare, running_server
 from tests.fixtures.waiting import wait_until

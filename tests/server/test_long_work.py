@@ -11,17 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.link.messages import (
-    Assign,
-    Cancel,
-    Difference,
-    Problem,
-    Reload,
-    ReloadReport,
-    Verification,
-    VerifiedTable,
-    Verify,
-)
+from engine.link.message import Problem
+from engine.link.messages import Assign, Cancel, Difference, Reload, ReloadReport, Verification, VerifiedTable, Verify
 from engine.model.position import Lsn
 from engine.model.subscription import ApplyMode
 from engine.model.table_state import TableStateKind

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 
 from engine.link.answer_frames import AnswerEnd
-from engine.link.messages import Assign, Demand, Now, Problem
+from engine.link.message import Problem
+from engine.link.messages import Assign, Demand, Now
 from engine.link.queries import Query
 from engine.model.target import TARGET_TYPE
 from tests.fixtures.channel import ADMIN, DEADLINE_S, FakeEngine

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from time import monotonic
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 
+from engine.model.identity import SubscriptionName
 from engine.model.partitions import PartitionRows
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode
-from engine.model.target import TableRecord
+from engine.model.target import QueryAnswer, QueryLimits, QueryRefused, TableRecord, TargetProgress
+from engine.queries.rows import target_field
 from engine.targets.arrow_rows import in_chunks, require_form
 from engine.targets.duckdb.changes import Place, belongs
 from engine.targets.duckdb.comparison import SOURCE, TARGET, Sides
+from engine.targets.duckdb.errors import is_out_of_memory
 from engine.targets.duckdb.identifiers import folded, qualified
+from engine.targets.duckdb.metadata import DuckDbMetadata
 from engine.targets.duckdb.staging import StagingConnection
 from engine.targets.duckdb.types import staged_as
+from engine.targets.identifiers import quoted
 
 _BOUNDS = "temp.__penstock_bounds"
 _WIDE_BYTES = 32 * 1024
 """DuckDB reads 2,048 rows at once; if they are larger than this on average, they exceed 64 MB, and fewer are requested."""
 _READ_BYTES = 64 * 1024 * 1024
 """Most bytes of rows that DuckDB shall read at once: 2,048 rows of _WIDE_BYTES."""
+_ROWS_AT_ONCE = 2048
+"""Rows of a batch of `rows`: DuckDB's vector size, the fewest that it reads at once, because rows may be large."""
 
 
 class DuckDbReader:
@@ -33,6 +42,19 @@ class DuckDbReader:
         self._connection = connection
         self._catalog = catalog
         self.position = position
+
+    def progress(self, subscription: SubscriptionName) -> TargetProgress | None:
+        return DuckDbMetadata(self._connection, self._catalog).progress(subscription)
+
+    @contextmanager
+    def rows(self, record: TableRecord, limits: QueryLimits) -> Iterator[QueryAnswer]:
+        columns = ", ".join(quoted(column.name) for column in record.schema.columns)
+        relation = self._connection.sql(f"SELECT {columns} FROM {qualified(self._catalog, record.target)}")
+        reader = relation.to_arrow_reader(_ROWS_AT_ONCE)
+        named = zip(reader.schema, relation.columns, relation.types, strict=True)
+        shown = pa.schema([target_field(field, name, str(kind)) for field, name, kind in named])
+        with limits.cancellation.stopping_by(self._connection.interrupt):
+            yield QueryAnswer(shown, self.position, _read(reader, shown, limits))
 
     def compare(
         self, record: TableRecord, source: Any, limit: int, rows: PartitionRows | None = None
@@ -106,3 +128,21 @@ class DuckDbReader:
 def _hides_rowid(record: TableRecord) -> bool:
     """Whether a column has the name of DuckDB's row number."""
     return any(folded(column.name) == "rowid" for column in record.schema.columns)
+
+
+def _read(reader: Any, shown: Any, limits: QueryLimits) -> Iterator[Any]:
+    """The rows, until a limit is reached."""
+    deadline = monotonic() + limits.timeout_s
+    try:
+        for batch in reader:
+            if limits.cancellation.cancelled:
+                raise QueryRefused("query_cancelled", "the query was cancelled")
+            if monotonic() > deadline:
+                raise QueryRefused("query_timeout", f"the query did not end within {limits.timeout_s:g} s")
+            yield pa.RecordBatch.from_arrays(batch.columns, schema=shown)
+    except (duckdb.Error, OSError, pa.ArrowException) as error:
+        if limits.cancellation.cancelled:
+            raise QueryRefused("query_cancelled", "the query was cancelled") from error
+        if is_out_of_memory(error):
+            raise QueryRefused("query_too_large", "the rows need more memory than the target's memory_limit") from error
+        raise QueryRefused("query_unavailable", "the target's file failed, or is being closed; ask again") from error

@@ -56,8 +56,42 @@ def run_query(
         yield from _Statement(parts, process, limits, subscription).answers(statement, judge)
 
 
-class _Statement(PostgresStatement):
-    """A statement, which the process runs in a session of its own on the target."""
+@contextmanager
+def read_table(
+    pool: QueryPool,
+    decode: DecodeText,
+    conninfo: str,
+    statement: str,
+    at: tuple[str, Lsn],
+    unchanged: Callable[[], bool],
+    limits: QueryLimits,
+) -> Iterator[QueryAnswer]:
+    """The rows of one table, read in a process as this login, under an exported snapshot and its position (`at`).
+
+    `unchanged` is called once the table cannot be replaced any more; False: it was, since the snapshot. Raises QueryRefused.
+    """
+    snapshot, position = at
+    with pool.process(limits) as process:
+        reading = _OnTarget(process, limits, decode)
+        named = reading.prepare((statement, ()), conninfo, snapshot)
+        if not unchanged():
+            process.send({"go": False})
+            reading.said("end")
+            raise QueryRefused("query_unavailable", "a table was replaced after the read began; ask again")
+        yield from reading.rows(named, position)
+
+
+class _OnTarget(PostgresStatement):
+    """A statement on the target, which ends if a batch needs a table that it reads."""
+
+    def failure(self, end: tuple[Message, int] | None = None) -> Exception:
+        if self._process.killed == GAVE_WAY:
+            return QueryRefused("query_unavailable", "a table had to be replaced or changed; ask again")
+        return super().failure(end)
+
+
+class _Statement(_OnTarget):
+    """A reader's statement, which the process runs in a session of its own on the target."""
 
     def __init__(
         self, parts: QueryParts, process: QueryProcess, limits: QueryLimits, subscription: SubscriptionName
@@ -110,11 +144,6 @@ class _Statement(PostgresStatement):
                 with suppress(psycopg.Error):
                     connection.execute("ROLLBACK")
         return named, position, reads
-
-    def failure(self, end: tuple[Message, int] | None = None) -> Exception:
-        if self._process.killed == GAVE_WAY:
-            return QueryRefused("query_unavailable", "a table had to be replaced or changed; ask again")
-        return super().failure(end)
 
     def refusal(self, code: str, detail: str) -> QueryRefused:
         return QueryRefused("query_invalid", detail, _DENIED_REMEDY) if code == DENIED else QueryRefused(code, detail)

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import TableName
+from engine.model.identity import SubscriptionName, TableName
 from engine.model.partitions import PartitionRows
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode
-from engine.model.target import TableRecord
+from engine.model.target import QueryAnswer, QueryLimits, TableRecord, TargetProgress
 from engine.postgres.sessions import PostgresConnection
 from engine.targets.arrow_rows import in_chunks
+from engine.targets.identifiers import qualified, quoted
 from engine.targets.postgres.changes import Place, belongs, bounds_of, image
 from engine.targets.postgres.metadata import PostgresMetadata
 from engine.targets.postgres.owner_tables.inspect import place_of
 from engine.targets.postgres.staging import copy_rows, in_table
 
+ReadTable = Callable[[str, tuple[str, Lsn], Callable[[], bool], QueryLimits], AbstractContextManager[QueryAnswer]]
+"""Runs `engine.targets.postgres.query.read_table` on the target."""
 _SOURCE = "pg_temp.__penstock_source"
 _BOUNDS = "__penstock_bounds"
 _KEY_LENGTH = 200
@@ -31,12 +35,28 @@ class PostgresReader:
     """Implements TargetReader on a connection with an open transaction; see the protocol for `compare`."""
 
     def __init__(
-        self, connection: PostgresConnection, position: Lsn, generations_now: Callable[[], dict[TableName, int]]
+        self,
+        connection: PostgresConnection,
+        position: Lsn,
+        generations_now: Callable[[], dict[TableName, int]],
+        read_table: ReadTable,
     ) -> None:
         """`generations_now` reads with a separate snapshot."""
         self._connection = connection
         self._generations_now = generations_now
+        self._read_table = read_table
         self.position = position
+
+    def progress(self, subscription: SubscriptionName) -> TargetProgress | None:
+        return PostgresMetadata(self._connection).progress(subscription)
+
+    def rows(self, record: TableRecord, limits: QueryLimits) -> AbstractContextManager[QueryAnswer]:
+        """See the protocol. Read by another session under this one's snapshot, so that no table stays locked."""
+        seen = PostgresMetadata(self._connection).generations().get(record.target)
+        snapshot = str(self._execute("SELECT pg_export_snapshot()").fetchall()[0][0])
+        statement = f"SELECT {', '.join(quoted(c.name) for c in record.schema.columns)} FROM {qualified(record.target)}"
+        unchanged = lambda: self._generations_now().get(record.target) == seen  # noqa: E731
+        return self._read_table(statement, (snapshot, self.position), unchanged, limits)
 
     def compare(
         self, record: TableRecord, source: Any, limit: int, rows: PartitionRows | None = None

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from enum import StrEnum
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -34,7 +35,8 @@ from engine.model.target import (
 )
 from engine.postgres.query_answers import DecodeText
 from engine.postgres.query_process import main as query_process
-from engine.postgres.sessions import PostgresConnection, Sessions
+from engine.postgres.sessions import APPLICATION, PostgresConnection, Sessions
+from engine.queries.pool import QueryPool
 from engine.targets.batch_writer import BatchWriter
 from engine.targets.identifiers import qualified
 from engine.targets.metadata_store import MetadataStore
@@ -54,7 +56,7 @@ from engine.targets.postgres.preflight import (
     rigid_findings,
     taken_finding,
 )
-from engine.targets.postgres.query import GAVE_WAY, QueryParts, run_query
+from engine.targets.postgres.query import GAVE_WAY, QueryParts, read_table, run_query
 from engine.targets.postgres.rates import measured_rates
 from engine.targets.postgres.reader import PostgresReader
 from engine.targets.postgres.readers import Readers, role_findings
@@ -425,12 +427,15 @@ class PostgresTarget(SqlTarget):
         parameters: Sequence[str | None] = (),
         client: SqlClient | None = None,
     ) -> AbstractContextManager[QueryAnswer]:
-        pool = self.query_pool(lambda _: (query_process, (self._query_memory,)))
         given = bool(self._spec.settings.get("query_user"))
+        pool = self._query_processes()
         parts = QueryParts(
             self._sessions, self._readers, pool, self._decode, self._snapshot, self._generations, role_given=given
         )
         return run_query(parts, (sql, parameters), limits, subscription, judge)
+
+    def _query_processes(self) -> QueryPool:
+        return self.query_pool(lambda _: (query_process, (self._query_memory,)))
 
     @contextmanager
     def pin(self, subscription: SubscriptionName) -> Iterator[TargetReader]:
@@ -439,7 +444,9 @@ class PostgresTarget(SqlTarget):
             try:
                 position = self._snapshot(connection, subscription)
                 connection.execute("SET LOCAL statement_timeout = 0")
-                yield PostgresReader(connection, position, self._generations)
+                conninfo = self._sessions.conninfo(APPLICATION, replication=False, statement_timeout_ms=0)
+                read = partial(read_table, self._query_processes(), self._decode, conninfo)
+                yield PostgresReader(connection, position, self._generations, read)
             finally:
                 roll_back(connection)
 

@@ -14,7 +14,7 @@ import pytest
 from engine.control.request_handlers import RequestHandler
 from engine.link.answer_frames import AnswerEnd, FrameReader, RowsFrame
 from engine.link.client import ServerLink
-from engine.link.messages import Problem
+from engine.link.message import Problem
 from engine.link.queries import Query
 from engine.model.position import Lsn
 from engine.pipeline.commit import Applied

@@ -12,7 +12,8 @@ import pytest
 
 from engine.control.request_handlers import RequestHandler
 from engine.link.client import ServerLink
-from engine.link.messages import Answer, Problem, SequencePart, Sequences, SequencesBody
+from engine.link.message import Problem
+from engine.link.messages import Answer, SequencePart, Sequences, SequencesBody
 from engine.model.identity import TableName
 from engine.model.sequences import SequenceGoal, SequencesRefused, SequenceStep, SequenceValue
 from engine.model.subscription import ConnectionSpec

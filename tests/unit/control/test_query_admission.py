@@ -18,7 +18,7 @@ from engine.control.request_handlers import RequestHandler
 from engine.control.supervisor import SubscriptionSupervisor
 from engine.link.answer_frames import AnswerEnd, FrameReader, RowsFrame
 from engine.link.client import ServerLink
-from engine.link.messages import Problem
+from engine.link.message import Problem
 from engine.link.queries import Query
 from engine.model.position import Lsn
 from engine.model.subscription import ConnectionSpec

@@ -13,7 +13,7 @@ import pytest
 from pyarrow import flight
 
 from engine.link.answer_frames import AnswerEnd, end_frame, rows_frame
-from engine.link.messages import Problem
+from engine.link.message import Problem
 from engine.model.target import QueryLimits
 from engine.queries.rows import grown
 from engine.sql_endpoint.answers import Answer

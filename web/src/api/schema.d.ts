@@ -801,6 +801,86 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/subscriptions/{name}/snapshot-schedule": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Schedule
+         * @description The schedule of snapshots.
+         */
+        get: operations["snapshot_schedule_get"];
+        /**
+         * Put Schedule
+         * @description Create or replace the schedule. The first snapshot is taken at once; if the interval changes, the next one after the new interval.
+         */
+        put: operations["snapshot_schedule_put"];
+        post?: never;
+        /**
+         * Delete Schedule
+         * @description Remove the schedule. Its snapshots stay until they are deleted.
+         */
+        delete: operations["snapshot_schedule_delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/subscriptions/{name}/snapshots": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Snapshots
+         * @description Snapshots of a subscription, the newest first.
+         */
+        get: operations["snapshots_list"];
+        put?: never;
+        /**
+         * Create Snapshot
+         * @description Write the copy, as it is at one batch boundary, to files on the engine's machine, while replication continues.
+         *
+         *     The request waits for the required freshness; the snapshot is then written in the background.
+         */
+        post: operations["snapshots_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/subscriptions/{name}/snapshots/{snapshot_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Snapshot
+         * @description State or result of a snapshot.
+         */
+        get: operations["snapshots_get"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete Snapshot
+         * @description Delete a snapshot and its files. One that has not ended is cancelled, and stays in the list.
+         *
+         *     The engine deletes the files; until then the snapshot is `deleting`.
+         */
+        delete: operations["snapshots_delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/subscriptions/{name}/tables": {
         parameters: {
             query?: never;
@@ -3134,6 +3214,16 @@ export interface components {
              */
             next_page_token?: string | null;
         };
+        /** Page[SnapshotView] */
+        Page_SnapshotView_: {
+            /** Items */
+            items: components["schemas"]["SnapshotView"][];
+            /**
+             * Next Page Token
+             * @description Send it as `page_token` for the next page; null on the last one.
+             */
+            next_page_token?: string | null;
+        };
         /** Page[SourceTableView] */
         Page_SourceTableView_: {
             /** Items */
@@ -4187,6 +4277,294 @@ export interface components {
             source_column: string;
             /** Source Value */
             source_value: string;
+        };
+        /**
+         * SnapshotFormat
+         * @description Format of a snapshot's files.
+         * @enum {string}
+         */
+        SnapshotFormat: "parquet" | "duckdb";
+        /**
+         * SnapshotFreshness
+         * @description Required freshness of the rows.
+         */
+        SnapshotFreshness: {
+            /**
+             * Mode
+             * @description `any`: the newest batch boundary, without a wait. `position`: wait until `position` is visible. `latest`: wait until everything committed on the source before the request is visible.
+             * @default any
+             * @enum {string}
+             */
+            mode?: "latest" | "position" | "any";
+            /**
+             * Position
+             * @description A position; that of a ticket, a receipt or another snapshot too.
+             * @example 0/16B3748
+             */
+            position?: string | null;
+            /**
+             * Refuse Early
+             * @description If true and the wait would, at the recent rate, be satisfied after its deadline only, it ends at once with `freshness_refused_early`.
+             * @default false
+             */
+            refuse_early?: boolean;
+            /**
+             * Timeout Ms
+             * @description Maximum wait.
+             * @default 30000
+             */
+            timeout_ms?: number;
+        };
+        /**
+         * SnapshotLeftOutView
+         * @description A table that is not in the snapshot.
+         */
+        SnapshotLeftOutView: {
+            /** Id */
+            id: string;
+            /** Name */
+            name: string | null;
+            /** Reason */
+            reason: string | null;
+            /** Schema */
+            schema: string | null;
+            /** State */
+            state: string;
+        };
+        /**
+         * SnapshotRequest
+         * @description What to write.
+         * @example {}
+         * @example {
+         *       "format": "duckdb",
+         *       "freshness": {
+         *         "mode": "latest",
+         *         "timeout_ms": 10000
+         *       },
+         *       "tables": [
+         *         {
+         *           "name": "orders",
+         *           "schema": "public"
+         *         }
+         *       ]
+         *     }
+         */
+        SnapshotRequest: {
+            /**
+             * @description `parquet`: one Parquet file for each table. `duckdb`: one DuckDB file, `copy.duckdb`.
+             * @default parquet
+             */
+            format?: components["schemas"]["SnapshotFormat"];
+            freshness?: components["schemas"]["SnapshotFreshness"];
+            /**
+             * Latest
+             * @description Let the link `latest-parquet` or `latest-duckdb` lead to it when it is complete.
+             * @default true
+             */
+            latest?: boolean;
+            /**
+             * Limit Seconds
+             * @description Maximum time to write it. While it is written, the target keeps old versions of changed rows.
+             * @default 3600
+             */
+            limit_seconds?: number;
+            /**
+             * On Unavailable
+             * @description What happens if a table's rows are not complete at the position, because it is paused, parked, being copied or reloading. `error`: the snapshot fails with `table_not_live`, which names it. `leave_out`: the table is not in the snapshot; `left_out` lists it.
+             * @default error
+             * @enum {string}
+             */
+            on_unavailable?: "error" | "leave_out";
+            /**
+             * Tables
+             * @description Tables to write; by default all of the subscription.
+             */
+            tables?: components["schemas"]["TableRef"][] | null;
+        };
+        /**
+         * SnapshotSchedule
+         * @description When snapshots are taken, and how many are kept.
+         * @example {
+         *       "format": "parquet",
+         *       "interval_seconds": 3600,
+         *       "keep": 24
+         *     }
+         */
+        SnapshotSchedule: {
+            /**
+             * @description `parquet`: one Parquet file for each table. `duckdb`: one DuckDB file, `copy.duckdb`.
+             * @default parquet
+             */
+            format?: components["schemas"]["SnapshotFormat"];
+            /**
+             * Interval Seconds
+             * @description Time between two snapshots.
+             */
+            interval_seconds: number;
+            /**
+             * Keep
+             * @description How many of its successful snapshots are kept; older ones are deleted. Other snapshots are not counted.
+             * @default 24
+             */
+            keep?: number;
+            /**
+             * Limit Seconds
+             * @description Maximum time to write it. While it is written, the target keeps old versions of changed rows.
+             * @default 3600
+             */
+            limit_seconds?: number;
+            /**
+             * On Unavailable
+             * @description What happens if a table's rows are not complete at the position, because it is paused, parked, being copied or reloading. `error`: the snapshot fails with `table_not_live`, which names it. `leave_out`: the table is not in the snapshot; `left_out` lists it.
+             * @default error
+             * @enum {string}
+             */
+            on_unavailable?: "error" | "leave_out";
+            /**
+             * Tables
+             * @description Tables to write; by default all of the subscription.
+             */
+            tables?: components["schemas"]["TableRef"][] | null;
+        };
+        /**
+         * SnapshotScheduleView
+         * @description A schedule, and when it takes the next snapshot.
+         * @example {
+         *       "format": "parquet",
+         *       "interval_seconds": 3600,
+         *       "keep": 24
+         *     }
+         */
+        SnapshotScheduleView: {
+            /**
+             * @description `parquet`: one Parquet file for each table. `duckdb`: one DuckDB file, `copy.duckdb`.
+             * @default parquet
+             */
+            format?: components["schemas"]["SnapshotFormat"];
+            /**
+             * Interval Seconds
+             * @description Time between two snapshots.
+             */
+            interval_seconds: number;
+            /**
+             * Keep
+             * @description How many of its successful snapshots are kept; older ones are deleted. Other snapshots are not counted.
+             * @default 24
+             */
+            keep?: number;
+            /**
+             * Limit Seconds
+             * @description Maximum time to write it. While it is written, the target keeps old versions of changed rows.
+             * @default 3600
+             */
+            limit_seconds?: number;
+            /**
+             * Next At
+             * Format: date-time
+             * @description When the next one is due. It waits for the one before it, and until the subscription is running.
+             */
+            next_at: string;
+            /**
+             * On Unavailable
+             * @description What happens if a table's rows are not complete at the position, because it is paused, parked, being copied or reloading. `error`: the snapshot fails with `table_not_live`, which names it. `leave_out`: the table is not in the snapshot; `left_out` lists it.
+             * @default error
+             * @enum {string}
+             */
+            on_unavailable?: "error" | "leave_out";
+            /**
+             * Tables
+             * @description Tables to write; by default all of the subscription.
+             */
+            tables?: components["schemas"]["TableRef"][] | null;
+        };
+        /**
+         * SnapshotTableView
+         * @description A table in a snapshot.
+         */
+        SnapshotTableView: {
+            /**
+             * File
+             * @description File in the snapshot's folder.
+             * @example public.orders.parquet
+             */
+            file: string;
+            /** Id */
+            id: string;
+            /** Name */
+            name: string | null;
+            /** Rows */
+            rows: number;
+            /**
+             * Rows Set Aside
+             * @description Quarantined rows, which are missing in it.
+             */
+            rows_set_aside: number;
+            /** Schema */
+            schema: string | null;
+            /**
+             * Schema Version
+             * @description Equal for equal columns and key; the manifest has them in full.
+             */
+            schema_version: string;
+        };
+        /**
+         * SnapshotView
+         * @description A consistent state of a copy, as files on the engine's machine.
+         */
+        SnapshotView: {
+            /** Bytes */
+            bytes: number | null;
+            /**
+             * Commit Time
+             * @description Commit time of the last transaction in it, by the source's clock; null if unknown.
+             */
+            commit_time: string | null;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Deleting
+             * @description Its files are being deleted.
+             */
+            deleting: boolean;
+            /** Ended At */
+            ended_at: string | null;
+            /**
+             * Folder
+             * @description Path of its folder on the engine's machine.
+             */
+            folder: string | null;
+            format: components["schemas"]["SnapshotFormat"];
+            /** Id */
+            id: string;
+            /** Left Out */
+            left_out: components["schemas"]["SnapshotLeftOutView"][];
+            /**
+             * Name
+             * @description Name of its folder, from the position: `0-16B3748` for `0/16B3748`; a further snapshot of the same position ends with `.2`, and so on.
+             */
+            name: string | null;
+            /**
+             * Position
+             * @description Everything committed up to here is in it, and nothing after. Null until it has succeeded.
+             */
+            position: string | null;
+            /** Problem */
+            problem: {
+                [key: string]: unknown;
+            } | null;
+            /** @description Result of the wait before it, if there was one. */
+            receipt: components["schemas"]["Receipt"] | null;
+            /**
+             * Scheduled
+             * @description Taken by the schedule.
+             */
+            scheduled: boolean;
+            state: components["schemas"]["WorkState"];
+            /** Tables */
+            tables: components["schemas"]["SnapshotTableView"][];
         };
         /**
          * SourceColumnView
@@ -9315,6 +9693,471 @@ export interface operations {
             };
             /** @description `engine_timeout`: The engine did not answer in time */
             504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    snapshot_schedule_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotScheduleView"];
+                };
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_found`: Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `invalid_request`: Invalid request */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    snapshot_schedule_put: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SnapshotSchedule"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotScheduleView"];
+                };
+            };
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotScheduleView"];
+                };
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_found`: Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `subscription_deleting`: The subscription is being deleted */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `invalid_request`: Invalid request */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    snapshot_schedule_delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_found`: Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `invalid_request`: Invalid request */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    snapshots_list: {
+        parameters: {
+            query?: {
+                /** @description Items per page; larger values than 1000 are reduced to it. */
+                page_size?: number;
+                /** @description `next_page_token` of the previous page. */
+                page_token?: string | null;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_SnapshotView_"];
+                };
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_found`: Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `page_token_invalid`: Invalid page token */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    snapshots_create: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Identifies this request: sending it again returns the first answer and has no further effect. */
+                "idempotency-key"?: string | null;
+            };
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["SnapshotRequest"] | null;
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotView"];
+                };
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_found`: Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `subscription_deleting`: The subscription is being deleted; `subscription_not_running`: The subscription is not running; `snapshot_running`: A snapshot is being written; `freshness_unreachable`: This freshness cannot be reached */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `invalid_request`: Invalid request */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `freshness_unavailable`: Nothing is being applied */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `freshness_timeout`: Freshness not reached in time; `freshness_refused_early`: Freshness would not be reached in time; `engine_timeout`: The engine did not answer in time */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    snapshots_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+                snapshot_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotView"];
+                };
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_found`: Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `invalid_request`: Invalid request */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    snapshots_delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+                snapshot_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_found`: Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `invalid_request`: Invalid request */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };

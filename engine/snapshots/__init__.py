@@ -1,0 +1,1 @@
+"""Snapshots of a copy as files."""
