@@ -65,6 +65,7 @@ class SnapshotDesk:
         self._writing: dict[str, Cancellation] = {}
         """Of snapshots that are written or wait for a thread, by id."""
         self._link: ServerLink | None = None
+        self._closed = False
 
     def connect(self, link: ServerLink) -> None:
         """Set the link that sends the reports. Call it once, before the first command."""
@@ -110,6 +111,7 @@ class SnapshotDesk:
     def close(self) -> None:
         """Cancel all snapshots and start no more. Does not wait for their end."""
         with self._lock:
+            self._closed = True
             cancellations = list(self._writing.values())
         for cancellation in cancellations:
             cancellation.cancel()
@@ -133,10 +135,10 @@ class SnapshotDesk:
                 found("succeeded", name, manifest)
                 return
             except QueryRefused as refused:
-                if refused.code == "query_cancelled":
+                if refused.code == "query_cancelled" and not self._closed:
                     found("cancelled")
                     return
-                problem = _problem_of_read(refused)
+                problem = _problem(_interrupted()) if self._closed else _problem_of_read(refused)
             except SnapshotRefused as refused:
                 problem = _problem(refused)
             except EngineFault as fault:
@@ -247,9 +249,13 @@ def _made_before(place: SnapshotPlace, snapshot: str) -> tuple[str, dict[str, An
     found = place.find(snapshot)
     if found is None:
         place.discard(snapshot)
-        detail = "the engine ended while it wrote the snapshot; nothing of it is left"
-        raise SnapshotRefused(503, "snapshot_interrupted", detail, "Ask again.")
+        raise _interrupted()
     return found
+
+
+def _interrupted() -> SnapshotRefused:
+    detail = "the engine ended while it wrote the snapshot; nothing of it is left"
+    return SnapshotRefused(503, "snapshot_interrupted", detail, "Ask again.")
 
 
 def _wanted(pipeline: SubscriptionSupervisor, tables: Sequence[str] | None) -> list[WantedTable]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlmodel import col, delete, select
+from sqlmodel import col, select
 
 from engine.link.snapshots import SnapshotDeleted, SnapshotReport
 from engine.model.position import Lsn
@@ -26,7 +26,13 @@ from server.events.service import record_event
 from server.freshness.schemas import Receipt, TableRef
 from server.freshness.subscription_status import HALTED_STATES
 from server.gateway.long_running import UNENDED, WorkState, may_follow
-from server.lookup.subscriptions import lock_changeable_subscription, position_form, position_text, require_subscription
+from server.lookup.subscriptions import (
+    lock_changeable_subscription,
+    lock_subscription,
+    position_form,
+    position_text,
+    require_subscription,
+)
 from server.snapshots.schemas import (
     SnapshotLeftOutView,
     SnapshotRequest,
@@ -254,22 +260,36 @@ def remove_schedule(session: WriteSession, name: str) -> None:
     session.touch(name)
 
 
-def take_due(session: WriteSession) -> None:
-    """Take the snapshots that are due by the session's clock, and delete those that are too many. One transaction."""
-    schedules = session.exec(select(SnapshotScheduleRow)).all()
-    for schedule in schedules:
+def due_schedules(session: ReadSession, now: datetime) -> list[str]:
+    """Names of the subscriptions whose schedule has something to do: a snapshot is due, or there are too many."""
+    found = []
+    for schedule in session.exec(select(SnapshotScheduleRow)).all():
         subscription = session.get_one(SubscriptionRow, schedule.subscription_id)
-        if subscription.deleting:
-            continue
-        if schedule.next_at <= session.now() and _may_begin(session, subscription):
-            _begin_scheduled(session, subscription, schedule)
-        _delete_old(session, subscription, schedule)
+        begins = schedule.next_at <= now and _may_begin(session, subscription)
+        if begins or any(_too_many(session, schedule)):
+            found.append(subscription.name)
+    return found
+
+
+def take_due(session: WriteSession, name: str) -> None:
+    """Take the snapshot of a subscription if it is due by the session's clock, and delete those that are too many."""
+    subscription = lock_subscription(session, name)
+    schedule = None if subscription is None else session.get(SnapshotScheduleRow, subscription.id)
+    if subscription is None or schedule is None:
+        return
+    if schedule.next_at <= session.now() and _may_begin(session, subscription):
+        _begin_scheduled(session, subscription, schedule)
+    succeeded, others = _too_many(session, schedule)
+    for row in succeeded:
+        _delete(session, name, row)
+    for row in others:
+        session.delete(row)
 
 
 def _may_begin(session: ReadSession, subscription: SubscriptionRow) -> bool:
     """A subscription that does not run has nothing new, and one that was never started has nothing."""
     halted = SubscriptionState(subscription.state) in HALTED_STATES | {SubscriptionState.CREATED}
-    return not halted and unended(session, subscription) is None
+    return not halted and not subscription.deleting and unended(session, subscription) is None
 
 
 def _begin_scheduled(session: WriteSession, subscription: SubscriptionRow, schedule: SnapshotScheduleRow) -> None:
@@ -298,20 +318,21 @@ def _send(session: WriteSession, name: str, row: SnapshotRow) -> None:
     enqueue(session, name, "snapshot", {"id": row.id})
 
 
-def _delete_old(session: WriteSession, subscription: SubscriptionRow, schedule: SnapshotScheduleRow) -> None:
-    """Delete what the schedule does not keep. The newest successful snapshot always stays."""
+def _too_many(
+    session: ReadSession, schedule: SnapshotScheduleRow
+) -> tuple[Sequence[SnapshotRow], Sequence[SnapshotRow]]:
+    """Snapshots of a schedule that it does not keep: successful ones, and others. The newest successful one always stays."""
     of_schedule = (
         select(SnapshotRow)
-        .where(SnapshotRow.subscription_id == subscription.id, col(SnapshotRow.scheduled))
+        .where(SnapshotRow.subscription_id == schedule.subscription_id, col(SnapshotRow.scheduled))
         .order_by(col(SnapshotRow.created_at).desc(), col(SnapshotRow.id).desc())
     )
-    succeeded = col(SnapshotRow.state) == WorkState.SUCCEEDED.value
-    for row in session.exec(of_schedule.where(succeeded, ~col(SnapshotRow.deleting)).offset(schedule.keep)).all():
-        _delete(session, subscription.name, row)
-    other = of_schedule.where(col(SnapshotRow.state).in_([WorkState.FAILED.value, WorkState.CANCELLED.value]))
-    old = [row.id for row in session.exec(other.offset(_FAILURES_KEPT)).all()]
-    if old:
-        session.exec(delete(SnapshotRow).where(col(SnapshotRow.id).in_(old)))
+    succeeded = of_schedule.where(SnapshotRow.state == WorkState.SUCCEEDED.value, ~col(SnapshotRow.deleting))
+    others = of_schedule.where(col(SnapshotRow.state).in_([WorkState.FAILED.value, WorkState.CANCELLED.value]))
+    return (
+        session.exec(succeeded.offset(schedule.keep)).all(),
+        session.exec(others.offset(_FAILURES_KEPT)).all(),
+    )
 
 
 def snapshot_view(session: ReadSession, row: SnapshotRow) -> SnapshotView:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from engine.model.batch import TableFault
@@ -18,7 +19,7 @@ from engine.model.last_commit import LastCommit
 from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, SourceType
 from engine.model.subscription import OriginFilter
-from engine.model.target import BatchCommit, LogStart, QueryRefused, TableCommit, Target
+from engine.model.target import TARGET_TYPE, BatchCommit, LogStart, QueryLimits, QueryRefused, TableCommit, Target
 from tests.contract.target_material import (
     SLOT,
     SUBSCRIPTION,
@@ -845,6 +846,10 @@ def test_values_arrive_exactly(pipeline: Pipeline, kind: str) -> None:
     record = pipeline.target.progress(SUBSCRIPTION).tables[ORDERS]  # type: ignore[union-attr]
     with pipeline.target.pin(SUBSCRIPTION) as reader:
         assert reader.compare(record, inserts(schema, rows).to_batches(), 10) == (len(rows), len(rows), [])
+        with reader.rows(record, QueryLimits(60.0)) as answer:
+            read = pa.Table.from_batches(answer.batches, answer.schema).sort_by("id")
+    read_values = read.column(1).cast(expected.type)
+    assert read_values.equals(got) or ("float" in kind and [*map(str, read_values)] == [*map(str, got)])
 
 
 # Reading
@@ -871,6 +876,45 @@ def test_a_pinned_reader_stays_where_it_is(pipeline: Pipeline) -> None:
         assert reader.position == end
         assert reader.compare(record, inserts(orders, [(1, "a", None)]).to_batches(), 10) == (1, 1, [])
     assert pipeline.rows(wider) == [(2, "b", None, 3)]
+
+
+def test_a_pinned_reader_reads_tables_of_one_boundary(pipeline: Pipeline) -> None:
+    pipeline.load(ORDERS, orders, [(1, "a", None)])
+    pipeline.load(ITEMS, items, [(1, 1, Decimal("1.00"))])
+    end = Lsn(pipeline.end)
+    with pipeline.target.pin(SUBSCRIPTION) as reader:
+        pipeline.change(ORDERS, orders, changes(ORDERS, insert=inserts(orders, [(2, "b", None)])))
+        pipeline.change(ITEMS, items, changes(ITEMS, insert=inserts(items, [(2, 1, Decimal("2.00"))])))
+        progress = reader.progress(SUBSCRIPTION)
+        assert progress is not None
+        assert (reader.position, progress.end, progress.tables.keys()) == (end, end, {ORDERS, ITEMS})
+        found = {}
+        for table, record in progress.tables.items():
+            with reader.rows(record, QueryLimits(60.0)) as answer:
+                assert answer.position == end
+                found[table] = pa.Table.from_batches(answer.batches, answer.schema).to_pylist()
+                assert all(field.metadata[TARGET_TYPE] for field in answer.schema)
+        assert found == {
+            ORDERS: [{"id": 1, "state": "a", "note": None}],
+            ITEMS: [{"order_id": 1, "n": 1, "price": Decimal("1.00")}],
+        }
+
+
+def test_a_pinned_read_ends_at_its_limit_and_when_cancelled(pipeline: Pipeline) -> None:
+    pipeline.load(LOGS, logs, [("a", 1.0, i) for i in range(5000)])
+    cancelled = QueryLimits(60.0)
+    cancelled.cancellation.cancel()
+
+    def read(limits: QueryLimits) -> None:
+        with pipeline.target.pin(SUBSCRIPTION) as reader:
+            record = reader.progress(SUBSCRIPTION).tables[LOGS]  # type: ignore[union-attr]
+            with reader.rows(record, limits) as answer:
+                list(answer.batches)
+
+    for limits, code in ((QueryLimits(0.0), "query_timeout"), (cancelled, "query_cancelled")):
+        with pytest.raises(QueryRefused) as refused:
+            read(limits)
+        assert refused.value.code == code
 
 
 def test_comparison_names_the_keys_that_differ(pipeline: Pipeline) -> None:

@@ -256,7 +256,7 @@ class Scheduled:
     def after(self, seconds: float) -> list[SnapshotRow]:
         """All snapshots, the oldest first, after the clock has moved and one look for what is due."""
         self.clock.advance(seconds)
-        take_round(self.database)
+        take_round(self.database, self.clock)
         return self.snapshots()
 
     def snapshots(self) -> list[SnapshotRow]:

@@ -12,6 +12,7 @@ import duckdb
 from engine.model.identity import TableName
 from engine.model.snapshots import SnapshotRefused
 from engine.model.target import TARGET_TYPE, QueryAnswer, QueryRefused
+from engine.targets.arrow_rows import in_chunks
 from engine.targets.duckdb.errors import is_disk_full, is_out_of_memory
 from engine.targets.duckdb.staging import StagingConnection
 from engine.targets.identifiers import qualified, quoted
@@ -49,10 +50,12 @@ class DuckDbSnapshotFile:
             self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(table.schema)}")
             with self._connection.staged(empty) as source:
                 self._connection.execute(f"CREATE TABLE {place} AS SELECT {terms} FROM {source}")
-            for batch in answer.batches:
-                with self._connection.staged(batch) as source:
+            self._connection.execute("BEGIN TRANSACTION")
+            for chunk in in_chunks(answer.batches):
+                with self._connection.staged(chunk) as source:
                     self._connection.execute(f"INSERT INTO {place} SELECT * FROM {source}")
-                rows += batch.num_rows
+                rows += chunk.num_rows
+            self._connection.commit()
         except duckdb.Error as error:
             raise self._refused(error) from error
         return FILE, rows
