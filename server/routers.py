@@ -23,6 +23,7 @@ from server.lag.endpoints import router as lag
 from server.metrics.endpoints import router as metrics
 from server.partitions.endpoints import router as partitions
 from server.queries.endpoints import router as queries
+from server.read_points.endpoints import router as read_points
 from server.refused_rows.endpoints import router as refused_rows
 from server.reloads.endpoints import router as reloads
 from server.retries.endpoints import router as retries
@@ -59,6 +60,7 @@ API_ROUTERS: tuple[APIRouter, ...] = (
     refused_rows,
     freshness,
     queries,
+    read_points,
     batches,
     history,
     verifications,

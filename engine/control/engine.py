@@ -66,7 +66,7 @@ class Engine:
         """One thread, so that changes take effect in the order in which they were declared."""
         self.sql_endpoint = _sql_endpoint(settings)
         """None where no port is set for it."""
-        self._requests = RequestHandler(settings, self._find, self.sql_endpoint)
+        self._requests = RequestHandler(settings, self._find, clock, self.sql_endpoint)
         self._link = ServerLink(
             settings.url,
             settings.engine_token.get_secret_value(),

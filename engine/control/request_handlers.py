@@ -20,6 +20,7 @@ from engine.control.partitions import listed_partitions
 from engine.control.problem import problem_of
 from engine.control.quarantine import answer_refused
 from engine.control.query_admission import QueryAdmission, QueryTurn
+from engine.control.read_points import EXISTS, LIMIT, REMEDY, UNKNOWN, PointReads, ReadPointRegistry, visible_position
 from engine.control.read_tables import NOT_FOLLOWING, NOT_READY, Follows, ReadTables, absent_table
 from engine.control.sequences import bring_forward, refusal
 from engine.control.snapshots import SnapshotDesk
@@ -49,6 +50,7 @@ from engine.link.messages import (
 from engine.link.partitions import Partitions
 from engine.link.quarantine import RefusedRows
 from engine.link.queries import DeliveredBody, Query
+from engine.link.read_points import ReadPoints
 from engine.link.snapshots import DeleteSnapshot, Snapshot
 from engine.link.tickets import Ticket
 from engine.model.fault import EngineFault, FaultKind
@@ -57,8 +59,19 @@ from engine.model.sequences import SequencesRefused
 from engine.model.source import DiscoveredTable, Finding, Severity
 from engine.model.subscription import SchemaPolicy
 from engine.model.subscription_state import DesiredState
-from engine.model.target import Cancellation, QueryAnswer, QueryLimits, QueryRefused, SqlClient, TableRead, Target
+from engine.model.target import (
+    CHANGED,
+    ENDED,
+    Cancellation,
+    QueryAnswer,
+    QueryLimits,
+    QueryRefused,
+    SqlClient,
+    TableRead,
+    Target,
+)
 from engine.pipeline.run import ReplicationRun
+from engine.platform.clock import Clock
 from engine.platform.fault_policy import policy
 from engine.platform.settings import EngineSettings
 from engine.sql_endpoint.launcher import EndpointGoneError, SqlEndpoint, send_frames
@@ -100,6 +113,7 @@ class RequestHandler:
         self,
         settings: EngineSettings,
         find: Callable[[str], SubscriptionSupervisor | None],
+        clock: Clock,
         endpoint: SqlEndpoint | None = None,
     ) -> None:
         self._settings = settings
@@ -108,6 +122,7 @@ class RequestHandler:
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="request")
         self._queries = QueryAdmission(settings.query_places, settings.unyielding_places)
         self.snapshots = SnapshotDesk(settings, find)
+        self._points = ReadPointRegistry(settings, clock)
         self._cancels: dict[str, threading.Event] = {}
         self._cancellations: dict[str, Cancellation] = {}
         """Of queries that run or wait for a place, by request."""
@@ -144,11 +159,12 @@ class RequestHandler:
             cancellation.cancel()
 
     def close(self) -> None:
-        """Cancel verifications and snapshots, and start no more requests. Does not wait for those that run."""
+        """Cancel verifications and snapshots, end read points, and start no more requests. Does not wait for those that run."""
         self.snapshots.close()
         for event in list(self._cancels.values()):
             event.set()
         self._queries.close()
+        self._points.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     @property
@@ -217,6 +233,18 @@ class RequestHandler:
     @_answers(Sequences)
     def _sequences(self, command: Sequences) -> Message:
         return bring_forward(self._pipeline(command.subscription), command)
+
+    @_answers(ReadPoints)
+    def _read_points(self, command: ReadPoints) -> Message:
+        pipeline = self._pipeline(command.subscription)
+        subscription, found = pipeline.spec.name, True
+        if command.action == "hold":
+            applied = pipeline.run.applied if pipeline.run is not None else None
+            target = self._open_target(pipeline)
+            self._points.hold(target, subscription, command.name, command.id, command.ttl_ms / 1000, applied)
+        elif command.action == "release":
+            found = self._points.release(subscription, command.name)
+        return self._points.listed(subscription, found=found)
 
     @HANDLERS.handles(Now)
     def _take_now(self, command: Now) -> None:
@@ -294,10 +322,26 @@ class RequestHandler:
         )
 
     def _query(self, command: Query, limits: QueryLimits) -> None:
-        if command.on_source:
+        if command.read_point is not None:
+            self._query_point(command, command.read_point, limits)
+        elif command.on_source:
             self._query_source(command, limits)
         else:
             self._query_target(command, limits)
+
+    def _query_point(self, command: Query, name: str, limits: QueryLimits) -> None:
+        subscription = self._pipeline(command.subscription).spec.name
+        point = self._points.find(subscription, name)
+        reads = PointReads(subscription, available=command.available)
+        with point.held.query(command.sql, limits, reads.judge, command.parameters, _client(command)) as answer:
+            first = list(islice(answer.batches, 1)) if answer.pipe is None else []
+            found = DeliveredBody(
+                position=point.position,
+                tables=tuple(reads.tables),
+                not_following=tuple(reads.not_following),
+                read_point=name,
+            )
+            self._send_answer(command, limits, found, _frames(answer, first), answer.pipe)
 
     def _query_source(self, command: Query, limits: QueryLimits) -> None:
         from engine.control.source_query import query_source  # noqa: PLC0415 - imports sqlglot; the engine starts sooner without it
@@ -316,11 +360,7 @@ class RequestHandler:
 
     def _query_target(self, command: Query, limits: QueryLimits) -> None:
         pipeline = self._pipeline(command.subscription)
-        target = pipeline.target
-        if target is None:
-            raise QueryRefused(
-                "query_unavailable", "the subscription is stopped or has not started; its target is closed"
-            )
+        target = self._open_target(pipeline)
         run = pipeline.run
         before = run.applied if run is not None else None
         wanted = {"demanded": command.following, "available": command.available}
@@ -331,15 +371,22 @@ class RequestHandler:
                 command.sql, limits, pipeline.spec.name, reads.judge, command.parameters, _client(command)
             ) as answer,
         ):
-            # Positions without changes are written to the target with a delay, so its rows are those of the visible position.
-            # An earlier one is the position of a target that was set back.
-            position = before.visible if before is not None and answer.position == before.written else answer.position
+            position = visible_position(before, answer.position)
             # A failure before the first rows refuses the request; after them, it is stated in the last frame of the answer.
             first = list(islice(answer.batches, 1)) if answer.pipe is None else []
             found = DeliveredBody(
                 position=position, tables=tuple(reads.tables), not_following=tuple(reads.not_following)
             )
             self._send_answer(command, limits, found, _frames(answer, first), answer.pipe)
+
+    @staticmethod
+    def _open_target(pipeline: SubscriptionSupervisor) -> Target:
+        target = pipeline.target
+        if target is None:
+            raise QueryRefused(
+                "query_unavailable", "the subscription is stopped or has not started; its target is closed"
+            )
+        return target
 
     def _send_answer(
         self,
@@ -362,6 +409,7 @@ class RequestHandler:
             tables=found.tables,
             not_following=found.not_following,
             ran_on=found.ran_on,
+            read_point=found.read_point,
         )
 
     def _sink(self, endpoint: str, request_id: str, pipe: int | None) -> socket.socket:
@@ -465,9 +513,16 @@ _QUERY_STATUS = {
     "table_not_live": 409,
     NOT_FOLLOWING: 409,
     NOT_READY: 409,
+    ENDED: 409,
+    CHANGED: 409,
+    UNKNOWN: 404,
+    EXISTS: 409,
+    LIMIT: 409,
 }
 _QUERY_REMEDIES = {
     NOT_READY: "Wait until the table is live, then ask again.",
+    ENDED: REMEDY,
+    "read_point_unsupported": "Query without a read point, or use a DuckDB or PostgreSQL target.",
     "query_unavailable": "Start the subscription where it does not run, then ask again.",
     "query_timeout": "Give the query more time (timeout_ms), or ask for less.",
     "query_too_large": "Ask for less: fewer columns, a condition, or a total in place of the rows.",

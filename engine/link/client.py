@@ -153,6 +153,7 @@ class ServerLink:
         tables: Sequence[str] = (),
         not_following: Sequence[str] = (),
         ran_on: RanOn = "target",
+        read_point: str | None = None,
     ) -> None:
         """Answer a `query` with its rows, read at `position`. Returns when the server has received them all, or has cancelled.
 
@@ -164,6 +165,7 @@ class ServerLink:
             "Penstock-Tables": ",".join(tables),
             "Penstock-Not-Following": ",".join(not_following),
             "Penstock-Ran-On": ran_on,
+            **({"Penstock-Read-Point": read_point} if read_point is not None else {}),
         }
         try:
             response = self._http.put(

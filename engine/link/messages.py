@@ -19,6 +19,7 @@ from engine.link.message import Message, Position, Problem, Question, Subscripti
 from engine.link.partitions import LoadedPartitionPart, Partitions
 from engine.link.quarantine import RefusedRows
 from engine.link.queries import Query
+from engine.link.read_points import ReadPoints
 from engine.link.snapshots import DeleteSnapshot, Snapshot, SnapshotDeleted, SnapshotReport
 from engine.link.tickets import Ticket
 from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
@@ -331,6 +332,7 @@ Command = Annotated[
     | Lag
     | Partitions
     | Query
+    | ReadPoints
     | Sequences
     | RefusedRows
     | Ticket

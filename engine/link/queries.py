@@ -42,6 +42,8 @@ class Query(Question):
     soon will are read as they are."""
     on_source: bool = Field(default=False, exclude_if=not_)
     """Execute it on the source, translated from the target's SQL. The answer then says that it ran there; without that, it did not."""
+    read_point: str | None = Field(default=None, exclude_if=not_)
+    """Execute it at the read point of this name, whatever `following` says. The answer repeats the name; without that, it did not."""
     client: SqlClientPart | None = Field(default=None, exclude_if=not_)
     """The client of PostgreSQL's protocol that asks; PostgreSQL's catalog is answered too then."""
     endpoint: str | None = Field(default=None, exclude_if=not_)
@@ -60,3 +62,4 @@ class DeliveredBody(Message):
     not_following: tuple[str, ...] = ()
     """Those of `tables` that do not follow their source now."""
     ran_on: RanOn = "target"
+    read_point: str | None = None

@@ -321,6 +321,61 @@ class TargetReader(Protocol):
         ...
 
 
+ENDED = "read_point_ended"
+"""Refusal code: a held snapshot cannot be read any more."""
+CHANGED = "read_point_table_changed"
+"""Refusal code: the target cannot show a table of the statement as of the held snapshot any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTable:
+    """A table of a held snapshot. `complete`: its rows include every change up to the snapshot's position."""
+
+    table: TableId
+    target: TableName
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HeldState:
+    """What a held snapshot shows."""
+
+    position: Lsn
+    committed_us: int | None
+    """Commit time of the last transaction up to `position`: microseconds since 1970 UTC by the source's clock; None if unknown."""
+    tables: tuple[HeldTable, ...]
+
+
+class HeldSnapshot(Protocol):
+    """Reads at one batch boundary, in a transaction that stays open until `end`. Any thread may call its methods."""
+
+    subscription: SubscriptionName
+    state: HeldState
+
+    def lost(self) -> str | None:
+        """Why it cannot be read any more; None while it can. May ask the database."""
+        ...
+
+    def kept_bytes(self) -> int:
+        """An estimate of what the target keeps for it, in bytes: what was written to the target since. May ask the database."""
+        ...
+
+    def query(
+        self,
+        sql: str,
+        limits: QueryLimits,
+        judge: JudgeReads = any_reads,
+        parameters: Sequence[str | None] = (),
+        client: SqlClient | None = None,
+    ) -> AbstractContextManager[QueryAnswer]:
+        """As `Target.query`, on this snapshot. Raises QueryRefused, also with ENDED and CHANGED."""
+        ...
+
+    def end(self, why: str) -> None:
+        """End the transaction, and the statements that read in it. Repeatable; the first reason is kept."""
+        ...
+
+
 class SpeculativeTransaction(Protocol):
     """Speculative insert: rows of one open source transaction, in a target transaction separate from those of `commit`.
 
@@ -413,8 +468,8 @@ class Target(Protocol):
     A kind of SQL database brings seven of these methods: `check`, `adopt`, `append_copy`, `commit`, `query`, `pin` and `close`.
     `SqlTarget` of `engine/targets` gives fourteen: `progress`, `claim`, `rebase`, `forget`, `begin_copy`, `finish_copy`,
     `set_aside_of_copy`, `trim_copy`, `discard_copy`, `check_place`, `refused_rows`, `retry_refused`, `skip_refused` and `evolution`. The
-    six with a body say what a target answers that lacks the capability: `tuning`, `commit_blocked`, `in_parts`, `in_order`, `sequences`
-    and `begin_speculative_insert`.
+    seven with a body say what a target answers that lacks the capability: `tuning`, `commit_blocked`, `in_parts`, `in_order`, `sequences`,
+    `begin_speculative_insert` and `hold`.
     """
 
     def check(
@@ -613,5 +668,14 @@ class Target(Protocol):
         ...
 
     def pin(self, subscription: SubscriptionName) -> AbstractContextManager[TargetReader]: ...
+
+    def hold(self, subscription: SubscriptionName, seconds: float) -> HeldSnapshot | None:
+        """Keep the present batch boundary open for queries, for about `seconds` at most; the caller ends it. From any thread. None if the
+        target cannot. `close` ends all of them.
+
+        Raises QueryRefused(query_unavailable) if the subscription has no record.
+        """
+        del subscription, seconds
+        return None
 
     def close(self) -> None: ...

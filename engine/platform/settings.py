@@ -42,6 +42,16 @@ class EngineSettings(BaseSettings):
         description="Concurrent queries on this engine. Default: the number of processors, at least two; for a PostgreSQL target on the"
         " engine's machine one fewer, at least one. Further queries wait, up to their own time limit.",
     )
+    read_points: int = Field(default=8, ge=0, le=64, description="Most read points on this engine at once.")
+    read_point_ttl_s: float = Field(
+        default=3600.0, gt=0, description="Longest time for which a read point may be kept."
+    )
+    read_point_bytes: int = Field(
+        default=8 << 30,
+        ge=1 << 20,
+        description="A read point ends when its target has grown by this much since it was created: a DuckDB target's file, or the"
+        " log of a PostgreSQL target.",
+    )
     piece_bytes: int = Field(
         default=128 * 1024 * 1024,
         ge=64 * 1024,

@@ -30,8 +30,8 @@ class PostgresStatement(Statement):
         self._deadline = monotonic() + limits.timeout_s
 
     def prepare(self, statement: BoundStatement, conninfo: str, snapshot: str | None = None) -> Message:
-        """Send the statement; returns names and types of its columns, and the relations that it reads. The process then waits for
-        `{"go": …}`. `snapshot`: an exported one; None: a snapshot of its own."""
+        """Send the statement; returns names and types of its columns, the relations that it reads, and whether it reads one that is newer
+        than its snapshot. The process then waits for `{"go": …}`. `snapshot`: an exported one; None: a snapshot of its own."""
         sql, parameters = statement
         bound = {"sql": sql, "parameters": [*parameters]}
         self._process.send({**bound, "conninfo": conninfo, "snapshot": snapshot, "max_rows": self._limits.max_rows})

@@ -46,11 +46,12 @@ _TYPE_NAMES = """
 SELECT format_type(c.oid, c.modifier) FROM unnest(%s::oid[], %s::int[]) WITH ORDINALITY c (oid, modifier, place) ORDER BY c.place
 """
 _TOUCHED = """
-SELECT DISTINCT n.nspname, c.relname FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
-JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND c.relkind IN ('r', 'p', 'v')
+SELECT DISTINCT n.nspname, c.relname FROM pg_locks l LEFT JOIN pg_class c ON c.oid = l.relation
+LEFT JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND (c.oid IS NULL OR c.relkind IN ('r', 'p', 'v'))
 """
-"""The relations that the transaction has accessed, including those that its prepared statement reads through views."""
+"""The relations that the transaction has accessed, including those that its prepared statement reads through views. A row of NULLs is for
+those that its snapshot does not have, because they were created later."""
 
 _ESCAPES = {b"\\": b"\\\\", b"\t": b"\\t", b"\n": b"\\n", b"\r": b"\\r"}
 """What COPY writes for bytes that its text form uses itself."""
@@ -93,7 +94,8 @@ def _run(engine: EngineChannel, request: Mapping[str, Any]) -> None:
             connection.execute(f"SET TRANSACTION SNAPSHOT '{request['snapshot']}'".encode())
         columns = _described(connection, sql, len(parameters))
         touched = connection.execute(_TOUCHED).fetchall()
-        if not engine.asked({"kind": "named", **columns, "relations": touched})["go"]:
+        seen = [name for name in touched if name[1] is not None]
+        if not engine.asked({"kind": "named", **columns, "relations": seen, "newer": len(seen) < len(touched)})["go"]:
             return
         oids = [row[0] for row in columns["types"]]
         rows = _printed_rows(connection, sql, parameters, oids) if parameters else _copied_rows(connection, sql)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,22 +85,24 @@ class Answers:
         client: Client,
         sql: str,
         parameters: Sequence[str | None],
-        freshness: dict[str, Any],
+        requirement: Mapping[str, Any],
         timeout_ms: int,
         *,
         pipe: bool = False,
     ) -> Answer:
-        """Run a statement with this freshness. If cancelled, it ends on the target too. Raises AnswerError.
+        """Run a statement. If cancelled, it ends on the target too. Raises AnswerError.
 
+        `requirement`: the `freshness` of its rows, and perhaps a `read_point`, as in a query request.
         `pipe`: the caller reads `Delivery.pipe`, if there is one.
         """
-        request = {"sql": sql, "parameters": [*parameters], "freshness": freshness, "timeout_ms": timeout_ms}
+        request = {"sql": sql, "parameters": [*parameters], "timeout_ms": timeout_ms, **requirement}
         return await self._started(client, request | {"pipe": pipe})
 
-    async def describe(self, client: Client, sql: str, parameters: int) -> Answer:
-        """The columns of a statement with so many parameters, without its rows. Raises AnswerError."""
-        request = {"sql": sql, "parameters": [None] * parameters, "freshness": _NO_WAIT, "timeout_ms": _DESCRIBE_MS}
-        return await self._started(client, request | {"describe": True})
+    async def describe(self, client: Client, sql: str, parameters: int, requirement: Mapping[str, Any]) -> Answer:
+        """The columns of a statement with so many parameters, without its rows; of `requirement`, only a read point counts. Raises
+        AnswerError."""
+        request = {"sql": sql, "parameters": [None] * parameters, "timeout_ms": _DESCRIBE_MS, "describe": True}
+        return await self._started(client, {**request, **requirement, "freshness": _NO_WAIT})
 
     async def _started(self, client: Client, request: dict[str, Any]) -> Answer:
         asked = {"subscription": client.subscription, **request}

@@ -72,11 +72,12 @@ class AsyncClient:
         *,
         time_limit: float = DEFAULT_TIMEOUT_S,
         max_rows: int | None = None,
+        read_point: str | None = None,
     ) -> Result:
         """As `Client.query`."""
         for source in self._requests.floor.sources:
             self._requests.note(await _log_end(source), last=False)
-        return await self._run(self._requests.query(sql, freshness, timeout, time_limit, max_rows))
+        return await self._run(self._requests.query(sql, freshness, timeout, time_limit, max_rows, read_point))
 
     def at_least(self, position: str | None) -> None:
         """As `Client.at_least`."""

@@ -107,10 +107,18 @@ class Requests:
         return receipt
 
     def query(
-        self, sql: str, freshness: str, timeout: float, time_limit: float, max_rows: int | None
+        self,
+        sql: str,
+        freshness: str,
+        timeout: float,
+        time_limit: float,
+        max_rows: int | None,
+        read_point: str | None = None,
     ) -> Exchange[Result]:
         """A query, as the clients document it."""
         required("pyarrow", "pyarrow")  # before the statement runs, not after
+        if read_point is not None:
+            return (yield from self._query_point(sql, freshness, timeout, time_limit, max_rows, read_point))
         deadline = monotonic() + timeout
         name = yield from self._chosen(deadline)
         if self.floor.now and freshness not in {"any", "latest"}:
@@ -136,6 +144,23 @@ class Requests:
             mode, position = "position", self.floor.position
             if position is None or order_of(position) <= order_of(result.receipt.position):
                 return result
+
+    def _query_point(
+        self, sql: str, freshness: str, timeout: float, time_limit: float, max_rows: int | None, read_point: str
+    ) -> Exchange[Result]:
+        """A query at a read point, which waits for nothing."""
+        if freshness != "any":
+            raise ValueError("A read point has its own position; leave freshness out, or the read point.")
+        deadline = monotonic() + timeout
+        name = yield from self._chosen(deadline)
+        body: dict[str, Any] = {"sql": sql, "read_point": read_point, "timeout_ms": round(time_limit * 1000)}
+        if max_rows is not None:
+            body["max_rows"] = max_rows
+
+        def send(left: float) -> Send:
+            return Send("POST", f"/subscriptions/{name}/queries", body, _ARROW, left + time_limit)
+
+        return self._result((yield from persistent(send, deadline, resume=False)))
 
     def _freshness(self, wanted: str) -> tuple[str, str | None]:
         """Mode and position of a query that is asked for with `wanted`, and that also waits for the floor."""

@@ -86,12 +86,15 @@ class Client:
         *,
         time_limit: float = DEFAULT_TIMEOUT_S,
         max_rows: int | None = None,
+        read_point: str | None = None,
     ) -> Result:
         """Run one SELECT on the target, and return all its rows.
 
         `freshness`: `latest`, everything committed before the request is in the rows; a position, everything up to there; `any`, they
         are as they are. In each case the rows contain what `read_your_writes` and `at_least` demand. `timeout`: for that wait, at
         most 600; `time_limit`: for the statement and its rows. A connection that is lost before the first row is retried.
+        `read_point`: the name of a read point; the rows are those of its position, also where `read_your_writes` and `at_least` demand
+        a later one, and `freshness` stays `any`.
 
         Raises:
             FreshnessTimeout, FreshnessUnreachable, Unavailable: as of `wait`, for the tables of the statement.
@@ -102,7 +105,7 @@ class Client:
         """
         for source in self._requests.floor.sources:
             self._requests.note(_log_end(source), last=False)
-        return self._run(self._requests.query(sql, freshness, timeout, time_limit, max_rows))
+        return self._run(self._requests.query(sql, freshness, timeout, time_limit, max_rows, read_point))
 
     def at_least(self, position: str | None) -> None:
         """Make the queries of this thread or task that follow wait for `position`, in addition to what they wait for already.

@@ -30,8 +30,13 @@ from server.cli.output import table as print_table
 from server.freshness.schemas import DEFAULT_TIMEOUT_MS
 from server.wording import format_seconds, format_size
 
-_GRACE_S = 15.0
+GRACE_S = 15.0
 """Seconds beyond a request's own deadline after which the client gives up."""
+
+
+_ReadPoint = Annotated[
+    str | None, typer.Option("--read-point", metavar="NAME", help="Read the state of this read point.")
+]
 
 
 class Freshness(StrEnum):
@@ -144,7 +149,7 @@ def wait(
         body["refuse_early"] = True
     name = chosen_subscription(api, subscription)
     path = f"/subscriptions/{segment(name)}/freshness-waits"
-    answer = api.post(path, body, timeout_s=timeout_ms / 1000 + _GRACE_S)
+    answer = api.post(path, body, timeout_s=timeout_ms / 1000 + GRACE_S)
     receipt = answer.get("receipt") or {}
     waited = format_seconds((answer.get("waited_ms") or 0) / 1000)
     line = f"[green]visible[/] {answer.get('position')} (applied {answer.get('applied')}) after {waited}"
@@ -194,6 +199,7 @@ def query(
         ),
     ] = OnTimeout.ERROR,
     refuse_early: RefuseEarly = False,
+    read_point: _ReadPoint = None,
     timeout: Timeout = "30s",
     time_limit: Annotated[
         str,
@@ -225,13 +231,14 @@ def query(
     limit_ms = duration(time_limit)
     body: Document = {"sql": sys.stdin.read() if sql == "-" else sql, "freshness": freshness}
     body |= {"parameters": param} if param else {}
+    body |= {"read_point": read_point} if read_point is not None else {}
     body |= {"timeout_ms": limit_ms} if limit_ms != DEFAULT_TIMEOUT_MS else {}
     body |= {"max_rows": max_rows} if max_rows is not None else {}
     path = f"/subscriptions/{segment(chosen_subscription(api, subscription))}/queries"
     if form in (Format.CSV, Format.ARROW) and not as_json:
-        _raw(api, path, body, form, output, (timeout_ms + limit_ms) / 1000 + _GRACE_S)
+        _raw(api, path, body, form, output, (timeout_ms + limit_ms) / 1000 + GRACE_S)
         return
-    answer = api.post(path, body, timeout_s=(timeout_ms + limit_ms) / 1000 + _GRACE_S)
+    answer = api.post(path, body, timeout_s=(timeout_ms + limit_ms) / 1000 + GRACE_S)
     if as_json or form is Format.JSON:
         print_json(answer)
     else:
@@ -301,7 +308,7 @@ def sequences(
     if table:
         body["tables"] = tables(table)
     path = f"/subscriptions/{segment(chosen_subscription(api, subscription))}/sequences"
-    answer = api.post(path, body, timeout_s=_GRACE_S * 3)
+    answer = api.post(path, body, timeout_s=GRACE_S * 3)
     code = ExitCode.DONE if answer["complete"] else ExitCode.DIFFERENT
     return Answer(answer, lambda: _show_sequences(answer["sequences"]), exit_code=code)
 

@@ -21,6 +21,7 @@ from server.cli import (
     ledger_command,
     observe_commands,
     process_commands,
+    read_point_commands,
     refused_commands,
     sample_commands,
     snapshot_commands,
@@ -61,6 +62,7 @@ app.add_typer(subscription_commands.subscriptions, name="subscriptions")
 app.add_typer(connection_commands.connections, name="connections")
 app.add_typer(alert_commands.alerts, name="alerts")
 app.add_typer(ticket_commands.ticket, name="ticket")
+app.add_typer(read_point_commands.read_points, name="read-point")
 app.add_typer(lag_command.lag, name="lag")
 app.add_typer(table_commands.tables, name="tables")
 app.add_typer(refused_commands.refused, name="refused")

@@ -176,6 +176,7 @@ async def put_result(
     penstock_tables: Annotated[str, Header()] = "",
     penstock_not_following: Annotated[str, Header()] = "",
     penstock_ran_on: Annotated[RanOn, Header()] = "target",
+    penstock_read_point: Annotated[str | None, Header()] = None,
 ) -> Response:
     """Rows of a query in frames, forwarded as they arrive."""
     try:
@@ -183,7 +184,14 @@ async def put_result(
     except MalformedPosition as error:
         raise InvalidRequest(f"{error}.") from None
     frames = AnswerStream()
-    result = QueryResult(position, frames, _ids(penstock_tables), _ids(penstock_not_following), penstock_ran_on)
+    result = QueryResult(
+        position,
+        frames,
+        _ids(penstock_tables),
+        _ids(penstock_not_following),
+        penstock_ran_on,
+        read_point=penstock_read_point,
+    )
     wanted = channel_of(request).hub.resolve_request(request_id, result)
     reader = FrameReader()
     try:

@@ -62,6 +62,8 @@ class QueryResult:
     ran_on: RanOn = "target"
     request_id: str = ""
     """The request that it answers, if an SQL endpoint receives the rows."""
+    read_point: str | None = None
+    """The read point that the rows show; None: the present state."""
 
 
 Reply = Answer | QueryResult

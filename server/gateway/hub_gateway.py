@@ -20,6 +20,7 @@ from engine.link.messages import (
 from engine.link.partitions import PartitionsBody
 from engine.link.quarantine import RefusedRowsBody
 from engine.link.queries import DeliveredBody
+from engine.link.read_points import ReadPointsBody
 from server.errors import ReportedProblem
 from server.gateway.hub import AnswerError, AnswerStream, EngineAwayError, EngineSilentError, Hub, QueryResult, Reply
 from server.gateway.interface import EngineTimeout, EngineUnavailable
@@ -32,6 +33,7 @@ _BODIES: dict[str, type[Message]] = {
     "now": NowBody,
     "partitions": PartitionsBody,
     "sequences": SequencesBody,
+    "read_points": ReadPointsBody,
     "query": DeliveredBody,
 }
 
@@ -93,7 +95,9 @@ def _delivered(reply: Answer) -> QueryResult:
     """The result of a query whose rows the engine passes to its SQL endpoint."""
     body = DeliveredBody.model_validate(_validated_body("query", reply.body))
     tables, not_following = frozenset(body.tables), frozenset(body.not_following)
-    return QueryResult(body.position, AnswerStream(), tables, not_following, body.ran_on, reply.request_id)
+    return QueryResult(
+        body.position, AnswerStream(), tables, not_following, body.ran_on, reply.request_id, body.read_point
+    )
 
 
 def _validated_body(kind: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -12,17 +12,19 @@ from urllib.parse import quote
 from fastapi import APIRouter, Header, Request, Response
 
 from engine.model.positions import PositionForm
-from server.errors import InvalidRequest, NotFound, Problem, responses
+from server.db.dependencies import run_read
+from server.errors import InvalidRequest, NotFound, Problem, ReportedProblem, responses
 from server.freshness.endpoints import tracker_of, waits_of
 from server.freshness.errors import FreshnessRefusedEarly, FreshnessTimeout, FreshnessUnavailable, FreshnessUnreachable
-from server.freshness.wait import parse_position
+from server.freshness.wait import left_out_tables, parse_position
 from server.gateway.hub import QueryResult
 from server.gateway.hub_gateway import HubGateway
 from server.gateway.interface import EngineTimeout, EngineUnavailable, gateway_of
+from server.lookup.read_points import ReadPointEnded, ended_or_unknown
 from server.metrics.meters import Meters
 from server.queries import render
 from server.queries.answers import AnswerCut, HttpTooOld, Rows, StreamedAnswer
-from server.queries.fresh import FoundRows, FreshnessRequirement, FreshQuery, Otherwise
+from server.queries.fresh import FoundRows, FreshnessRequirement, FreshQuery, Otherwise, engine_too_old
 from server.queries.schemas import (
     DEFAULT_ROWS,
     MOST_JSON_BYTES,
@@ -36,6 +38,8 @@ from server.security.require import needs
 
 router = APIRouter(prefix="/subscriptions/{name}", tags=["queries"], dependencies=[needs(Role.VIEWER)])
 
+_UNKNOWN_POINT = "read_point_unknown"
+"""The engine's code for a read point that it does not know."""
 _GRACE_S = 5.0
 """Seconds beyond the query's own timeout, for the round trip to the engine."""
 
@@ -71,6 +75,7 @@ class Format(StrEnum):
             NotFound,
             NotAcceptable,
             FreshnessUnreachable,
+            ReadPointEnded,
             QueryRefused,
             InvalidRequest,
             EngineUnavailable,
@@ -185,6 +190,9 @@ async def run_query(request: Request, name: str, body: QueryRequest, limits: Map
     parameters = [parameter_text(value) for value in body.parameters]
     payload = {"subscription": name, "sql": body.sql, "parameters": parameters, "timeout_ms": body.timeout_ms, **limits}
 
+    if body.read_point is not None:
+        return await _rows_at_point(request, name, body, payload)
+
     async def run(*, following: bool = False, available: bool = False, on_source: bool = False) -> QueryResult:
         asked = payload | {"following": following, "available": available, "on_source": on_source}
         return await gateway.query(asked, body.timeout_ms / 1000 + _GRACE_S)
@@ -192,6 +200,28 @@ async def run_query(request: Request, name: str, body: QueryRequest, limits: Map
     status = (await tracker_of(request).current_registry(name)).status
     requirement = _requirement_of(body.freshness, status.form)
     return await FreshQuery(waits_of(request), status, requirement, run).rows()
+
+
+async def _rows_at_point(request: Request, name: str, body: QueryRequest, payload: Mapping[str, Any]) -> FoundRows:
+    """The rows of the query at a read point."""
+    wanted, gateway = body.freshness, cast("HubGateway", gateway_of(request))
+    if wanted.mode != "any" or wanted.on_unavailable == "source":
+        detail = "A read point has its own position, and is on the target."
+        raise InvalidRequest.at("/freshness", detail, "Leave freshness out, or the read point.")
+    point = body.read_point or ""
+    asked = {**payload, "read_point": point, "available": wanted.on_unavailable == "error"}
+    status = (await tracker_of(request).current_registry(name)).status
+    try:
+        result = await gateway.query(asked, body.timeout_ms / 1000 + _GRACE_S)
+    except ReportedProblem as problem:
+        if problem.code != _UNKNOWN_POINT:
+            raise
+        now = request.app.state.clock.now()
+        raise await run_read(request, lambda session: ended_or_unknown(session, name, point, now)) from None
+    if result.read_point != point:
+        result.frames.close()
+        raise engine_too_old("The engine has no read points.")
+    return FoundRows(result, None, left_out_tables(status, result.not_following))
 
 
 def _format(accept: str | None) -> Format:

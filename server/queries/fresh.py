@@ -175,7 +175,7 @@ class FreshQuery:
         result = await self._run(on_source=True)
         if result.ran_on != "source":
             result.frames.close()
-            raise _not_on_source()
+            raise engine_too_old("The engine cannot run queries on a source.")
         self._check_position(result, self._requirement.marks or ())
         return self._found(
             result, receipt_of_source(self._status, str(self._status.text(result.position)), result.tables)
@@ -226,10 +226,5 @@ def _too_old(found: str | None, wanted: str) -> ReportedProblem:
     )
 
 
-def _not_on_source() -> ReportedProblem:
-    return ReportedProblem(
-        502,
-        "engine_too_old",
-        "The engine cannot run queries on a source.",
-        "Run the same release of server and engine.",
-    )
+def engine_too_old(detail: str) -> ReportedProblem:
+    return ReportedProblem(502, "engine_too_old", detail, "Run the same release of server and engine.")

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
 from server.freshness.schemas import DEFAULT_TIMEOUT_MS, MOST_TIMEOUT_MS, LeftOutTable, Receipt, Staleness
+from server.naming import Name
 
 DEFAULT_ROWS = 10_000
 MOST_ROWS = 1_000_000
@@ -71,6 +72,11 @@ class QueryRequest(BaseModel):
         examples=[["42", 7, None]],
     )
     freshness: QueryFreshness = Field(default_factory=QueryFreshness)
+    read_point: Name | None = Field(
+        default=None,
+        description="Name of a read point: the rows are those of its position, whatever was committed since. `freshness` must then have"
+        " the mode `any`, without `source` in `on_unavailable`.",
+    )
     max_rows: int | None = Field(
         default=None,
         ge=1,

@@ -13,6 +13,7 @@ from server.errors import Conflict, NotFound, NotSupportedYet, responses
 from server.freshness.errors import FreshnessTimeout, FreshnessUnavailable, FreshnessUnreachable
 from server.gateway.interface import EngineTimeout, EngineUnavailable
 from server.gateway.threads import engine_only
+from server.lookup.read_points import ReadPointEnded
 from server.queries.endpoints import QueryRefused, run_query
 from server.security import tokens
 from server.security.principal import ANYBODY, Role
@@ -57,6 +58,7 @@ def find_login(request: Request, session: Reading, body: LoginRequest) -> Login:
     responses=responses(
         NotFound,
         FreshnessUnreachable,
+        ReadPointEnded,
         QueryRefused,
         NotSupportedYet,
         EngineUnavailable,

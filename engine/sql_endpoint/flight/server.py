@@ -35,13 +35,14 @@ _POLL_S = 0.2
 """Seconds after which a call that waits for the server looks whether its client is gone."""
 _TIMEOUT_MS = 300_000
 """Limit of a statement's run time: fetching its rows slowly counts too."""
-_NO_WAIT = {"mode": "any", "timeout_ms": 0}
+_NO_WAIT = {"freshness": {"mode": "any", "timeout_ms": 0}}
 _SUBSCRIPTION_HEADERS = ("penstock-subscription", "database", "catalog")
 _SETTING_HEADERS = {
     "penstock-freshness": settings.FRESHNESS,
     "penstock-timeout-ms": settings.TIMEOUT_MS,
     "penstock-on-timeout": settings.ON_TIMEOUT,
     "penstock-on-unavailable": settings.ON_UNAVAILABLE,
+    "penstock-read-point": settings.READ_POINT,
 }
 _ACTIONS = (
     ("CreatePreparedStatement", "Prepare a statement."),
@@ -200,13 +201,15 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
         raise refused("not_supported_yet", f"the command {name} is not available here")
 
     def _run(self, context: Any, caller: Caller, sql: str, values: list[str | None]) -> Running:
-        subscription, freshness = _subscription(caller.headers), _freshness(caller.headers)
-        asking = self._answers.ask(Client(subscription), sql, values, freshness, _TIMEOUT_MS, pipe=True)
+        subscription, requirement = _subscription(caller.headers), _requirement(caller.headers)
+        asking = self._answers.ask(Client(subscription), sql, values, requirement, _TIMEOUT_MS, pipe=True)
         answer = self._answer(asking, context.is_cancelled)
         return Running(answer, Rows(answer, context.is_cancelled))
 
     def _described(self, context: Any, caller: Caller, sql: str) -> Any:
-        asking = self._answers.describe(Client(_subscription(caller.headers)), sql, parameter_count(sql))
+        asking = self._answers.describe(
+            Client(_subscription(caller.headers)), sql, parameter_count(sql), _requirement(caller.headers)
+        )
         rows = Rows(self._answer(asking, context.is_cancelled), context.is_cancelled)
         rows.close()
         return rows.schema
@@ -342,11 +345,11 @@ def _subscription(headers: Mapping[str, str]) -> str:
     raise refused("invalid_request", "the call names no subscription", remedy)
 
 
-def _freshness(headers: Mapping[str, str]) -> dict[str, Any]:
-    """The `freshness` of a query request, from a call's headers."""
+def _requirement(headers: Mapping[str, str]) -> dict[str, Any]:
+    """The `freshness` and perhaps `read_point` of a query request, from a call's headers."""
     given = {setting: headers[name] for name, setting in _SETTING_HEADERS.items() if name in headers}
     try:
-        return settings.SessionParameters().freshness(given)
+        return settings.SessionParameters().requirement(given)
     except SqlError as error:
         raise refused("invalid_request", error.message, error.hint) from None
 

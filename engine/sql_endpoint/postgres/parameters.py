@@ -30,6 +30,7 @@ REPORTED = (
 """Parameters whose values a server reports, as in PostgreSQL."""
 FRESHNESS, TIMEOUT_MS = "penstock.freshness", "penstock.timeout_ms"
 ON_TIMEOUT, ON_UNAVAILABLE = "penstock.on_timeout", "penstock.on_unavailable"
+READ_POINT = "penstock.read_point"
 POSITION, RECEIPT, ANSWERED_BY = "penstock.position", "penstock.receipt", "penstock.answered_by"
 
 _DEFAULTS = {
@@ -40,6 +41,7 @@ _DEFAULTS = {
     TIMEOUT_MS: "30000",
     ON_TIMEOUT: "error",
     ON_UNAVAILABLE: "error",
+    READ_POINT: "",
     POSITION: "",
     RECEIPT: "",
     ANSWERED_BY: "",
@@ -76,6 +78,7 @@ _ONLY = {
     ON_UNAVAILABLE: ("error", "include", "source"),
 }
 """Values that a parameter may have, in lower case."""
+_POINT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _DURATION = re.compile(r"(\d+)\s*(us|ms|s|min|h|d)?")
 _UNITS_MS = {"us": 0.001, "ms": 1, None: 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _ASSIGNMENT = re.compile(r"([A-Za-z_][\w.$]*|\"[^\"]+\")\s*(?:=|\bTO\b)\s*(.+)", re.IGNORECASE | re.DOTALL)
@@ -204,9 +207,15 @@ class SessionParameters:
         """Limit of a statement's run time; None: the default."""
         return milliseconds(self.values["statement_timeout"]) or None
 
+    def requirement(self, hints: Mapping[str, str]) -> dict[str, Any]:
+        """The `freshness` of a query request, and its `read_point` if there is one. `hints`: parameters of this statement only. Raises
+        SqlError."""
+        point = self._with(hints)[READ_POINT]
+        return {"freshness": self.freshness(hints), **({"read_point": point} if point else {})}
+
     def freshness(self, hints: Mapping[str, str]) -> dict[str, Any]:
         """The `freshness` of a query request. `hints`: parameters of this statement only. Raises SqlError."""
-        values = self.values | {_known(name): _checked(_known(name), value) for name, value in hints.items()}
+        values = self._with(hints)
         asked = values[FRESHNESS]
         mode = asked.lower() if asked.lower() in {"any", "latest"} else "position"
         found: dict[str, Any] = {
@@ -216,6 +225,9 @@ class SessionParameters:
             "on_unavailable": values[ON_UNAVAILABLE],
         }
         return found | ({"position": asked} if mode == "position" else {})
+
+    def _with(self, hints: Mapping[str, str]) -> dict[str, str]:
+        return self.values | {_known(name): _checked(_known(name), value) for name, value in hints.items()}
 
     def _zone(self, value: str) -> str | None:
         zone = unquoted(value).upper()
@@ -274,6 +286,8 @@ def _checked(known: str, value: str) -> str:
         return plain if known.startswith("penstock.") else {"client_encoding": "UTF8"}.get(known, plain)
     if known in {TIMEOUT_MS, "statement_timeout"}:
         milliseconds(value)
+    if known == READ_POINT and value and _POINT_NAME.fullmatch(value) is None:
+        raise SqlError("22023", f'parameter "{READ_POINT}" is the name of a read point, or empty')
     if known == "DateStyle" and not value.upper().startswith("ISO"):
         raise SqlError("22023", 'DateStyle cannot be other than "ISO, MDY"')
     if known == FRESHNESS and not value.strip():

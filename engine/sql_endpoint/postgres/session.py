@@ -365,9 +365,9 @@ class Session:
             i + 1: types.PARAMETER_CASTS[oid] for i, oid in enumerate(prepared.oids) if oid in types.PARAMETER_CASTS
         }
         sql = cast_parameters(command.rest, casts) if casts else command.rest
-        freshness = self._parameters.freshness(command.hints)
+        requirement = self._parameters.requirement(command.hints)
         timeout_ms = self._parameters.statement_timeout_ms() or _DEFAULT_TIMEOUT_MS
-        answer = await self._answers.ask(self._client, sql, values, freshness, timeout_ms)
+        answer = await self._answers.ask(self._client, sql, values, requirement, timeout_ms)
         running = await Running.begun(answer)
         self._parameters.note(parameters.POSITION, answer.position)
         self._parameters.note(parameters.RECEIPT, json.dumps(answer.receipt) if answer.receipt else "")
@@ -399,7 +399,9 @@ class Session:
                 return [ColumnDescription(shown[0], TypeOid.TEXT)]
         elif command.action is not Action.QUERY:
             return None
-        answer = await self._answers.describe(self._client, command.rest, len(prepared.oids))
+        answer = await self._answers.describe(
+            self._client, command.rest, len(prepared.oids), self._parameters.requirement(command.hints)
+        )
         running = await Running.begun(answer)
         running.close()
         return running.columns

@@ -6,9 +6,9 @@ from __future__ import annotations
 import os
 import signal
 from collections import deque
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import duckdb
@@ -28,9 +28,23 @@ _READ_BYTES = 1 << 16
 """Buffer in bytes for reading an answer: the default capacity of a pipe on Linux."""
 
 
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """Where a statement reads. `pin` begins so many concurrent scans, for the statement of this process; `ended`: why the snapshot that it
+    reads can no longer be read."""
+
+    pin: Callable[[int, QueryProcess], AbstractContextManager[Snapshot]]
+    ended: Callable[[], QueryRefused | None] = lambda: None
+
+    @classmethod
+    def of_present(cls, database: Database) -> Reads:
+        """The file's last committed state."""
+        return cls(lambda scans, _: snapshot(database, scans))
+
+
 @contextmanager
 def run_query(
-    database: Database,
+    where: Reads,
     pool: QueryPool,
     statement: BoundStatement,
     limits: QueryLimits,
@@ -46,7 +60,7 @@ def run_query(
     """
     # The process ends first: scans, which are waited for, wait for it.
     with ExitStack() as pins, pool.process(limits) as process:
-        yield from _Statement(database, process, limits, subscription, pins).answers(statement, judge, client)
+        yield from _Statement(where, process, limits, subscription, pins).answers(statement, judge, client)
 
 
 class _Statement(Statement):
@@ -56,14 +70,14 @@ class _Statement(Statement):
 
     def __init__(
         self,
-        database: Database,
+        where: Reads,
         process: QueryProcess,
         limits: QueryLimits,
         subscription: SubscriptionName,
         pins: ExitStack,
     ) -> None:
         super().__init__(process, limits)
-        self._database = database
+        self._where = where
         self._subscription = subscription
         self._pins = pins
         self._snapshot: Snapshot
@@ -122,7 +136,7 @@ class _Statement(Statement):
 
     def _pin(self, scans: int, named: Named) -> None:
         self._pins.close()
-        self._snapshot = self._pins.enter_context(snapshot(self._database, scans))
+        self._snapshot = self._pins.enter_context(self._where.pin(scans, self._process))
         self._shown = self._snapshot.shown(self._subscription, named)
 
     def _scan(self, message: Message, sink: int) -> None:
@@ -137,6 +151,9 @@ class _Statement(Statement):
         return self._snapshot.error is not None
 
     def failure(self, end: tuple[Message, int] | None = None) -> Exception:
+        ended = self._where.ended()
+        if ended is not None:
+            return ended
         error = self._snapshot.error if self._shown else None
         if self._process.killed is not None:
             return super().failure(end)

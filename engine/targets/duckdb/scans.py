@@ -9,7 +9,7 @@ import fcntl
 import os
 import queue
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -53,12 +53,17 @@ class Shown:
 class Snapshot:
     """The connections of one statement, whose transactions see the same state."""
 
-    def __init__(self, database: Database, connections: Sequence[Any]) -> None:
+    def __init__(
+        self, database: Database, connections: Sequence[Any], interrupted: Callable[[], bool] = lambda: True
+    ) -> None:
+        """`interrupted`: whether scans are interrupted at the end, which aborts their transactions; else they end by themselves, once
+        their output is not read any more."""
         self._catalog = database.catalog
         self._connections = connections
         self._free: queue.SimpleQueue[Any] = queue.SimpleQueue()
         for connection in connections:
             self._free.put(connection)
+        self._interrupted = interrupted
         self._scans: list[threading.Thread] = []
         self._over = False
         self.error: Exception | None = None
@@ -124,7 +129,7 @@ class Snapshot:
         for thread in self._scans:
             while thread.is_alive():
                 self._free.put(None)
-                for connection in self._connections:
+                for connection in self._connections if self._interrupted() else ():
                     with suppress(duckdb.Error):
                         connection.interrupt()
                 thread.join(_INTERRUPT_AGAIN_SECONDS)
@@ -181,17 +186,25 @@ def snapshot(database: Database, scans: int) -> Iterator[Snapshot]:
         raise QueryRefused("query_too_large", f"the statement reads {scans} tables; the limit is {MOST_SCANS}")
     with ExitStack() as stack:
         connections = [stack.enter_context(database.reader()) for _ in range(max(scans, 1))]
-        try:
-            with database.committing:
-                for connection in connections:
-                    connection.execute("SET SESSION arrow_lossless_conversion = true")
-                    connection.execute("BEGIN TRANSACTION READ ONLY")
-                    # DuckDB takes its snapshot at the first access to the file, not at BEGIN.
-                    DuckDbMetadata(connection, database.catalog).begin_snapshot()
-        except duckdb.CatalogException:
-            raise QueryRefused("query_unavailable", "nothing has been replicated to this target yet") from None
+        begin_together(database, connections)
         found = Snapshot(database, connections)
         try:
             yield found
         finally:
             found.end()
+
+
+def begin_together(database: Database, connections: Sequence[Any]) -> None:
+    """Begin read transactions that see the same state, between two commits.
+
+    Raises QueryRefused(query_unavailable) if nothing was replicated yet.
+    """
+    try:
+        with database.committing:
+            for connection in connections:
+                connection.execute("SET SESSION arrow_lossless_conversion = true")
+                connection.execute("BEGIN TRANSACTION READ ONLY")
+                # DuckDB takes its snapshot at the first access to the file, not at BEGIN.
+                DuckDbMetadata(connection, database.catalog).begin_snapshot()
+    except duckdb.CatalogException:
+        raise QueryRefused("query_unavailable", "nothing has been replicated to this target yet") from None

@@ -29,11 +29,12 @@ from engine.model.target import (
     TargetReader,
     any_reads,
 )
-from engine.queries.pool import Begin
+from engine.queries.pool import Begin, QueryPool
 from engine.targets.batch_writer import BatchWriter
 from engine.targets.duckdb.changes import Place
 from engine.targets.duckdb.database import Database, roll_back, transaction
 from engine.targets.duckdb.errors import fault_of, is_broken
+from engine.targets.duckdb.held import DuckDbHeld
 from engine.targets.duckdb.identifiers import folded, folded_name, qualified
 from engine.targets.duckdb.loading import CopyLoad
 from engine.targets.duckdb.metadata import DuckDbMetadata
@@ -46,7 +47,7 @@ from engine.targets.duckdb.preflight import (
     standing,
     taken_finding,
 )
-from engine.targets.duckdb.query import run_query
+from engine.targets.duckdb.query import Reads, run_query
 from engine.targets.duckdb.query_process import ProcessLimits
 from engine.targets.duckdb.query_process import main as query_process
 from engine.targets.duckdb.reader import DuckDbReader
@@ -60,6 +61,9 @@ from engine.targets.quarantined_rows import DecodeText, no_decoder
 from engine.targets.shared import shared_findings
 from engine.targets.sql_target import SqlTarget
 from engine.targets.target_metadata import Member, Position, counts, hidden_name, same_batch
+
+_CLOSED = "the target was closed"
+"""Why held snapshots end with the target."""
 
 
 class DuckDbTarget(SqlTarget):
@@ -96,6 +100,9 @@ class DuckDbTarget(SqlTarget):
         self._loads: dict[TableId, CopyLoad] = {}
         """Unfinished copies with appended rows. Guarded by `_loading`, which is held only briefly."""
         self._loading = threading.Lock()
+        self._held: list[DuckDbHeld] = []
+        """Held snapshots; those that have ended may be among them. Replaced, not changed, while `_holding` is held."""
+        self._holding = threading.Lock()
 
     def check(
         self,
@@ -312,12 +319,34 @@ class DuckDbTarget(SqlTarget):
         client: SqlClient | None = None,
     ) -> Iterator[QueryAnswer]:
         database = self._open()
-        queries = self.query_pool(partial(self._query_process, database), Path(f"{self.path}.queries.tmp"))
+        reads, pool = Reads.of_present(database), self._pool_of(database)
         try:
-            with run_query(database, queries, (sql, parameters), limits, subscription, judge, client) as answer:
+            with run_query(reads, pool, (sql, parameters), limits, subscription, judge, client) as answer:
                 yield answer
         except duckdb.Error as error:
             raise self._fault(error, database) from error
+
+    def _pool_of(self, database: Database) -> QueryPool:
+        return self.query_pool(partial(self._query_process, database), Path(f"{self.path}.queries.tmp"))
+
+    def hold(self, subscription: SubscriptionName, seconds: float) -> DuckDbHeld:
+        del seconds
+        database = self._open()
+        try:
+            held = DuckDbHeld(database, partial(self._pool_of, database), self._fault, subscription)
+        except duckdb.Error as error:
+            raise self._fault(error, database) from error
+        with self._holding:
+            self._held = [*(other for other in self._held if other.lost() is None), held]
+        if self._database is not database:  # closed meanwhile, perhaps before it could find this one
+            held.end(_CLOSED)
+        return held
+
+    def _end_held(self, why: str) -> None:
+        with self._holding:
+            held, self._held = self._held, []
+        for one in held:
+            one.end(why)
 
     def _query_process(self, database: Database, folder: Path | None) -> Begin:
         given = self._settings
@@ -342,6 +371,7 @@ class DuckDbTarget(SqlTarget):
             self._end_speculative()
             self._give_up_loads()
             database, self._database = self._database, None
+            self._end_held(_CLOSED)
             if database is not None:
                 database.close(checkpoint=True)
 
@@ -412,8 +442,9 @@ class DuckDbTarget(SqlTarget):
             self._speculative = None
 
     def _retry(self, batch: BatchCommit) -> Mapping[TableId, SetAside]:
-        """Retry after ending queries and speculative inserts, which share the memory with the batch and can be repeated."""
+        """Retry after ending queries, held snapshots and speculative inserts, which share the memory with the batch and can be repeated."""
         self._end_speculative()
+        self._end_held("a batch needed the target's memory")
         database = self._open()
         database.interrupt_readers()
         try:
@@ -457,7 +488,8 @@ class DuckDbTarget(SqlTarget):
             return {folded_name(name) for name in standing(connection)} - ours, members
 
     def _batch_writer(self, database: Database) -> BatchWriter:
-        crowded = self._speculative is not None and not self._speculative.over
+        speculative = self._speculative is not None and not self._speculative.over
+        crowded = speculative or any(held.lost() is None for held in self._held)
         return BatchWriter(
             DuckDbMetadata(database.writer, database.catalog, crowded=crowded),
             DuckDbTables(database.writer, database.catalog, self.path),
@@ -481,8 +513,9 @@ class DuckDbTarget(SqlTarget):
         try:
             self._end_speculative()
             self._give_up_loads()
-            database.close(checkpoint=False)
             self._database = None
+            self._end_held("the target's file failed, and was opened again")
+            database.close(checkpoint=False)
         finally:
             self._lock.release()
 

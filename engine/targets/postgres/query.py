@@ -53,7 +53,7 @@ def run_query(
             `query_role_unfit`, `query_role_unusable`.
     """
     with parts.pool.process(limits) as process:
-        yield from _Statement(parts, process, limits, subscription).answers(statement, judge)
+        yield from PostgresQuery(parts, process, limits, subscription).answers(statement, judge)
 
 
 @contextmanager
@@ -90,8 +90,8 @@ class _OnTarget(PostgresStatement):
         return super().failure(end)
 
 
-class _Statement(_OnTarget):
-    """A reader's statement, which the process runs in a session of its own on the target."""
+class PostgresQuery(_OnTarget):
+    """A statement, which the process runs in a session of its own on the target."""
 
     def __init__(
         self, parts: QueryParts, process: QueryProcess, limits: QueryLimits, subscription: SubscriptionName
@@ -112,7 +112,7 @@ class _Statement(_OnTarget):
         while monotonic() < self._deadline:
             before = self._parts.generations()
             try:
-                found = self._begun(statement)
+                found = self.begun(statement)
             except QueryRefused as refused:
                 if refused.code == UNUSABLE and login_again:
                     self._parts.readers.forgotten(self._subscription)
@@ -128,14 +128,22 @@ class _Statement(_OnTarget):
             self.said("end")
         raise QueryRefused("query_timeout", f"tables were replaced one after another for {self._limits.timeout_s:g} s")
 
-    def _begun(self, statement: BoundStatement) -> tuple[Message, Lsn, list[TableRead]]:
+    def begin(self, connection: PostgresConnection) -> Lsn:
+        """Begin the transaction whose snapshot the statement reads, and return its position."""
+        return self._parts.snapshot(connection, self._subscription)
+
+    def readable(self, records: PostgresMetadata) -> list[TableName]:
+        """The relations that the statement may read."""
+        return records.readable(self._subscription)
+
+    def begun(self, statement: BoundStatement) -> tuple[Message, Lsn, list[TableRead]]:
         """The answer's columns and the tables that it reads. From here on these tables cannot be replaced."""
         with self._parts.sessions.session() as connection:
             try:
-                position = self._parts.snapshot(connection, self._subscription)
+                position = self.begin(connection)
                 records = PostgresMetadata(connection)
                 records.exist()
-                relations = records.readable(self._subscription)
+                relations = self.readable(records)
                 way_in = self._parts.readers.way_in(self._subscription, relations, self._deadline - monotonic())
                 snapshot = connection.execute("SELECT pg_export_snapshot()").fetchall()[0][0]
                 named = self.prepare(statement, way_in, snapshot)

@@ -42,6 +42,7 @@ from engine.targets.identifiers import qualified
 from engine.targets.metadata_store import MetadataStore
 from engine.targets.postgres.changes import Place, insert_rows
 from engine.targets.postgres.errors import TARGET
+from engine.targets.postgres.held import PostgresHeld
 from engine.targets.postgres.lanes import LaneWriter, OrderedTable, stream_of, tied_tables
 from engine.targets.postgres.metadata import PostgresMetadata
 from engine.targets.postgres.origins import Origins, origin_findings
@@ -150,6 +151,9 @@ class PostgresTarget(SqlTarget):
         """Epochs of the subscriptions claimed by this object."""
         self._whole = threading.Lock()
         """Held while only some parts of a batch are visible, and while a reader of ours takes its snapshot."""
+        self._held: list[PostgresHeld] = []
+        """Held snapshots; guarded by `_holding`."""
+        self._holding = threading.Lock()
 
     def check(
         self,
@@ -427,12 +431,20 @@ class PostgresTarget(SqlTarget):
         parameters: Sequence[str | None] = (),
         client: SqlClient | None = None,
     ) -> AbstractContextManager[QueryAnswer]:
-        given = bool(self._spec.settings.get("query_user"))
+        return run_query(self._query_parts(), (sql, parameters), limits, subscription, judge)
+
+    def _query_parts(self) -> QueryParts:
         pool = self._query_processes()
-        parts = QueryParts(
+        given = bool(self._spec.settings.get("query_user"))
+        return QueryParts(
             self._sessions, self._readers, pool, self._decode, self._snapshot, self._generations, role_given=given
         )
-        return run_query(parts, (sql, parameters), limits, subscription, judge)
+
+    def hold(self, subscription: SubscriptionName, seconds: float) -> PostgresHeld:
+        held = PostgresHeld(self._query_parts, subscription, seconds)
+        with self._holding:
+            self._held = [*(other for other in self._held if not other.over), held]
+        return held
 
     def _query_processes(self) -> QueryPool:
         return self.query_pool(lambda _: (query_process, (self._query_memory,)))
@@ -468,6 +480,10 @@ class PostgresTarget(SqlTarget):
 
     def close(self) -> None:
         """Close all connections. A later call connects again."""
+        with self._holding:
+            held, self._held = self._held, []
+        for each in held:
+            each.end("the target was closed")
         self.close_queries()
         self._loader.close()
         with self._writer.lock:

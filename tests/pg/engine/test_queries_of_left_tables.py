@@ -19,6 +19,7 @@ from engine.link.queries import Query
 from engine.model.position import Lsn
 from engine.pipeline.commit import Applied
 from engine.pipeline.run import ReplicationRun
+from engine.platform.clock import SystemClock
 from engine.platform.settings import EngineSettings
 from engine.tables.state import Registered
 from tests.fixtures.postgres import Database
@@ -65,7 +66,7 @@ def ask(tmp_path: Path) -> Iterator[Ask]:
         def asked(
             replica: Replica, sql: str, *, following: bool = True, available: bool = False, on_source: bool = False
         ) -> Link:
-            desk = RequestHandler(EngineSettings(home=tmp_path), lambda _: replica.pipeline)
+            desk = RequestHandler(EngineSettings(home=tmp_path), lambda _: replica.pipeline, SystemClock())
             stack.callback(desk.close)
             link = Link()
             desk.connect(cast("ServerLink", link))

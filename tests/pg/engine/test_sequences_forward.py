@@ -19,6 +19,7 @@ from engine.model.sequences import SequenceGoal, SequencesRefused, SequenceStep,
 from engine.model.subscription import ConnectionSpec
 from engine.model.subscription_state import DesiredState
 from engine.net.copy_text import decode_copy_text
+from engine.platform.clock import SystemClock
 from engine.platform.settings import EngineSettings
 from engine.postgres.sequences import sequences_of, values_of
 from engine.sources.postgres_log.source import PostgresSource
@@ -84,7 +85,7 @@ def ask(tmp_path: Path) -> Iterator[Callable[..., Any]]:
     """Sends a request about a replica to the engine's desk; gives its rows by column, or the problem."""
     found: list[Replica] = []
     answers = Answers()
-    desk = RequestHandler(EngineSettings(home=tmp_path), lambda _: found[-1].pipeline)
+    desk = RequestHandler(EngineSettings(home=tmp_path), lambda _: found[-1].pipeline, SystemClock())
     desk.connect(cast("ServerLink", answers))
 
     def send(replica: Replica, **fields: Any) -> dict[str, SequencePart] | Problem:

@@ -15,6 +15,7 @@ from engine.model.source import Severity
 from engine.model.subscription import ConnectionSpec, TableSpec
 from engine.model.subscription_state import DesiredState
 from engine.model.target import QueryRefused
+from engine.platform.clock import SystemClock
 from engine.platform.settings import EngineSettings
 from tests.contract.targets import builder
 from tests.fixtures.postgres import Database
@@ -107,7 +108,7 @@ def test_a_target_table_that_a_view_shows_stays_and_the_others_go_on(shop: Datab
 def in_the_way(replica: Replica, of: TableSpec) -> list[str]:
     """Codes of what an engine finds against a table when it is to be tried again: of the source, then of the target. Nothing of the
     target's user."""
-    desk = RequestHandler(EngineSettings(home=replica.folder), lambda _: None)
+    desk = RequestHandler(EngineSettings(home=replica.folder), lambda _: None, SystemClock())
     ends: tuple[tuple[Literal["source", "target"], ConnectionSpec], ...] = (
         ("source", replica.spec.source),
         ("target", replica.spec.target),

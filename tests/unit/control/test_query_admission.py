@@ -23,6 +23,7 @@ from engine.link.queries import Query
 from engine.model.position import Lsn
 from engine.model.subscription import ConnectionSpec
 from engine.model.target import QueryAnswer
+from engine.platform.clock import SystemClock
 from engine.platform.settings import EngineSettings
 from engine.targets.duckdb.settings import DuckDbSettings
 from engine.targets.duckdb.target import DuckDbTarget
@@ -99,7 +100,7 @@ def desk(tmp_path: Path, target: HeldTarget, answers: Answers) -> Iterator[Reque
     spec = SimpleNamespace(name=SUBSCRIPTION, target=ConnectionSpec("mart", "duckdb", {}))
     pipeline = SimpleNamespace(target=target, run=None, spec=spec)
     settings = EngineSettings(home=tmp_path, queries_at_once=2)
-    made = RequestHandler(settings, lambda _: cast("SubscriptionSupervisor", pipeline))
+    made = RequestHandler(settings, lambda _: cast("SubscriptionSupervisor", pipeline), SystemClock())
     made.connect(cast("ServerLink", answers))
     yield made
     made.close()

@@ -32,7 +32,7 @@ class FakeAnswers:
             raise AnswerError({"code": "query_not_a_read", "detail": "only reads"})
         return Answer("0/1", None, "target", None, self.rows)
 
-    async def describe(self, client: Client, sql: str, _count: int) -> Answer:
+    async def describe(self, client: Client, sql: str, _count: int, _requirement: Any) -> Answer:
         return await self.ask(client, sql, (), None, 0)
 
 
@@ -144,8 +144,8 @@ def test_rows_of_other_types_than_described_are_refused() -> None:
     assert _kinds(answered) == "Z1tT2DDDCZ"
 
     class Changing(FakeAnswers):
-        async def describe(self, client: Client, sql: str, count: int) -> Answer:
-            found = await super().describe(client, sql, count)
+        async def describe(self, client: Client, sql: str, count: int, requirement: Any) -> Answer:
+            found = await super().describe(client, sql, count, requirement)
             self.rows = pa.table({"a": ["x"], "b": ["y"]})
             return found
 

@@ -728,6 +728,54 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/subscriptions/{name}/read-points": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Read Points
+         * @description All read points of a subscription by name, including those that ended within the last week.
+         */
+        get: operations["read_points_list"];
+        put?: never;
+        /**
+         * Create Read Point
+         * @description Keep the state of all tables at one batch boundary for queries, with the requested freshness at least.
+         */
+        post: operations["read_points_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/subscriptions/{name}/read-points/{read_point}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Read Point
+         * @description One read point.
+         */
+        get: operations["read_points_get"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete Read Point
+         * @description End a read point, and the queries that read at it.
+         */
+        delete: operations["read_points_delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/subscriptions/{name}/reloads": {
         parameters: {
             query?: never;
@@ -3184,6 +3232,16 @@ export interface components {
              */
             next_page_token?: string | null;
         };
+        /** Page[ReadPointView] */
+        Page_ReadPointView_: {
+            /** Items */
+            items: components["schemas"]["ReadPointView"][];
+            /**
+             * Next Page Token
+             * @description Send it as `page_token` for the next page; null on the last one.
+             */
+            next_page_token?: string | null;
+        };
         /** Page[RefusedRowView] */
         Page_RefusedRowView_: {
             /** Items */
@@ -3584,6 +3642,11 @@ export interface components {
              */
             parameters?: (string | boolean | number | null)[];
             /**
+             * Read Point
+             * @description Name of a read point: the rows are those of its position, whatever was committed since. `freshness` must then have the mode `any`, without `source` in `on_unavailable`.
+             */
+            read_point?: string | null;
+            /**
              * Sql
              * @description Exactly one SELECT in the target's dialect.
              */
@@ -3619,6 +3682,123 @@ export interface components {
              * @default memory
              */
             mode?: components["schemas"]["QueueMode"];
+        };
+        /**
+         * ReadPointFreshness
+         * @description Which state the read point has at least.
+         */
+        ReadPointFreshness: {
+            /**
+             * Mode
+             * @description `any`: the present state of the target. `position`: everything up to `position`. `latest`: everything committed on the source before the request. Both wait for all tables that are neither paused nor parked.
+             * @default any
+             * @enum {string}
+             */
+            mode?: "latest" | "position" | "any";
+            /**
+             * Position
+             * @example 0/16B3748
+             */
+            position?: string | null;
+            /**
+             * Timeout Ms
+             * @description Maximum wait.
+             * @default 30000
+             */
+            timeout_ms?: number;
+        };
+        /**
+         * ReadPointRequest
+         * @description A read point to create.
+         * @example {
+         *       "freshness": {
+         *         "mode": "latest",
+         *         "timeout_ms": 10000
+         *       },
+         *       "name": "month-end",
+         *       "ttl_seconds": 1800
+         *     }
+         */
+        ReadPointRequest: {
+            freshness?: components["schemas"]["ReadPointFreshness"];
+            /**
+             * Name
+             * @description Name by which queries refer to it. That of a read point that has ended may be used again.
+             */
+            name: string;
+            /**
+             * Ttl Seconds
+             * @description Time for which it is kept; at most the engine's setting PENSTOCK_READ_POINT_TTL_S.
+             * @default 600
+             */
+            ttl_seconds?: number;
+        };
+        /**
+         * ReadPointTable
+         * @description A table as the read point has it, by its name on the source.
+         */
+        ReadPointTable: {
+            /**
+             * Complete
+             * @description Whether its rows include every change up to the position. False for a table that was being copied, paused or parked.
+             */
+            complete: boolean;
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+            /** Schema */
+            schema: string;
+            /**
+             * Schema Version
+             * @description Which schema of its history it has: 1 is the first one. Null if unknown.
+             */
+            schema_version: number | null;
+            target: components["schemas"]["TableTarget"];
+        };
+        /**
+         * ReadPointView
+         * @description A read point.
+         */
+        ReadPointView: {
+            /**
+             * Committed At
+             * @description Commit time of the last transaction in it, by the source's clock; null if unknown.
+             */
+            committed_at: string | null;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Expires At
+             * Format: date-time
+             */
+            expires_at: string;
+            /** Name */
+            name: string;
+            /**
+             * Position
+             * @description Everything committed up to here, and nothing later, is in its tables.
+             */
+            position: string;
+            /**
+             * Reason
+             * @description Why it has ended.
+             */
+            reason?: string | null;
+            /**
+             * State
+             * @description `held`: queries can use it. `ended`: they cannot; `reason` says why. `unknown`: no engine is connected that could say.
+             * @enum {string}
+             */
+            state: "held" | "ended" | "unknown";
+            /**
+             * Tables
+             * @description Ordered by name.
+             */
+            tables: components["schemas"]["ReadPointTable"][];
         };
         /**
          * Receipt
@@ -4709,6 +4889,11 @@ export interface components {
              * @default false
              */
             pipe?: boolean;
+            /**
+             * Read Point
+             * @description Name of a read point: the rows are those of its position, whatever was committed since. `freshness` must then have the mode `any`, without `source` in `on_unavailable`.
+             */
+            read_point?: string | null;
             /**
              * Sql
              * @description Exactly one SELECT in the target's dialect.
@@ -7662,7 +7847,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `freshness_unreachable`: This freshness cannot be reached; `statement_abandoned`: The endpoint has closed the request */
+            /** @description `freshness_unreachable`: This freshness cannot be reached; `read_point_ended`: The read point has ended; `statement_abandoned`: The endpoint has closed the request */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -7893,6 +8078,7 @@ export interface operations {
                 "penstock-tables"?: string;
                 "penstock-not-following"?: string;
                 "penstock-ran-on"?: "target" | "source";
+                "penstock-read-point"?: string | null;
             };
             path: {
                 engine_id: string;
@@ -9307,7 +9493,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `freshness_unreachable`: This freshness cannot be reached */
+            /** @description `freshness_unreachable`: This freshness cannot be reached; `read_point_ended`: The read point has ended */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9345,6 +9531,293 @@ export interface operations {
             };
             /** @description `http_version_not_supported`: HTTP/1.0 cannot distinguish a complete answer from a broken one */
             505: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    read_points_list: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_ReadPointView_"];
+                };
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_found`: Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `invalid_request`: Invalid request */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    read_points_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ReadPointRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReadPointView"];
+                };
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_found`: Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `read_point_exists`: There is a read point of this name; `read_point_limit`: The engine keeps as many read points as it may, or for less time; `freshness_unreachable`: This freshness cannot be reached */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `invalid_request`: Invalid request */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `engine_unavailable`: No engine is connected; `freshness_unavailable`: Nothing is being applied */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `freshness_timeout`: Freshness not reached in time; `engine_timeout`: The engine did not answer in time */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    read_points_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
+                name: string;
+                /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
+                read_point: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReadPointView"];
+                };
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_found`: Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `invalid_request`: Invalid request */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    read_points_delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
+                name: string;
+                /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
+                read_point: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_found`: Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `invalid_request`: Invalid request */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `engine_unavailable`: No engine is connected */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `engine_timeout`: The engine did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
