@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -41,6 +41,8 @@ class ReadPoint:
     name: str
     position: Lsn
     held: HeldSnapshot
+    owner: object
+    """The subscription's supervisor: after a deletion, or on another engine meanwhile, the same name is another one's."""
     created_us: int
     expires_us: int
     expires_ms: float
@@ -50,7 +52,9 @@ class ReadPoint:
 class ReadPointRegistry:
     """The read points of this process. Any thread may call its methods."""
 
-    def __init__(self, settings: EngineSettings, clock: Clock) -> None:
+    def __init__(self, settings: EngineSettings, clock: Clock, find: Callable[[str], object | None]) -> None:
+        """`find` returns the present owner of a subscription's read points."""
+        self._find = find
         self._settings = settings
         self._clock = clock
         self._lock = threading.Lock()
@@ -63,6 +67,7 @@ class ReadPointRegistry:
 
     def hold(
         self,
+        owner: object,
         target: Target,
         subscription: SubscriptionName,
         name: str,
@@ -70,7 +75,8 @@ class ReadPointRegistry:
         ttl_s: float,
         applied: Applied | None,
     ) -> ReadPoint:
-        """Create the read point `name`, with the id `point`, at the target's present batch boundary. `applied`: as it was before the call.
+        """Create the read point `name`, with the id `point`, at the target's present batch boundary. `owner`: of the subscription now;
+        `applied`: as it was before the call.
 
         Raises:
             QueryRefused: EXISTS; LIMIT; `read_point_unsupported` if the target has no snapshots; `query_unavailable`.
@@ -88,6 +94,7 @@ class ReadPointRegistry:
                 name,
                 visible_position(applied, held.state.position),
                 held,
+                owner,
                 now_us,
                 now_us + round(ttl_s * 1e6),
                 now_ms + ttl_s * 1000,
@@ -152,7 +159,8 @@ class ReadPointRegistry:
         )
 
     def sweep(self, *, asked: bool = True) -> None:
-        """End the read points whose time is over. `asked`: also those that their targets lost or keep too much for."""
+        """End the read points whose time is over, or whose subscription left. `asked`: also those that their targets lost, or keep too
+        much for."""
         with self._lock:
             points = [(key, point) for key, point in self._points.items() if point is not None]
         for key, point in points:
@@ -163,6 +171,8 @@ class ReadPointRegistry:
     def _why_over(self, point: ReadPoint, *, asked: bool) -> str | None:
         if self._clock.monotonic_ms() >= point.expires_ms:
             return "its time was over"
+        if self._find(point.held.subscription) is not point.owner:
+            return "the subscription was deleted, or given to another engine"
         if not asked:
             return None
         most = self._settings.read_point_bytes

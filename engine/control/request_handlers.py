@@ -122,7 +122,7 @@ class RequestHandler:
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="request")
         self._queries = QueryAdmission(settings.query_places, settings.unyielding_places)
         self.snapshots = SnapshotDesk(settings, find)
-        self._points = ReadPointRegistry(settings, clock)
+        self._points = ReadPointRegistry(settings, clock, find)
         self._cancels: dict[str, threading.Event] = {}
         self._cancellations: dict[str, Cancellation] = {}
         """Of queries that run or wait for a place, by request."""
@@ -241,7 +241,7 @@ class RequestHandler:
         if command.action == "hold":
             applied = pipeline.run.applied if pipeline.run is not None else None
             target = self._open_target(pipeline)
-            self._points.hold(target, subscription, command.name, command.id, command.ttl_ms / 1000, applied)
+            self._points.hold(pipeline, target, subscription, command.name, command.id, command.ttl_ms / 1000, applied)
         elif command.action == "release":
             found = self._points.release(subscription, command.name)
         return self._points.listed(subscription, found=found)

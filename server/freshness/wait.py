@@ -416,6 +416,25 @@ def receipt_of_source(status: SubscriptionStatus, position: str, tables: Collect
     )
 
 
+def receipt_of_point(
+    status: SubscriptionStatus, position: str, tables: Collection[str], left: Collection[str]
+) -> Receipt:
+    """The receipt of a query over these tables at a read point; `left`: those that were not complete there."""
+    views = [status.tables[table] for table in tables if table in status.tables and table not in left]
+    views.sort(key=lambda view: (view.schema, view.name))
+    return Receipt(
+        tables=[_receipt_table(view.schema, view.name, view.state.value) for view in views],
+        left_out=left_out_tables(status, left),
+        exceptions=exceptions_of(views),
+        position=position,
+        applied=position,
+        now_ms=None,
+        on_arrival=True,
+        sealed_at=None,
+        committed_at=None,
+    )
+
+
 def left_out_tables(status: SubscriptionStatus, tables: Collection[str]) -> list[LeftOutTable]:
     """These tables as a receipt lists them, by name; unknown ones are omitted."""
     views = [status.tables[table] for table in tables if table in status.tables]

@@ -16,7 +16,7 @@ from server.db.dependencies import run_read
 from server.errors import InvalidRequest, NotFound, Problem, ReportedProblem, responses
 from server.freshness.endpoints import tracker_of, waits_of
 from server.freshness.errors import FreshnessRefusedEarly, FreshnessTimeout, FreshnessUnavailable, FreshnessUnreachable
-from server.freshness.wait import left_out_tables, parse_position
+from server.freshness.wait import left_out_tables, parse_position, receipt_of_point
 from server.gateway.hub import QueryResult
 from server.gateway.hub_gateway import HubGateway
 from server.gateway.interface import EngineTimeout, EngineUnavailable, gateway_of
@@ -221,7 +221,9 @@ async def _rows_at_point(request: Request, name: str, body: QueryRequest, payloa
     if result.read_point != point:
         result.frames.close()
         raise engine_too_old("The engine has no read points.")
-    return FoundRows(result, None, left_out_tables(status, result.not_following))
+    shown = str(status.text(result.position))
+    receipt = receipt_of_point(status, shown, result.tables, result.not_following)
+    return FoundRows(result, receipt, left_out_tables(status, result.not_following))
 
 
 def _format(accept: str | None) -> Format:

@@ -130,4 +130,6 @@ class QueryAnswer(BaseModel):
         description="How old the rows are, if they are older than requested. With CSV and Arrow the headers `Penstock-Stale: true` and"
         " `Penstock-Seconds-Behind` (seconds, or `unknown`) say so.",
     )
-    receipt: Receipt | None = Field(default=None, description="Result of the wait, if there was one.")
+    receipt: Receipt | None = Field(
+        default=None, description="Result of the wait, if there was one; at a read point, its position."
+    )

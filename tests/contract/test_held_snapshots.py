@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +26,8 @@ from engine.model.target import (
     TableCommit,
     any_reads,
 )
-from engine.targets.duckdb.held import HELD_SCANS
+from engine.targets.duckdb.held import HELD_SCANS, DuckDbHeld
+from engine.targets.duckdb.scans import Snapshot
 from engine.targets.duckdb.target import DuckDbTarget
 from tests.contract.target_material import SUBSCRIPTION, Pipeline, changes, inserts, keys, source_type, structure
 from tests.contract.targets import OpenTarget
@@ -258,3 +260,25 @@ def test_a_statement_waits_for_connections_and_is_refused_beyond_all(pipeline: P
         asked = [threads.submit(rows, held, some) for _ in range(4)]
         assert [len(one.result()) for one in asked] == [50 * (HELD_SCANS // 4 + 1)] * 4
     held.end("over")
+
+
+@pytest.mark.parametrize("opened", ["duckdb"], indirect=True)
+def test_scans_are_interrupted_at_its_end_only(pipeline: Pipeline) -> None:
+    """An interrupt aborts the transaction of its connection."""
+    held = hold(pipeline)
+    assert isinstance(held, DuckDbHeld)
+    interrupted = []
+    lease = held._lease
+
+    @contextmanager
+    def observed(*asked: Any) -> Iterator[Snapshot]:
+        with lease(*asked) as found:
+            interrupted.append(found._interrupted)
+            yield found
+
+    held._lease = observed  # type: ignore[method-assign]
+    rows(held, SUMS)
+    assert [each() for each in interrupted] == [False] * len(interrupted) != []
+    assert len(held._free) == HELD_SCANS
+    held.end("over")
+    assert all(each() for each in interrupted)

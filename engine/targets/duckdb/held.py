@@ -28,6 +28,8 @@ from engine.targets.held_state import held_state
 HELD_SCANS = MOST_SCANS
 """Scans that the statements of one held snapshot may have open at once: as many as one statement may. Beginning their transactions delays
 commits by some 30 ms, and their memory is below a megabyte (measured)."""
+_LEAST = HELD_SCANS // 2
+"""Connections below which it ends: each failed scan costs one."""
 _LOOK_SECONDS = 0.5
 """How often, in seconds, a statement that waits for connections checks whether it was cancelled."""
 
@@ -141,8 +143,8 @@ class DuckDbHeld:
             self._changed.notify_all()
         for connection in connections if ended else lame:
             self._close(connection)
-        if not ended and not self._open:
-            self.end("reads of it failed")
+        if not ended and len(self._open) < _LEAST:
+            self.end("scans of it failed, for lack of memory or disk")
 
     def _is_sound(self, connection: Any) -> bool:
         """Whether the connection's transaction is still open."""

@@ -94,6 +94,9 @@ def test_all_ways_show_the_same_state_during_a_load(endpoint: Endpoint, api: htt
         [[noted, loaded]] = seen["rows"]
         assert (noted, seen["position"]) == (loaded, made["position"])
         assert noted >= 20
+        receipt = seen["receipt"]
+        assert (receipt["position"], receipt["applied"]) == (made["position"], made["position"])
+        assert [table["name"] for table in receipt["tables"]] == ["lines", "orders"]
         expected = query(api, ROWS, "cut").json()["rows"]
         sql = "SELECT order_id, n, sku FROM lines WHERE order_id <= %s ORDER BY 1, 2"
         with psycopg.connect(database.dsn) as source:
@@ -111,6 +114,8 @@ def test_all_ways_show_the_same_state_during_a_load(endpoint: Endpoint, api: htt
                 assert [list(row.values()) for row in flight.read(ROWS)] == expected
                 found = client.query(ROWS, read_point="cut")
                 assert (found.position, len(found.rows())) == (made["position"], len(expected))
+                assert found.receipt is not None
+                assert found.receipt.position == made["position"]
             session.execute("RESET penstock.read_point")
             assert session.execute(COUNTS).fetchall()[0][0] >= later[0]
             hinted = session.execute(f"/*+ penstock.read_point = 'cut' */ {COUNTS}").fetchall()

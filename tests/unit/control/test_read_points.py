@@ -77,10 +77,11 @@ class Rig:
     def __init__(self, folder: Path, **settings: float) -> None:
         self.time, self.target = Time(), Holding()
         given = EngineSettings(home=folder, read_points=2, read_point_ttl_s=100, read_point_bytes=1 << 20, **settings)  # type: ignore[arg-type]
-        self.registry = ReadPointRegistry(given, self.time)
+        self.owner: object | None = object()
+        self.registry = ReadPointRegistry(given, self.time, lambda _: self.owner)
 
     def hold(self, name: str, ttl_s: float = 50.0, applied: Applied | None = None) -> str:
-        point = self.registry.hold(cast("Target", self.target), SHOP, name, f"id-{name}", ttl_s, applied)
+        point = self.registry.hold(self.owner, cast("Target", self.target), SHOP, name, f"id-{name}", ttl_s, applied)
         return str(point.position)
 
     def refusal(self, name: str) -> QueryRefused:
@@ -160,6 +161,16 @@ def test_it_ends_when_its_target_keeps_too_much_or_lost_it(rig: Rig) -> None:
     assert "1048576 bytes" in rig.refusal("a").detail
     assert "PENSTOCK_READ_POINT_BYTES" in rig.refusal("a").detail
     assert rig.refusal("b").detail == "the read point 'b' has ended: the target was closed"
+
+
+def test_a_subscription_of_the_same_name_does_not_get_it(rig: Rig) -> None:
+    rig.hold("a")
+    rig.owner = object()
+    assert rig.refusal("a").detail.endswith("the subscription was deleted, or given to another engine")
+    rig.hold("a")
+    rig.owner = None
+    assert rig.registry.listed(SHOP).points == ()
+    assert all(held.why for held in rig.target.made)
 
 
 def test_the_end_of_the_engine_ends_all(rig: Rig) -> None:

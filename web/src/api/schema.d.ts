@@ -3537,7 +3537,7 @@ export interface components {
              * @enum {string}
              */
             ran_on: "target" | "source";
-            /** @description Result of the wait, if there was one. */
+            /** @description Result of the wait, if there was one; at a read point, its position. */
             receipt?: components["schemas"]["Receipt"] | null;
             /**
              * Rows
