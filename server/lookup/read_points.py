@@ -26,7 +26,10 @@ def find_read_point(session: ReadSession, subscription: str, name: str) -> ReadP
 
 
 def unknown_read_point(name: str) -> NotFound:
-    return NotFound(f"There is no read point '{name}'.", "Create it: POST /api/v1/subscriptions/{name}/read-points.")
+    return NotFound(
+        f"There is no read point '{name}'.",
+        "Create it, or check its name in the list of the subscription's read points.",
+    )
 
 
 def why_not_kept(row: ReadPointRow, now: datetime) -> str:

@@ -17,6 +17,7 @@ from engine.link.lag import LagBody
 from engine.link.message import Message, encode
 from engine.link.partitions import PartitionsBody
 from engine.link.quarantine import RefusedRowsBody
+from engine.link.read_points import ReadPointsBody
 
 _CASES = (Path(__file__).parents[2] / "golden/link/messages.jsonl").read_text(encoding="utf-8").splitlines()
 _COMMANDS, _REPORTS = (
@@ -35,6 +36,7 @@ _OTHERS = {
         messages.ReportBundle,
         LagBody,
         PartitionsBody,
+        ReadPointsBody,
         RefusedRowsBody,
     )
 }
