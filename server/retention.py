@@ -1,4 +1,4 @@
-"""The retention job: deletes expired events, steps of the history, stored answers and delivered commands."""
+"""The retention job: deletes expired events, steps of the history, hours of freshness goals, stored answers and delivered commands."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from server import idempotency
 from server.db.database import Database
 from server.db.models.outbox import OutboxRow
 from server.events import repository as events
+from server.goals import repository as goals
 from server.history import recorder as history
 from server.logs import get_logger
 from server.settings import Settings
@@ -52,5 +53,6 @@ def delete_expired(database: Database, settings: Settings) -> None:
         now = session.now()
         events.delete_before(session, now - timedelta(days=settings.event_retention_days))
         history.delete_old_steps(session)
+        goals.delete_expired(session)
         idempotency.delete_old_answers(session, settings.idempotency_hours)
         session.exec(delete(OutboxRow).where(col(OutboxRow.delivered_at) < now - timedelta(days=_DELIVERED_DAYS)))

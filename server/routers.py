@@ -17,6 +17,7 @@ from server.engines import channel
 from server.engines.endpoints import router as engines
 from server.events.endpoints import router as events
 from server.freshness.endpoints import router as freshness
+from server.goals.endpoints import router as goals
 from server.health.endpoints import router as health
 from server.history.endpoints import router as history
 from server.lag.endpoints import router as lag
@@ -59,6 +60,7 @@ API_ROUTERS: tuple[APIRouter, ...] = (
     retries,
     refused_rows,
     freshness,
+    goals,
     queries,
     read_points,
     batches,

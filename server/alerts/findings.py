@@ -13,18 +13,20 @@ from engine.model.table_state import TableStateKind
 from server.alerts.schemas import AlertCause
 from server.assessment.assess import Assessment
 from server.assessment.health import Aspect, AspectName, HealthStatus
+from server.db.models.freshness_goal import FreshnessGoalRow
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.models.verification import VerificationRow
 from server.db.session import ReadSession
 from server.declarations.captures import read_capture
 from server.gateway.long_running import WorkState
+from server.goals.alarms import REMEDY
+from server.goals.budget import BudgetAlarm
 
 SETTLE_S = 60.0
 """Reports from before a restart of the server, or from before a connection of the engine, are not judged for so long."""
 _OVER = frozenset({SubscriptionState.RUNNING, SubscriptionState.PAUSED, SubscriptionState.STOPPED})
 _TABLE_OVER = frozenset({TableStateKind.LIVE, TableStateKind.PAUSED, TableStateKind.REMOVED})
-_LATE_REMEDY = "Ask for the causes of the lag: 'penstock lag explain'."
 _RISK_REMEDY = "Let the subscription run and catch up, or raise its slot budget."
 _DIFFERS_REMEDY = "Look at the verification's differing keys; a reload of these tables brings them back in step."
 _LEVELS = ("warn_share", "persist_share", "stop_copies_share", "name_transaction_share", "drop_slot_share")
@@ -69,6 +71,7 @@ def find_causes(
     for table in parked:
         yield _table_fault(row, table)
     yield _verification(session, row)
+    yield from _budgets(session, row)
 
 
 def _freshness(row: SubscriptionRow, assessment: Assessment, *, settled: bool) -> Finding:
@@ -82,7 +85,7 @@ def _freshness(row: SubscriptionRow, assessment: Assessment, *, settled: bool) -
         verdict = Verdict.OVER if inputs.engine else Verdict.UNKNOWN
         return Finding(cause, row.name, verdict, aspect.reason)
     absent = f"No engine has been connected for longer than the goal of {inputs.goal_seconds:g} s."
-    return Finding(cause, row.name, Verdict.LASTS, aspect.reason if inputs.engine else absent, _LATE_REMEDY)
+    return Finding(cause, row.name, Verdict.LASTS, aspect.reason if inputs.engine else absent, REMEDY)
 
 
 def _slot_risk(row: SubscriptionRow, assessment: Assessment) -> Finding:
@@ -145,6 +148,28 @@ def _verification(session: ReadSession, row: SubscriptionRow) -> Finding:
         detail = f"The verification {newest.id} failed: {problem.get('detail') or 'no reason was given.'}"
         return Finding(cause, row.name, Verdict.LASTS, detail, problem.get("remedy") or "Verify again.")
     return Finding(cause, row.name, Verdict.OVER, "No verified table differs from the source.")
+
+
+_BUDGET_CAUSES = {
+    BudgetAlarm.FAST_BURN: AlertCause.FRESHNESS_BUDGET_FAST_BURN,
+    BudgetAlarm.SLOW_BURN: AlertCause.FRESHNESS_BUDGET_SLOW_BURN,
+    BudgetAlarm.SPENT: AlertCause.FRESHNESS_BUDGET_SPENT,
+}
+
+
+def _budgets(session: ReadSession, row: SubscriptionRow) -> Iterator[Finding]:
+    """The error budgets of the subscription and of tables with a freshness goal of their own, as of the last minute."""
+    for goal in session.exec(select(FreshnessGoalRow).where(FreshnessGoalRow.subscription_id == row.id)):
+        table = session.get(TableRow, goal.table_id) if goal.table_id else None
+        name = None if table is None else table.full_name
+        for alarm, cause in _BUDGET_CAUSES.items():
+            detail = goal.alarms.get(alarm.value)
+            if detail is None:
+                over = "The error budget of the freshness goal is used slowly enough."
+                yield Finding(cause, row.name, Verdict.OVER, over, subject=goal.table_id, table_name=name)
+            else:
+                what = f"Freshness goal: {detail}"
+                yield Finding(cause, row.name, Verdict.LASTS, what, REMEDY, goal.table_id, name)
 
 
 def judged_tables(session: ReadSession, subscription_id: int, known: Sequence[str]) -> list[TableRow]:

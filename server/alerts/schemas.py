@@ -29,6 +29,9 @@ class AlertCause(StrEnum):
     SLOT_RISK = "slot_risk"
     FAULT = "fault"
     VERIFICATION_FAILED = "verification_failed"
+    FRESHNESS_BUDGET_FAST_BURN = "freshness_budget_fast_burn"
+    FRESHNESS_BUDGET_SLOW_BURN = "freshness_budget_slow_burn"
+    FRESHNESS_BUDGET_SPENT = "freshness_budget_spent"
 
 
 class AlertKind(StrEnum):

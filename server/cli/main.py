@@ -17,6 +17,7 @@ from server.cli import (
     data_commands,
     ddl_commands,
     demo_command,
+    goal_commands,
     lag_command,
     ledger_command,
     observe_commands,
@@ -64,6 +65,7 @@ app.add_typer(alert_commands.alerts, name="alerts")
 app.add_typer(ticket_commands.ticket, name="ticket")
 app.add_typer(read_point_commands.read_points, name="read-point")
 app.add_typer(lag_command.lag, name="lag")
+app.add_typer(goal_commands.goals, name="goals")
 app.add_typer(table_commands.tables, name="tables")
 app.add_typer(refused_commands.refused, name="refused")
 app.add_typer(snapshot_commands.snapshot, name="snapshot")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationInfo, field_validator
 
@@ -160,15 +160,45 @@ class CopiesBody(Policy):
     )
 
 
+GoalSeconds = Annotated[float, Field(gt=0, le=86_400)]
+GoalPercent = Annotated[float, Field(ge=50, le=99.999)]
+WindowHours = Annotated[int, Field(ge=6, le=2160)]
+
+
 class FreshnessBody(Policy):
     """What its freshness is judged by. A change takes hold at once."""
 
-    goal_seconds: float = Field(
-        default=60,
-        gt=0,
-        le=86_400,
-        description="The console shows a target with a larger lag as late.",
+    goal_seconds: GoalSeconds = Field(default=60, description="The console shows a target with a larger lag as late.")
+    goal_percent: GoalPercent | None = Field(
+        default=None,
+        description="Share of the time in which the lag is to be at most `goal_seconds`; null = it is not measured.",
     )
+    window_hours: WindowHours = Field(
+        default=168, description="Length of the window, up to now, over which that share is measured."
+    )
+    count_pauses: bool = Field(
+        default=True,
+        description="Time in which a user has paused or stopped the subscription, or paused the table, counts as late; false: it does"
+        " not count at all.",
+    )
+
+
+class TableFreshnessBody(Policy):
+    """The table's own freshness goal; members that are left out are those of the subscription."""
+
+    goal_seconds: GoalSeconds | None = None
+    goal_percent: GoalPercent | None = None
+    window_hours: WindowHours | None = None
+    count_pauses: bool | None = None
+
+    def given(self) -> dict[str, Any] | None:
+        """The members that differ from the subscription's; None if there are none."""
+        return self.model_dump(mode="json", exclude_none=True) or None
+
+
+def table_freshness(stored: dict[str, Any] | None) -> TableFreshnessBody | None:
+    """The stored freshness goal of a table."""
+    return None if stored is None else TableFreshnessBody.model_validate(stored)
 
 
 POLICIES: dict[str, TypeAdapter[Any]] = {

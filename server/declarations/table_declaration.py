@@ -55,6 +55,7 @@ class Declaration:
     from_pattern: bool
     pointer: str
     shared: SharedInto | None = None
+    freshness: Mapping[str, Any] | None = None
 
     @property
     def source(self) -> tuple[str, str]:
@@ -80,6 +81,7 @@ def declare_table(body: TableBody, pointer: str, subscription: str) -> Declarati
         from_pattern=False,
         pointer=pointer,
         shared=body.shared(subscription),
+        freshness=body.freshness.given() if body.freshness is not None else None,
     )
 
 

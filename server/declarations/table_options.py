@@ -28,6 +28,7 @@ from engine.model.row_filter import columns_of
 from engine.model.shared import SharedInto
 from engine.model.subscription import TableSpec
 from engine.model.table_options import OPTION, OptionDocs, TableOptions
+from server.declarations.policies import TableFreshnessBody
 from server.naming import Aliased
 
 Identifier = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
@@ -129,6 +130,11 @@ class TableOptionsBody(DeclaredBody):
         default=False,
         description="Replicate into an existing table on the target, whose definition is not changed. It must be empty at first. Only"
         " for PostgreSQL targets.",
+    )
+
+    freshness: TableFreshnessBody | None = Field(
+        default=None,
+        description="The table's own freshness goal, in place of the subscription's. A change takes hold at once.",
     )
 
     @field_validator("include_columns", "exclude_columns", check_fields=False)

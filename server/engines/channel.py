@@ -38,6 +38,7 @@ from server.freshness.tracker import FreshnessTracker
 from server.gateway.hub import CommandStream, Hub
 from server.gateway.hub_gateway import HubGateway
 from server.gateway.threads import EngineThreads
+from server.goals.recorder import GoalRecorder
 from server.history.recorder import Recorder
 from server.logs import get_logger
 from server.metrics.gauges import Gauges
@@ -361,7 +362,7 @@ class EngineChannel:
 
 @asynccontextmanager
 async def running(app: FastAPI) -> AsyncIterator[None]:
-    """Run channel, freshness waits, meters and history for the lifetime of the application."""
+    """Run channel, freshness waits, meters, history and freshness goals for the lifetime of the application."""
     database: Database = app.state.database
     hub = Hub()
     threads = EngineThreads()
@@ -369,20 +370,21 @@ async def running(app: FastAPI) -> AsyncIterator[None]:
     freshness = FreshnessTracker(database, threads, hub, app.state.clock)
     recorder = Recorder(database, threads, app.state.clock)
     waits = WaitService(database, app.state.clock, freshness, (meters.record_wait, recorder.record_wait))
-    observers = meters.record_report, recorder.record_report
+    goals = GoalRecorder(database, threads, freshness, app.state.clock)
+    observers = meters.record_report, recorder.record_report, goals.record_report
     channel = EngineChannel(database, app.state.secret_box, threads, hub, freshness, observers)
     app.state.hub, app.state.channel, app.state.freshness = hub, channel, freshness
     app.state.waits, app.state.meters, app.state.engine_threads = waits, meters, threads
-    app.state.recorder = recorder
+    app.state.recorder, app.state.goals = recorder, goals
     app.state.engine_gateway = HubGateway(hub)
-    meters.registry.register(Gauges(hub, freshness, app.state.clock, app.version))
+    meters.registry.register(Gauges(hub, freshness, app.state.clock, app.version, lambda: goals.measurements))
     loop = asyncio.get_running_loop()
     # Used at shutdown: streams do not end without it.
     app.state.stop_streams = lambda: loop.call_soon_threadsafe(hub.close_all)
     stop_listening = database.signals.listen(lambda change: channel.notify_commit(change, loop))
     await channel.begin_leases()
     await waits.resume_waits()
-    works = channel.deliver_outbox(), channel.watch_leases(), recorder.keep_writing()
+    works = channel.deliver_outbox(), channel.watch_leases(), recorder.keep_writing(), goals.keep_recording()
     tasks = [loop.create_task(work) for work in works]
     try:
         yield
@@ -394,3 +396,4 @@ async def running(app: FastAPI) -> AsyncIterator[None]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await recorder.write(everything=True)
+        await goals.stop()

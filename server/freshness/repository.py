@@ -16,6 +16,7 @@ from server.db.models.reload import ReloadRow
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession, WriteSession
+from server.declarations.freshness_goals import subscription_goal, table_goal
 from server.freshness.subscription_status import SubscriptionStatus, TableView
 from server.freshness.wait_registry import WaitStatus
 from server.gateway.long_running import UNENDED
@@ -31,10 +32,14 @@ def load_statuses(session: ReadSession, names: Sequence[str] | None = None) -> d
     query = select(SubscriptionRow)
     if names is not None:
         query = query.where(col(SubscriptionRow.name).in_(names))
-    found = {row.id: _status_of(row) for row in session.exec(query)}
+    rows = {row.id: row for row in session.exec(query)}
+    found = {row.id: _status_of(row) for row in rows.values()}
     tables = select(TableRow).where(col(TableRow.subscription_id).in_(list(found)))
-    for row in session.exec(tables):
-        found[row.subscription_id].tables[row.id] = _table_of(row)
+    for table in session.exec(tables):
+        found[table.subscription_id].tables[table.id] = _table_of(table)
+        goal = table_goal(rows[table.subscription_id].freshness, table.freshness)
+        if goal is not None:
+            found[table.subscription_id].goals[table.id] = goal
     reloads = select(ReloadRow).where(
         col(ReloadRow.subscription_id).in_(list(found)), col(ReloadRow.state).in_(UNENDED)
     )
@@ -58,6 +63,7 @@ def list_existing(session: ReadSession, names: Collection[str]) -> set[str]:
 
 
 def _status_of(row: SubscriptionRow) -> SubscriptionStatus:
+    goal = subscription_goal(row.freshness)
     return SubscriptionStatus(
         name=row.name,
         form=position_form(row),
@@ -70,6 +76,7 @@ def _status_of(row: SubscriptionRow) -> SubscriptionStatus:
         remedy=row.remedy,
         faulty_since=row.state_at if row.state == SubscriptionState.STARTING and row.reason is not None else None,
         progress=_progress_of(row),
+        goals={} if goal is None else {"": goal},
     )
 
 

@@ -17,6 +17,7 @@ from engine.model.positions import ONLY_LOG, Marks, PositionForm, Reached, text_
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from engine.model.table_state import TableStateKind
 from server.clock import SystemClock
+from server.declarations.freshness_goals import FreshnessGoal
 from server.wording import format_seconds
 
 HALTED_STATES = frozenset(
@@ -118,6 +119,8 @@ class SubscriptionStatus:
     faulty_since: datetime | None = None
     """The start of the retries because of a fault; None if nothing is being retried."""
     tables: dict[str, TableView] = field(default_factory=dict)
+    goals: dict[str, FreshnessGoal] = field(default_factory=dict)
+    """Freshness goals of tables by their ids; empty: of all tables that have none of their own."""
     progress: Progress | None = None
     """The last report of progress, with the earlier positions and times where it has none."""
     structure: Lsn | None = None
@@ -316,6 +319,7 @@ class SubscriptionStatus:
         self.code, self.reason, self.remedy = fresh.code, fresh.reason, fresh.remedy
         self.faulty_since = fresh.faulty_since and (self.faulty_since or fresh.faulty_since)
         self.tables = fresh.tables
+        self.goals = fresh.goals
 
     def estimate_ms(self, marks: Marks) -> int | None:
         """Milliseconds until the marks are applied at the rate of the recent reports; None if too little is known.

@@ -72,6 +72,11 @@ class FreshnessTracker:
     def statuses(self) -> list[SubscriptionStatus]:
         return [registry.status for registry in self._registries.values()]
 
+    def find_status(self, subscription: str) -> SubscriptionStatus | None:
+        """The status of a subscription, if it was read."""
+        registry = self._registries.get(subscription)
+        return None if registry is None else registry.status
+
     def count_waits(self, subscription: str) -> int:
         """How many waits are outstanding."""
         registry = self._registries.get(subscription)

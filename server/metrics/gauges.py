@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
@@ -15,15 +15,61 @@ from server.clock import Clock
 from server.freshness.subscription_status import SubscriptionStatus
 from server.freshness.tracker import FreshnessTracker
 from server.gateway.hub import Hub
+from server.goals.budget import Standing
+from server.goals.recorder import Measurement
+from server.goals.repository import GoalKey
 
 _POSITIONS = ("source", "captured", "applied")
+
+
+_OF_GOALS: tuple[tuple[str, str, Callable[[Standing], float | None]], ...] = (
+    ("penstock_freshness_goal_seconds", "The lag that the freshness goal allows.", lambda s: s.goal.lag_seconds),
+    (
+        "penstock_freshness_goal_ratio",
+        "The share of the time in which the lag is to be within the goal.",
+        lambda s: s.goal.percent / 100,
+    ),
+    (
+        "penstock_freshness_compliance_ratio",
+        "The share of the time in which it was.",
+        lambda s: s.compliance,
+    ),
+    (
+        "penstock_freshness_budget_left_seconds",
+        "What is left of the error budget; negative if more was used.",
+        lambda s: s.left_ms / 1000,
+    ),
+    (
+        "penstock_freshness_budget_seconds",
+        "The error budget of a window.",
+        lambda s: s.budget_ms / 1000,
+    ),
+    (
+        "penstock_freshness_burn_rate_1h",
+        "The error budget used in the last hour, in multiples of what uses it up in one window.",
+        lambda s: s.burn_short,
+    ),
+    (
+        "penstock_freshness_burn_rate_6h",
+        "The same of the last 6 hours.",
+        lambda s: s.burn_long,
+    ),
+)
 
 
 class Gauges(Collector):
     """Collected on the event loop, which owns the statuses."""
 
-    def __init__(self, hub: Hub, freshness: FreshnessTracker, clock: Clock, version: str) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        freshness: FreshnessTracker,
+        clock: Clock,
+        version: str,
+        goals: Callable[[], Mapping[GoalKey, Measurement]],
+    ) -> None:
         self._clock = clock
+        self._goals = goals
         self._hub = hub
         self._freshness = freshness
         self._version = version
@@ -71,6 +117,25 @@ class Gauges(Collector):
         )
         yield _states(statuses)
         yield _table_states(statuses)
+        yield from self._of_goals()
+
+    def _of_goals(self) -> Iterator[Metric]:
+        """One series for each goal; `table` is empty for the goal of the subscription."""
+        for name, text, read in _OF_GOALS:
+            family = GaugeMetricFamily(name, text, labels=["subscription", "table"])
+            for (subscription, table_id), found in sorted(self._goals().items()):
+                table = self._table_name(subscription, table_id)
+                value = read(found.standing)
+                if value is not None and table is not None:
+                    family.add_metric([subscription, table], value)
+            yield family
+
+    def _table_name(self, subscription: str, table_id: str) -> str | None:
+        if not table_id:
+            return ""
+        status = self._freshness.find_status(subscription)
+        table = None if status is None else status.tables.get(table_id)
+        return None if table is None else f"{table.schema}.{table.name}"
 
     def _lag(self, status: SubscriptionStatus) -> tuple[int | None, float | None]:
         return status.lag_at(self._clock.now(), engine=self._hub.owner(status.name) is not None)

@@ -15,7 +15,7 @@ from server.connections import repository as connections
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession
-from server.declarations.policies import POLICIES
+from server.declarations.policies import POLICIES, table_freshness
 from server.declarations.table_body import TableBody, TargetName, shared_body
 from server.declarations.table_options import declared_options, options_of
 from server.lookup.subscriptions import position_form
@@ -87,5 +87,6 @@ def declared_body(row: TableRow) -> TableBody:
         target=TargetName(schema_name=row.target_schema, name=row.target_name) if elsewhere else None,
         shared_into=shared_body(row.shared_into),
         exact=ANY in row.name,
+        freshness=table_freshness(row.freshness),
         **declared_options(options_of(row)),
     )

@@ -93,4 +93,4 @@ def plan_table_patch(
 
 
 def _declared(row: TableRow) -> dict[str, Any]:
-    return {"desired_state": row.desired_state, **shown_options(options_of(row))}
+    return {"desired_state": row.desired_state, "freshness": row.freshness, **shown_options(options_of(row))}

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from engine.model.table_state import TableStateKind
 from server.assessment.schemas import Copied, TableHealth
+from server.declarations.policies import TableFreshnessBody
 from server.declarations.table_options import ColumnOptions, Identifier, Operation, patches_options, shows_options
 from server.naming import Aliased, QualifiedName
 from server.remedies import Remedied
@@ -53,6 +54,7 @@ class TablePatch(BaseModel):
     insert_only: bool | None = None
     into_existing: bool | None = None
     columns: dict[Identifier, ColumnOptions | None] | None = None
+    freshness: TableFreshnessBody | None = None
 
 
 class TableTarget(QualifiedName):
@@ -116,6 +118,9 @@ class TableView(Aliased, Remedied):
     insert_only: bool
     columns: dict[str, ColumnOptions]
     into_existing: bool
+    freshness: TableFreshnessBody | None = Field(
+        default=None, description="Its own freshness goal; null if that of the subscription applies."
+    )
     shared_into: SharedView | None = Field(
         default=None, description="The shared table that shows its rows together with those of other sources."
     )

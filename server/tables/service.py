@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -17,7 +18,7 @@ from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
-from server.declarations.policies import SchemaChangesBody
+from server.declarations.policies import SchemaChangesBody, TableFreshnessBody, table_freshness
 from server.declarations.table_body import require_supported, shared_from
 from server.declarations.table_declaration import Declaration, OccupiedPlaces, check_targets, refuse_existing
 from server.declarations.table_options import (
@@ -34,7 +35,7 @@ from server.lookup.subscriptions import lock_changeable_subscription
 from server.lookup.tables import lock_present_table
 from server.schema_versions import service as versions
 from server.tables import repository, requests
-from server.tables.effects import effect_of
+from server.tables.effects import OptionEffect, effect_of
 from server.tables.schemas import (
     OnRemoval,
     SharedView,
@@ -90,6 +91,7 @@ def table_view(subscription: str, row: TableRow, health: TableHealth, copied: Co
         rows_set_aside=row.rows_set_aside,
         target_table=TargetTable(row.target_table) if row.target_table is not None else None,
         from_pattern=row.from_pattern,
+        freshness=table_freshness(row.freshness),
         created_at=row.created_at,
         **shown_options(options_of(row)),
     )
@@ -224,6 +226,8 @@ def patch_table(
         detail = "A table with shared_into cannot use into_existing."
         raise InvalidRequest.at("/into_existing", detail, "Remove it and add it again without shared_into.")
     changed = _apply_options(session, subscription, row, options)
+    if "freshness" in body.model_fields_set:
+        changed |= _apply_goal(session, name, row, _merged_goal(row, body.freshness))
     if body.desired_state is not None and body.desired_state.value != row.desired_state:
         _check_transition(row, body.desired_state)
         row.desired_state = body.desired_state.value
@@ -268,6 +272,7 @@ def _insert(
         target_name=table.target_name,
         shared_into=table.shared.document() if table.shared is not None else None,
         from_pattern=table.from_pattern,
+        freshness=None if table.freshness is None else dict(table.freshness),
         desired_state=TableDesiredState.RUNNING.value,
         state=TableStateKind.REGISTERED.value,
         state_at=now,
@@ -333,6 +338,7 @@ def _redeclare(session: WriteSession, subscription: SubscriptionRow, row: TableR
         raise TableTargetFixed(f"The shared table of '{row.full_name}' cannot be changed.")
     options = replace(table.options, insert_only=row.insert_only) if keep else table.options
     changed = _apply_options(session, subscription, row, options)
+    changed |= _apply_goal(session, subscription.name, row, table.freshness)
     if row.from_pattern != table.from_pattern:
         row.from_pattern = table.from_pattern
         changed = True
@@ -354,9 +360,24 @@ def _apply_options(session: WriteSession, subscription: SubscriptionRow, row: Ta
     return bool(changed)
 
 
+def _apply_goal(session: WriteSession, subscription: str, row: TableRow, freshness: Mapping[str, Any] | None) -> bool:
+    if row.freshness == freshness:
+        return False
+    row.freshness = None if freshness is None else dict(freshness)
+    requests.record_settings_change(session, subscription, row, {"freshness": OptionEffect.AT_ONCE})
+    return True
+
+
+def _merged_goal(row: TableRow, given: TableFreshnessBody | None) -> dict[str, Any] | None:
+    if given is None:
+        return None
+    present = {**(row.freshness or {}), **given.model_dump(mode="json", exclude_unset=True)}
+    return TableFreshnessBody.model_validate(present).given()
+
+
 def _merged_options(row: TableRow, body: TablePatch) -> TableOptions:
     present = declared_options(options_of(row))
-    given = body.model_dump(exclude_unset=True, exclude={"desired_state"}, mode="json")
+    given = body.model_dump(exclude_unset=True, exclude={"desired_state", "freshness"}, mode="json")
     if given.get("columns") is not None:
         given["columns"] = {**present["columns"], **given["columns"]}
         given["columns"] = {name: options for name, options in given["columns"].items() if options is not None}

@@ -7,13 +7,17 @@ from fastapi.testclient import TestClient
 
 URL = "/api/v1/subscriptions/s"
 BODY = {"source": "shop", "target": "mart", "tables": [{"schema": "public", "name": "orders"}]}
+REST = {"goal_percent": None, "window_hours": 168, "count_pauses": True}
 
 pytestmark = pytest.mark.usefixtures("connections")
 
 
 def test_the_goal_is_shown_and_changed(client: TestClient) -> None:
-    assert client.put(URL, json=BODY).json()["freshness"] == {"goal_seconds": 60}
-    assert client.put(URL, json={**BODY, "freshness": {"goal_seconds": 5}}).json()["freshness"] == {"goal_seconds": 5}
+    assert client.put(URL, json=BODY).json()["freshness"] == {"goal_seconds": 60, **REST}
+    assert client.put(URL, json={**BODY, "freshness": {"goal_seconds": 5}}).json()["freshness"] == {
+        "goal_seconds": 5,
+        **REST,
+    }
     for given, shown in (
         ({"goal_seconds": 0.5}, 0.5),
         ({"goal_seconds": None}, 60),
@@ -21,7 +25,7 @@ def test_the_goal_is_shown_and_changed(client: TestClient) -> None:
         (None, 60),
     ):
         answer = client.patch(URL, json={"freshness": given})
-        assert (answer.status_code, answer.json()["freshness"]) == (200, {"goal_seconds": shown})
+        assert (answer.status_code, answer.json()["freshness"]) == (200, {"goal_seconds": shown, **REST})
 
 
 @pytest.mark.parametrize("wrong", [{"goal_seconds": 0}, {"goal_seconds": 1e9}, {"goal": 5}])

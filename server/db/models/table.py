@@ -49,6 +49,8 @@ class TableRow(SQLModel, table=True):
     rename: dict[str, str] = document(default_factory=dict)
     mask: dict[str, dict[str, Any]] = document(default_factory=dict)
     priority: int = 0
+    freshness: dict[str, Any] | None = document(default=None, nullable=True)
+    """Its own freshness goal: members of `server.declarations.policies.TableFreshnessBody`. None: that of the subscription."""
     refused_rows: str = Field(default="park", max_length=16)
     rows_set_aside: int = 0
     differs: bool = False

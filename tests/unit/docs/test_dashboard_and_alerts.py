@@ -25,6 +25,7 @@ from engine.model.table_state import TableStateKind
 from engine.sources.postgres_log.declaration import PostgresLogCapture
 from engine.sources.postgres_log.position_form import PostgresLogForm
 from server.clock import Clock
+from server.declarations.freshness_goals import FreshnessGoal
 from server.declarations.policies import FreshnessBody
 from server.freshness.schemas import Receipt
 from server.freshness.subscription_status import SubscriptionStatus, TableView
@@ -32,6 +33,9 @@ from server.freshness.tracker import FreshnessTracker
 from server.freshness.wait import WaitOutcome
 from server.freshness.wait_registry import WaitStatus
 from server.gateway.hub import Hub
+from server.goals.budget import FAST_RATE, LONG_H, SHORT_H, SLOW_RATE, judge
+from server.goals.recorder import Measurement
+from server.goals.timeline import HOUR_MS, Interval, Outcome, Timeline
 from server.metrics.gauges import Gauges
 from server.metrics.meters import Meters
 from tests.fixtures.promql import OF_COUNTERS, OF_GAUGES, Query, Selector, is_duration, parse
@@ -121,7 +125,12 @@ def _gauges() -> Gauges:
     hub = SimpleNamespace(engines=[], owner=lambda _: "engine")
     tracker = SimpleNamespace(statuses=[status], count_waits=lambda _: 0)
     clock = SimpleNamespace(now=lambda: _NOW)
-    return Gauges(cast("Hub", hub), cast("FreshnessTracker", tracker), cast("Clock", clock), "1")
+    goal = FreshnessGoal(lag_seconds=10, percent=99.5, window_hours=168, count_pauses=True)
+    hour = Timeline()
+    hour.add(Interval(0, HOUR_MS), Outcome.FRESH)
+    measured = Measurement(("s", ""), judge(goal, 0, HOUR_MS, hour), None)
+    goals = {("s", ""): measured}
+    return Gauges(cast("Hub", hub), cast("FreshnessTracker", tracker), cast("Clock", clock), "1", lambda: goals)
 
 
 def in_reference() -> dict[str, frozenset[str]]:
@@ -230,6 +239,8 @@ def test_limits_are_the_defaults_of_a_subscription() -> None:
     assert rules["PenstockSlotRetainsLog"].endswith(f"> {guard.warn_share:g} * {budget}")
     assert rules["PenstockSlotAtRisk"].endswith(f"> {guard.name_transaction_share:g} * {budget}")
     assert f"4 * 3600) > {budget} " in rules["PenstockSlotFillsSoon"]
+    assert rules["PenstockFreshnessBudgetFastBurn"].endswith(f"_{SHORT_H}h >= {FAST_RATE:g}")
+    assert rules["PenstockFreshnessBudgetSlowBurn"].endswith(f"_{LONG_H}h >= {SLOW_RATE:g}")
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])

@@ -126,3 +126,16 @@ export const columnsQuery = (name: string, table: string, version: string) =>
     refetchInterval: false,
     staleTime: 30_000,
   });
+
+const GOALS_EVERY_MS = 10_000;
+
+/** The freshness goals of a subscription and its tables; with the id of a table, the one that applies to it. */
+export const freshnessGoalsQuery = (name: string, table_id: string | null) =>
+  queryOptions({
+    queryKey: ["freshness goals", name, table_id],
+    queryFn: ({ signal }) => {
+      const query = table_id === null ? {} : { table_id };
+      return answer(client.GET("/api/v1/subscriptions/{name}/freshness-goals", { params: { path: { name }, query }, signal }));
+    },
+    refetchInterval: GOALS_EVERY_MS,
+  });

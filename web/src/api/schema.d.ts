@@ -583,6 +583,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/subscriptions/{name}/freshness-goals": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List freshness goals and error budgets
+         * @description The goal of the subscription first, then those of tables by schema and name; none if `goal_percent` is not set.
+         *
+         *     Set them with `freshness` of the subscription and of tables.
+         */
+        get: operations["freshness_goals_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/subscriptions/{name}/freshness-waits": {
         parameters: {
             query?: never;
@@ -1472,7 +1494,7 @@ export interface components {
          * @description Causes of alerts.
          * @enum {string}
          */
-        AlertCause: "freshness_goal_missed" | "slot_risk" | "fault" | "verification_failed";
+        AlertCause: "freshness_goal_missed" | "slot_risk" | "fault" | "verification_failed" | "freshness_budget_fast_burn" | "freshness_budget_slow_burn" | "freshness_budget_spent";
         /**
          * AlertChannelPut
          * @description A whole alert channel.
@@ -1840,6 +1862,12 @@ export interface components {
             };
         };
         /**
+         * BudgetAlarm
+         * @description What of a budget is to be reported.
+         * @enum {string}
+         */
+        BudgetAlarm: "fast_burn" | "slow_burn" | "spent";
+        /**
          * Bundle
          * @description Reports in order. Each is parsed separately: one of an unknown kind is ignored.
          */
@@ -1850,6 +1878,16 @@ export interface components {
             }[];
             /** Sequence */
             sequence: number;
+        };
+        /**
+         * BurnRates
+         * @description The budget used, in multiples of what uses it up exactly in one window.
+         */
+        BurnRates: {
+            /** Last 6 Hours */
+            last_6_hours: number;
+            /** Last Hour */
+            last_hour: number;
         };
         /**
          * CallerView
@@ -2484,6 +2522,24 @@ export interface components {
             items: components["schemas"]["EngineView"][];
         };
         /**
+         * ErrorBudget
+         * @description The time in the window in which the copy may be late.
+         */
+        ErrorBudget: {
+            /**
+             * Left Seconds
+             * @description Negative: more was used.
+             */
+            left_seconds: number;
+            /** Total Seconds */
+            total_seconds: number;
+            /**
+             * Used Seconds
+             * @description Late and unknown time.
+             */
+            used_seconds: number;
+        };
+        /**
          * EventView
          * @description One event.
          * @example {
@@ -2617,11 +2673,142 @@ export interface components {
          */
         FreshnessBody: {
             /**
+             * Count Pauses
+             * @description Time in which a user has paused or stopped the subscription, or paused the table, counts as late; false: it does not count at all.
+             * @default true
+             */
+            count_pauses?: boolean;
+            /**
+             * Goal Percent
+             * @description Share of the time in which the lag is to be at most `goal_seconds`; null = it is not measured.
+             */
+            goal_percent?: number | null;
+            /**
              * Goal Seconds
              * @description The console shows a target with a larger lag as late.
              * @default 60
              */
             goal_seconds?: number;
+            /**
+             * Window Hours
+             * @description Length of the window, up to now, over which that share is measured.
+             * @default 168
+             */
+            window_hours?: number;
+        };
+        /**
+         * FreshnessGoalView
+         * @description A freshness goal, how far it is met, and its error budget.
+         * @example {
+         *       "alarms": [],
+         *       "budget": {
+         *         "left_seconds": 2244,
+         *         "total_seconds": 3024,
+         *         "used_seconds": 780
+         *       },
+         *       "burn_rate": {
+         *         "last_6_hours": 2.2,
+         *         "last_hour": 0
+         *       },
+         *       "compliance_percent": 99.871,
+         *       "goal": {
+         *         "count_pauses": true,
+         *         "lag_seconds": 10,
+         *         "percent": 99.5,
+         *         "window_hours": 168
+         *       },
+         *       "measured_since": "2026-05-04T10:00:00Z",
+         *       "measured_to": "2026-05-11T10:00:00Z",
+         *       "met": true,
+         *       "shares_seconds": {
+         *         "excluded": 0,
+         *         "fresh": 604020,
+         *         "late": 720,
+         *         "unknown": 60,
+         *         "unmeasured": 0
+         *       },
+         *       "worst": {
+         *         "begin": "2026-05-09T02:10:00Z",
+         *         "end": "2026-05-09T02:18:00Z",
+         *         "seconds": 480
+         *       }
+         *     }
+         */
+        FreshnessGoalView: {
+            /** Alarms */
+            alarms: components["schemas"]["BudgetAlarm"][];
+            budget: components["schemas"]["ErrorBudget"];
+            burn_rate: components["schemas"]["BurnRates"];
+            /**
+             * Compliance Percent
+             * @description Fresh time as a share of fresh, late and unknown time; null if the goal has not applied yet.
+             */
+            compliance_percent: number | null;
+            goal: components["schemas"]["Goal"];
+            /**
+             * Late Since
+             * @description Since when the copy has been late; null: it is not.
+             */
+            late_since: string | null;
+            /**
+             * Measured Since
+             * Format: date-time
+             * @description Begin of the window, or of the measurement if that is later.
+             */
+            measured_since: string;
+            /**
+             * Measured To
+             * Format: date-time
+             * @description Up to the last report that was judged.
+             */
+            measured_to: string;
+            /**
+             * Met
+             * @description The budget is not spent.
+             */
+            met: boolean;
+            shares_seconds: components["schemas"]["TimeShares"];
+            /** @description The table whose goal it is; null: the goal of the subscription, for all tables without one. */
+            table: components["schemas"]["GoalTable"] | null;
+            /** @description The longest late time in the window without interruption. */
+            worst: components["schemas"]["LateInterval"] | null;
+        };
+        /**
+         * FreshnessGoals
+         * @description The freshness goals of a subscription and its tables.
+         */
+        FreshnessGoals: {
+            /** Items */
+            items: components["schemas"]["FreshnessGoalView"][];
+        };
+        /**
+         * Goal
+         * @description For `percent` of the time in a window, the copy lags at most `lag_seconds`.
+         */
+        Goal: {
+            /**
+             * Count Pauses
+             * @description Whether time in which a user has paused it counts as late; else it does not count.
+             */
+            count_pauses: boolean;
+            /** Lag Seconds */
+            lag_seconds: number;
+            /** Percent */
+            percent: number;
+            /** Window Hours */
+            window_hours: number;
+        };
+        /**
+         * GoalTable
+         * @description A table with a goal of its own.
+         */
+        GoalTable: {
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+            /** Schema */
+            schema: string;
         };
         /**
          * GuardBody
@@ -2888,6 +3075,24 @@ export interface components {
              * @description Id of the table that it parked; null: it affects the whole subscription.
              */
             table?: string | null;
+        };
+        /**
+         * LateInterval
+         * @description A time in which the copy was late without interruption.
+         */
+        LateInterval: {
+            /**
+             * Begin
+             * Format: date-time
+             */
+            begin: string;
+            /**
+             * End
+             * Format: date-time
+             */
+            end: string;
+            /** Seconds */
+            seconds: number;
         };
         /**
          * LedgerAnswer
@@ -5210,6 +5415,8 @@ export interface components {
              * @default []
              */
             exclude_columns?: string[];
+            /** @description The table's own freshness goal, in place of the subscription's. A change takes hold at once. */
+            freshness?: components["schemas"]["TableFreshnessBody"] | null;
             /**
              * Include Columns
              * @description Names of the columns to replicate, or patterns with `*` (any characters); by default all columns.
@@ -5283,6 +5490,20 @@ export interface components {
          */
         TableDesiredState: "running" | "paused";
         /**
+         * TableFreshnessBody
+         * @description The table's own freshness goal; members that are left out are those of the subscription.
+         */
+        TableFreshnessBody: {
+            /** Count Pauses */
+            count_pauses?: boolean | null;
+            /** Goal Percent */
+            goal_percent?: number | null;
+            /** Goal Seconds */
+            goal_seconds?: number | null;
+            /** Window Hours */
+            window_hours?: number | null;
+        };
+        /**
          * TableHealth
          * @description The condition of a table, from its own state and that of its subscription.
          */
@@ -5320,6 +5541,7 @@ export interface components {
             desired_state?: components["schemas"]["TableDesiredState"] | null;
             /** Exclude Columns */
             exclude_columns?: string[] | null;
+            freshness?: components["schemas"]["TableFreshnessBody"] | null;
             /** Include Columns */
             include_columns?: string[] | null;
             /** Insert Only */
@@ -5479,6 +5701,8 @@ export interface components {
              * @default []
              */
             exclude_columns?: string[];
+            /** @description Its own freshness goal; null if that of the subscription applies. */
+            freshness?: components["schemas"]["TableFreshnessBody"] | null;
             /**
              * From Pattern
              * @description A pattern of the subscription added it.
@@ -5776,6 +6000,37 @@ export interface components {
             /** @description Throughput since the requested earlier ticket; null if none was requested, or until both are applied. */
             throughput: components["schemas"]["ThroughputView"] | null;
             times: components["schemas"]["TicketTimes"];
+        };
+        /**
+         * TimeShares
+         * @description The window in seconds, by how the copy was. They add up to the window.
+         */
+        TimeShares: {
+            /**
+             * Excluded
+             * @description The goal did not apply: first copies, and pauses that do not count.
+             */
+            excluded: number;
+            /**
+             * Fresh
+             * @description The lag was at most `lag_seconds`.
+             */
+            fresh: number;
+            /**
+             * Late
+             * @description It was larger, or a fault, a parked table, a counted pause, or an engine that did not report prevented it from being known to be smaller.
+             */
+            late: number;
+            /**
+             * Unknown
+             * @description The server did not run. It uses the budget like late time.
+             */
+            unknown: number;
+            /**
+             * Unmeasured
+             * @description Before the measurement began.
+             */
+            unmeasured: number;
         };
         /**
          * TokenCreate
@@ -8869,6 +9124,68 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Freshness"];
+                };
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_found`: Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `invalid_request`: Invalid request */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    freshness_goals_list: {
+        parameters: {
+            query?: {
+                /** @description Only the goal that applies to this table: its own, or the subscription's. */
+                table_id?: string | null;
+            };
+            header?: never;
+            path: {
+                /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FreshnessGoals"];
                 };
             };
             /** @description `unauthenticated`: Authentication required */

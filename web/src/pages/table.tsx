@@ -17,6 +17,7 @@ import { LOADED } from "../labels/partitions";
 import { optionName, optionValue } from "../labels/tableOptions";
 import { asked, copiedWords, copyWords, isCopied, qualified, tableName, tableWords } from "../labels/tables";
 import type { Tone } from "../labels/tone";
+import { FreshnessGoalSection } from "./freshnessGoal";
 import { Partitions } from "./tablePartitions";
 import { RefusedRows } from "./tableRefused";
 import { TimeLine } from "./tableTimeLine";
@@ -51,6 +52,7 @@ export function TablePage({ subscription, id }: { subscription: string; id: stri
             >
               <Declaration table={present} />
             </Section>
+            <FreshnessGoalSection subscription={subscription} table={id} />
             <Partitions subscription={subscription} table={present} />
             <Section title="Time line" aside="Requests, and when they took effect; newest first">
               <TimeLine subscription={subscription} table={present} />

@@ -12,6 +12,7 @@ import type {
 } from "../api/client";
 import type { HistoryPoint } from "../api/history";
 import type { Ticket } from "../api/tickets";
+import type { FreshnessGoal } from "../labels/goals";
 
 export const NOW = "2026-05-04T10:00:00Z";
 
@@ -96,6 +97,22 @@ export const partition = (changes: Partial<Partition> = {}): Partition => ({
   reason: "copied",
   position: "0/16B3748",
   loaded_at: NOW,
+  ...changes,
+});
+
+export const goalSample = (changes: Partial<FreshnessGoal> = {}): FreshnessGoal => ({
+  table: null,
+  goal: { lag_seconds: 10, percent: 99.5, window_hours: 168, count_pauses: true },
+  measured_since: NOW,
+  measured_to: later(604_800),
+  met: true,
+  compliance_percent: 99.871,
+  shares_seconds: { fresh: 604_020, late: 720, unknown: 60, excluded: 0, unmeasured: 0 },
+  budget: { total_seconds: 3024, used_seconds: 780, left_seconds: 2244 },
+  burn_rate: { last_hour: 0, last_6_hours: 2.2 },
+  alarms: [],
+  late_since: null,
+  worst: { begin: later(3600), end: later(4080), seconds: 480 },
   ...changes,
 });
 

@@ -16,6 +16,7 @@ import { UsageBar } from "../../components/usageBar";
 import { aspectsOf, healthOf, slotShare, warnShare } from "../../labels/health";
 import { bytes, count, ofBytes, some } from "../../labels/numbers";
 import { copiedWords, copyWords } from "../../labels/tables";
+import { FreshnessGoalSection } from "../freshnessGoal";
 import { NothingHerePage } from "../nothingHere";
 import { Tables } from "../subscriptionTables";
 import { BatchesPage } from "./batches";
@@ -69,6 +70,7 @@ function Overview({ name }: { name: string }) {
           <Section title="Progress">
             <Progress subscription={found} />
           </Section>
+          <FreshnessGoalSection subscription={name} table={null} />
           <Section title="Tables" aside={<Link href={addTableAddress(name)}>Add a table</Link>}>
             <Tables subscription={found} />
           </Section>
