@@ -46,7 +46,9 @@ def show(api: Api, subscription: Subscription = None) -> Answer:
 @server_command
 def set_goal(
     api: Api,
-    percent: Annotated[float, typer.Option("--percent", help="Share of the time, such as 99.5.")],
+    percent: Annotated[
+        float | None, typer.Option("--percent", help="Share of the time, such as 99.5; default: as it is.")
+    ] = None,
     lag: Annotated[
         str | None, typer.Option("--lag", metavar="DURATION", help="Largest lag, such as 10s; default: as it is.")
     ] = None,
@@ -63,13 +65,15 @@ def set_goal(
     subscription: Subscription = None,
 ) -> Answer:
     """Set the goal of a subscription, or of one of its tables. A changed lag begins a new measurement."""
-    given: Document = {"goal_percent": percent}
-    if lag is not None:
-        given["goal_seconds"] = _seconds(lag)
-    if window is not None:
-        given["window_hours"] = _hours(window)
-    if count_pauses is not None:
-        given["count_pauses"] = count_pauses
+    asked: Document = {
+        "goal_percent": percent,
+        "goal_seconds": None if lag is None else _seconds(lag),
+        "window_hours": None if window is None else _hours(window),
+        "count_pauses": count_pauses,
+    }
+    given = {name: value for name, value in asked.items() if value is not None}
+    if not given:
+        raise ManifestError("name what to set: --percent, --lag, --window, --count-pauses or --exclude-pauses")
     answer = api.patch(_path(api, subscription, table), {"freshness": given})
     return Answer(answer, lambda: out.print(f"The freshness goal of {_whose(answer, table)} was set."))
 

@@ -23,21 +23,25 @@ from server.goals.budget import Standing, judge
 from server.goals.conditions import condition_of, declared_in
 from server.goals.meter import Meter, Span
 from server.goals.repository import GoalKey
-from server.goals.timeline import MINUTE_MS, Changes, Interval, Timeline
+from server.goals.timeline import HOUR_MS, MINUTE_MS, Changes, Interval, Timeline
 from server.logs import get_logger
 from server.lookup.subscriptions import require_subscription
 
 log = get_logger(__name__)
 
 _TICK_S = 1.0
+_AT_ONCE = 50
+"""Goals stored in one transaction, about a tenth of a second: engines' reports wait for it."""
 _JUMP_MS = MINUTE_MS // 2
 """A clock that differs by more from the time that has passed was set, or the machine slept."""
 
 
 @dataclass(slots=True)
 class _Measured:
-    """One goal, with what is not stored yet. `since_ms`: when this process began to measure it."""
+    """One goal, with what is not stored yet. `since_ms`: when this process began to measure it. `status`: that of its subscription; one
+    of the same name that is created later has another."""
 
+    status: SubscriptionStatus
     goal: FreshnessGoal
     meter: Meter
     since_ms: int
@@ -85,6 +89,8 @@ class GoalRecorder:
         self._monotonic_s = monotonic_s
         self._measured: dict[str, dict[str, _Measured]] = {}
         """By subscription, and the id of the table."""
+        self._stirred: set[str] = set()
+        """Subscriptions with states that were reported since the last observation."""
         self._offset_ms = self._clock_offset_ms()
         self._written_minute = 0
         self._written: set[GoalKey] = set()
@@ -100,7 +106,18 @@ class GoalRecorder:
             if report.lag_seconds is not None:
                 self._record_lag(report, report.lag_seconds)
         elif isinstance(report, SubscriptionStateReport | TableStateReport):
-            status = self._freshness.find_status(report.subscription)
+            self._observe_soon(report.subscription)
+
+    def _observe_soon(self, subscription: str) -> None:
+        """In the next turn of the event loop, so that a report of each of many tables costs one observation."""
+        if not self._stirred:
+            asyncio.get_running_loop().call_soon(self._observe_stirred)
+        self._stirred.add(subscription)
+
+    def _observe_stirred(self) -> None:
+        stirred, self._stirred = self._stirred, set()
+        for subscription in stirred:
+            status = self._freshness.find_status(subscription)
             if status is not None:
                 self._observe(status)
 
@@ -128,9 +145,9 @@ class GoalRecorder:
         for table, goal in declared_in(status).items():
             condition = condition_of(status, table, goal)
             known = before.get(table)
-            if known is None or not _same_measure(known.goal, goal):
+            if known is None or known.status is not status or not _same_measure(known.goal, goal):
                 meter = Meter(goal.lag_seconds, SILENT_AFTER_S, now_s, condition)
-                known = _Measured(goal, meter, self._ms(now_s))
+                known = _Measured(status, goal, meter, self._ms(now_s))
             else:
                 known.goal = goal
                 self._add(known, known.meter.observe(now_s, condition))
@@ -140,7 +157,9 @@ class GoalRecorder:
         for span in spans:
             interval = Interval(self._ms(span.begin_s), self._ms(span.end_s))
             if span.revises:
-                measured.changes.revise(interval)
+                # A source whose clock is wrong may report any age.
+                window_ms = measured.goal.window_hours * HOUR_MS
+                measured.changes.revise(Interval(max(interval.begin_ms, interval.end_ms - window_ms), interval.end_ms))
             else:
                 measured.changes.added.add(interval, span.outcome)
         late_from_s = measured.meter.late_from_s
@@ -162,10 +181,13 @@ class GoalRecorder:
     async def keep_recording(self) -> None:
         """Observe every second and write every minute, and when goals come or go, until cancelled."""
         while True:
-            self.observe()
-            is_new = {key for key, _ in self._all()} != self._written
-            if is_new or self._written_minute != self._now_ms() // MINUTE_MS:
-                await self.write()
+            try:
+                self.observe()
+                is_new = {key for key, _ in self._all()} != self._written
+                if is_new or self._written_minute != self._now_ms() // MINUTE_MS:
+                    await self.write()
+            except Exception:
+                log.exception("freshness_goals_not_observed")
             await asyncio.sleep(_TICK_S)
 
     async def stop(self) -> None:
@@ -174,17 +196,20 @@ class GoalRecorder:
         await self.write()
 
     async def write(self) -> None:
-        """Store what was measured, in one transaction. If that fails, the next call stores it."""
+        """Store what was measured. What cannot be stored is stored by the next call."""
         async with self._storing:
             self._written_minute = self._now_ms() // MINUTE_MS
             taken = {key: self._snapshot(each, taken=True) for key, each in self._all()}
             self._written = set(taken)
-            try:
-                found = await self._threads.run(partial(self._write, taken))
-            except Exception:
-                log.exception("freshness_goals_not_written", goals=len(taken))
-                self._put_back(taken)
-                return
+            keys, found = list(taken), dict[GoalKey, Measurement]()
+            for first in range(0, max(1, len(keys)), _AT_ONCE):
+                part = {key: taken[key] for key in keys[first : first + _AT_ONCE]}
+                try:
+                    found |= await self._threads.run(partial(self._write, part))
+                except Exception:
+                    log.exception("freshness_goals_not_written", goals=len(part))
+                    self._put_back(part)
+                    found |= {key: known for key, known in self.measurements.items() if key in part}
             self.measurements = found
 
     def _all(self) -> Iterator[tuple[GoalKey, _Measured]]:
@@ -277,8 +302,10 @@ def _late_since_ms(row: FreshnessGoalRow | None, each: _Snapshot) -> int | None:
     """If the copy was late when the server stopped and is late since its start, it has been late since before."""
     if each.late_from_ms is None:
         return None
+    since_ms = each.since_ms if row is None else repository.ms_of(row.since)
+    late_from_ms = max(each.late_from_ms, since_ms)
     known = None if row is None or row.late_since is None else repository.ms_of(row.late_since)
-    return min(known, each.late_from_ms) if known is not None and each.unbroken else each.late_from_ms
+    return min(known, late_from_ms) if known is not None and each.unbroken else late_from_ms
 
 
 def _store(session: WriteSession, key: GoalKey, row: FreshnessGoalRow | None, each: _Snapshot) -> Measurement:

@@ -88,6 +88,7 @@ class Rig:
         found = TableStateReport.model_validate(report)
         self.tracker.apply_report(found)
         self.recorder.record_report(found)
+        self.recorder.observe()
 
     async def declare(self, freshness: dict[str, Any], table_id: str = "", **fields: Any) -> None:
         with self.database.write() as session:
@@ -326,6 +327,53 @@ def test_a_goal_that_is_changed_is_measured_again_and_a_removed_one_is_forgotten
             assert session.exec(select(FreshnessHourRow)).all() == []
 
     play(database, story)
+
+
+def test_a_source_whose_clock_is_wrong_is_late_since_the_measurement_began(database: Database) -> None:
+    async def story(rig: Rig) -> None:
+        rig.report()
+        await rig.pass_time(60)
+        rig.lag_s = 50 * 365 * 86_400.0
+        await rig.pass_time(60)
+        found = await rig.found()
+        assert found.late_since_ms == repository.ms_of(BEGUN)
+        assert seconds(found.standing) == (0, 120, 0, 0)
+        await rig.restart(0)
+        assert seconds(await rig.standing()) == (0, 120, 0, 0)
+
+    play(database, story)
+
+
+def test_a_subscription_that_is_created_again_is_measured_from_its_begin(database: Database) -> None:
+    async def story(rig: Rig) -> None:
+        rig.report()
+        await rig.pass_time(100)
+        with database.write() as session:
+            session.delete(session.exec(select(SubscriptionRow)).one())
+        await rig.tracker.refresh()
+        assert rig.rows() == []
+        with database.write() as session:
+            subscription = SubscriptionRow(
+                **{**FIELDS, "slot": "other"}, state_at=BEGUN, created_at=BEGUN, updated_at=BEGUN
+            )
+            session.add(subscription)
+        await rig.tracker.refresh()
+        rig.recorder.observe()
+        await rig.pass_time(30)
+        assert sum(seconds(await rig.standing())) == 30
+
+    play(database, story)
+
+
+FIELDS = {
+    "name": "s",
+    "source_id": 1,
+    "target_id": 2,
+    "desired_state": "running",
+    "state": "running",
+    "stamp": "s",
+    "freshness": GOAL,
+}
 
 
 def test_each_minute_is_one_row_that_is_written_once(database: Database) -> None:

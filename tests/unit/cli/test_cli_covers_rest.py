@@ -33,6 +33,7 @@ COMMANDS = {
     "engines_list": "engines",
     "events_list": "events",
     "events_stream": "events",
+    "freshness_goals_list": "goals show",
     "freshness_waits_create": "wait",
     "lag_explain": "lag explain",
     "ledger_get": "ledger",
