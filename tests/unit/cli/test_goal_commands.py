@@ -36,11 +36,15 @@ def test_goals_are_shown_and_a_spent_budget_has_an_exit_code(stand_in: StandIn, 
 
 
 def test_the_table_has_goal_and_budget(stand_in: StandIn, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "300")
+    printed: list[list[str | None]] = []
+    monkeypatch.setattr("server.cli.goal_commands.print_table", lambda _, rows: printed.extend(rows))
     stand_in.replies["GET", "/subscriptions/m/freshness-goals"] = (200, {"items": [EXAMPLE, SPENT]})
-    shown = run("goals", "show", "-s", "m").stdout
-    for part in ("99.5 % in 10.0 s over 7 days", "99.871 %", "public.orders", "8 min from 2026-05-09T02:10:00Z"):
-        assert part in shown
+    assert run("goals", "show", "-s", "m").exit_code == ExitCode.DIFFERENT
+    met, spent = printed
+    assert met[:3] == ["m", "99.5 % in 10.0 s over 7 days", "[green]99.871 %[/]"]
+    assert met[-1] == "8 min from 2026-05-09T02:10:00Z"
+    assert spent[0] == "public.orders"
+    assert str(spent[3]).startswith("-76")
 
 
 @pytest.mark.parametrize(
