@@ -240,6 +240,19 @@ def test_a_copy_that_is_late_before_and_since_a_restart_has_been_late_all_the_ti
     play(database, story)
 
 
+def test_a_copy_that_was_fresh_for_a_moment_is_late_since_then(database: Database) -> None:
+    async def story(rig: Rig) -> None:
+        rig.report()
+        await rig.pass_time(60)
+        for state, lasts_s in ((TableStateKind.PARKED, 40), (TableStateKind.LIVE, 10), (TableStateKind.PARKED, 5)):
+            rig.table("a", state)
+            await rig.pass_time(lasts_s)
+        assert rig.rows()[0].late_since == BEGUN + timedelta(seconds=60)
+        assert (await rig.found()).late_since_ms == repository.ms_of(BEGUN + timedelta(seconds=110))
+
+    play(database, story)
+
+
 @pytest.mark.parametrize("jump_s", [7200, -7200])
 def test_a_clock_that_is_set_hides_no_late_time(database: Database, jump_s: int) -> None:
     async def story(rig: Rig) -> None:
