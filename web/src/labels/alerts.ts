@@ -11,6 +11,9 @@ export const KINDS = Object.keys(KIND_WORDS) as AlertKind[];
 
 export const CAUSE_WORDS: Record<AlertCause, string> = {
   freshness_goal_missed: "a subscription is later than its freshness goal",
+  freshness_budget_fast_burn: "the error budget of a freshness goal is used up within hours",
+  freshness_budget_slow_burn: "the error budget of a freshness goal is used up within days",
+  freshness_budget_spent: "the error budget of a freshness goal is spent",
   slot_risk: "the source retains too much log",
   fault: "a subscription has failed, or a table is parked",
   verification_failed: "a table differs from its source, or a verification failed",
