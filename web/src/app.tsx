@@ -12,8 +12,6 @@ import { NothingHerePage } from "./pages/nothingHere";
 import { SignInPage } from "./pages/signIn";
 import { SubscriptionPage } from "./pages/subscription/page";
 import { TablePage } from "./pages/table";
-import { AddTablePage } from "./pages/tableOptions/addPage";
-import { TableOptionsPage } from "./pages/tableOptions/page";
 import { TicketsPage } from "./pages/tickets/page";
 import { ConnectionPage, NewConnectionPage } from "./pages/wizard/connectionPages";
 import { NewSubscriptionPage } from "./pages/wizard/newSubscription";
@@ -26,6 +24,8 @@ import { queryClient } from "./stream/queryClient";
 const AlertsPage = lazy(async () => ({ default: (await import("./pages/alerts/page")).AlertsPage }));
 const AlertChannelPage = lazy(async () => ({ default: (await import("./pages/alerts/channelPages")).AlertChannelPage }));
 const NewAlertChannelPage = lazy(async () => ({ default: (await import("./pages/alerts/channelPages")).NewAlertChannelPage }));
+const AddTablePage = lazy(async () => ({ default: (await import("./pages/tableOptions/addPage")).AddTablePage }));
+const TableOptionsPage = lazy(async () => ({ default: (await import("./pages/tableOptions/page")).TableOptionsPage }));
 const FreshnessPage = lazy(async () => ({ default: (await import("./pages/freshness/page")).FreshnessPage }));
 
 /** The ways through the console; pages about one thing are reached from there. `within`: what such pages' addresses begin with. */
