@@ -100,5 +100,8 @@ def _rows(
     if any(column.mask is not None for column in columns):
         detail = f"table {spec.source} has masked columns, whose values do not leave the source in clear"
         raise QueryRefused("query_not_of_source", detail, _TO_THE_TARGET)
+    if schema.soft_delete:
+        detail = f"table {spec.source} keeps deleted rows on the target, which the source does not have"
+        raise QueryRefused("query_not_of_source", detail, _TO_THE_TARGET)
     held = replace(schema, columns=columns, computed=())
     return Rows(queries.rows_of(held, source_types), tuple(column.name for column in columns))

@@ -148,13 +148,15 @@ def restrict_to_range(changes: TableChanges, keys: RowsHeld) -> TableChanges:
         inserts = _chosen(rows, keys.holds([rows[f"c{i}"] for i in keys.key]))
     if partials is not None:
         partials = _completed_within(rows_of(partials), keys)
-    parts = {"delete": deletes, "insert": inserts, "complete": partials}
+    tombstones = None if changes.tombstones is None else _completed_within(rows_of(changes.tombstones), keys)
+    parts = {"delete": deletes, "insert": inserts, "complete": partials, "mark": tombstones}
     staged = {name: rows.num_rows for name, rows in parts.items() if rows is not None}
     return replace(
         changes,
         deletes=deletes,
         inserts=inserts,
         partials=partials,
+        tombstones=tombstones,
         paired=paired,
         net_rows=sum(staged.values()),
         staged=staged,
@@ -162,6 +164,7 @@ def restrict_to_range(changes: TableChanges, keys: RowsHeld) -> TableChanges:
 
 
 def _completed_within(rows: Any, keys: RowsHeld) -> Any | None:
+    """The completed rows whose key passes the filter. Raises RowUnknown if one has unset columns and its old key does not pass."""
     old = [rows[f"k{j}"] for j in range(len(keys.key))]
     new = []
     for j, i in enumerate(keys.key):
@@ -169,7 +172,11 @@ def _completed_within(rows: Any, keys: RowsHeld) -> Any | None:
         given = rows[f"c{i}"]
         new.append(pc.if_else(rows[unset], old[j], given) if unset in rows.schema.names else given)
     comes = keys.holds(new)
-    if pc.any(pc.and_not(comes, keys.holds(old))).as_py():
+    needs = pa.array([False] * rows.num_rows, pa.bool_())
+    for name in rows.schema.names:
+        if name.startswith("u"):
+            needs = pc.or_(needs, pc.fill_null(rows[name].combine_chunks(), False))
+    if pc.any(pc.and_(needs, pc.and_not(comes, keys.holds(old)))).as_py():
         raise RowUnknown
     return _chosen(rows, comes)
 

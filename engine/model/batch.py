@@ -28,6 +28,8 @@ class LogRange:
     end: Lsn
     xid: int = 0
     aborted: frozenset[int] = frozenset()
+    time_us: int = 0
+    """Commit time of the streamed transaction, microseconds since 1970 UTC; 0 = unknown, or whole transactions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +180,7 @@ class StagedRows:
 class TableChanges:
     """The changes of one table in one bucket of one batch slice (`piece`): their net effect, or with `in_order` each change.
 
-    `deletes`, `inserts`, `partials` and `in_order` are None if empty, else a pyarrow.Table, or StagedRows between processes.
+    `deletes`, `inserts`, `partials`, `tombstones` and `in_order` are None if empty, else a pyarrow.Table, or StagedRows between processes.
 
     c0 … cn are the columns of the last version by position, k0 … km the key columns by position:
     - `deletes`: `k0 … km` of rows that existed before the batch and were deleted or replaced; for BAG `c0 … cn` and `n` (int64), the
@@ -191,8 +193,13 @@ class TableChanges:
       and `g` (uint64, hash of the row's key after and before it), `k0 … km` the key before it (for an insert, after it; for BAG all
       columns are the key, for APPEND none), `c0 … cn` the row after it (NULL if there is none), and `u<i>` (bool, true = unchanged) for
       every column unset in some row.
-    `truncated`: clear the table first. Order: read partials, truncate or delete, insert; all buckets of a slice together, the slices one
-    after another.
+    - `tombstones` (soft delete only): rows that the changes deleted and whose key no row has now, with their last values: as `partials`,
+      `at` (timestamp, commit time of the deletion; NULL = `commit_us`) and `n` (int64, ascending in log order; of several rows with keys
+      that the target takes for equal, the last one stays). Rows without unset columns need no existing row. `doubtful` (bool): keys may
+      have collided until a commit, so a row from before may have the key; if one has after the deletes, the tombstone is void.
+
+    `truncated`: clear the table first. Order: read partials and tombstones, truncate or delete, insert; all buckets of a slice together,
+    the slices one after another. With soft delete, `truncated` marks all rows that are not in `deletes`.
     """
 
     table: TableId
@@ -213,14 +220,20 @@ class TableChanges:
     the table parks unless they are quarantined. All values are texts: `k0 … km` of the row before (NULL for an insert), `c0 … cn`, `u<i>`
     (bool) for every column unset in some row, `gone` (bool: a deleted row, with its key only) and `cause`."""
     staged: Mapping[str, int] = field(default_factory=dict)
-    """Number of rows in `deletes` ("delete"), `inserts` ("insert") and `partials` ("complete"); no entry for None."""
+    """Number of rows in `deletes` ("delete"), `inserts` ("insert"), `partials` ("complete") and `tombstones` ("mark"); no entry for None.
+    """
     tally: NetTally | None = None
     """What netting and decoder counted; None if the table has a fault."""
+    tombstones: Any | None = None
+    truncated_us: int = 0
+    """With soft delete: commit time of the first TRUNCATE, microseconds since 1970 UTC; 0 = `commit_us`."""
+    commit_us: int = 0
+    """With soft delete: commit time of the transaction of all changes, if they were computed before its commit."""
 
     @property
     def is_empty(self) -> bool:
         """Whether it changes nothing of the table."""
-        parts = (self.deletes, self.inserts, self.partials, self.in_order, self.refused)
+        parts = (self.deletes, self.inserts, self.partials, self.in_order, self.refused, self.tombstones)
         return not self.truncated and all(part is None for part in parts)
 
 

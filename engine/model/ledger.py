@@ -50,7 +50,8 @@ class NetTally:
     processed; for BAG, row images. `alive`, `before`: rows that exist after the changes, and rows that existed before them; for BAG,
     images added and removed. `removed`: rows that the decoded deletes remove. `effective`: changes with an effect of their own, the others
     were netted; not counted for BAG, whose images of one change may be in several buckets. `refused`: rows for the quarantine;
-    `withheld`: those of them that count as `alive`.
+    `withheld`: those of them that count as `alive`. With soft delete, changes before a TRUNCATE are processed too: `swept` is the number of
+    rows that existed after them and that it removed, and `marked` the number of rows to keep as deleted.
     """
 
     mode: KeyMode | None
@@ -61,6 +62,8 @@ class NetTally:
     effective: int = 0
     refused: int = 0
     withheld: int = 0
+    swept: int = 0
+    marked: int = 0
     cleared: Mapping[str, int] = field(default_factory=dict)
 
 

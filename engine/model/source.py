@@ -185,7 +185,7 @@ class ScannedChanges:
 
     `op`: 1 insert, 2 update, 3 delete, 4 truncate. `relation`: OID. `version`: number of relation records of this relation before it in
     the scan. `new`, `old`: offset in `data` of the tuple (of its column count), -1 if absent. `old_kind`: 0 none, 1 key only, 2 full row.
-    `end`: end LSN of its transaction.
+    `end`, `time_us`: end LSN of its transaction, and its commit time in microseconds since 1970 UTC (0 = not committed yet).
     """
 
     data: Any
@@ -196,6 +196,7 @@ class ScannedChanges:
     old: Any
     old_kind: Any
     end: Any
+    time_us: Any
     xids: frozenset[int] = frozenset()
     """(Sub)transactions that wrote rows in streamed ranges."""
     tally: LogTally | None = None

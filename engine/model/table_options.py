@@ -12,6 +12,7 @@ from typing import Any
 from engine.model.column_selection import ColumnSelection
 from engine.model.masks import Mask
 from engine.model.quarantine import RefusedPolicy
+from engine.model.soft_delete import DELETED_AT, DeleteMode
 
 OPTION = "option"
 """Key of a field's metadata, for `OptionDocs`."""
@@ -91,6 +92,15 @@ class TableOptions:
             "What happens to a row that the target rejects: `park` parks the table and keeps the row for inspection; `set_aside`"
             " quarantines the row, and the table is replicated without it.",
             "What happens to a row that the target rejects.",
+        ),
+    )
+
+    deletes: DeleteMode = field(
+        default=DeleteMode.DELETE,
+        metadata=_rest(
+            "What happens to a row that the source deletes: `delete` deletes it on the target; `mark` keeps it with its last values and"
+            f" sets `{DELETED_AT}`, an additional column of the target's table, to the commit time of the deletion. Needs a key.",
+            "What happens to a row that the source deletes.",
         ),
     )
 

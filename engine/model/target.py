@@ -160,6 +160,8 @@ class BatchCommit:
     """The last transaction of the log up to `end`, recorded with it."""
     times: CommitTimes | None = field(default=None, compare=False)
     """Commit times of its transactions, for a target that updates the progress record after each of them."""
+    now_us: int = field(default=0, compare=False)
+    """The time in microseconds since 1970 UTC, for rows that a copy shows to be deleted (soft delete)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from engine.platform.compiled import NULL, UNSET, Array, kernel
 
 OK, ALREADY_THERE, NOT_THERE, NO_OLD_IMAGE, KEY_NULL, VALUE_UNKNOWN, OTHER_COLUMNS, TWO_ROWS, NOT_AN_INSERT = range(9)
 
-_INSERT, _UPDATE, _DELETE = 1, 2, 3
+_INSERT, _UPDATE, _DELETE, _TRUNCATE = 1, 2, 3, 4
 """Codes of `ScannedChanges.op`."""
 _TEXT, _MISSING = ord("t"), ord("n")
 _KEY_ONLY = 1
@@ -254,7 +254,11 @@ class Net(NamedTuple):
     `table`: open addressing; a place or -1. Per place: `ref` (its key), `head` (the row there now, -1 none), `vacant`
     (no row from before the batch is there, or it is one of the rows already). Per row: `source` (key under which it existed
     before the batch, -1 if inserted in it), `last` (its last change, -1 = deleted), `next` (another row at the same place).
-    `prev`: per change, the previous change of the same row. `used`: number of places, of rows, and of changes that took effect.
+    `prev`: per change, the previous change of the same row. `used`: number of places, of rows, of changes that took effect, and of rows
+    that a TRUNCATE removed.
+
+    For soft delete, else empty: per place, the last row that left it (`left_row`), that row's last change before (`left_last`, -1 = none),
+    and the change with which it left (`left_at`, -1 = no row left).
     """
 
     table: Array
@@ -266,6 +270,9 @@ class Net(NamedTuple):
     next: Array
     prev: Array
     used: Array
+    left_row: Array
+    left_last: Array
+    left_at: Array
 
 
 @kernel
@@ -285,6 +292,8 @@ def _place(data: Array, refs: Refs, ref: int, net: Net, cleared: bool) -> int:
     net.ref[place] = ref
     net.head[place] = -1
     net.vacant[place] = cleared
+    if net.left_at.size > 0:
+        net.left_at[place] = -1
     return int(place)
 
 
@@ -301,6 +310,29 @@ def _new_row(net: Net, source: int) -> int:
     net.source[row] = source
     net.last[row] = -1
     return int(row)
+
+
+@kernel
+def _note_leaving(net: Net, place: int, row: int, i: int) -> None:
+    """For soft delete, note that the row leaves the place with change `i`. Call it before `last` is changed."""
+    if net.left_at.size > 0:
+        net.left_row[place] = row
+        net.left_last[place] = net.last[row]
+        net.left_at[place] = i
+
+
+@kernel
+def _clear(net: Net, i: int) -> None:
+    """Remove the rows of all places: change `i` is a TRUNCATE."""
+    for place in range(net.used[0]):
+        row = net.head[place]
+        while row >= 0:
+            _note_leaving(net, place, row, i)
+            net.last[row] = -1
+            net.used[3] += 1
+            row = net.next[row]
+        net.head[place] = -1
+        net.vacant[place] = True
 
 
 @kernel
@@ -372,19 +404,26 @@ def net_keyed(
 ) -> tuple[int, int]:  # fmt: skip
     """Net the changes `mine` (indices in order) by key. Returns (fault, change), or (OK, -1) with `net` filled.
 
-    `cleared`: the table was truncated before the first change, so only rows that the changes insert exist.
+    `cleared`: the table was truncated before the first change, so only rows that the changes insert exist. A TRUNCATE may be among the
+    changes with soft delete only.
     `pair`: scratch space for two images if every change carries its full old image, else without columns.
     """
     several = pair.len.shape[0] > 0
     for i in mine:
         place = -1
         row = -1
+        if changes.op[i] == _TRUNCATE:
+            _clear(net, i)
+            cleared = True
+            continue
         if before[i] >= 0:
             place = _place(data, refs, before[i], net, cleared)
             row = _find_row(data, changes, i, layout, net, place, before[i], pair)
             if row < 0:
                 return NOT_THERE, i
         net.used[2] += 1
+        if before[i] >= 0 and before[i] != after[i]:
+            _note_leaving(net, place, row, i)
         if changes.op[i] == _DELETE:
             _leave(net, place, row)
             net.last[row] = -1

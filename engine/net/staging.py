@@ -11,7 +11,7 @@ import pyarrow as pa
 from engine.model.batch import StagedRows, TableChanges, TaskDescriptor, TaskResult
 from engine.model.fault import EngineFault, FaultKind
 
-_KINDS = ("deletes", "inserts", "partials", "in_order", "refused")
+_KINDS = ("deletes", "inserts", "partials", "in_order", "refused", "tombstones")
 _ALIGNED = 64
 """Alignment of streams in the file: Arrow recommends 64 bytes for its buffers."""
 

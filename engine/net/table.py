@@ -57,17 +57,22 @@ _Outcome = tuple[Array, TableChanges]
 """The mask of the changes in this bucket, and the table's net rows."""
 
 
-def net_table(part: TablePart, data: Array, fills_at: int, changes: Changes, bucket: Bucket) -> TableChanges:
+def net_table(
+    part: TablePart, data: Array, fills_at: int, changes: Changes, bucket: Bucket, times: Array | None = None
+) -> TableChanges:
     """Net and decode the changes of one table.
 
     Args:
         data: the log's buffer, writable. fills_at: offset of the plan's fills in it.
         changes: of this table only, TRUNCATE (op 4) included, in commit order.
+        times: of a table with soft delete, the commit time of each change in microseconds since 1970 UTC; 0 = unknown.
 
     Returns: the bucket's share. A fault may occur in one bucket only; it voids the table's changes in all buckets.
-        Changes before the last TRUNCATE belong to no bucket, and are counted in bucket 0.
+        Changes before the last TRUNCATE belong to no bucket, and are counted in bucket 0. With soft delete, only TRUNCATEs are.
     """
     truncates = np.flatnonzero(changes.op == TRUNCATE)
+    if times is not None:
+        return _net_soft(part, data, fills_at, changes, bucket, times, truncates)
     begin = int(truncates[-1]) + 1 if truncates.size else 0
     nothing = TableChanges(part.table, truncated=begin > 0)
     live = Changes(*(values[begin:] for values in changes))
@@ -78,9 +83,12 @@ def net_table(part: TablePart, data: Array, fills_at: int, changes: Changes, buc
         return replace(nothing, fault=error.fault)
     before = changes.op[:begin] if bucket.number == 0 else changes.op[:0]
     counts = counts_of(np.concatenate([before, live.op[mine]]))
-    parts = {"delete": net.deletes, "insert": net.inserts, "complete": net.partials}
-    staged = {name: rows.num_rows for name, rows in parts.items() if rows is not None}
-    return replace(net, counts=counts, staged=staged, tally=_whole_tally(net, counts_of(before)))
+    return replace(net, counts=counts, staged=_staged(net), tally=_whole_tally(net, counts_of(before)))
+
+
+def _staged(net: TableChanges) -> dict[str, int]:
+    parts = {"delete": net.deletes, "insert": net.inserts, "complete": net.partials, "mark": net.tombstones}
+    return {name: rows.num_rows for name, rows in parts.items() if rows is not None}
 
 
 def _whole_tally(net: TableChanges, cleared: Mapping[str, int]) -> NetTally | None:
@@ -140,14 +148,30 @@ def _hash_table(entries: int) -> Array:
 def _net_keyed(data: Array, changes: Changes, plan: DecodePlan, bucket: Bucket, nothing: TableChanges) -> _Outcome:
     refs, before, after = read_keys(data, changes, plan)
     mine = _own_keys(refs, before, after, bucket)
+    return mine, _net_keys(data, changes, plan, (refs, before, after), mine, nothing)
+
+
+def _net_keys(
+    data: Array,
+    changes: Changes,
+    plan: DecodePlan,
+    keys: tuple[Refs, Array, Array],
+    mine: Array,
+    nothing: TableChanges,
+    times: Array | None = None,
+) -> TableChanges:
+    """The net rows of the changes `mine`. `keys`: as from `read_keys`; `times`: as in `net_table`."""
+    refs, before, after = keys
     own = np.flatnonzero(mine).astype(np.int32)
-    net = _empty_net(len(mine), len(own), _count_moves(before, after))
+    net = _empty_net(len(mine), len(own), _count_moves(before, after), soft=times is not None)
     # Several rows may share a key within a transaction (deferred constraint). That can be resolved only with full old images.
-    full = bool(np.all((changes.op == _INSERT) | (changes.old_kind == _FULL_ROW)))
+    full = bool(np.all((changes.op == _INSERT) | (changes.op == TRUNCATE) | (changes.old_kind == _FULL_ROW)))
     pair = Rows(*empty_places(len(plan.columns) if full else 0, 2))
-    cleared = nothing.truncated
+    cleared = nothing.truncated and times is None
     check(kernels.net_keyed(data, changes, plan.layout, refs, before, after, own, cleared, net, pair)[0])
-    return mine, _keyed_outcome(data, changes, plan, refs, after, net, nothing)
+    if times is not None:
+        nothing = _with_tombstones(data, changes, plan, refs, net, times, nothing)
+    return _keyed_outcome(data, changes, plan, refs, after, net, nothing)
 
 
 def read_keys(data: Array, changes: Changes, plan: DecodePlan) -> tuple[Refs, Array, Array]:
@@ -174,9 +198,10 @@ def _count_moves(before: Array, after: Array) -> int:
     return int(np.count_nonzero((before >= 0) & (after >= 0) & (before != after)))
 
 
-def _empty_net(changes: int, own: int, moves: int) -> Net:
-    """Allocate for `own` changes with one key each, and two for each of the `moves` that change a key."""
+def _empty_net(changes: int, own: int, moves: int, *, soft: bool) -> Net:
+    """Allocate for `own` changes with one key each, and two for each of the `moves` that change a key. `soft`: with soft delete."""
     places = own + moves
+    left = places if soft else 0
     return Net(
         table=_hash_table(places),
         ref=np.empty(places, np.int32),
@@ -186,7 +211,10 @@ def _empty_net(changes: int, own: int, moves: int) -> Net:
         last=np.empty(own, np.int32),
         next=np.empty(own, np.int32),
         prev=np.empty(changes, np.int32),
-        used=np.zeros(3, np.int64),
+        used=np.zeros(4, np.int64),
+        left_row=np.empty(left, np.int32),
+        left_last=np.empty(left, np.int32),
+        left_at=np.empty(left, np.int32),
     )
 
 
@@ -206,9 +234,12 @@ def _keyed_outcome(
         taken=int(net.used[2]),
         alive=int(np.count_nonzero(last >= 0)),
         before=int(np.count_nonzero(source >= 0)),
-        effective=int(np.count_nonzero((last >= 0) | (source >= 0))),
+        effective=int(np.count_nonzero((last >= 0) | (source >= 0))) + nothing.net_rows,
+        swept=int(net.used[3]),
+        marked=0 if nothing.tombstones is None else nothing.tombstones.num_rows,
     )
-    nothing = replace(nothing, net_rows=len(part) + kernels.count_gone(data, refs, net), tally=tally)
+    rows_left = len(part) + kernels.count_gone(data, refs, net)
+    nothing = replace(nothing, net_rows=nothing.net_rows + rows_left, tally=tally)
     try:
         return _decode_kept(data, plan, kept, np.zeros(len(part), np.bool_), np.zeros(found, np.bool_), nothing)
     except ValueOutOfDomain as error:
@@ -357,6 +388,62 @@ def with_unset(table: pa.Table, rows: Rows) -> pa.Table:
     for c in np.flatnonzero(unset.any(axis=1)):
         table = table.append_column(f"u{c}", pa.array(unset[c]))
     return table
+
+
+# --- soft delete ----------------------------------------------------------------------------------------------------
+
+
+def _net_soft(
+    part: TablePart,
+    data: Array,
+    fills_at: int,
+    changes: Changes,
+    bucket: Bucket,
+    times: Array,
+    truncates: Array,
+) -> TableChanges:
+    """As `net_table`, with the rows that were deleted. A TRUNCATE deletes rows: the changes before it matter."""
+    first = int(times[truncates[0]]) if truncates.size else 0
+    nothing = TableChanges(part.table, truncated=bool(truncates.size), truncated_us=first)
+    rows = np.flatnonzero(changes.op != TRUNCATE)
+    try:
+        plan = checked_plan(part, changes, fills_at)
+        refs, *found = read_keys(data, Changes(*(np.ascontiguousarray(values[rows]) for values in changes)), plan)
+        mine = np.ones(len(changes.op), np.bool_)
+        mine[rows] = _own_keys(refs, found[0], found[1], bucket)
+        before, after = np.full(len(mine), -1, np.int32), np.full(len(mine), -1, np.int32)
+        before[rows], after[rows] = found
+        net = _net_keys(data, changes, plan, (refs, before, after), mine, nothing, times)
+    except (TableTrouble, ValueOutOfDomain) as error:
+        return replace(nothing, fault=error.fault)
+    cleared = counts_of(changes.op[truncates] if bucket.number == 0 else changes.op[:0])
+    counts = {**counts_of(changes.op[rows][mine[rows]]), **cleared}
+    return replace(net, counts=counts, staged=_staged(net), tally=_whole_tally(net, cleared))
+
+
+def _with_tombstones(
+    data: Array, changes: Changes, plan: DecodePlan, refs: Refs, net: Net, times: Array, nothing: TableChanges
+) -> TableChanges:
+    """The rows that left a key which no row has now, as they were before. `net_rows` is the number of those among them that are not the end
+    of a row from before the batch under its own key."""
+    places = np.flatnonzero((net.head[: net.used[0]] < 0) & (net.left_at[: net.used[0]] >= 0))
+    if not places.size:
+        return nothing
+    key, source = net.ref[places], net.source[net.left_row[places]]
+    rows, _ = read_rows(data, changes, plan, net.left_last[places], net.prev)
+    for k, c in enumerate(plan.key):
+        rows.off[c], rows.len[c] = refs.off[key, k], refs.len[key, k]
+    if np.any((rows.len == UNSET).any(axis=0) & (source < 0)):
+        check(kernels.VALUE_UNKNOWN)
+    origin = np.where(source >= 0, source, key)
+    table = with_unset(decode_with_keys(data, plan, plan.key, _key_rows(refs, origin), rows), rows)
+    at = times[net.left_at[places]]
+    table = table.append_column("at", pa.array(at, pa.int64(), mask=at == 0).cast(pa.timestamp("us", "UTC")))
+    table = table.append_column("n", pa.array(net.left_at[places], pa.int64()))
+    table = table.append_column("doubtful", pa.array(~net.vacant[places]))
+    own = np.empty(len(key), np.bool_)
+    kernels.find_staying(data, refs, source, np.arange(len(key), dtype=np.int32), key, own)
+    return replace(nothing, tombstones=table, net_rows=int(np.count_nonzero(~own)))
 
 
 # --- without a key --------------------------------------------------------------------------------------------------

@@ -43,7 +43,8 @@ def run_task(descriptor: TaskDescriptor, read_blocks: ReadBlocks, scanner: Scann
         if descriptor.in_order:
             tables.append(changes_in_order(part, found.data, begin, changes, Places(chosen, found.end[chosen]), bucket))
         else:
-            tables.append(net_table(part, found.data, begin, changes, bucket))
+            times = found.time_us[chosen] if part.versions[-1].soft_delete else None
+            tables.append(net_table(part, found.data, begin, changes, bucket, times))
     records = sum(r.stop - r.start for r in descriptor.ranges)
     seconds = time.perf_counter() - started
     return TaskResult(descriptor.bucket, tuple(filter(_matters, tables)), records, seconds, found.xids, found.tally)

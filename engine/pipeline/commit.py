@@ -434,9 +434,10 @@ class CommitStage:
             left=left,
             last=goal.last,
             times=goal.times,
+            now_us=self._clock.wall_us(),
         )
         in_order = self._target.in_order() if applying.way is not None else None
-        whole = any(commit.set_aside or commit.aside for commit in commits.values())
+        whole = any(commit.set_aside or commit.aside or commit.schema.soft_delete for commit in commits.values())
         in_parts = self._target.in_parts() if applying.parts > 1 and not whole else None
         if applying.way is not None and in_order is not None:
             in_order.commit_in_order(batch, applying.way)

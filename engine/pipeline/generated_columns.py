@@ -74,6 +74,7 @@ def _compute(
             # In a table without a key, rows are deleted by all their values.
             deletes=_whole(row, one.deletes) if schema.mode is KeyMode.BAG else one.deletes,
             partials=_completed(row, one.partials, read),
+            tombstones=_of_tombstones(row, one.tombstones, read),
         )
         for one in changes
     ]
@@ -108,6 +109,20 @@ def _completed(row: _Row, staged: Any | None, read: ReadRows) -> Any | None:
         old, new = row.texts(there.column(f"c{i}"), i), row.texts(rows.column(f"c{i}"), i)
         given[i] = pc.if_else(rows.column(f"u{i}").combine_chunks(), old, new)
     return row.filled(rows, given)
+
+
+def _of_tombstones(row: _Row, staged: Any | None, read: ReadRows) -> Any | None:
+    """As `_completed`; a deleted row without unset columns need not be on the target."""
+    if staged is None:
+        return None
+    rows = rows_of(staged)
+    unset = pa.array([False] * rows.num_rows, pa.bool_())
+    for name in (f"u{i}" for i in row.inputs):
+        if name in rows.column_names:
+            unset = pc.or_(unset, pc.fill_null(rows.column(name).combine_chunks(), False))
+    part, whole = rows.filter(unset), rows.filter(pc.invert(unset))
+    filled = [_completed(row, some, read) for some in (part, whole) if some.num_rows]
+    return pa.concat_tables(filled)
 
 
 class _Row:

@@ -174,7 +174,8 @@ class _Book:
         if mode is None:
             return
         alive, before = sum(tally.alive for tally in tallies), sum(tally.before for tally in tallies)
-        if alive - before != live["insert"] - live["delete"]:
+        swept = sum(tally.swept for tally in tallies)
+        if alive - before != live["insert"] - live["delete"] - swept:
             detail = f"{live['insert']} inserts and {live['delete']} deletes left {alive} rows of {before}"
             raise unbalanced(self.table, detail)
         self._check_decoded(changes, tallies)
@@ -186,6 +187,9 @@ class _Book:
                 raise unbalanced(self.table, f"the netting left {tally.alive} rows, of which {rows} were decoded")
             if tally.removed != tally.before and (tally.refused == 0 or tally.removed > tally.before):
                 detail = f"{tally.before} rows are to be removed, of which {tally.removed} were decoded"
+                raise unbalanced(self.table, detail)
+            if tally.marked != change.staged.get("mark", 0):
+                detail = f"{tally.marked} rows are to be marked, of which {change.staged.get('mark', 0)} were decoded"
                 raise unbalanced(self.table, detail)
 
     def _settled(

@@ -123,7 +123,9 @@ class SpeculativeInserter:
                 self._lots.append(lot)
             lot.pieces += 1
             lot.waiting.append(staged)
-            lot.unfit = lot.unfit or not only_inserts(staged.changes)
+            # Rows of a table with soft delete may replace deleted ones.
+            soft = any(staged.schemas[change.table].soft_delete for change in staged.changes)
+            lot.unfit = lot.unfit or soft or not only_inserts(staged.changes)
             self._changed.notify_all()
 
     def spoil(self, lot: SpeculativeLot) -> None:
@@ -249,12 +251,15 @@ class SpeculativeInserter:
 def rest_of(commits: Mapping[TableId, TableCommit], early: frozenset[StagedRows]) -> tuple[TableCommit, ...] | None:
     """The batch's commits without the rows that are in the target already (`early`).
 
-    None if the rows cannot be used: the batch does more than insert, the source has to compute values, or not all of `early` are in it.
+    None if the rows cannot be used: the batch does more than insert, a table has soft delete, the source has to compute values, or not all
+    of `early` are in it.
     """
     found: set[StagedRows] = set()
     rest = []
     for commit in commits.values():
         if not commit.ordinary or commit.compute is not None or not only_inserts(commit.changes):
+            return None
+        if commit.schema.soft_delete:
             return None
         done = [
             change for change in commit.changes if isinstance(change.inserts, StagedRows) and change.inserts in early
@@ -272,5 +277,6 @@ def only_inserts(changes: Sequence[TableChanges]) -> bool:
         or one.refused is not None
         or one.deletes is not None
         or one.partials is not None
+        or one.tombstones is not None
         for one in changes
     )

@@ -299,6 +299,6 @@ def files_of(staged: Staged) -> set[str]:
     return {
         part.path
         for change in staged.changes
-        for part in (change.deletes, change.inserts, change.partials, change.refused)
+        for part in (change.deletes, change.inserts, change.partials, change.refused, change.tombstones)
         if isinstance(part, StagedRows)
     }

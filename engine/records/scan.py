@@ -160,11 +160,12 @@ def find_controls(data: Array, offsets: Array, in_stream_xid: int) -> tuple[Arra
 
 
 class _Ranges(NamedTuple):
-    """Per range: records `[low, high)` by index, streamed transaction, end LSN, and its slice of `aborted` (sorted)."""
+    """Per range: records `[low, high)` by index, streamed transaction and its commit time, end LSN, and its slice of `aborted` (sorted)."""
 
     low: Array
     high: Array
     xid: Array
+    time_us: Array
     end: Array
     aborted_low: Array
     aborted_high: Array
@@ -194,6 +195,7 @@ class _Out(NamedTuple):
     old: Array
     old_kind: Array
     end: Array
+    time_us: Array
 
 
 @kernel
@@ -347,6 +349,7 @@ def _scan_range(
                 end = np.uint64(_be64(data, p + 1) + 1)
             elif kind == _T_COMMIT and skip == 0:
                 out.end[begun:n] = np.uint64(_be64(data, p + 10))
+                out.time_us[begun:n] = _be64(data, p + 18) + _UNIX_SHIFT_US
                 begun = n
             continue
         if stop - p < 5 + skip:
@@ -376,6 +379,7 @@ def _scan_range(
             out.version[n] = parts.version[part]
             n += 1
     out.end[begun:n] = ranges.end[r]
+    out.time_us[begun:n] = ranges.time_us[r]
     return n, -1
 
 
@@ -410,7 +414,7 @@ class RecordScanner:
             *(np.zeros(len(sorted_parts), np.int64) for _ in range(3)),
         )
         other, most = _count_changes(data, offsets, places, targets)
-        kinds = (np.uint8, np.uint32, np.int32, np.int64, np.int64, np.uint8, np.uint64)
+        kinds = (np.uint8, np.uint32, np.int32, np.int64, np.int64, np.uint8, np.uint64, np.int64)
         out = _Out(*(np.empty(most, kind) for kind in kinds))
         found, bad = _scan_all(data, offsets, places, targets, out)
         if bad >= 0:
@@ -446,6 +450,7 @@ def _locate(first: Array, ranges: Sequence[LogRange]) -> _Ranges:
         low,
         high,
         np.array([r.xid for r in ranges], np.int64),
+        np.array([r.time_us for r in ranges], np.int64),
         np.array([r.end.value for r in ranges], np.uint64),
         np.array([places[r.aborted][0] for r in ranges], np.int64),
         np.array([places[r.aborted][1] for r in ranges], np.int64),

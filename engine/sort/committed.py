@@ -150,7 +150,10 @@ class StreamedTransaction:
 
     def ranges(self) -> list[LogRange]:
         end = Lsn(self.end)
-        return [LogRange(Ordinal(start), Ordinal(stop), end, self.xid, self.aborted) for start, stop in self.chunks]
+        return [
+            LogRange(Ordinal(start), Ordinal(stop), end, self.xid, self.aborted, self.time_us)
+            for start, stop in self.chunks
+        ]
 
     def end_at(self, ordinal: int) -> int:
         """End LSN of the transaction that holds this record."""

@@ -193,6 +193,7 @@ class BatchWriter:
         self._change(batch, commit, copy.place, of_copy=True)
         if commit.check_key:
             self.tables.check_key(commit.table, copy.place, commit.schema)
+        self._keep_deleted(batch, commit, copy, before)
         self.shared.open(commit.table, commit.target)
         self.refused.put_in_place(
             batch,
@@ -207,6 +208,17 @@ class BatchWriter:
         after = loaded_whole(known, batch.end, first=before.applied == ZERO)
         self.records.write_loads(batch.subscription, commit.table, after)
 
+    def _keep_deleted(
+        self, batch: BatchCommit, commit: TableCommit, copy: CopyRecord, before: TableReservation
+    ) -> None:
+        """With soft delete, add the deleted rows of the table that readers see to the copy that replaces it."""
+        if not commit.schema.soft_delete or before.schema is None or before.applied == ZERO:
+            return
+        if self.tables.exists(before.target):
+            self.tables.keep_deleted(
+                commit.table, copy.place, commit.schema, before.target, before.schema, batch.now_us
+            )
+
     def _exchange(self, batch: BatchCommit, commit: TableCommit, swap: PartitionSwap, before: TableReservation) -> None:
         copies = self.records.copies(batch.subscription, commit.table)
         if not copies or copies[0].load != swap.load:
@@ -215,7 +227,7 @@ class BatchWriter:
         self._evolve(commit, copy.place, copy)
         if swap.changes:
             self._write(commit, copy.place, swap.changes)
-        self.tables.exchange_partitions(commit.table, copy.place, before.target, commit.schema, swap.rows)
+        self.tables.exchange_partitions(commit.table, copy.place, before.target, commit.schema, swap.rows, batch.now_us)
         self.records.delete_copy(commit.table)
         known = self.records.loads(batch.subscription).get(commit.table, {})
         after = loaded_partitions(known, swap.reasons, batch.end, swap.request)

@@ -46,6 +46,8 @@ def evolution(table: TableId, old: TableSchema, new: TableSchema) -> Evolution:
         _require_followed(table, one, other)
     if old.key_numbers != new.key_numbers or old.mode != new.mode:
         raise structure_changed(table, "the key that identifies its rows changed")
+    if old.soft_delete != new.soft_delete:
+        raise structure_changed(table, "its option 'deletes' changed")
     return Evolution(
         tuple(column for number, column in before.items() if number not in after),
         tuple(column for number, column in after.items() if number not in before),
@@ -74,7 +76,8 @@ class Structure:
     evolve: Callable[[TableId, str, Evolution], list[str]]
     """Changes a table at a place."""
     check: Callable[[TableId, TableSchema], None] = require_columns
-    """Raises EngineFault(TABLE_STRUCTURE_CHANGED, TABLE_NAME_COLLISION) for a table that this kind of target cannot have."""
+    """Raises EngineFault(TABLE_STRUCTURE_CHANGED, TABLE_NAME_COLLISION, TABLE_COLUMNS_UNFIT) for a table that this kind of target cannot
+    have."""
 
 
 def _require_followed(table: TableId, old: Column, new: Column) -> None:

@@ -19,6 +19,7 @@ from engine.targets.identifiers import quoted
 from engine.targets.metadata_store import Rows
 from engine.targets.quarantined_rows import RefusedByTarget
 from engine.targets.rows_written import RowsWritten
+from engine.targets.soft_delete import MARK, keep_statement
 from engine.targets.sql_statements import SqlStatements
 
 
@@ -63,9 +64,9 @@ class SqlTables(SqlStatements, ABC):
 
     @abstractmethod
     def exchange_partitions(
-        self, table: TableId, copy: TableName, target: TableName, schema: TableSchema, rows: PartitionRows
+        self, table: TableId, copy: TableName, target: TableName, schema: TableSchema, rows: PartitionRows, now_us: int
     ) -> None:
-        """Replace the table's rows of these partitions by the copy's rows; the copy is dropped."""
+        """Replace the table's rows of these partitions by the copy's rows; the copy is dropped. `now_us`: as in `keep_deleted`."""
 
     @abstractmethod
     def drop_for_good(self, table: TableId, place: TableName) -> None:
@@ -124,6 +125,23 @@ class SqlTables(SqlStatements, ABC):
         if without or shared:
             words = f"the declared key ({', '.join(schema.key)}) has {shared} values that several rows share"
             raise EngineFault(FaultKind.TABLE_KEY_NOT_UNIQUE, table, f"{words}, and is NULL in {without} rows")
+
+    def keep_deleted(
+        self, table: TableId, copy: TableName, schema: TableSchema, target: TableName, old: TableSchema, now_us: int
+    ) -> None:
+        """Add to a copy the deleted rows of the table that it replaces. Rows that the copy lacks were deleted unseen: they are marked with
+        the time `now_us`, microseconds since 1970 UTC. `old`: the schema of the table.
+
+        Raises EngineFault(TABLE_COLUMNS_UNFIT) if they do not fit the copy.
+        """
+        self.execute(keep_statement(table, (self.qualified(copy), schema), (self.qualified(target), old), now_us))
+
+    def remove_deleted(self, copy: TableName, target: TableName, schema: TableSchema) -> None:
+        """Remove the table's deleted rows whose keys the copy has."""
+        if schema.soft_delete:
+            same = " AND ".join(f"t.{quoted(name)} = c.{quoted(name)}" for name in schema.key)
+            sql = f"DELETE FROM {self.qualified(target)} AS t USING {self.qualified(copy)} AS c WHERE {same}"
+            self.execute(f"{sql} AND t.{MARK} IS NOT NULL")
 
     def put_in_place(
         self, copy: TableName, target: TableName, schema: TableSchema, *, refuse: int = 0

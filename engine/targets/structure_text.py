@@ -31,6 +31,7 @@ def to_text(schema: TableSchema) -> str:
         "unsent": list(schema.unsent),
         "last_number": schema.last_number,
         "row_filter": asdict(schema.row_filter) if schema.row_filter is not None else None,
+        "soft_delete": schema.soft_delete,
     }
     return json.dumps(body, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
@@ -57,6 +58,7 @@ def from_text(text: str) -> TableSchema:
         unsent=tuple(body.get("unsent", ())),
         last_number=body.get("last_number", 0),
         row_filter=_read_filter(body["row_filter"]) if body.get("row_filter") is not None else None,
+        soft_delete=body.get("soft_delete", False),
     )
 
 

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from engine.model.identity import TableName
 from engine.model.patterns import ANY, TablePattern
 from engine.model.shared import SharedInto
+from engine.model.soft_delete import DeleteMode
 from engine.model.subscription import TableSpec
 from server.declarations.table_options import (
     DeclaredBody,
@@ -107,6 +108,12 @@ class TableBody(TableOptionsBody):
             raise ValueError(
                 "a table that goes into one of its owner's cannot be in a shared table; leave one of the two out"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _shared_has_no_deleted_rows(self) -> TableBody:
+        if self.shared_into is not None and self.options.deletes is DeleteMode.MARK:
+            raise ValueError("a table in a shared table cannot mark deletes; leave out 'deletes' or 'shared_into'")
         return self
 
     def shared(self, subscription: str) -> SharedInto | None:

@@ -24,8 +24,10 @@ from pydantic import (
 
 from engine.model.identity import TableId, TableName
 from engine.model.masks import Mask
+from engine.model.quarantine import RefusedPolicy
 from engine.model.row_filter import columns_of
 from engine.model.shared import SharedInto
+from engine.model.soft_delete import DeleteMode
 from engine.model.subscription import TableSpec
 from engine.model.table_options import OPTION, OptionDocs, TableOptions
 from server.declarations.policies import TableFreshnessBody
@@ -178,6 +180,22 @@ class TableOptionsBody(DeclaredBody):
     def _insert_only_is_that(self) -> TableOptionsBody:
         if self.insert_only and set(self.operations or ()) & {Operation.UPDATE, Operation.DELETE}:
             raise ValueError("insert_only follows no updates and deletes; take them out of operations")
+        return self
+
+    @model_validator(mode="after")
+    def _deletes_can_be_marked(self) -> TableOptionsBody:
+        if self.options.deletes is DeleteMode.DELETE:
+            return self
+        if self.insert_only:
+            raise ValueError("insert_only follows no deletes that could be marked; leave out 'deletes' or insert_only")
+        if self.into_existing:
+            raise ValueError(
+                "into_existing does not change the table's definition, so deletes cannot be marked in it; leave one out"
+            )
+        if self.options.refused_rows is RefusedPolicy.SET_ASIDE:
+            raise ValueError(
+                "deletes of quarantined rows cannot be marked: with deletes 'mark', refused_rows must be 'park'"
+            )
         return self
 
     @property

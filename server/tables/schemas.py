@@ -94,6 +94,7 @@ class TableView(Aliased, Remedied):
                     "into_existing": False,
                     "priority": 0,
                     "refused_rows": "park",
+                    "deletes": "delete",
                     "rows_set_aside": 0,
                     "created_at": "2026-05-04T10:00:00Z",
                 }

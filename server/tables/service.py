@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from engine.kinds import ConnectionKind
 from engine.model.identity import TableName
+from engine.model.soft_delete import DeleteMode
 from engine.model.table_options import TableOptions
 from engine.model.table_state import Refused, TableEventKind, TableStateKind, next_state
 from server.assessment.schemas import Copied, TableHealth
@@ -225,6 +226,9 @@ def patch_table(
     if row.shared_into is not None and body.into_existing:
         detail = "A table with shared_into cannot use into_existing."
         raise InvalidRequest.at("/into_existing", detail, "Remove it and add it again without shared_into.")
+    if row.shared_into is not None and options.deletes is DeleteMode.MARK:
+        detail = "A table with shared_into cannot mark deletes."
+        raise InvalidRequest.at("/deletes", detail, "Remove it and add it again without shared_into.")
     changed = _apply_options(session, subscription, row, options)
     if "freshness" in body.model_fields_set:
         changed |= _apply_goal(session, name, row, _merged_goal(row, body.freshness))

@@ -143,6 +143,12 @@ def test_a_table_of_its_owner_is_not_shared(client: TestClient) -> None:
     assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request")
 
 
+def test_deletes_of_a_shared_table_are_not_marked(client: TestClient) -> None:
+    one = f"{SUBSCRIPTIONS}/eu/tables/{only(client, 'eu')['id']}"
+    refused = client.patch(one, json={"deletes": "mark"})
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/deletes")
+
+
 def test_a_check_of_the_target_is_told(client: TestClient, engine: PlayedEngine) -> None:
     check = "/api/v1/connections/mart/checks"
     refused = client.post(check, json={"role": "target", "tables": [SHARED]})

@@ -138,6 +138,17 @@ def test_patch_of_options(client: TestClient, table: dict[str, Any]) -> None:
     assert client.get(one).json() == shown
 
 
+def test_deletes_are_marked_from_the_next_copy_on(client: TestClient, table: dict[str, Any]) -> None:
+    one = f"{URL}/{table['id']}"
+    assert table["deletes"] == "delete"
+    assert client.patch(one, json={"deletes": "mark"}).json()["deletes"] == "mark"
+    event = client.get("/api/v1/events", params={"kind": "table_settings_changed"}).json()["items"][0]
+    assert "deletes" in event["detail"]
+    for wrong in ({"deletes": "hide"}, {"insert_only": True}, {"refused_rows": "set_aside"}):
+        assert client.patch(one, json=wrong).status_code == 422
+    assert client.patch(one, json={"deletes": None}).json()["deletes"] == "delete"
+
+
 @pytest.mark.parametrize("option", [{"operations": ["insert"]}])
 def test_what_the_engine_does_not_follow_is_refused_of_one_table(
     client: TestClient, app: FastAPI, table: dict[str, Any], option: dict[str, Any]

@@ -11,6 +11,7 @@ from engine.model.identity import RelationId, TableName
 from engine.model.masks import MASK_KEY, SHORTEST_KEY, Mask, MaskMethod
 from engine.model.row_filter import RowFilter, UnfitFilterError, row_filter
 from engine.model.schema import Column, Expression, Input, KeyMode, ReplicaIdentity, SourceType, TableSchema
+from engine.model.soft_delete import DELETED_AT, DeleteMode
 from engine.model.subscription import TableSpec
 from engine.postgres.sessions import PostgresConnection
 from engine.records.relation import MASKED_TYPES, identity_of
@@ -489,13 +490,14 @@ def schema_of(table: CatalogTable, spec: TableSpec) -> TableSchema | None:
         unsent=tuple(table.unsent),
         computed=computed_of(table, spec),
         row_filter=filter_of(filtered, spec),
+        soft_delete=spec.deletes is DeleteMode.MARK,
         last_number=table.last_number,
     )
 
 
 def selection_problem(table: CatalogTable, spec: TableSpec) -> str | None:
     """Why the table's columns and rows cannot be selected as declared, as text; None if they can."""
-    problem = filter_problem(table, spec)
+    problem = filter_problem(table, spec) or deletes_problem(table, spec)
     if problem is not None:
         return problem
     selection = spec.selection
@@ -549,6 +551,24 @@ def filter_problem(table: CatalogTable, spec: TableSpec) -> str | None:
         return (
             "the log would lack unchanged large values of rows that begin to satisfy where; set REPLICA IDENTITY FULL, or leave it out:"
             f" {', '.join(large)}"
+        )
+    return None
+
+
+def deletes_problem(table: CatalogTable, spec: TableSpec) -> str | None:
+    """Why deleted rows of the table cannot be marked as declared, as text; None if they can, or need not be."""
+    if spec.deletes is DeleteMode.DELETE:
+        return None
+    choice = key_of(table, spec)
+    if choice.problem is None and choice.mode is not KeyMode.KEYED:
+        return (
+            "deletes: 'mark' needs a key, by which a row that is inserted again is recognized; add a primary key on the source, or"
+            " declare 'key'"
+        )
+    taken = (name for name in (*table.column_names, *table.generated) if spec.selection.takes(name))
+    if any(spec.rename.get(name, name).lower() == DELETED_AT for name in taken):
+        return (
+            f"deletes: 'mark' adds the column {DELETED_AT}, which the table has; give that another name with 'rename'"
         )
     return None
 

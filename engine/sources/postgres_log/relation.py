@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.schema import Column, TableSchema, still_computed
+from engine.model.soft_delete import DeleteMode
 from engine.model.subscription import TableSpec
 from engine.records.relation import Announced, AnnouncedColumn
 from engine.sources.postgres_log.catalog import (
@@ -71,6 +72,7 @@ def complete(
         unsent=_unsent(announced, known, table, as_now=matcher.as_now),
         computed=_computed(columns, spec, known, table, as_now=matcher.as_now),
         row_filter=conditions,
+        soft_delete=spec.deletes is DeleteMode.MARK,
         last_number=_last_number(columns, known, table, as_now=matcher.as_now),
     )
 

@@ -21,9 +21,11 @@ from engine.targets.duckdb.types import equal_means_identical, staged_as
 from engine.targets.identifiers import quoted
 from engine.targets.partition_rows import condition
 from engine.targets.rows_written import RowsWritten
+from engine.targets.soft_delete import MARK, any_doubtful, live, superseded, tombstones_of, truncated_at, void
 from engine.targets.target_metadata import behind
 
 _COMPLETED = "__penstock_completed"
+_TOMBSTONES = "__penstock_tombstones"
 _ASIDE = "__penstock_aside"
 
 
@@ -66,10 +68,13 @@ def _apply_piece(connection: StagingConnection, place: Place, changes: Sequence[
     partials = joined([c.partials for c in changes])
     deletes = joined([c.deletes for c in changes])
     inserts = joined([c.inserts for c in changes])
-    inserted = deleted = 0
+    inserted = deleted = marked = 0
     if partials is not None:
         _complete(connection, place, partials)
-    if any(c.truncated for c in changes):
+    if place.schema.soft_delete:
+        deleted, marked = _mark(connection, place, changes, deletes)
+        _make_room(connection, place, inserts, f"temp.{_COMPLETED}" if partials is not None else None)
+    elif any(c.truncated for c in changes):
         if deletes is not None:
             raise _anomaly(place, "rows to delete after the table was cleared")
         connection.execute(f"DELETE FROM {place.qualified}")
@@ -81,7 +86,64 @@ def _apply_piece(connection: StagingConnection, place: Place, changes: Sequence[
         sql = f"INSERT INTO {place.qualified} ({', '.join(place.columns)}) FROM temp.{_COMPLETED}"
         inserted += int(connection.execute(sql).fetchall()[0][0])
         connection.execute(f"DROP TABLE temp.{_COMPLETED}")
-    return RowsWritten(inserted, deleted)
+    return RowsWritten(inserted, deleted, marked)
+
+
+def _mark(
+    connection: StagingConnection, place: Place, changes: Sequence[TableChanges], deletes: Any | None
+) -> tuple[int, int]:
+    """Remove the rows that are deleted or replaced, and write those that stay as deleted; returns the numbers of both. A deleted row
+    that is void, or that a later one replaces at once, counts as written."""
+    tombstones, truncated = tombstones_of(changes), truncated_at(changes)
+    deleted = marked = 0
+    if tombstones is not None:
+        _complete_tombstones(connection, place, tombstones)
+        if not all(equal_means_identical(place.values[i]) for i in place.key):
+            sql = superseded(f"temp.{_TOMBSTONES}", [f"c{i}" for i in place.key])
+            marked = int(connection.execute(sql).fetchall()[0][0])
+    if deletes is not None:
+        deleted = _delete(connection, place, deletes)
+    if tombstones is not None and any_doubtful(tombstones):
+        sql = void(f"temp.{_TOMBSTONES}", place.qualified, [(f"c{i}", place.columns[i]) for i in place.key])
+        marked += int(connection.execute(sql).fetchall()[0][0])
+    if truncated is not None:
+        connection.execute(f"UPDATE {place.qualified} SET {MARK} = {truncated} WHERE {MARK} IS NULL")
+    if tombstones is not None:
+        _make_room(connection, place, None, f"temp.{_TOMBSTONES}")
+        read = ", ".join([*(f"s.c{i}" for i in range(len(place.columns))), "s.at"])
+        sql = f"INSERT INTO {place.qualified} ({', '.join([*place.columns, MARK])}) SELECT {read} FROM temp.{_TOMBSTONES} AS s"
+        marked += int(connection.execute(sql).fetchall()[0][0])
+        connection.execute(f"DROP TABLE temp.{_TOMBSTONES}")
+    return deleted, marked
+
+
+def _make_room(connection: StagingConnection, place: Place, inserts: Any | None, prepared: str | None) -> None:
+    """Remove the deleted rows whose keys are inserted. `prepared`: a table with columns c0 … cn."""
+    if inserts is not None:
+        with connection.staged(inserts.select([f"c{i}" for i in place.key])) as source:
+            _remove_deleted(connection, place, source, [staged_as(f"s.c{i}", place.values[i]) for i in place.key])
+    if prepared is not None:
+        _remove_deleted(connection, place, prepared, [f"s.c{i}" for i in place.key])
+
+
+def _remove_deleted(connection: StagingConnection, place: Place, source: str, keys: Sequence[str]) -> None:
+    same = " AND ".join(f"t.{place.columns[i]} = {key}" for i, key in zip(place.key, keys, strict=True))
+    connection.execute(f"DELETE FROM {place.qualified} AS t USING {source} AS s WHERE {same} AND t.{MARK} IS NOT NULL")
+
+
+def _complete_tombstones(connection: StagingConnection, place: Place, rows: Any) -> None:
+    """Create the temporary table of deleted rows, with the time of deletion last. Those without unset columns need no existing row."""
+    unset = [name for name in rows.schema.names if name.startswith("u")]
+    with connection.staged(rows) as source:
+        joined_rows = f"{source} AS s LEFT JOIN {place.qualified} AS t ON {_on_key(place)}"
+        if unset:
+            needed = " OR ".join(f"coalesce(s.{name}, false)" for name in unset)
+            sql = f"SELECT count(*) FROM {joined_rows} WHERE ({needed}) AND t.{place.columns[place.key[0]]} IS NULL"
+            lost = int(connection.execute(sql).fetchall()[0][0])
+            if lost:
+                raise _anomaly(place, f"{lost} deleted rows are not on the target")
+        values = ", ".join([*_completed_values(place, rows), "s.at", "s.n", "s.doubtful"])
+        connection.execute(f"CREATE TEMP TABLE {_TOMBSTONES} AS SELECT {values} FROM {joined_rows}")
 
 
 def insert_rows(connection: StagingConnection, place: Place, rows: Any) -> int:
@@ -147,23 +209,28 @@ def identical(left: str, right: str, value: ValueType) -> str:
 
 def _complete(connection: StagingConnection, place: Place, partials: Any) -> None:
     """Create the temporary table of rows whose unset columns have the value of the existing row."""
-    columns = [f"c{i}" for i in range(len(place.columns))]
-    keys = [f"k{j}" for j in range(len(place.key))]
-    require_form(place.table, partials, columns + keys, place.values + [place.values[i] for i in place.key])
-    present = set(partials.schema.names)
-    parts = []
-    for i, (name, value) in enumerate(zip(place.columns, place.values, strict=True)):
-        given = staged_as(f"s.c{i}", value)
-        expression = f"CASE WHEN s.u{i} THEN t.{name} ELSE {given} END" if f"u{i}" in present else given
-        parts.append(f"{expression} AS c{i}")
     with connection.staged(partials) as source:
         sql = (
-            f"CREATE TEMP TABLE {_COMPLETED} AS SELECT {', '.join(parts)}"
+            f"CREATE TEMP TABLE {_COMPLETED} AS SELECT {', '.join(_completed_values(place, partials))}"
             f" FROM {source} AS s JOIN {place.qualified} AS t ON {_on_key(place)}"
         )
         found = int(connection.execute(sql).fetchall()[0][0])
     if found != partials.num_rows:
         raise _anomaly(place, f"{partials.num_rows} changed rows, of which the target has {found}")
+
+
+def _completed_values(place: Place, rows: Any) -> list[str]:
+    """Expressions for c0 … cn: of the row `s`, or if it is unset there, of the existing row `t`."""
+    columns = [f"c{i}" for i in range(len(place.columns))]
+    keys = [f"k{j}" for j in range(len(place.key))]
+    require_form(place.table, rows, columns + keys, place.values + [place.values[i] for i in place.key])
+    present = set(rows.schema.names)
+    parts = []
+    for i, (name, value) in enumerate(zip(place.columns, place.values, strict=True)):
+        given = staged_as(f"s.c{i}", value)
+        expression = f"CASE WHEN s.u{i} THEN t.{name} ELSE {given} END" if f"u{i}" in present else given
+        parts.append(f"{expression} AS c{i}")
+    return parts
 
 
 def _delete(connection: StagingConnection, place: Place, deletes: Any) -> int:
@@ -215,9 +282,11 @@ def _delete_copies(connection: StagingConnection, place: Place, deletes: Any) ->
 
 
 def _on_key(place: Place) -> str:
-    return " AND ".join(
+    """SQL condition: the row `t` has the key of `s` and exists on the source."""
+    same = " AND ".join(
         f"t.{place.columns[i]} = {staged_as(f's.k{j}', place.values[i])}" for j, i in enumerate(place.key)
     )
+    return same + live(place.schema, "t")
 
 
 def _anomaly(place: Place, detail: str) -> EngineFault:

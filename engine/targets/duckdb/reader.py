@@ -25,6 +25,7 @@ from engine.targets.duckdb.metadata import DuckDbMetadata
 from engine.targets.duckdb.staging import StagingConnection
 from engine.targets.duckdb.types import staged_as
 from engine.targets.identifiers import quoted
+from engine.targets.soft_delete import live
 
 _BOUNDS = "temp.__penstock_bounds"
 _WIDE_BYTES = 32 * 1024
@@ -81,11 +82,15 @@ class DuckDbReader:
         """FROM item: the table, or these rows of it."""
         place = Place(record.table, qualified(self._catalog, record.target), record.schema)
         if rows is None:
-            return place.qualified
+            if not record.schema.soft_delete:
+                return place.qualified
+            number = "" if _hides_rowid(record) else "t.rowid, "
+            return f"(SELECT {number}t.* FROM {place.qualified} AS t WHERE true{live(record.schema, 't')})"
         connection = StagingConnection(self._connection)
         with connection.staged(rows.values) as source:
             connection.execute(f"CREATE TEMP TABLE {_BOUNDS.removeprefix('temp.')} AS SELECT * FROM {source}")
-        return f"(SELECT t.* FROM {place.qualified} AS t, {_BOUNDS} AS b WHERE {belongs(place, rows)})"
+        condition = f"({belongs(place, rows)}){live(record.schema, 't')}"
+        return f"(SELECT t.* FROM {place.qualified} AS t, {_BOUNDS} AS b WHERE {condition})"
 
     def _differences(self, sides: Sides, limit: int) -> list[dict[str, Any]]:
         if sides.record.schema.mode is KeyMode.KEYED:

@@ -11,6 +11,7 @@ from engine.targets.duckdb.identifiers import folded, literal, same_to_duckdb
 from engine.targets.duckdb.types import duckdb_type
 from engine.targets.evolution import Evolution, Structure, require_columns
 from engine.targets.identifiers import quoted
+from engine.targets.soft_delete import mark_column, refuse_own_name
 
 
 def check_columns(table: TableId, schema: TableSchema) -> None:
@@ -22,12 +23,14 @@ def check_columns(table: TableId, schema: TableSchema) -> None:
             f"columns {twins[0]!r} and {twins[1]!r} differ only in case, which DuckDB ignores; rename one on the source"
         )
         raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail)
+    refuse_own_name(table, schema, folded)
 
 
 def create_statements(place: str, schema: TableSchema, keyed: bool = False) -> list[str]:
     """DDL for an empty table. No keys, constraints or indexes; the source enforces NOT NULL."""
     del keyed
-    columns = ", ".join(f"{quoted(c.name)} {duckdb_type(value_type(c))}" for c in schema.columns)
+    listed = [f"{quoted(c.name)} {duckdb_type(value_type(c))}" for c in schema.columns]
+    columns = ", ".join([*listed, *(f"{name} TIMESTAMPTZ" for name in mark_column(schema))])
     return [f"CREATE TABLE {place} ({columns})", *(_remark(place, c) for c in schema.columns if _needs_remark(c))]
 
 

@@ -25,6 +25,7 @@ from engine.targets.duckdb.views import views_upon
 from engine.targets.identifiers import quoted
 from engine.targets.quarantined_rows import texts_of
 from engine.targets.rows_written import RowsWritten
+from engine.targets.soft_delete import keep_statement, mark_column
 from engine.targets.sql_tables import SqlTables
 
 
@@ -61,12 +62,16 @@ class DuckDbTables(SqlTables):
         return delete_behind(self._connection, self._place(table, place, schema), above)
 
     def exchange_partitions(
-        self, table: TableId, copy: TableName, target: TableName, schema: TableSchema, rows: PartitionRows
+        self, table: TableId, copy: TableName, target: TableName, schema: TableSchema, rows: PartitionRows, now_us: int
     ) -> None:
         place = self._place(table, target, schema)
         with self._connection.staged(rows.values) as source:
+            if schema.soft_delete:
+                known, only = (self.qualified(copy), schema), f", {source} AS b WHERE ({belongs(place, rows)})"
+                self.execute(keep_statement(table, known, (place.qualified, schema), now_us, only))
             self.execute(f"DELETE FROM {place.qualified} AS t USING {source} AS b WHERE {belongs(place, rows)}")
-        columns = ", ".join(place.columns)
+        self.remove_deleted(copy, target, schema)
+        columns = ", ".join([*place.columns, *mark_column(schema)])
         self.execute(f"INSERT INTO {place.qualified} ({columns}) SELECT {columns} FROM {self.qualified(copy)}")
         self.drop(copy)
 

@@ -32,18 +32,30 @@ from engine.targets.postgres.staging import (
     in_key_order,
     staged,
 )
-from engine.targets.postgres.types import postgres_type
+from engine.targets.postgres.types import MARK_TYPE, postgres_type
 from engine.targets.quarantined_rows import RefusedByTarget
 from engine.targets.rows_written import RowsWritten, require_all_written
+from engine.targets.soft_delete import (
+    MARK,
+    any_doubtful,
+    keep_statement,
+    live,
+    superseded,
+    tombstones_of,
+    truncated_at,
+    void,
+)
 from engine.targets.target_metadata import behind
 
 _COMPLETED = "pg_temp.__penstock_completed"
+_TOMBSTONES = "pg_temp.__penstock_tombstones"
 _EXACT = frozenset({Kind.INT16, Kind.INT32, Kind.INT64, Kind.UINT32, Kind.TEXT, Kind.UUID, Kind.DATE, Kind.TIMESTAMPTZ})
 """Kinds of key columns whose values are equal here if and only if they are equal to the server."""
 COPY_INTO_ABOVE_ROWS = 500
 """Number of rows above which a table receives them directly by COPY, without a temporary table."""
 _BOOL = ValueType(Kind.BOOL)
 _COUNT = ValueType(Kind.INT64)
+_AT = StagedColumn("at", ValueType(Kind.TIMESTAMPTZ), MARK_TYPE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +148,13 @@ def _apply_piece(
     """Apply one slice. Partial rows are read before any delete, and all deletes precede all inserts, across buckets."""
     partials = joined([c.partials for c in changes])
     deletes, updates, inserts = split(changes)
-    inserted = deleted = updated = 0
+    inserted = deleted = updated = marked = 0
     if partials is not None:
         _complete(connection, place, partials)
-    if any(c.truncated for c in changes):
+    if place.schema.soft_delete:
+        deleted, marked = _mark(connection, place, changes, deletes)
+        _make_room(connection, place, inserts, _COMPLETED if partials is not None else None)
+    elif any(c.truncated for c in changes):
         if deletes is not None or updates is not None:
             raise _anomaly(place, "rows to delete after the table was cleared")
         clear()
@@ -157,7 +172,62 @@ def _apply_piece(
     if place.types:
         # Triggers of its owner may skip rows of the table; it is not counted what they leave.
         inserted = sum(rows.num_rows for rows in (inserts, partials) if rows is not None)
-    return RowsWritten(inserted + updated, deleted + updated)
+    return RowsWritten(inserted + updated, deleted + updated, marked)
+
+
+def _mark(
+    connection: PostgresConnection, place: Place, changes: Sequence[TableChanges], deletes: Any | None
+) -> tuple[int, int]:
+    """Remove the rows that are deleted or replaced, and write those that stay as deleted; returns the numbers of both. A deleted row
+    that is void, or that a later one replaces at once, counts as written."""
+    tombstones, truncated = tombstones_of(changes), truncated_at(changes)
+    deleted = marked = 0
+    if tombstones is not None:
+        _complete_tombstones(connection, place, tombstones)
+        if any(column.value.kind not in _EXACT for column in place.key_columns):
+            sql = superseded(_TOMBSTONES, [f"c{i}" for i in place.key])
+            marked = connection.execute(sql.encode()).rowcount
+    if deletes is not None:
+        deleted = _delete(connection, place, deletes)
+    if tombstones is not None and any_doubtful(tombstones):
+        sql = void(_TOMBSTONES, place.qualified, [(f"c{i}", place.quoted[i]) for i in place.key])
+        marked += connection.execute(sql.encode()).rowcount
+    if truncated is not None:
+        connection.execute(f"UPDATE {place.qualified} SET {MARK} = {truncated} WHERE {MARK} IS NULL".encode())
+    if tombstones is not None:
+        _make_room(connection, place, None, _TOMBSTONES)
+        columns, read = ", ".join([*place.quoted, MARK]), ", ".join([*(c.name for c in place.columns), "at"])
+        sql = f"INSERT INTO {place.qualified} ({columns}) SELECT {read} FROM {_TOMBSTONES}"
+        marked += connection.execute(sql.encode()).rowcount
+        connection.execute(f"DROP TABLE {_TOMBSTONES}")
+    return deleted, marked
+
+
+def _make_room(connection: PostgresConnection, place: Place, inserts: Any | None, prepared: str | None) -> None:
+    """Remove the deleted rows whose keys are inserted. `prepared`: a table with columns c0 … cn."""
+    same = " AND ".join(f"t.{place.quoted[i]} = s.c{i}" for i in place.key)
+    sql = f"DELETE FROM {place.qualified} AS t USING {{}} WHERE {same} AND t.{MARK} IS NOT NULL"
+    if inserts is not None:
+        key = [place.columns[i] for i in place.key]
+        with staged(connection, inserts.select([c.name for c in key]), key, key) as source:
+            _run(connection, sql.format(source.sql), source)
+    if prepared is not None:
+        connection.execute(sql.format(f"{prepared} AS s").encode())
+
+
+def _complete_tombstones(connection: PostgresConnection, place: Place, rows: Any) -> None:
+    """Create the temporary table of deleted rows, with the time of deletion last. Those without unset columns need no existing row."""
+    columns, parts = _completed_values(place, rows)
+    unset = [c.name for c in columns if c.value is _BOOL]
+    needed = " OR ".join(f"coalesce(s.{name}, false)" for name in unset) or "false"
+    more = [_AT, StagedColumn("n", _COUNT, "pg_catalog.int8"), StagedColumn("doubtful", _BOOL, "pg_catalog.bool")]
+    with staged(connection, rows, [*columns, *more], place.key_columns) as source:
+        lost = f"({needed}) AND t.{place.quoted[place.key[0]]} IS NULL AS lost"
+        sql = f"CREATE TEMPORARY TABLE {_TOMBSTONES} ON COMMIT DROP AS SELECT {', '.join(parts)}, s.at, s.n, s.doubtful, {lost}"
+        _run(connection, f"{sql} FROM {source.sql} LEFT JOIN {place.qualified} AS t ON {_on_key(place)}", source)
+    lost_rows = connection.execute(f"SELECT count(*) FROM {_TOMBSTONES} WHERE lost".encode()).fetchall()[0][0]
+    if lost_rows:
+        raise _anomaly(place, f"{lost_rows} deleted rows are not on the target")
 
 
 def take_changes(
@@ -168,6 +238,8 @@ def take_changes(
         clear()
     if changes.deletes is not None:
         _delete(connection, place, changes.deletes)
+    if place.schema.soft_delete:
+        _make_room(connection, place, changes.inserts, None)
     return [] if changes.inserts is None else insert_but_refused(connection, place, changes.inserts, most)
 
 
@@ -344,6 +416,15 @@ def delete_rows(connection: PostgresConnection, place: Place, rows: PartitionRow
         )
 
 
+def keep_rows(
+    connection: PostgresConnection, place: Place, copy: tuple[str, TableSchema], rows: PartitionRows, now_us: int
+) -> None:
+    """Add the deleted ones of these rows to a copy, as SqlTables.keep_deleted. `copy`: its full quoted name, and its schema."""
+    with staged(connection, rows.values, bounds_of(place, rows)) as source:
+        only = f", {source.sql} WHERE ({belongs(place, rows, 's')})"
+        _run(connection, keep_statement(place.table, copy, (place.qualified, place.schema), now_us, only), source)
+
+
 def image(alias: str, names: Sequence[str]) -> str:
     """SQL: a row as text, equal if all values print equally, including NULL or NaN on both sides, but not 0 and -0."""
     return f'ROW({", ".join(f"{alias}.{name}" for name in names)})::pg_catalog.text COLLATE "C"'
@@ -351,13 +432,7 @@ def image(alias: str, names: Sequence[str]) -> str:
 
 def _complete(connection: PostgresConnection, place: Place, partials: Any) -> None:
     """Create the temporary table of rows whose unset columns have the value of the existing row."""
-    unset = [f"u{i}" for i in range(len(place.columns)) if partials.schema.get_field_index(f"u{i}") >= 0]
-    columns = [*place.key_columns, *place.columns, *(StagedColumn(name, _BOOL, "pg_catalog.bool") for name in unset)]
-    _require(place, partials, columns)
-    parts = [
-        f"CASE WHEN s.u{i} THEN t.{name} ELSE s.c{i} END AS c{i}" if f"u{i}" in unset else f"s.c{i}"
-        for i, name in enumerate(place.quoted)
-    ]
+    columns, parts = _completed_values(place, partials)
     with staged(connection, partials, columns, place.key_columns) as source:
         sql = f"CREATE TEMPORARY TABLE {_COMPLETED} ON COMMIT DROP AS SELECT {', '.join(parts)}"
         found = _run(connection, f"{sql} FROM {source.sql} JOIN {place.qualified} AS t ON {_on_key(place)}", source)
@@ -365,11 +440,23 @@ def _complete(connection: PostgresConnection, place: Place, partials: Any) -> No
         raise _anomaly(place, f"{partials.num_rows} changed rows, of which the target has {found}")
 
 
+def _completed_values(place: Place, rows: Any) -> tuple[list[StagedColumn], list[str]]:
+    """The staged columns, and expressions for c0 … cn: of the row `s`, or if it is unset there, of the existing row `t`."""
+    unset = [f"u{i}" for i in range(len(place.columns)) if rows.schema.get_field_index(f"u{i}") >= 0]
+    columns = [*place.key_columns, *place.columns, *(StagedColumn(name, _BOOL, "pg_catalog.bool") for name in unset)]
+    _require(place, rows, columns)
+    parts = [
+        f"CASE WHEN s.u{i} THEN t.{name} ELSE s.c{i} END AS c{i}" if f"u{i}" in unset else f"s.c{i}"
+        for i, name in enumerate(place.quoted)
+    ]
+    return columns, parts
+
+
 def _update(connection: PostgresConnection, place: Place, rows: Any) -> int:
     _require(place, rows, place.columns)
     values = [i for i in place.written if i not in place.key]
     assignments = ", ".join(f"{place.quoted[i]} = s.c{i}" for i in values)
-    on_key = " AND ".join(f"t.{place.quoted[i]} = s.c{i}" for i in place.key)
+    on_key = " AND ".join(f"t.{place.quoted[i]} = s.c{i}" for i in place.key) + live(place.schema, "t")
     key = [place.columns[i] for i in place.key]
     with staged(connection, rows, place.columns, key) as source:
         sql = f"UPDATE {place.qualified} AS t SET {assignments} FROM {source.sql} WHERE {on_key}"
@@ -427,7 +514,8 @@ def _run(connection: PostgresConnection, sql: str, source: Source) -> int:
 
 
 def _on_key(place: Place) -> str:
-    return " AND ".join(f"t.{place.quoted[i]} = s.k{j}" for j, i in enumerate(place.key))
+    """SQL condition: the row `t` has the key of `s` and exists on the source."""
+    return " AND ".join(f"t.{place.quoted[i]} = s.k{j}" for j, i in enumerate(place.key)) + live(place.schema, "t")
 
 
 def _require(place: Place, rows: Any, columns: Sequence[StagedColumn]) -> None:

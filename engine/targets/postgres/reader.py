@@ -22,6 +22,7 @@ from engine.targets.postgres.changes import Place, belongs, bounds_of, image
 from engine.targets.postgres.metadata import PostgresMetadata
 from engine.targets.postgres.owner_tables.inspect import place_of
 from engine.targets.postgres.staging import copy_rows, in_table
+from engine.targets.soft_delete import live
 
 ReadTable = Callable[[str, tuple[str, Lsn], Callable[[], bool], QueryLimits], AbstractContextManager[QueryAnswer]]
 """Runs `engine.targets.postgres.query.read_table` on the target."""
@@ -84,12 +85,12 @@ class PostgresReader:
 
     def _compared(self, place: Place, rows: PartitionRows | None) -> str:
         """FROM item: the table, or these rows of it."""
+        here = live(place.schema, "t")
         if rows is None:
-            return place.qualified
+            return f"(SELECT t.* FROM {place.qualified} AS t WHERE true{here}) AS w" if here else place.qualified
         in_table(self._connection, _BOUNDS, rows.values, bounds_of(place, rows), ())
-        return (
-            f"(SELECT t.* FROM {place.qualified} AS t, pg_temp.{_BOUNDS} AS b WHERE {belongs(place, rows, 'b')}) AS w"
-        )
+        condition = f"({belongs(place, rows, 'b')}){here}"
+        return f"(SELECT t.* FROM {place.qualified} AS t, pg_temp.{_BOUNDS} AS b WHERE {condition}) AS w"
 
     def _hold(self, record: TableRecord, place: Place) -> None:
         self._execute(f"LOCK TABLE {place.qualified} IN ACCESS SHARE MODE")

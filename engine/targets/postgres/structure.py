@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from engine.model.identity import TableId
 from engine.model.schema import Column, TableSchema
-from engine.targets.evolution import Evolution, Structure
+from engine.targets.evolution import Evolution, Structure, require_columns
 from engine.targets.identifiers import quoted
 from engine.targets.postgres.identifiers import literal
-from engine.targets.postgres.types import postgres_type
+from engine.targets.postgres.types import MARK_TYPE, postgres_type
+from engine.targets.soft_delete import mark_column, refuse_own_name
 
 
 def create_statements(place: str, schema: TableSchema, keyed: bool) -> list[str]:
     """DDL for an empty table. Unless `keyed`, its key is added when it is complete; the source enforces NOT NULL."""
-    columns = ", ".join(f"{quoted(c.name)} {postgres_type(c)}" for c in schema.columns)
+    listed = [f"{quoted(c.name)} {postgres_type(c)}" for c in schema.columns]
+    columns = ", ".join([*listed, *(f"{name} {MARK_TYPE}" for name in mark_column(schema))])
     key = key_statement(place, schema) if keyed else None
     return [f"CREATE TABLE {place} ({columns})", *([key] if key is not None else [])]
 
@@ -63,4 +65,10 @@ def add_statements(place: str, column: Column) -> list[str]:
     ]
 
 
-POSTGRES_STRUCTURE = Structure(create_statements, evolve_statements)
+def check_columns(table: TableId, schema: TableSchema) -> None:
+    """Reject schemas that PostgreSQL cannot represent: no column at all, or one with the name of a column of ours."""
+    require_columns(table, schema)
+    refuse_own_name(table, schema, str)
+
+
+POSTGRES_STRUCTURE = Structure(create_statements, evolve_statements, check_columns)

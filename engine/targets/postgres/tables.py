@@ -23,6 +23,7 @@ from engine.targets.postgres.changes import (
     delete_behind,
     delete_rows,
     insert_but_refused,
+    keep_rows,
     read_rows,
     take_changes,
     texts_at,
@@ -40,9 +41,10 @@ from engine.targets.postgres.owner_tables.inspect import (
     takes_rows_of,
 )
 from engine.targets.postgres.structure import POSTGRES_STRUCTURE, key_statement
-from engine.targets.postgres.types import postgres_type
+from engine.targets.postgres.types import MARK_TYPE, postgres_type
 from engine.targets.quarantined_rows import DecodeText, RefusedByTarget, key_of, typed
 from engine.targets.rows_written import RowsWritten
+from engine.targets.soft_delete import mark_column
 from engine.targets.sql_tables import SqlTables
 from engine.targets.target_metadata import OwnerTable, TableReservation
 
@@ -77,6 +79,11 @@ def _pouring(copy: TableName, place: str, columns: Sequence[tuple[str, str]]) ->
     read = ", ".join(f"c.{name}::{type_}" for name, type_ in columns)
     into = f"INSERT INTO {place} ({', '.join(name for name, _ in columns)}) OVERRIDING SYSTEM VALUE"
     return f"{into} SELECT {read} FROM {qualified(copy)} AS c"
+
+
+def _marks(schema: TableSchema) -> list[tuple[str, str]]:
+    """Name and type of the column of deletion times, if the table has one."""
+    return [(name, MARK_TYPE) for name in mark_column(schema)]
 
 
 class PostgresTables(SqlTables):
@@ -147,7 +154,8 @@ class PostgresTables(SqlTables):
             return self._fill(existing, copy, schema, leave_out=refuse)
         if self._is_built_upon(target) and takes_rows_of(self._connection, target, copy, schema):
             self._clear(target)
-            self._pour(copy, target, [(quoted(column.name), postgres_type(column)) for column in schema.columns])
+            columns = [(quoted(column.name), postgres_type(column)) for column in schema.columns]
+            self._pour(copy, target, columns + _marks(schema))
             return []
         self._records.next_generation(target)
         super().put_in_place(copy, target, schema)
@@ -157,12 +165,15 @@ class PostgresTables(SqlTables):
         return []
 
     def exchange_partitions(
-        self, table: TableId, copy: TableName, target: TableName, schema: TableSchema, rows: PartitionRows
+        self, table: TableId, copy: TableName, target: TableName, schema: TableSchema, rows: PartitionRows, now_us: int
     ) -> None:
         place = self._place(table, target, schema)
+        if schema.soft_delete:
+            keep_rows(self._connection, place, (qualified(copy), schema), rows, now_us)
         delete_rows(self._connection, place, rows)
+        self.remove_deleted(copy, target, schema)
         types = [column.type for column in place.columns]
-        self._pour(copy, target, list(zip(place.quoted, types, strict=True)))
+        self._pour(copy, target, list(zip(place.quoted, types, strict=True)) + _marks(schema))
 
     def drop_for_good(self, table: TableId, place: TableName) -> None:
         try:

@@ -16,6 +16,8 @@ _EVERYWHERE = frozenset({
 })
 # fmt: on
 """Types that every server since 14 has."""
+MARK_TYPE = "pg_catalog.timestamptz"
+"""Type of the column of deletion times."""
 _LENGTHS = frozenset({"varchar", "bpchar"})
 _PRECISIONS = frozenset({"time", "timetz", "timestamp", "timestamptz", "bit", "varbit"})
 

@@ -52,6 +52,7 @@ class TableRow(SQLModel, table=True):
     freshness: dict[str, Any] | None = document(default=None, nullable=True)
     """Its own freshness goal: members of `server.declarations.policies.TableFreshnessBody`. None: that of the subscription."""
     refused_rows: str = Field(default="park", max_length=16)
+    deletes: str = Field(default="delete", max_length=16)
     rows_set_aside: int = 0
     differs: bool = False
     """Its last verification found differences from the source, and it was not copied since."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import UTC, datetime
+
 import pytest
 
+from engine.model.soft_delete import DELETED_AT, DeleteMode
+from engine.model.subscription import BatchPolicy
 from engine.pipeline.streamed_transactions import StreamedCounts
 from tests.fixtures.postgres import Database, Session
-from tests.fixtures.replication import Replica
+from tests.fixtures.replication import Replica, table
 from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.pg
@@ -92,3 +97,24 @@ def test_a_new_session_in_the_middle_sends_the_transaction_again(
     session.execute("COMMIT")
     replica.assert_equal()
     assert replica.query("select count(*) from orders where note like 'uuu%'") == [(20_000,)]
+
+
+def test_rows_deleted_by_a_large_transaction_have_the_time_of_its_commit(
+    shop: Database, replicate: Callable[..., Replica], session: Session
+) -> None:
+    soft = table("orders", deletes=DeleteMode.MARK)
+    replica = replicate(shop, [soft], batch=BatchPolicy(small_rows=0), piece_bytes=256 * 1024)
+    session.execute("BEGIN; UPDATE orders SET note = repeat('n', 50); DELETE FROM orders WHERE id <= 10000")
+    wait_until(lambda: counts(replica).staged >= 2)
+    session.execute("TRUNCATE orders; INSERT INTO orders SELECT i, 1, repeat('m', 50) FROM generate_series(1, 12000) i")
+    session.execute("DELETE FROM orders WHERE id <= 6000")
+    wait_until(lambda: counts(replica).staged >= 5)
+    before = datetime.now(UTC)
+    session.execute("COMMIT")
+    replica.assert_equal()
+    assert counts(replica).used >= 5
+    found = replica.query(f"SELECT DISTINCT {DELETED_AT} FROM orders WHERE {DELETED_AT} IS NOT NULL")
+    assert len(found) == 1
+    assert before < found[0][0] < datetime.now(UTC)
+    last = f"SELECT left(note, 1), min(id), max(id), count(*) FROM orders WHERE {DELETED_AT} IS NOT NULL GROUP BY 1 ORDER BY 1"
+    assert replica.query(last) == [("m", 1, 6000, 6000), ("n", 12001, 20000, 8000)]

@@ -19,6 +19,7 @@ from engine.model.identity import SubscriptionName, TableId, TableName
 from engine.model.masks import Mask, MaskMethod
 from engine.model.position import Lsn
 from engine.model.shared import SharedInto
+from engine.model.soft_delete import DeleteMode
 from engine.model.subscription import ConnectionSpec, TableSpec
 from engine.model.target import QueryLimits, QueryRefused, TableRead
 from engine.sources.postgres_log.queries import rows_of, run_query
@@ -317,6 +318,9 @@ def test_what_the_source_cannot_answer_says_why(database: Database, monkeypatch:
     member = TableSpec(TableId("t3"), TableName("shop", "Orders"), TableName("members", "orders"), shared=shared)
     found = _refused(Pipeline(database, "duckdb", (member, LINES)), "SELECT * FROM all_orders")
     assert (found.code, "several sources" in found.detail) == ("query_not_of_source", True)
+    soft = replace(LINES, deletes=DeleteMode.MARK)
+    found = _refused(Pipeline(database, "duckdb", (soft,)), "SELECT * FROM lines")
+    assert (found.code, "keeps deleted rows" in found.detail) == ("query_not_of_source", True)
     gone = TableSpec(TableId("t4"), TableName("public", "gone"), TableName("public", "gone"))
     assert "public.gone does not exist" in _refused(Pipeline(database, "duckdb", (gone,)), "SELECT * FROM gone").detail
     pipeline = Pipeline(database, "duckdb")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from engine.model.batch import TableChanges
 from tests.unit.net.batch_builder import rows
@@ -42,3 +43,43 @@ def apply_bag(before: Sequence[Row], shares: Sequence[TableChanges]) -> list[Row
             held[(image[0], image[1], image[2])] -= n
         held.update((row[0], row[1], row[2]) for row in rows(share.inserts))
     return list(held.elements())
+
+
+Marked = dict[int, tuple[Row, int]]
+"""Deleted rows by key, each with the time of its deletion in microseconds since 1970 UTC."""
+
+
+def apply_soft(live: dict[int, Row], marked: Marked, shares: Sequence[TableChanges]) -> None:
+    """Apply the changes of all buckets to the live and the deleted rows of a table with soft delete, whose key is its first column."""
+    inserts = [row for share in shares for row in rows(share.inserts)]
+    inserts += [
+        _completed(live, row) for share in shares if share.partials is not None for row in share.partials.to_pylist()
+    ]
+    gone = [
+        (_completed(live, row), row["at"], row["doubtful"])
+        for share in shares
+        if share.tombstones is not None
+        for row in share.tombstones.to_pylist()
+    ]
+    for share in shares:
+        for (key,) in rows(share.deletes):
+            del live[key]
+    gone = [(row, at) for row, at, doubtful in gone if not (doubtful and row[0] in live)]
+    if any(share.truncated for share in shares):
+        (time_us,) = {share.truncated_us for share in shares if share.truncated}
+        marked.update({key: (row, time_us) for key, row in live.items()})
+        live.clear()
+    for row, at in gone:
+        assert row[0] not in live
+        marked[row[0]] = (row, round(at.timestamp() * 1_000_000))
+    assert len({row[0] for row, _ in gone}) == len(gone)
+    for row in inserts:
+        assert row[0] not in live
+        marked.pop(row[0], None)
+        live[row[0]] = row
+
+
+def _completed(live: dict[int, Row], row: dict[str, Any]) -> Row:
+    there = live[row["k0"]] if any(row.get(f"u{c}") for c in range(3)) else None
+    found = tuple(there[c] if there is not None and row.get(f"u{c}") else row[f"c{c}"] for c in range(3))
+    return found[0], found[1], found[2]

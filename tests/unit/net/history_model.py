@@ -17,6 +17,8 @@ from tests.unit.net import pgoutput_encoder as pgoutput
 from tests.unit.net.batch_builder import FIRST
 
 OID = 100
+ENDS = 10_000
+"""End LSN before the first transaction."""
 ELSEWHERE = 7
 """A table in the log that no subscription follows."""
 Row = tuple[int, str | None, str | None]
@@ -143,6 +145,11 @@ class Table:
         return "" if text is None and self.keyed and 1 in self.key else text
 
 
+def time_of(end: int) -> int:
+    """Commit time of the transaction that ends there, in microseconds since 1970 UTC."""
+    return pgoutput.PG_EPOCH_US + (end - ENDS) * 1_000_000
+
+
 def _shown(row: Row) -> list[pgoutput.Value]:
     return [str(row[0]), row[1], row[2]]
 
@@ -207,16 +214,19 @@ class History:
     """(place, records) in the order of creation."""
     owners: list[tuple[int, frozenset[int]]] = field(default_factory=list)
     """Per chunk: (streamed xid or 0, aborted)."""
+    numbers: list[int] = field(default_factory=list)
+    """Per chunk: the number of its transaction, from 1."""
 
     def run(self, transaction: Transaction) -> None:
-        top = self._xid()
+        top, number = self._xid(), max(self.numbers, default=0) + 1
         table = Table(self.rows, self.full, self.keyed)
         done = execute([table], transaction.parts, top, self._xid)
         self.rows = table.rows
         written = [(own, item) for own, item in done.items if item is not None]
         if not transaction.streamed:
             messages = [item.record(0) for own, item in written if own not in done.aborted]
-            self._add(transaction.place[0], [pgoutput.begin(1, top), *messages, pgoutput.commit(1, 2)], 0, frozenset())
+            end = pgoutput.commit(1, ENDS + number, time_of(ENDS + number))
+            self._add(transaction.place[0], [pgoutput.begin(1, top), *messages, end], 0, frozenset(), number)
             return
         messages = [item.record(own) for own, item in written]
         pieces, at = [], 0
@@ -226,7 +236,7 @@ class History:
         pieces.append(messages[at:])
         for n, piece in enumerate(pieces):
             chunk = [pgoutput.stream_start(top, n == 0), *piece, pgoutput.stream_stop()]
-            self._add(transaction.place[n % len(transaction.place)], chunk, top, frozenset(done.aborted))
+            self._add(transaction.place[n % len(transaction.place)], chunk, top, frozenset(done.aborted), number)
 
     def log(self) -> tuple[list[bytes], list[LogRange]]:
         """All records as they lie in the queue, and the ranges in commit order."""
@@ -236,13 +246,16 @@ class History:
             start = FIRST + len(records)
             records += self.chunks[n][1]
             xid, aborted = self.owners[n]
-            ranges[n] = LogRange(Ordinal(start), Ordinal(FIRST + len(records)), Lsn(10 + n), xid, aborted)
+            end = ENDS + self.numbers[n]
+            time_us = time_of(end) if xid else 0
+            ranges[n] = LogRange(Ordinal(start), Ordinal(FIRST + len(records)), Lsn(end), xid, aborted, time_us)
         return records, [ranges[n] for n in range(len(self.chunks))]
 
     def _xid(self) -> int:
         self.next_xid += 1
         return self.next_xid
 
-    def _add(self, place: int, records: list[bytes], xid: int, aborted: frozenset[int]) -> None:
+    def _add(self, place: int, records: list[bytes], xid: int, aborted: frozenset[int], number: int) -> None:
+        self.numbers.append(number)
         self.chunks.append((place, records))
         self.owners.append((xid, aborted))

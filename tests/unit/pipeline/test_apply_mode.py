@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from engine.model.batch import LogRange, SealedBatch, TablePart
@@ -43,9 +45,15 @@ class Target:
 
 
 def planned(
-    records: int = 1000, transactions: int = 100, mode: KeyMode = KeyMode.KEYED, **more: object
+    records: int = 1000,
+    transactions: int = 100,
+    mode: KeyMode = KeyMode.KEYED,
+    *,
+    soft_delete: bool = False,
+    **more: object,
 ) -> PlannedBatch:
     schema = structure(TableName("public", "t"), {"id": "int4"}, ["id"] if mode is KeyMode.KEYED else [], mode)
+    schema = replace(schema, soft_delete=soft_delete)
     ranges = (LogRange(Ordinal(1), Ordinal(1 + records), Lsn(200)),)
     batch = SealedBatch(Lsn(100), Lsn(200), transactions, ranges, (), 0, 0)
     given: dict[str, object] = {"restructured": frozenset(), **more}
@@ -78,6 +86,7 @@ def test_a_target_that_makes_batches_of_everything_gets_batches() -> None:
         (planned(chunks={TableId("t"): WHOLE}), "joins"),
         (planned(resumed=frozenset({TableId("t")})), "joins"),
         (planned(restructured=frozenset({TableId("t")})), "structure"),
+        (planned(soft_delete=True), "deleted rows"),
     ],
 )
 def test_what_cannot_be_written_one_by_one_is_said_once(batch: PlannedBatch, why: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from engine.model.batch import LogRange, RelationSeen, TableChanges, TablePart
 from engine.model.identity import Ordinal, RelationId, TableId
 from engine.model.position import Lsn
-from engine.pipeline.batch_slices import BatchSlice, Sizes, compute, cut, pieces
+from engine.pipeline.batch_slices import BatchSlice, Sizes, Staged, compute, cut, pieces
 from tests.unit.net.batch_builder import column, table
 
 _RECORD_BYTES = 10
@@ -79,6 +80,14 @@ class _Runs:
     def __call__(self, found: Sequence[tuple[int, BatchSlice]], buckets: int, attempt: int) -> tuple[TableChanges, ...]:
         self.calls.append(([tuple(part.table for part in piece.parts) for _, piece in found], buckets, attempt))
         return ()
+
+
+def test_a_slice_staged_before_its_commit_gets_the_time_of_the_commit() -> None:
+    part = TablePart(TableId("t"), (_FIRST,), Lsn(0))
+    open_, committed = _range(0, 10, 5), replace(_range(0, 10, 5), time_us=1_700_000_000_000_000)
+    staged = Staged((open_,), frozenset({5}), {part.table: _FIRST}, (TableChanges(part.table, truncated=True),))
+    (found,) = compute([committed], (), [part], Sizes(_bytes_of, 1000), _Runs(), [staged])
+    assert (found.truncated, found.commit_us) == (True, committed.time_us)
 
 
 def test_tables_whose_key_holds_at_commits_only_are_netted_as_a_whole() -> None:

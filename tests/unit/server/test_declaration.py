@@ -17,6 +17,7 @@ from engine.connectors import CONNECTIONS
 from engine.model.identity import TableName
 from engine.model.masks import Mask, MaskMethod
 from engine.model.quarantine import RefusedPolicy
+from engine.model.soft_delete import DeleteMode
 from engine.model.table_options import TableOptions
 from server.db.models.table import TableRow
 from server.declarations.table_body import TableBody, preflight_specs
@@ -151,10 +152,29 @@ def test_an_option_that_is_declared_is_stored_and_comes_back() -> None:
         priority=7,
         refused_rows=RefusedPolicy.SET_ASIDE,
     )
-    assert all(getattr(every, each.name) != getattr(TableOptions(), each.name) for each in fields(TableOptions))
-    row = SimpleNamespace(**stored_options(every))
-    assert options_of(row) == every
-    assert TableOptionsBody.model_validate(declared_options(every)).options == every
+    others = TableOptions(deletes=DeleteMode.MARK)
+    for each in fields(TableOptions):
+        default = getattr(TableOptions(), each.name)
+        assert any(getattr(options, each.name) != default for options in (every, others))
+    for options in (every, others):
+        row = SimpleNamespace(**stored_options(options))
+        assert options_of(row) == options
+        assert TableOptionsBody.model_validate(declared_options(options)).options == options
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"insert_only": True},
+        {"into_existing": True},
+        {"refused_rows": "set_aside"},
+        {"shared_into": {"name": "all", "source_value": "eu"}},
+    ],
+)
+def test_deletes_are_not_marked_together_with(other: dict[str, Any]) -> None:
+    body(name="orders", **other)
+    with pytest.raises(ValidationError, match="deletes"):
+        body(name="orders", deletes="mark", **other)
 
 
 def test_rest_takes_changes_and_shows_every_option() -> None:

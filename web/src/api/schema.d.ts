@@ -1001,8 +1001,9 @@ export interface paths {
         head?: never;
         /**
          * Change, pause or resume a table
-         * @description `desired_state` pauses and resumes. A changed key, condition, mapping or mask means a new copy, which begins automatically if the
-         *     subscription's `schema_changes` policy is `apply`; `into_existing` takes effect with the next reload. `POST …/plans` shows it before.
+         * @description `desired_state` pauses and resumes. A changed key, condition, mapping, mask or `deletes` means a new copy, which begins automatically
+         *     if the subscription's `schema_changes` policy is `apply`; `into_existing` takes effect with the next reload. `POST …/plans` shows it
+         *     before.
          */
         patch: operations["tables_patch"];
         trace?: never;
@@ -2472,6 +2473,12 @@ export interface components {
              */
             version?: number | null;
         };
+        /**
+         * DeleteMode
+         * @description What happens on the target to a row that the source deletes.
+         * @enum {string}
+         */
+        DeleteMode: "delete" | "mark";
         /**
          * DesiredState
          * @description The state that the user declared.
@@ -5399,6 +5406,11 @@ export interface components {
                 [key: string]: components["schemas"]["ColumnOptions"];
             };
             /**
+             * @description What happens to a row that the source deletes: `delete` deletes it on the target; `mark` keeps it with its last values and sets `_deleted_at`, an additional column of the target's table, to the commit time of the deletion. Needs a key.
+             * @default delete
+             */
+            deletes?: components["schemas"]["DeleteMode"];
+            /**
              * Exact
              * @description A `*` in the name is a literal character, not a pattern.
              * @default false
@@ -5538,6 +5550,7 @@ export interface components {
             columns?: {
                 [key: string]: components["schemas"]["ColumnOptions"] | null;
             } | null;
+            deletes?: components["schemas"]["DeleteMode"] | null;
             desired_state?: components["schemas"]["TableDesiredState"] | null;
             /** Exclude Columns */
             exclude_columns?: string[] | null;
@@ -5646,6 +5659,7 @@ export interface components {
          *         "rows": 120000
          *       },
          *       "created_at": "2026-05-04T10:00:00Z",
+         *       "deletes": "delete",
          *       "desired_state": "running",
          *       "health": {
          *         "following": false,
@@ -5694,6 +5708,11 @@ export interface components {
              * Format: date-time
              */
             created_at: string;
+            /**
+             * @description What happens to a row that the source deletes.
+             * @default delete
+             */
+            deletes?: components["schemas"]["DeleteMode"];
             desired_state: components["schemas"]["TableDesiredState"];
             /**
              * Exclude Columns

@@ -23,6 +23,7 @@ describe("optionValue", () => {
       "a: NULL, b: “x”, c: hash, d: hash, as bytes",
     ],
     ["refused_rows", "set_aside", "are quarantined"],
+    ["deletes", "mark", "stay, marked"],
     ["priority", 0, "0"],
     ["later", { a: 1 }, '{"a":1}'],
   ])("%s: %j is %s", (option, value, words) => expect(optionValue(option, value)).toBe(words));

@@ -16,6 +16,7 @@ const NAMES: Record<string, string> = {
   rename: "Names on the target",
   priority: "Priority of its copies",
   refused_rows: "Rows that the target refuses",
+  deletes: "Rows that the source deletes",
   desired_state: "Requested state",
 };
 
@@ -26,6 +27,7 @@ const NONE = "none";
 /** The value of an option, as one line. */
 export function optionValue(option: string, value: unknown): string {
   if (option === "refused_rows") return value === "set_aside" ? "are quarantined" : "park the table";
+  if (option === "deletes") return value === "mark" ? "stay, marked" : "are deleted";
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (Array.isArray(value)) return value.join(", ") || (option === "key" ? "the source's own" : NONE);
   if (typeof value !== "object" || value === null) return value == null || value === "" ? NONE : String(value);

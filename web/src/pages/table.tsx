@@ -146,6 +146,7 @@ function Declaration({ table }: { table: Table }) {
       <Fact name="Rows copied" note={table.copied.bytes == null ? undefined : bytes(table.copied.bytes)}>
         {count(table.copied.rows)}
       </Fact>
+      <Fact name="Rows that the source deletes">{table.deletes === "mark" ? "stay, marked" : "are deleted"}</Fact>
       <Fact
         name="Rows that the target refuses"
         note={(table.rows_set_aside ?? 0) > 0 ? `${count(table.rows_set_aside)} quarantined now` : undefined}

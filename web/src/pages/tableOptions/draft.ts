@@ -19,6 +19,7 @@ export interface OptionsDraft {
   /** Names on the target; an empty one is as on the source. */
   rename: Readonly<Record<string, string>>;
   refusedRows: "park" | "set_aside";
+  deletes: "delete" | "mark";
   priority: string;
 }
 
@@ -33,6 +34,7 @@ export const NO_OPTIONS: OptionsDraft = {
   mask: {},
   rename: {},
   refusedRows: "park",
+  deletes: "delete",
   priority: "0",
 };
 
@@ -47,6 +49,7 @@ export const draftOf = (table: Table): OptionsDraft => ({
   mask: table.mask ?? {},
   rename: table.rename ?? {},
   refusedRows: table.refused_rows ?? "park",
+  deletes: table.deletes ?? "delete",
   priority: String(table.priority ?? 0),
 });
 
@@ -65,6 +68,7 @@ function optionsOf(draft: OptionsDraft) {
     mask: draft.mask,
     rename: Object.fromEntries(Object.entries(draft.rename).filter(([, name]) => name !== "")),
     refused_rows: draft.refusedRows,
+    deletes: draft.deletes,
     priority: Number(draft.priority),
   };
 }

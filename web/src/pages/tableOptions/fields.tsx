@@ -67,6 +67,16 @@ export function OptionFields({ draft, onChange, columns, keyed, refused }: Optio
         ]}
         onChange={(refusedRows) => onChange({ refusedRows })}
       />
+      <Radios
+        legend="When the source deletes a row"
+        value={draft.deletes}
+        choices={[
+          { value: "delete", label: "Delete it on the target", hint: "" },
+          { value: "mark", label: "Keep it, marked", hint: "The column _deleted_at of the target's table has the time of the deletion." },
+        ]}
+        onChange={(deletes) => onChange({ deletes })}
+      />
+      <Refused details={[wrong("deletes")]} />
       <label className="check">
         <input type="checkbox" checked={draft.insertOnly} onChange={(event) => onChange({ insertOnly: event.target.checked })} />
         Replicate only its inserts and truncates; updates and deletes on the source are not followed
