@@ -305,7 +305,8 @@ class TargetReader(Protocol):
         ...
 
     def rows(self, record: TableRecord, limits: QueryLimits) -> AbstractContextManager[QueryAnswer]:
-        """The rows of a table in this transaction, with the names and types of its columns on the target; without the target's own columns.
+        """The rows of a table in this transaction, with the names and types of its columns on the target; without the target's own columns
+        but DELETED_AT, without which deleted rows would pass for others.
 
         One call at a time. Raises QueryRefused, also while rows are read: `query_timeout`, `query_cancelled`, `query_too_large`,
         `query_unavailable` (a batch has to replace or change the table, or the target is being closed).

@@ -222,9 +222,9 @@ def commit_time(last: LastCommit | None) -> str | None:
 
 
 def schema_version(schema: TableSchema) -> str:
-    """Equal for equal structures: number, name, type and type override of each column, and the key."""
+    """Equal for equal structures: number, name, type and type override of each column, the key, and whether deleted rows are kept."""
     columns = [[c.attnum, c.name, c.type.name, c.type.modifier, c.map_as] for c in schema.columns]
-    text = json.dumps([columns, list(schema.key)])
+    text = json.dumps([columns, list(schema.key), schema.soft_delete])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -21,7 +21,7 @@ from engine.model.identity import RelationId, TableId, TableName
 from engine.model.partitions import LoadReason, RangeBound
 from engine.model.schema import SourceType, TableSchema
 from engine.model.soft_delete import DELETED_AT
-from engine.model.target import BatchCommit, PartitionSwap, TableCommit
+from engine.model.target import BatchCommit, PartitionSwap, QueryLimits, TableCommit
 from engine.net import decode_copy_text
 from tests.contract.target_material import (
     SUBSCRIPTION,
@@ -99,6 +99,23 @@ def test_a_deleted_row_stays_with_its_values_and_comes_back(pipeline: Pipeline) 
     assert compared(pipeline, orders, [(2, "new", "b")]) == (1, 1, [])
     pipeline.change(ORDERS, orders, changes(ORDERS, insert=inserts(orders, [(1, "again", None)])))
     assert pipeline.rows(orders) == [(1, "again", None, None), (2, "new", "b", None)]
+
+
+def test_whoever_reads_a_table_whole_sees_which_rows_are_deleted(pipeline: Pipeline) -> None:
+    pipeline.load(ORDERS, orders, [(1, "new", "a"), (2, "new", "b")])
+    pipeline.change(ORDERS, orders, deleted(1))
+    progress = pipeline.target.progress(SUBSCRIPTION)
+    assert progress is not None
+    with (
+        pipeline.target.pin(SUBSCRIPTION) as reader,
+        reader.rows(progress.tables[ORDERS], QueryLimits(60.0)) as answer,
+    ):
+        rows = pa.Table.from_batches(answer.batches, answer.schema)
+    assert rows.column_names == ["id", "state", "note", DELETED_AT]
+    found = {row["id"]: row[DELETED_AT] for row in rows.to_pylist()}
+    assert found.keys() == {1, 2}
+    assert found[1] is not None
+    assert found[2] is None
 
 
 def test_a_row_that_lived_within_one_batch_is_kept_too(pipeline: Pipeline) -> None:

@@ -25,7 +25,7 @@ from engine.targets.duckdb.metadata import DuckDbMetadata
 from engine.targets.duckdb.staging import StagingConnection
 from engine.targets.duckdb.types import staged_as
 from engine.targets.identifiers import quoted
-from engine.targets.soft_delete import live
+from engine.targets.soft_delete import live, mark_column
 
 _BOUNDS = "temp.__penstock_bounds"
 _WIDE_BYTES = 32 * 1024
@@ -49,7 +49,7 @@ class DuckDbReader:
 
     @contextmanager
     def rows(self, record: TableRecord, limits: QueryLimits) -> Iterator[QueryAnswer]:
-        columns = ", ".join(quoted(column.name) for column in record.schema.columns)
+        columns = ", ".join([*(quoted(column.name) for column in record.schema.columns), *mark_column(record.schema)])
         relation = self._connection.sql(f"SELECT {columns} FROM {qualified(self._catalog, record.target)}")
         reader = relation.to_arrow_reader(_ROWS_AT_ONCE)
         named = zip(reader.schema, relation.columns, relation.types, strict=True)

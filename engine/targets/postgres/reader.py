@@ -22,7 +22,7 @@ from engine.targets.postgres.changes import Place, belongs, bounds_of, image
 from engine.targets.postgres.metadata import PostgresMetadata
 from engine.targets.postgres.owner_tables.inspect import place_of
 from engine.targets.postgres.staging import copy_rows, in_table
-from engine.targets.soft_delete import live
+from engine.targets.soft_delete import live, mark_column
 
 ReadTable = Callable[[str, tuple[str, Lsn], Callable[[], bool], QueryLimits], AbstractContextManager[QueryAnswer]]
 """Runs `engine.targets.postgres.query.read_table` on the target."""
@@ -55,7 +55,8 @@ class PostgresReader:
         """See the protocol. Read by another session under this one's snapshot, so that no table stays locked."""
         seen = PostgresMetadata(self._connection).generations().get(record.target)
         snapshot = str(self._execute("SELECT pg_export_snapshot()").fetchall()[0][0])
-        statement = f"SELECT {', '.join(quoted(c.name) for c in record.schema.columns)} FROM {qualified(record.target)}"
+        columns = ", ".join([*(quoted(column.name) for column in record.schema.columns), *mark_column(record.schema)])
+        statement = f"SELECT {columns} FROM {qualified(record.target)}"
         unchanged = lambda: self._generations_now().get(record.target) == seen  # noqa: E731
         return self._read_table(statement, (snapshot, self.position), unchanged, limits)
 
