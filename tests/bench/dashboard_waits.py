@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import statistics
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -28,6 +26,7 @@ from server.processes.ports import free_port
 from tests.bench.http_lines import HttpLine, LostError
 from tests.bench.lateness import short
 from tests.bench.many_clients import LoopLateness, sql_settings
+from tests.bench.proof_command import add_common_options, conclude
 from tests.chaos import steady_writes
 from tests.chaos.steady_writes import SteadyWrites
 from tests.fixtures.rig import Rig
@@ -208,19 +207,14 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--waits-per-s", type=float, default=20, help="waits of the others a second (20)")
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the scanned table (1000000)")
     parser.add_argument("--rate", type=float, default=300, help="transactions a second (300)")
-    parser.add_argument("--target", choices=["duckdb", "postgres"], default="duckdb", help="what is filled (duckdb)")
-    parser.add_argument("--out", type=Path, default=Path("var/proofs"), help="folder of the results (var/proofs)")
+    add_common_options(parser)
     return parser.parse_args(arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = options_of(arguments)
     document = run(options)
-    options.out.mkdir(parents=True, exist_ok=True)
-    file = options.out / _FILE
-    file.write_text(json.dumps(document, indent=2) + "\n")
-    sys.stdout.write(f"{summary(document)}\n{file}\n")
-    return 0 if document["passed"] else 1
+    return conclude(document, summary(document), options.out / _FILE)
 
 
 if __name__ == "__main__":

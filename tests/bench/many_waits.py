@@ -15,18 +15,17 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import json
 import sys
 import time
 from collections.abc import Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from engine.model.position import Lsn
 from server.processes.ports import free_port
 from tests.bench.lateness import Answered, Committed, Lateness, short
 from tests.bench.many_clients import LogEnd, LoopLateness, SqlSessions, Streams, Waits, push_log, sql_settings
+from tests.bench.proof_command import add_common_options, conclude
 from tests.bench.role_memory import RoleMemory
 from tests.chaos import steady_writes
 from tests.chaos.steady_writes import SteadyWrites
@@ -204,19 +203,14 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--streams", type=int, default=200, help="event streams (200)")
     parser.add_argument("--seconds", type=float, default=600, help="duration (600)")
     parser.add_argument("--rate", type=float, default=300, help="transactions a second (300)")
-    parser.add_argument("--target", choices=["duckdb", "postgres"], default="duckdb", help="what is filled (duckdb)")
-    parser.add_argument("--out", type=Path, default=Path("var/proofs"), help="folder of the results (var/proofs)")
+    add_common_options(parser)
     return parser.parse_args(arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = options_of(arguments)
     document = run(options)
-    options.out.mkdir(parents=True, exist_ok=True)
-    file = options.out / _FILE
-    file.write_text(json.dumps(document, indent=2) + "\n")
-    sys.stdout.write(f"{summary(document)}\n{file}\n")
-    return 0 if document["passed"] else 1
+    return conclude(document, summary(document), options.out / _FILE)
 
 
 if __name__ == "__main__":

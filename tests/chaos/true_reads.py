@@ -27,6 +27,7 @@ from typing import Any
 
 from server.cli.client import Document, NoServerError, ProblemError
 from server.processes.ports import free_port
+from tests.bench.proof_command import add_common_options
 from tests.chaos import reading_session, steady_writes
 from tests.chaos.doors import makers
 from tests.chaos.failpoint_kills import NothingToKillError
@@ -266,8 +267,7 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--kinds", nargs="+", choices=BY_TURN, default=BY_TURN, help="what is killed, in this order")
     parser.add_argument("--sessions", type=int, default=3, help="sessions at each door (3)")
     parser.add_argument("--seed", type=int, default=1, help="of the sessions' pauses, rollbacks and kinds of reads (1)")
-    parser.add_argument("--target", choices=["duckdb", "postgres"], default="duckdb", help="what is filled (duckdb)")
-    parser.add_argument("--out", type=Path, default=Path("var/proofs"), help="folder of the results (var/proofs)")
+    add_common_options(parser)
     return parser.parse_args(arguments)
 
 
