@@ -35,7 +35,7 @@ def _refused(ended: subprocess.CompletedProcess[str], said: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("PENSTOCK_PORT", "99999", "port: "),
+        pytest.param("PENSTOCK_PORT", "99999", "port: ", marks=pytest.mark.chaos),
         pytest.param("PENSTOCK_LOG_LEVEL", "loud", "log_level: ", marks=pytest.mark.chaos),
         pytest.param("PENSTOCK_SECRET_KEYS", "abc", "32 bytes in URL-safe base64", marks=pytest.mark.chaos),
         ("PENSTOCK_HOME", "/dev/null/home", "name another with --home or PENSTOCK_HOME"),
@@ -89,7 +89,7 @@ def test_a_port_in_use(tmp_path: Path) -> None:
     [
         ("PENSTOCK_DUCKDB_THREADS", "many", "PENSTOCK_DUCKDB_THREADS: "),
         ("PENSTOCK_ENGINE_TOKEN", "", "PENSTOCK_ENGINE_TOKEN is missing"),
-        ("PENSTOCK_URL", "server:8470", "PENSTOCK_URL: "),
+        pytest.param("PENSTOCK_URL", "server:8470", "PENSTOCK_URL: ", marks=pytest.mark.chaos),
         ("PENSTOCK_HOME", "/dev/null/home", "name another with PENSTOCK_HOME"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 from tests.fixtures.service import SUBSCRIPTION, Service
 from tests.fixtures.waiting import wait_until
 
-pytestmark = pytest.mark.pg
+pytestmark = [pytest.mark.pg, pytest.mark.chaos]
 
 PATH = f"/subscriptions/{SUBSCRIPTION}"
 
