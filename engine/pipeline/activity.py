@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Protocol
 
 from engine.model.batch import SealedBatch
@@ -26,36 +25,17 @@ HUGE_RECORDS = 10_000
 """Least number of log records of a transaction that may be named as huge."""
 HUGE_SHARE = 0.5
 """Its least share of the records of its batch."""
-HOT_ROWS = 1_000
-"""Least number of rows of a batch that may be named as those of a hot table. Not measured."""
-HOT_SHARE = 0.8
-"""Its least share of the rows of its batch. Not measured."""
-STARVED_SHARE = 0.5
-"""Least share of a stage's time in which its thread waits for a processor, for the wait to be named as the cause."""
 _COPYING = frozenset({TableStateKind.COPYING, TableStateKind.CATCHING_UP, TableStateKind.RELOADING})
 
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """A stage of one batch; `ended_ms` is None while it lasts. `thread`: of the operating system; `waited_ns`: its wait for processors
-    until the stage began, None if it is not known."""
+    """A stage of one batch; `ended_ms` is None while it lasts."""
 
     cause: LagCause
     evidence: dict[str, str | float]
     began_ms: float
-    thread: int
-    waited_ns: int | None
     ended_ms: float | None = None
-
-    def judged(self, now_ms: float) -> _Stage:
-        """As CPU_STARVED if its thread waited for a processor for most of the time until now."""
-        waited_ns, lasted_ms = processor_wait_ns(self.thread), now_ms - self.began_ms
-        if waited_ns is None or self.waited_ns is None or lasted_ms <= 0 or self.cause is LagCause.HUGE_TRANSACTION:
-            return self
-        share = (waited_ns - self.waited_ns) / 1e6 / lasted_ms
-        if share < STARVED_SHARE:
-            return self
-        return replace(self, cause=LagCause.CPU_STARVED, evidence={**self.evidence, "waiting_share": round(share, 2)})
 
 
 class Intaking(Protocol):
@@ -118,11 +98,9 @@ class RunActivity:
         return [LagSpan(LagCause.LONG_OPEN_TRANSACTION, reading.oldest_open_s * 1000, evidence=evidence)]
 
     @contextmanager
-    def stage(self, cause: LagCause, batch: SealedBatch, rows: Mapping[TableId, int] | None = None) -> Iterator[None]:
-        """A stage of this thread works on a batch during the block. `rows`: those that it writes, by table."""
-        thread = threading.get_native_id()
-        described = self._with_hot_table(*_described(cause, batch), rows or {})
-        began = _Stage(*described, self._clock.monotonic_ms(), thread, processor_wait_ns(thread))
+    def stage(self, cause: LagCause, batch: SealedBatch) -> Iterator[None]:
+        """A stage works on a batch during the block."""
+        began = _Stage(*_described(cause, batch), self._clock.monotonic_ms())
         with self._lock:
             number, self._next = self._next, self._next + 1
             self._stages[number] = began
@@ -132,20 +110,7 @@ class RunActivity:
             with self._lock:
                 del self._stages[number]
                 ended = self._clock.monotonic_ms()
-                self._ended.append(replace(began.judged(ended), ended_ms=ended))
-
-    def _with_hot_table(
-        self, cause: LagCause, evidence: dict[str, str | float], rows: Mapping[TableId, int]
-    ) -> tuple[LagCause, dict[str, str | float]]:
-        """The cause HOT_TABLE if one of several tables has most of the rows, and the batch is not a huge transaction."""
-        all_rows = sum(rows.values())
-        if cause is LagCause.HUGE_TRANSACTION or all_rows < HOT_ROWS or len(self._parts.book.all()) < 2:
-            return cause, evidence
-        table, most = max(rows.items(), key=lambda one: one[1])
-        entry = self._parts.book.get(table)
-        if most < HOT_SHARE * all_rows or entry is None:
-            return cause, evidence
-        return LagCause.HOT_TABLE, {**evidence, "table": str(entry.spec.source), "rows": most, "of_rows": all_rows}
+                self._ended.append(_Stage(began.cause, began.evidence, began.began_ms, ended))
 
     def _note_table(self, entry: TableEntry) -> None:
         with self._lock:
@@ -159,7 +124,7 @@ class RunActivity:
         """What stages did in the last `most_ms` milliseconds."""
         now = self._clock.monotonic_ms()
         with self._lock:
-            found = [*self._ended, *(one.judged(now) for one in self._stages.values())]
+            found = [*self._ended, *self._stages.values()]
         return [
             LagSpan(
                 one.cause,
@@ -184,14 +149,6 @@ class RunActivity:
             )
             for since, entry in found
         ]
-
-
-def processor_wait_ns(thread: int) -> int | None:
-    """How long a thread of this process has been ready and waited for a processor, in nanoseconds. None if the system does not say."""
-    try:
-        return int(Path(f"/proc/self/task/{thread}/schedstat").read_text(encoding="ascii").split()[1])
-    except (OSError, ValueError, IndexError):
-        return None
 
 
 def _described(cause: LagCause, batch: SealedBatch) -> tuple[LagCause, dict[str, str | float]]:

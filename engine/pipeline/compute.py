@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from engine.model.batch import TableChanges, TaskDescriptor, TaskResult
-from engine.model.identity import TableId
 from engine.model.ledger import LogTally
 from engine.pipeline.apply_mode import AS_BATCH, ApplyModeSelector, ApplyPlan
 from engine.pipeline.batch_slices import BatchSlice, Sizes, Staged, compute
@@ -75,13 +73,6 @@ class Computed:
         """The changes of the batch, and all those that whole copies missed."""
         whole = self.planned.whole
         return (*self.changes, *(change for change in self.missed if change.table in whole))
-
-    def rows_by_table(self) -> Counter[TableId]:
-        """The rows of `applied_changes`."""
-        found = Counter[TableId]()
-        for change in self.applied_changes:
-            found[change.table] += change.net_rows
-        return found
 
 
 NETTED_ATTEMPT = 50

@@ -518,7 +518,7 @@ class ReplicationRun:
         if planned.handover:
             hit(Failpoint.HANDOVER_BEFORE)
         began = self._parts.clock.monotonic_ms()
-        with self.activity.stage(LagCause.SLOW_COMMIT, planned.batch, computed.rows_by_table()):
+        with self.activity.stage(LagCause.SLOW_COMMIT, planned.batch):
             times = self._commits.commit(computed, must_write=bool(planned.batch.cuts))
         self.tickets.applied(planned.batch, times.committed_us)
         self._reader_deaths = 0

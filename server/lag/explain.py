@@ -9,8 +9,7 @@ from engine.link.lag import LagBody, LagSpanPart
 from engine.model.lag import LagCause
 from server.lag.schemas import LagCauseView, LagExplanation
 
-_STAGES = (LagCause.HOT_TABLE, LagCause.CPU_STARVED, LagCause.COMPUTING, LagCause.SLOW_COMMIT)
-_TIERS: Mapping[LagCause, int] = {LagCause.GATHERING: 2, **dict.fromkeys(_STAGES, 1)}
+_TIERS: Mapping[LagCause, int] = {LagCause.GATHERING: 2, LagCause.COMPUTING: 1, LagCause.SLOW_COMMIT: 1}
 """Causes of the highest tiers only count while no other one is present: stages always work on something while changes wait."""
 _TITLES = {
     LagCause.LONG_OPEN_TRANSACTION: "A transaction of the source is open: its changes cannot be visible before its commit.",
@@ -18,8 +17,6 @@ _TITLES = {
     LagCause.QUEUE_AT_BUDGET: "The queue is at its budget: the log is not read until the target has taken some of it.",
     LagCause.COPY_RUNNING: "A table is copied: its changes are kept until the copy is complete.",
     LagCause.HUGE_TRANSACTION: "One source transaction is most of a batch, which is visible only as a whole.",
-    LagCause.HOT_TABLE: "One table has most of the rows that are written to the target.",
-    LagCause.CPU_STARVED: "The engine waits for a processor: other processes of its machine use them, or its share is limited.",
     LagCause.COMPUTING: "Changes are prepared.",
     LagCause.SLOW_COMMIT: "Changes are written to the target.",
     LagCause.GATHERING: "Changes wait to be sealed into a batch, or for the next stage.",
@@ -32,9 +29,6 @@ _REMEDIES = {
     LagCause.COPY_RUNNING: "Wait for the copy: GET /subscriptions/{name} shows its progress in 'copying'. Raise the limits in 'copies' if"
     " it may take more of the source.",
     LagCause.HUGE_TRANSACTION: "Wait for it; write smaller transactions on the source if readers have to see parts of it earlier.",
-    LagCause.HOT_TABLE: "Look at what writes the table on the source, and leave out columns or rows that readers do not need. A"
-    " subscription of its own keeps the table from delaying the others.",
-    LagCause.CPU_STARVED: "Give the engine's machine or container more processors, or stop what else uses them.",
     LagCause.COMPUTING: "Give the engine more processors, or Spark more workers, if this persists.",
     LagCause.SLOW_COMMIT: "Look at the load of the target's disk and processors if this persists.",
     LagCause.GATHERING: "None is needed below the batch's max_age_ms; lower that if batches may be smaller.",

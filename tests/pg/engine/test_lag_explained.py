@@ -153,20 +153,6 @@ def test_a_huge_transaction(shop: Database, replicate: Replicate, gate: Gate) ->
     replica.assert_equal()
 
 
-def test_a_hot_table(database: Database, replicate: Replicate, gate: Gate) -> None:
-    database.execute(SHOP)
-    replica = replicate(database, [table("orders"), table("lines")])
-    replica.assert_equal()
-    gate.open.clear()
-    with database.connect() as connection, connection.transaction():
-        connection.execute("INSERT INTO orders SELECT i, 'x' FROM generate_series(10, 3009) i")
-        connection.execute("INSERT INTO lines SELECT i, 'x' FROM generate_series(10, 59) i")
-    found = wait_for(replica, LagCause.HOT_TABLE)
-    assert found.causes[0].evidence.items() >= {"table": "public.orders", "rows": 3000, "of_rows": 3050}.items()
-    gate.open.set()
-    replica.assert_equal()
-
-
 def test_the_queue_at_its_budget(database: Database, replicate: Replicate, gate: Gate) -> None:
     database.execute(SHOP)
     replica = replicate(database, [table("orders"), table("lines")], queue_budget_bytes=1 << 16)

@@ -35,8 +35,6 @@ CASES: list[tuple[str, list[Span], list[tuple[LagCause, float]]]] = [
      [(OPEN, 800), (LOCK, 200)]),
     ("equal parts are ranked as listed", [(LOCK, 100, 0), (OPEN, 100, 0)], [(OPEN, 50), (LOCK, 50)]),
     ("several copies are one cause", [(COPY, 100, 0), (COPY, 300, 0)], [(COPY, 300)]),
-    ("a hot table behind a lock", [(GATHERING, 600, 0), (LagCause.HOT_TABLE, 500, 0), (LOCK, 400, 100)],
-     [(LOCK, 300), (LagCause.HOT_TABLE, 200), (GATHERING, 100)]),
     ("a full queue behind a lock", [(GATHERING, 600, 0), (LOCK, 600, 0), (BUDGET, 200, 0)], [(LOCK, 500), (BUDGET, 100)]),
 ]  # fmt: skip
 
