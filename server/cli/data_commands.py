@@ -27,7 +27,6 @@ from server.cli.options import (
 )
 from server.cli.output import Answer, err, health, left_out, out, print_json, remedy_line
 from server.cli.output import table as print_table
-from server.freshness.schemas import DEFAULT_TIMEOUT_MS
 from server.wording import format_seconds, format_size
 
 GRACE_S = 15.0
@@ -229,10 +228,9 @@ def query(
     if on_unavailable is not OnUnavailable.ERROR:
         freshness["on_unavailable"] = on_unavailable.value
     limit_ms = duration(time_limit)
-    body: Document = {"sql": sys.stdin.read() if sql == "-" else sql, "freshness": freshness}
+    body: Document = {"sql": sys.stdin.read() if sql == "-" else sql, "freshness": freshness, "timeout_ms": limit_ms}
     body |= {"parameters": param} if param else {}
     body |= {"read_point": read_point} if read_point is not None else {}
-    body |= {"timeout_ms": limit_ms} if limit_ms != DEFAULT_TIMEOUT_MS else {}
     body |= {"max_rows": max_rows} if max_rows is not None else {}
     path = f"/subscriptions/{segment(chosen_subscription(api, subscription))}/queries"
     if form in (Format.CSV, Format.ARROW) and not as_json:

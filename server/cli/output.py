@@ -24,7 +24,8 @@ P = ParamSpec("P")
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
-
+if not out.is_terminal:
+    out.width = 10_000  # Wider than any table: programs read lines.
 _COLOURS = {
     "live": "green",
     "running": "green",
@@ -77,7 +78,7 @@ def print_json(document: Any) -> None:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print a table for people; None is shown as a dash. Cells are plain text."""
+    """Print a table for people; None is shown as a dash. Cells are plain text. Only a terminal's width folds them."""
     grid = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         grid.add_column(escape(column), overflow="fold")

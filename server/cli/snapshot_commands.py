@@ -27,7 +27,6 @@ from server.cli.options import (
 )
 from server.cli.output import Answer, err, left_out, out, show_problem, state
 from server.cli.output import table as print_table
-from server.freshness.schemas import MOST_TIMEOUT_MS
 from server.wording import format_size
 
 snapshot = typer.Typer(help="Consistent states of a copy, as Parquet or DuckDB files.", no_args_is_help=True)
@@ -71,7 +70,7 @@ def create(
     if at_least is not None and latest:
         raise ManifestError("--at-least and --latest exclude each other")
     mode = "position" if at_least is not None else "latest" if latest else "any"
-    timeout_ms = min(duration(timeout), MOST_TIMEOUT_MS)
+    timeout_ms = duration(timeout)
     freshness: Document = {"mode": mode, "timeout_ms": timeout_ms, "refuse_early": refuse_early}
     if at_least is not None:
         freshness["position"] = at_least

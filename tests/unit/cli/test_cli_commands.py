@@ -284,7 +284,8 @@ def test_query_prints_rows_as_they_are(stand_in: StandIn, run: Run) -> None:
     result = run("query", "select 1", "-s", "m", "--fresh", "latest", "--timeout", "2s")
     assert "[n]" in result.stdout
     assert "[red]x" in result.stdout
-    assert stand_in.requests[-1][2] == {"sql": "select 1", "freshness": {"mode": "latest", "timeout_ms": 2000}}
+    freshness = {"mode": "latest", "timeout_ms": 2000}
+    assert stand_in.requests[-1][2] == {"sql": "select 1", "freshness": freshness, "timeout_ms": 30_000}
 
 
 def test_parameters_of_a_query_are_sent_apart_from_its_text(stand_in: StandIn, run: Run) -> None:
