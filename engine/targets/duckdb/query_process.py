@@ -133,7 +133,7 @@ def _run(engine: EngineChannel, connection: Any, request: Mapping[str, Any]) -> 
     while "tables" in answer:
         _show(engine, connection, known, answer["tables"])
         known = answer["tables"]
-        plan = connection.execute(f"EXPLAIN (FORMAT json) {statement.query}", values).fetchall()[0][1]
+        plan = _plan(connection, statement, values)
         answer = engine.asked({"kind": "planned", "scans": plan.count(f'"{_SCAN_OPERATOR}"')})
     relation = connection.sql(statement, params=values)
     if relation is None:
@@ -143,6 +143,15 @@ def _run(engine: EngineChannel, connection: Any, request: Mapping[str, Any]) -> 
     # One more than requested shows that there are more; without rows, only the columns are requested.
     rows = relation if most is None else relation.limit(most + 1 if most else 0)
     _answer(engine, rows.to_arrow_reader(_ROWS_AT_ONCE), columns)
+
+
+def _plan(connection: Any, statement: Any, values: Any) -> str:
+    """The plan of the statement as JSON. An error is the one that the statement itself has, with its own lines and columns."""
+    try:
+        return str(connection.execute(f"EXPLAIN (FORMAT json) {statement.query}", values).fetchall()[0][1])
+    except duckdb.Error:
+        connection.sql(statement, params=values)
+        raise
 
 
 def _name_database(connection: Any, name: str) -> None:
