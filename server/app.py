@@ -19,6 +19,7 @@ from server.gateway.interface import NoEngine
 from server.logs import configure_logs
 from server.routers import API_PREFIX, API_ROUTERS, PLAIN_ROUTERS, SERVICES
 from server.security import bootstrap
+from server.security.principals import Principals
 from server.security.secret_box import load_box
 from server.settings import Settings, load_settings
 from server.tracing import TraceMiddleware
@@ -66,6 +67,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     database: Database = app.state.database
     async with AsyncExitStack() as stack:
         stack.callback(database.close)
+        app.state.principals = stack.enter_context(Principals.of(database))
         app.state.watchers = stack.enter_context(Watchers.listening_to(database.signals))
         for service in SERVICES:
             await stack.enter_async_context(service(app))

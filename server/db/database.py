@@ -64,7 +64,8 @@ def _make_engine(url: str) -> Engine:
         return create_engine(parsed, pool_size=10, max_overflow=20, pool_pre_ping=True, pool_timeout=30)
     if parsed.database:
         Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(parsed, pool_size=20, max_overflow=30, connect_args={"check_same_thread": False})
+    # As many as threads may ask for at once: a connection beyond the pool's size would be made and closed for each use.
+    engine = create_engine(parsed, pool_size=50, max_overflow=0, connect_args={"check_same_thread": False})
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine

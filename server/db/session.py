@@ -46,6 +46,7 @@ class WriteSession(ReadSession):
         self._touched: set[str] = set()
         self._outbox = False
         self._declared: set[str] = set()
+        self._revoked = False
 
     def now(self) -> datetime:
         """The time to store in rows."""
@@ -67,6 +68,10 @@ class WriteSession(ReadSession):
         """Report, after the commit, that the in-memory status of this subscription is outdated."""
         self._declared.add(subscription)
 
+    def revoke(self) -> None:
+        """Report, after the commit, that a token is not valid any longer."""
+        self._revoked = True
+
     def flush(self, objects: Any = None) -> None:
         Session.flush(self, objects)
 
@@ -77,6 +82,7 @@ class WriteSession(ReadSession):
             events=bool(self._events),
             subscriptions=frozenset(self._touched),
             declared=frozenset(self._declared),
+            revoked=self._revoked,
         )
         Session.commit(self)
         self._forget()
@@ -92,6 +98,7 @@ class WriteSession(ReadSession):
         self._touched = set()
         self._outbox = False
         self._declared = set()
+        self._revoked = False
 
     def _write_events(self) -> None:
         """Write the events last, under a lock that is held until the commit, so that their ids increase in commit order.

@@ -1,4 +1,4 @@
-"""Notifies this process, after each commit, of what changed: commands in the outbox, events, subscriptions."""
+"""Notifies this process, after each commit, of what changed: commands in the outbox, events, subscriptions, tokens."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ class Change:
     subscriptions: frozenset[str] = frozenset()
     declared: frozenset[str] = frozenset()
     """Subscriptions with a new declaration or request of a user: their in-memory status is outdated."""
+    revoked: bool = False
+    """A token is not valid any longer, or has other rights."""
 
 
 @dataclass(slots=True)

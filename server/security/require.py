@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, cast
 
 from fastapi import Depends, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from engine.platform.network import is_loopback
-from server.db.dependencies import database_of
 from server.errors import Forbidden, Unauthenticated
-from server.security import tokens
 from server.security.principal import ANYBODY, Principal, Role
+from server.security.principals import Principals
 
 _bearer = HTTPBearer(
     auto_error=False, scheme_name="token", description="A token made by the server or `penstock token`."
@@ -19,21 +21,33 @@ _bearer = HTTPBearer(
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="penstock"'}
 
 
-def principal_of(
-    request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
-) -> Principal:
+Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+"""The token of the request."""
+
+
+async def principal_of(request: Request, credentials: Credentials) -> Principal:
     """The sender of the request.
 
     Raises:
         Unauthenticated: there is no valid token.
     """
+    return await authenticate(request, credentials, run_in_threadpool)
+
+
+async def authenticate(
+    request: Request,
+    credentials: HTTPAuthorizationCredentials | None,
+    run: Callable[[Callable[[], Principal | None]], Awaitable[Principal | None]],
+) -> Principal:
+    """As `principal_of`, on the event loop; `run` runs a lookup in a thread."""
     if request.app.state.settings.insecure_no_auth:
         _refuse_foreign_host(request)
         return ANYBODY
     if credentials is None:
         raise Unauthenticated("The request carries no token.", headers=_CHALLENGE)
-    with database_of(request).read() as session:
-        found = tokens.find_principal(session, credentials.credentials)
+    principals = cast("Principals", request.app.state.principals)
+    token, now_s = credentials.credentials, asyncio.get_running_loop().time()
+    found = principals.known(token, now_s) or await run(lambda: principals.look_up(token, now_s))
     if found is None:
         raise Unauthenticated("The token is unknown or was revoked.", headers=_CHALLENGE)
     return found

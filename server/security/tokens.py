@@ -89,6 +89,7 @@ def revoke_token(session: WriteSession, token_id: str) -> None:
     if row.role == Role.ADMIN.value and len(admins) == 1:
         raise LastAdminToken(f"'{row.name}' is the last token with the role admin.")
     session.delete(row)
+    session.revoke()
 
 
 def preset_token(session: WriteSession, name: str, role: Role, token: str) -> None:
@@ -104,6 +105,7 @@ def preset_token(session: WriteSession, name: str, role: Role, token: str) -> No
     for row in (same_text, named):
         if row is not None:
             session.delete(row)
+            session.revoke()
     session.flush()
     create_token(session, name, role, token)
 
