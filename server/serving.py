@@ -20,19 +20,26 @@ connection cannot know whether it was processed.
 """
 
 
+COLLECTIONS = (10_000, 5, 100)
+"""Thresholds of garbage collection: objects of the youngest generation, collections of it, and of the next one. A collection of the first
+two generations takes at most some 40 ms; a complete one comes after five million objects that stay, a thousand times the default."""
+
+
 class _Server(uvicorn.Server):
     def __init__(self, app: FastAPI, config: uvicorn.Config) -> None:
         super().__init__(config)
         self._app = app
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and exclude the objects that exist by then from garbage collection.
+        """Start, and let garbage collections hold requests up for less time.
 
-        A collection over all objects of the libraries held every request up for 145 ms.
+        A collection over all objects of the libraries took 145 ms, so those that exist by now are excluded. With 5,000 waits, complete
+        collections took 22 % of the processor time, and up to 0.5 s each.
         """
         await super().startup(sockets)
         gc.collect()
         gc.freeze()
+        gc.set_threshold(*COLLECTIONS)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         stop_streams = getattr(self._app.state, "stop_streams", None)
