@@ -1,17 +1,14 @@
 import { useQuery } from "@tanstack/react-query";
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useRef } from "react";
 import type { SourceTable } from "../../api/client";
 import { Findings } from "../../components/findings";
-import { Pager } from "../../components/pager";
 import { QueryBoundary } from "../../components/queryBoundary";
+import { SourceTableList } from "../../components/sourceTableList";
 import { StatusBadge } from "../../components/statusBadge";
-import { matches } from "../../filters";
-import { bytes, count, some } from "../../labels/numbers";
+import { bytes, some } from "../../labels/numbers";
 import { chosenOf, type Draft, isBlocked, keyOf, lacksIdentity, nameOf, patternOf, type StepProps } from "./draft";
 import { Patterns } from "./patterns";
 import { sourceTablesQuery } from "./queries";
-
-const PAGE = 50;
 
 /** Which tables of the source; `all`: all that can be are chosen to begin with. */
 export function TablesStep(props: StepProps & { all: boolean }) {
@@ -50,103 +47,71 @@ function Next({ draft, onNext, found }: StepProps & { found: SourceTable[] }) {
 }
 
 function Choice({ draft, onChange, found, all }: StepProps & { all: boolean; found: SourceTable[] }) {
-  const [typed, setTyped] = useState("");
-  const [page, setPage] = useState(0);
   const begun = useRef(false);
   useEffect(() => {
     if (begun.current) return;
     begun.current = true;
     if (all && draft.tables.size === 0 && draft.patterns.length === 0) onChange(withAll(draft, found));
   }, [all, draft, found, onChange]);
-  const shown = found.filter((table) => matches(typed, nameOf(table)));
-  const here = shown.slice(page * PAGE, (page + 1) * PAGE);
-  const choosable = shown.filter((table) => !isBlocked(table) && patternOf(draft, table) === undefined);
-  if (found.length === 0) return <p className="prose">The source has no table outside its system's schemas that its user can see.</p>;
   return (
     <>
-      <div className="search" role="search">
-        <label>
-          <span>Find by schema or name</span>
-          <input
-            type="search"
-            value={typed}
-            autoComplete="off"
-            spellCheck={false}
-            onChange={(event) => {
-              setTyped(event.target.value);
-              setPage(0);
-            }}
-          />
-        </label>
-        <span className="soft" role="status">
-          {count(shown.length)} of {some(found.length, "table")}
-        </span>
-        <button type="button" onClick={() => onChange(withAll(draft, choosable))}>
-          Choose {typed === "" ? "all" : "those shown"}
-        </button>
-        <button type="button" onClick={() => onChange(without(draft, shown))}>
-          Choose none{typed === "" ? "" : " of those"}
-        </button>
-      </div>
-      <Keyless draft={draft} onChange={onChange} tables={shown} />
-      <table className="ledger tables-to-choose">
-        <caption className="unseen">Tables of the source</caption>
-        <thead>
-          <tr>
-            <th scope="col">Table</th>
-            <th scope="col" className="number">
-              Rows, about
-            </th>
-            <th scope="col" className="number">
-              Size
-            </th>
-            <th scope="col">Key</th>
-            <th scope="col">To be known</th>
-          </tr>
-        </thead>
-        <tbody>
-          {here.map((table) => (
-            <Row key={keyOf(table)} table={table} draft={draft} onChange={onChange} />
-          ))}
-        </tbody>
-      </table>
-      <Pager page={page} size={PAGE} total={shown.length} noun="tables" onPage={setPage} />
-      <Patterns draft={draft} onChange={onChange} tables={found} />
+      <SourceTableList
+        tables={found}
+        first={(table) => <Chosen table={table} draft={draft} onChange={onChange} />}
+        headings={["Key", "To be known"]}
+        rest={(table) => <Cells table={table} draft={draft} onChange={onChange} />}
+        buttons={(shown, searched) => (
+          <>
+            <button type="button" onClick={() => onChange(withAll(draft, choosable(draft, shown)))}>
+              Choose {searched ? "those shown" : "all"}
+            </button>
+            <button type="button" onClick={() => onChange(without(draft, shown))}>
+              Choose none{searched ? " of those" : ""}
+            </button>
+          </>
+        )}
+        above={(shown) => <Keyless draft={draft} onChange={onChange} tables={shown} />}
+      />
+      {found.length > 0 && <Patterns draft={draft} onChange={onChange} tables={found} />}
     </>
   );
 }
 
-function Row({ table, draft, onChange }: Pick<StepProps, "draft" | "onChange"> & { table: SourceTable }) {
+const choosable = (draft: Draft, tables: SourceTable[]): SourceTable[] =>
+  tables.filter((table) => !isBlocked(table) && patternOf(draft, table) === undefined);
+
+type RowProps = Pick<StepProps, "draft" | "onChange"> & { table: SourceTable };
+
+function Chosen({ table, draft, onChange }: RowProps) {
+  const pattern = patternOf(draft, table);
+  const named = draft.tables.has(keyOf(table));
+  return (
+    <>
+      <label className="check">
+        <input
+          type="checkbox"
+          checked={named || pattern !== undefined}
+          disabled={(isBlocked(table) && !named) || (pattern !== undefined && !named)}
+          onChange={(event) => onChange(event.target.checked ? withThese(draft, [table]) : without(draft, [table]))}
+        />
+        {nameOf(table)}
+      </label>
+      {pattern !== undefined && (
+        <small>
+          {named ? "by name, and by" : "by"} the pattern {`${pattern.schema}.${pattern.name}`}
+        </small>
+      )}
+    </>
+  );
+}
+
+function Cells({ table, draft, onChange }: RowProps) {
   const key = keyOf(table);
   const pattern = patternOf(draft, table);
-  const blocked = isBlocked(table);
-  const named = draft.tables.has(key);
   const consented = draft.insertOnly.has(key) || pattern?.insertOnly === true;
   const problems = consented ? table.problems.filter(({ code }) => code !== "table_no_identity") : table.problems;
   return (
-    <tr>
-      <th scope="row" data-column="Table">
-        <label className="check">
-          <input
-            type="checkbox"
-            checked={named || pattern !== undefined}
-            disabled={(blocked && !named) || (pattern !== undefined && !named)}
-            onChange={(event) => onChange(event.target.checked ? withThese(draft, [table]) : without(draft, [table]))}
-          />
-          {nameOf(table)}
-        </label>
-        {pattern !== undefined && (
-          <small>
-            {named ? "by name, and by" : "by"} the pattern {`${pattern.schema}.${pattern.name}`}
-          </small>
-        )}
-      </th>
-      <td data-column="Rows, about" className="number">
-        {count(table.rows_estimate)}
-      </td>
-      <td data-column="Size" className="number">
-        {bytes(table.bytes)}
-      </td>
+    <>
       <td data-column="Key">
         {table.key.length > 0 ? <code>{table.key.join(", ")}</code> : <span className="soft">none</span>}
         {table.partitioned && <small>partitioned</small>}
@@ -166,7 +131,7 @@ function Row({ table, draft, onChange }: Pick<StepProps, "draft" | "onChange"> &
           </label>
         )}
       </td>
-    </tr>
+    </>
   );
 }
 
