@@ -76,6 +76,7 @@ class Format(StrEnum):
     JSON = "json"
     CSV = "csv"
     ARROW = "arrow"
+    PARQUET = "parquet"
 
 
 @server_command
@@ -211,11 +212,13 @@ def query(
         typer.Option(
             "--max-rows",
             min=1,
-            help="Maximum rows; default 10000 for table and json. With csv and arrow, more rows are an error.",
+            help="Maximum rows; default 10000 for table and json. With csv, arrow and parquet, more rows are an error.",
         ),
     ] = None,
     form: Annotated[Format, typer.Option("--format", help="How to print the rows.")] = Format.TABLE,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write csv or arrow to a file.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write csv, arrow or parquet to a file.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run one SELECT on the target, at a batch boundary."""
@@ -232,12 +235,17 @@ def query(
     body |= {"parameters": param} if param else {}
     body |= {"read_point": read_point} if read_point is not None else {}
     body |= {"max_rows": max_rows} if max_rows is not None else {}
+    raw = _is_raw(form, output, as_json=as_json)
     path = f"/subscriptions/{segment(chosen_subscription(api, subscription))}/queries"
-    if form in (Format.CSV, Format.ARROW) and not as_json:
-        _raw(api, path, body, form, output, (timeout_ms + limit_ms) / 1000 + GRACE_S)
-        return
-    answer = api.post(path, body, timeout_s=(timeout_ms + limit_ms) / 1000 + GRACE_S)
-    if as_json or form is Format.JSON:
+    patience_s = (timeout_ms + limit_ms) / 1000 + GRACE_S
+    if raw:
+        _raw(api, path, body, form, output, patience_s)
+    else:
+        _print_rows(api.post(path, body, timeout_s=patience_s), as_json=as_json or form is Format.JSON)
+
+
+def _print_rows(answer: Document, *, as_json: bool) -> None:
+    if as_json:
         print_json(answer)
     else:
         _show_rows(answer)
@@ -266,13 +274,29 @@ def _explain_age(stale: Document | None) -> None:
         err.print(f"[yellow]the target is {behind} behind[/]: it shows {stale.get('position')}, not yet {wanted}")
 
 
-_MEDIA = {Format.CSV: "text/csv", Format.ARROW: "application/vnd.apache.arrow.stream"}
+_MEDIA = {
+    Format.CSV: "text/csv",
+    Format.ARROW: "application/vnd.apache.arrow.stream",
+    Format.PARQUET: "application/vnd.apache.parquet",
+}
+
+
+def _is_raw(form: Format, output: Path | None, *, as_json: bool) -> bool:
+    """Whether rows are written as the server sends them. Raises ManifestError where they cannot be written."""
+    raw = form in _MEDIA and not as_json
+    if output is not None and not raw:
+        raise ManifestError("--output is for --format csv, arrow and parquet; redirect stdout for what is printed")
+    if raw and output is None and form is not Format.CSV and prints_to_terminal():
+        raise ManifestError(f"{form.value.capitalize()} is binary; name a file with --output, or redirect stdout")
+    return raw
+
+
+def prints_to_terminal() -> bool:
+    return sys.stdout.isatty()
 
 
 def _raw(api: Api, path: str, body: Document, form: Format, output: Path | None, timeout_s: float) -> None:
     """Write the rows as they arrive. An output file is created only once it is complete."""
-    if output is None and form is Format.ARROW and sys.stdout.isatty():
-        raise ManifestError("Arrow is binary; name a file with --output, or redirect stdout")
     pieces = api.stream("POST", path, body, headers={"Accept": _MEDIA[form]}, timeout_s=timeout_s)
     if output is None:
         for piece in pieces:

@@ -86,7 +86,7 @@ class Rows:
             if frame is None:
                 raise EngineUnavailable("The engine broke the answer off.", "Send the query again.")
             if isinstance(frame, AnswerEnd):
-                yield self._ended(frame)
+                yield await run_in_threadpool(self._ended, frame)
                 return
             yield await run_in_threadpool(self._rows, frame)
 
@@ -96,7 +96,8 @@ class Rows:
         if end.truncated and self._most_rows is not None:
             raise AnswerCut(f"The statement returns more than {self._most_rows} rows.")
         self.truncated = end.truncated
-        return self._writer.end(truncated=end.truncated)
+        with _WRITING:
+            return self._writer.end(truncated=end.truncated)
 
     def _rows(self, frame: RowsFrame) -> bytes:
         with _WRITING:

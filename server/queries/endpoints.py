@@ -25,6 +25,7 @@ from server.metrics.meters import Meters
 from server.queries import render
 from server.queries.answers import AnswerCut, HttpTooOld, Rows, StreamedAnswer
 from server.queries.fresh import FoundRows, FreshnessRequirement, FreshQuery, Otherwise, engine_too_old
+from server.queries.parquet import ParquetUnsupported, ParquetWriter
 from server.queries.schemas import (
     DEFAULT_ROWS,
     MOST_JSON_BYTES,
@@ -48,7 +49,9 @@ class NotAcceptable(Problem):
     status = 406
     code = "not_acceptable"
     title = "No such format"
-    default_remedy = "Accept application/json, text/csv or application/vnd.apache.arrow.stream."
+    default_remedy = (
+        "Accept application/json, text/csv, application/vnd.apache.arrow.stream or application/vnd.apache.parquet."
+    )
 
 
 class QueryRefused(InvalidRequest):
@@ -63,6 +66,7 @@ class Format(StrEnum):
     JSON = "application/json"
     CSV = "text/csv"
     ARROW = "application/vnd.apache.arrow.stream"
+    PARQUET = "application/vnd.apache.parquet"
 
 
 @router.post(
@@ -70,13 +74,14 @@ class Format(StrEnum):
     operation_id="queries_create",
     response_model=QueryAnswer,
     responses={
-        200: {"content": {"text/csv": {}, "application/vnd.apache.arrow.stream": {}}},
+        200: {"content": {kind.value: {} for kind in Format if kind is not Format.JSON}},
         **responses(
             NotFound,
             NotAcceptable,
             FreshnessUnreachable,
             ReadPointEnded,
             QueryRefused,
+            ParquetUnsupported,
             InvalidRequest,
             EngineUnavailable,
             FreshnessUnavailable,
@@ -138,7 +143,7 @@ async def _answer(
 
 
 def _headers_of_age(found: FoundRows) -> dict[str, str]:
-    """CSV and Arrow have no other place for what is older than requested, and for where the statement ran."""
+    """CSV, Arrow and Parquet have no other place for what is older than requested, and for where the statement ran."""
     headers: dict[str, str] = {"Penstock-Ran-On": found.result.ran_on}
     if found.left_out:
         headers["Penstock-Left-Out"] = ",".join(quote(f"{table.schema_name}.{table.name}") for table in found.left_out)
@@ -160,6 +165,8 @@ def _writer(wanted: Format, found: FoundRows) -> render.Writer:
         extra["receipt"] = found.receipt.model_dump(mode="json")
     if wanted is Format.ARROW:
         return render.ArrowWriter(extra)
+    if wanted is Format.PARQUET:
+        return ParquetWriter(str(found.result.position), extra)
     return render.JsonWriter(str(found.result.position), extra, ran_on=found.result.ran_on)
 
 
@@ -240,7 +247,7 @@ def _format(accept: str | None) -> Format:
         for known in Format:
             if quality < 0 and kind in {known.value, "*/*", known.value.split("/", maxsplit=1)[0] + "/*"}:
                 return known
-    raise NotAcceptable("Rows come as JSON, CSV or Arrow.")
+    raise NotAcceptable("Rows come as JSON, CSV, Arrow or Parquet.")
 
 
 def _quality(parameters: list[str]) -> float:

@@ -79,7 +79,7 @@ class ArrowWriter:
     """An Arrow IPC stream. `extra` members are added to the schema's metadata as JSON, with the prefix `penstock.`."""
 
     def __init__(self, extra: Mapping[str, Any] | None = None) -> None:
-        self._extra = {f"penstock.{name}".encode(): _json(value).encode() for name, value in (extra or {}).items()}
+        self._extra = metadata(extra)
         self._sink = io.BytesIO()
         self._writer: Any = None
 
@@ -102,6 +102,11 @@ class ArrowWriter:
         self._sink.seek(0)
         self._sink.truncate()
         return written
+
+
+def metadata(extra: Mapping[str, Any] | None) -> dict[bytes, bytes]:
+    """Members of an answer as metadata of an Arrow schema: JSON, under names with the prefix `penstock.`."""
+    return {f"penstock.{name}".encode(): _json(value).encode() for name, value in (extra or {}).items()}
 
 
 def _json(value: Any) -> str:

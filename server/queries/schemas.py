@@ -81,8 +81,8 @@ class QueryRequest(BaseModel):
         default=None,
         ge=1,
         le=MOST_ROWS,
-        description=f"Maximum number of rows. JSON: default {DEFAULT_ROWS}; `truncated` says whether there are more. CSV and Arrow: by"
-        " default all rows; if there are more than the limit, the query fails with `answer_cut`, or the body breaks"
+        description=f"Maximum number of rows. JSON: default {DEFAULT_ROWS}; `truncated` says whether there are more. CSV, Arrow and"
+        " Parquet: by default all rows; if there are more than the limit, the query fails with `answer_cut`, or the body breaks"
         " off if it has begun.",
     )
     timeout_ms: int = Field(
@@ -122,13 +122,13 @@ class QueryAnswer(BaseModel):
     truncated: bool = Field(description="Whether more than `max_rows` rows were found.")
     left_out: list[LeftOutTable] = Field(
         default=[],
-        description="Tables of the statement that did not follow their source: their rows are older than `position`. With CSV and Arrow the"
-        " header `Penstock-Left-Out` has their names, percent-encoded and separated by commas.",
+        description="Tables of the statement that did not follow their source: their rows are older than `position`. With CSV, Arrow and"
+        " Parquet the header `Penstock-Left-Out` has their names, percent-encoded and separated by commas.",
     )
     stale: Staleness | None = Field(
         default=None,
-        description="How old the rows are, if they are older than requested. With CSV and Arrow the headers `Penstock-Stale: true` and"
-        " `Penstock-Seconds-Behind` (seconds, or `unknown`) say so.",
+        description="How old the rows are, if they are older than requested. With CSV, Arrow and Parquet the headers"
+        " `Penstock-Stale: true` and `Penstock-Seconds-Behind` (seconds, or `unknown`) say so.",
     )
     receipt: Receipt | None = Field(
         default=None, description="Result of the wait, if there was one; at a read point, its position."

@@ -6,12 +6,14 @@ import datetime
 import decimal
 import io
 import json
+import os
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from engine.link.answer_frames import AnswerEnd
@@ -23,7 +25,8 @@ from tests.fixtures.channel import ADMIN, DEADLINE_S, FakeEngine
 from tests.fixtures.waiting import wait_until
 
 _QUERIES = "/subscriptions/orders/queries"
-EXPORTS = ["text/csv", "application/vnd.apache.arrow.stream"]
+PARQUET = "application/vnd.apache.parquet"
+EXPORTS = ["text/csv", "application/vnd.apache.arrow.stream", PARQUET]
 
 
 Rig = tuple[httpx.Client, FakeEngine, Assign]
@@ -78,6 +81,28 @@ def test_rows_come_as_csv_and_as_arrow(rig: Rig) -> None:
     none = client.post(_QUERIES, json={"sql": "s"}, headers={"Accept": "image/png"})
     assert none.status_code == 406
     assert none.json()["code"] == "not_acceptable"
+
+
+def test_rows_come_as_parquet_with_position_and_receipt_in_the_metadata(rig: Rig) -> None:
+    client, engine, _ = rig
+    engine.rows = pa.table({"a": ["x", None, ""], "b": [1, 2, 3]})
+    body = {"sql": "s", "freshness": {"mode": "position", "position": "0/50"}}
+    answer = client.post(_QUERIES, json=body, headers={"Accept": PARQUET})
+    assert (answer.status_code, answer.headers["content-type"]) == (200, PARQUET)
+    found = pq.read_table(io.BytesIO(answer.content))
+    assert found.equals(engine.rows)
+    assert found.schema.metadata[b"penstock.position"] == b"0/100"
+    receipt = json.loads(found.schema.metadata[b"penstock.receipt"])
+    assert receipt == client.post(_QUERIES, json=body).json()["receipt"]
+
+
+def test_a_column_that_parquet_has_no_type_for_is_named(rig: Rig) -> None:
+    client, engine, _ = rig
+    engine.rows = pa.table({"pause": pa.array([(1, 2, 3)], pa.month_day_nano_interval())})
+    refused = client.post(_QUERIES, json={"sql": "s"}, headers={"Accept": PARQUET})
+    assert (refused.status_code, refused.json()["code"]) == (422, "parquet_unsupported")
+    assert "'pause'" in refused.json()["detail"]
+    assert client.post(_QUERIES, json={"sql": "s"}).status_code == 200
 
 
 def test_values_that_json_numbers_cannot_hold_are_strings(rig: Rig) -> None:
@@ -415,7 +440,15 @@ def test_wrong_queries_say_what_is_wrong(rig: Rig, body: dict[str, Any], code: s
 def _rows_of(answer: httpx.Response) -> int:
     if answer.headers["content-type"].startswith("text/csv"):
         return answer.text.count("\r\n") - 1
+    if answer.headers["content-type"] == PARQUET:
+        return int(pq.read_table(io.BytesIO(answer.content)).num_rows)
     return int(pa.ipc.open_stream(io.BytesIO(answer.content)).read_all().num_rows)
+
+
+def _incompressible(rows: int) -> pa.Table:
+    """Rows of 1,000 characters each: a Parquet file of them is large too."""
+    text = os.urandom(rows * 500).hex()
+    return pa.table({"t": [text[at : at + 1_000] for at in range(0, len(text), 1_000)]})
 
 
 @pytest.mark.parametrize("accept", EXPORTS)
@@ -442,9 +475,9 @@ def test_an_export_that_max_rows_cuts_is_an_error(rig: Rig, accept: str) -> None
 @pytest.mark.parametrize("accept", EXPORTS)
 def test_a_long_export_that_max_rows_cuts_breaks_off(rig: Rig, accept: str) -> None:
     client, engine, _ = rig
-    engine.rows = pa.table({"t": ["x" * 100] * 60_000})
+    engine.rows = _incompressible(20_000)
     with pytest.raises(httpx.RemoteProtocolError):
-        client.post(_QUERIES, json={"sql": "s", "max_rows": 50_000}, headers={"Accept": accept})
+        client.post(_QUERIES, json={"sql": "s", "max_rows": 18_000}, headers={"Accept": accept})
 
 
 @pytest.mark.parametrize("accept", [*EXPORTS, "application/json"])
@@ -457,7 +490,7 @@ def test_what_goes_wrong_in_mid_stream_never_looks_like_a_whole_answer(rig: Rig,
     assert (small.status_code, small.json()["code"]) == (
         (504, "query_timeout") if why == "refused" else (503, "engine_unavailable")
     )
-    engine.rows = pa.table({"t": ["x" * 1_000] * 60_000})
+    engine.rows = _incompressible(20_000)
     with pytest.raises(httpx.RemoteProtocolError):
         client.post(_QUERIES, json={"sql": "s"}, headers={"Accept": accept})
 

@@ -296,7 +296,7 @@ def test_parameters_of_a_query_are_sent_apart_from_its_text(stand_in: StandIn, r
     assert (body["sql"], body["parameters"]) == ("select $1, $2", ["4'2", ""])
 
 
-@pytest.mark.parametrize("form", ["csv", "arrow"])
+@pytest.mark.parametrize("form", ["csv", "arrow", "parquet"])
 def test_an_export_that_breaks_off_fails_and_leaves_no_file(
     stand_in: StandIn, run: Run, tmp_path: Path, form: str
 ) -> None:
@@ -314,6 +314,35 @@ def test_an_export_that_breaks_off_fails_and_leaves_no_file(
     assert run("query", "select 1", "-s", "m", "--format", form, "-o", str(place), "--time-limit", "5m").exit_code == 0
     assert stand_in.requests[-1][2]["timeout_ms"] == 300_000
     assert place.read_bytes() == b"a\r\n"
+
+
+@pytest.mark.parametrize(
+    ("form", "accept"),
+    [("arrow", "application/vnd.apache.arrow.stream"), ("parquet", "application/vnd.apache.parquet")],
+)
+def test_bytes_do_not_go_to_a_terminal(
+    stand_in: StandIn, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, accept: str
+) -> None:
+    stand_in.replies["POST", "/subscriptions/m/queries"] = (200, b"PAR1")
+    monkeypatch.setattr("server.cli.data_commands.prints_to_terminal", lambda: True)
+    refused = run("query", "select 1", "-s", "m", "--format", form)
+    assert refused.exit_code == ExitCode.USAGE
+    assert f"{form.capitalize()} is binary; name a file with --output" in refused.stderr
+    assert not stand_in.requests
+    place = tmp_path / "rows.parquet"
+    assert run("query", "select 1", "-s", "m", "--format", form, "--output", str(place)).exit_code == ExitCode.DONE
+    assert place.read_bytes() == b"PAR1"
+    assert stand_in.headers["Accept"] == accept
+
+
+@pytest.mark.parametrize("arguments", [(), ("--format", "json"), ("--format", "csv", "--json")])
+def test_a_file_is_not_promised_for_what_is_printed(
+    stand_in: StandIn, run: Run, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    refused = run("query", "select 1", "-s", "m", "--output", str(tmp_path / "rows"), *arguments)
+    assert refused.exit_code == ExitCode.USAGE
+    assert "--output is for --format csv, arrow and parquet" in refused.stderr
+    assert not stand_in.requests
 
 
 def test_sequences_are_shown_and_the_exit_code_tells_whether_all_stand_right(stand_in: StandIn, run: Run) -> None:

@@ -19,7 +19,7 @@ _GOLDEN = Path(__file__).parents[2] / "golden" / "query_render" / "values.txt"
 _INT64 = 2**63 - 1
 
 
-def _columns() -> dict[str, pa.Array]:
+def columns() -> dict[str, pa.Array]:
     return {
         "bigint": pa.array([_INT64, -_INT64 - 1, None], pa.int64()),
         "ubigint": pa.array([2**64 - 1, 0, None], pa.uint64()),
@@ -54,7 +54,7 @@ def written(writer: render.Writer, table: pa.Table, *, truncated: bool = False) 
 
 def test_values_look_as_in_the_golden_file() -> None:
     lines = []
-    for name, column in _columns().items():
+    for name, column in columns().items():
         table = pa.table({name: column})
         body = json.loads(written(render.JsonWriter("0/1"), table))
         lines.append(f"{name} ({body['columns'][0]['type']})")

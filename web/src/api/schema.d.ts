@@ -3735,7 +3735,7 @@ export interface components {
             columns: components["schemas"]["QueryColumn"][];
             /**
              * Left Out
-             * @description Tables of the statement that did not follow their source: their rows are older than `position`. With CSV and Arrow the header `Penstock-Left-Out` has their names, percent-encoded and separated by commas.
+             * @description Tables of the statement that did not follow their source: their rows are older than `position`. With CSV, Arrow and Parquet the header `Penstock-Left-Out` has their names, percent-encoded and separated by commas.
              * @default []
              */
             left_out?: components["schemas"]["LeftOutTable"][];
@@ -3756,7 +3756,7 @@ export interface components {
              * @description Integers up to 64 bits and finite floats are numbers; decimals, wider integers, NaN and infinities, times and bytes (hexadecimal) are strings.
              */
             rows: unknown[][];
-            /** @description How old the rows are, if they are older than requested. With CSV and Arrow the headers `Penstock-Stale: true` and `Penstock-Seconds-Behind` (seconds, or `unknown`) say so. */
+            /** @description How old the rows are, if they are older than requested. With CSV, Arrow and Parquet the headers `Penstock-Stale: true` and `Penstock-Seconds-Behind` (seconds, or `unknown`) say so. */
             stale?: components["schemas"]["Staleness"] | null;
             /**
              * Truncated
@@ -3840,7 +3840,7 @@ export interface components {
             freshness?: components["schemas"]["QueryFreshness"];
             /**
              * Max Rows
-             * @description Maximum number of rows. JSON: default 10000; `truncated` says whether there are more. CSV and Arrow: by default all rows; if there are more than the limit, the query fails with `answer_cut`, or the body breaks off if it has begun.
+             * @description Maximum number of rows. JSON: default 10000; `truncated` says whether there are more. CSV, Arrow and Parquet: by default all rows; if there are more than the limit, the query fails with `answer_cut`, or the body breaks off if it has begun.
              */
             max_rows?: number | null;
             /**
@@ -5082,7 +5082,7 @@ export interface components {
             freshness?: components["schemas"]["QueryFreshness"];
             /**
              * Max Rows
-             * @description Maximum number of rows. JSON: default 10000; `truncated` says whether there are more. CSV and Arrow: by default all rows; if there are more than the limit, the query fails with `answer_cut`, or the body breaks off if it has begun.
+             * @description Maximum number of rows. JSON: default 10000; `truncated` says whether there are more. CSV, Arrow and Parquet: by default all rows; if there are more than the limit, the query fails with `answer_cut`, or the body breaks off if it has begun.
              */
             max_rows?: number | null;
             /**
@@ -9790,6 +9790,7 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["QueryAnswer"];
                     "application/vnd.apache.arrow.stream": unknown;
+                    "application/vnd.apache.parquet": unknown;
                     "text/csv": unknown;
                 };
             };
@@ -9838,7 +9839,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `query_refused`: The query was refused; `invalid_request`: Invalid request; `answer_cut`: There are more rows than max_rows */
+            /** @description `query_refused`: The query was refused; `parquet_unsupported`: Parquet has no type for a column; `invalid_request`: Invalid request; `answer_cut`: There are more rows than max_rows */
             422: {
                 headers: {
                     [name: string]: unknown;
