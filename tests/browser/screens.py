@@ -48,6 +48,11 @@ class Gallery:
             "new-table": self._at("/subscriptions/many/add/table"),
             "new-table-options": self._new_table,
             "verifications": self._verifications,
+            "snapshots": self._snapshots,
+            "snapshots-form": self._snapshot_form,
+            "snapshots-delete": self._snapshot_deletion,
+            "read-points": self._read_points,
+            "query-at-read-point": self._query_at_read_point,
             "selected-tables": self._selected,
             "connection": self._at("/connections/source"),
             "new-connection": self._at("/new-connection"),
@@ -158,6 +163,50 @@ class Gallery:
         if page.get_by_text("never verified").count():
             page.get_by_role("button", name="Verify").click()
         expect(page.get_by_text("not compared")).to_be_visible()
+
+    def _snapshots(self, page: Page) -> None:
+        """One that is complete, one that failed, and a schedule."""
+        path = "/subscriptions/twenty/snapshots"
+        if not self._shop.api.get(path)["items"]:
+            for body in ({}, {"on_unavailable": "leave_out"}):
+                self._shop.api.post(path, body)
+                self._shop.rig.wait_until(
+                    lambda: all(item["ended_at"] for item in self._shop.api.get(path)["items"]), _FOLLOWED_S, "it ended"
+                )
+            schedule = {"interval_seconds": 5400, "keep": 3, "on_unavailable": "leave_out"}
+            self._shop.api.put("/subscriptions/twenty/snapshot-schedule", schedule)
+        self._go(page, path)
+        page.get_by_text("Folder and files").last.click()
+
+    def _snapshot_form(self, page: Page) -> None:
+        self._go(page, "/subscriptions/copy/snapshots")
+        page.get_by_role("radio", name="those that I name").check()
+        page.get_by_role("radio", name="everything up to a position").check()
+        page.get_by_role("button", name="Set a schedule").click()
+
+    def _snapshot_deletion(self, page: Page) -> None:
+        self._snapshots(page)
+        page.get_by_role("button", name="Delete the snapshot").last.click()
+
+    def _read_points(self, page: Page) -> None:
+        self._keep_points()
+        self._go(page, "/subscriptions/twenty/read-points")
+        page.get_by_text("20 tables").first.click()
+
+    def _query_at_read_point(self, page: Page) -> None:
+        self._keep_points()
+        self._go(page, "/freshness?subscription=twenty&read_point=month-end")
+        page.get_by_label("One SELECT in the target's SQL").fill(f"SELECT * FROM twenty.{_LONG}_003 LIMIT 3")
+        page.keyboard.press("Control+Enter")
+        expect(page.get_by_role("region", name="Rows of the answer")).to_be_visible()
+
+    def _keep_points(self) -> None:
+        """A read point that lasts, and one that has ended."""
+        path = "/subscriptions/twenty/read-points"
+        kept = {item["name"]: item["state"] for item in self._shop.api.get(path)["items"]}
+        for name, seconds in (("month-end", 3600), ("short", 1)):
+            if name not in kept:
+                self._shop.api.post(path, {"name": name, "ttl_seconds": seconds})
 
     def _selected(self, page: Page) -> None:
         self._go(page, "/subscriptions/twenty")

@@ -21,6 +21,8 @@ PAGES = {
     "batches": f"/subscriptions/{SUBSCRIPTION}/batches",
     "events": f"/subscriptions/{SUBSCRIPTION}/events",
     "verifications": f"/subscriptions/{SUBSCRIPTION}/verifications",
+    "snapshots": f"/subscriptions/{SUBSCRIPTION}/snapshots",
+    "read points": f"/subscriptions/{SUBSCRIPTION}/read-points",
     "settings": f"/subscriptions/{SUBSCRIPTION}/settings",
     "table": f"/subscriptions/{SUBSCRIPTION}/tables/{{orders}}",
     "table options": f"/subscriptions/{SUBSCRIPTION}/tables/{{orders}}/options",

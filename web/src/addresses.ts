@@ -15,6 +15,8 @@ export const tableAddress = (subscription: string, id: string): string =>
 export const tableOptionsAddress = (subscription: string, id: string): string => `${tableAddress(subscription, id)}/options`;
 const of = (address: string, subscription: string): string => `${address}?${new URLSearchParams({ subscription }).toString()}`;
 export const freshnessAddress = (subscription: string): string => of(FRESHNESS, subscription);
+export const queryAtAddress = (subscription: string, read_point: string): string =>
+  `${FRESHNESS}?${new URLSearchParams({ subscription, read_point }).toString()}`;
 export const ticketsAddress = (subscription: string): string => of(TICKETS, subscription);
 /** Parts of a subscription that have pages of their own. */
 export const subscriptionPart = (name: string, part: string): string => `${subscriptionAddress(name)}/${part}`;

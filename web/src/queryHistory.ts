@@ -11,6 +11,8 @@ export interface PastQuery {
   subscription: string;
   sql: string;
   freshness: Pick<Freshness, "mode" | "on_timeout" | "on_unavailable" | "refuse_early">;
+  /** Its name; absent: none. */
+  readPoint?: string | null;
   at: string;
   /** As "3 rows", or the code of the refusal. */
   ended: string;

@@ -58,7 +58,12 @@ export async function runQuery(name: string, body: QueryRequest, signal: AbortSi
   return parseExactly(text) as QueryAnswer;
 }
 
-const MEDIA_TYPES = { csv: "text/csv", json: "application/json", arrow: "application/vnd.apache.arrow.stream" } as const;
+const MEDIA_TYPES = {
+  csv: "text/csv",
+  json: "application/json",
+  arrow: "application/vnd.apache.arrow.stream",
+  parquet: "application/vnd.apache.parquet",
+} as const;
 export type DownloadFormat = keyof typeof MEDIA_TYPES;
 /** Of a JSON answer; the others have all rows if they are not limited. */
 const MOST_ROWS = 1_000_000;

@@ -39,7 +39,7 @@ function Choice({ items, children }: ChoiceProps) {
           <span>Subscription</span>
           <select
             value={chosen?.name ?? ""}
-            onChange={(event) => filters.set({ subscription: event.target.value, since: null, ticket: null })}
+            onChange={(event) => filters.set({ subscription: event.target.value, since: null, ticket: null, read_point: null })}
           >
             {chosen === undefined && <option value="">choose one</option>}
             {sorted.map(({ name }) => (

@@ -11,6 +11,8 @@ import type {
   VerifiedTable,
 } from "../api/client";
 import type { HistoryPoint } from "../api/history";
+import type { ReadPoint } from "../api/readPoints";
+import type { Snapshot, SnapshotScheduleView } from "../api/snapshots";
 import type { Ticket } from "../api/tickets";
 import type { FreshnessGoal } from "../labels/goals";
 
@@ -83,6 +85,49 @@ export const verified = (changes: Partial<VerifiedTable> = {}): VerifiedTable =>
   target_rows: 10,
   differing: [],
   set_aside: 0,
+  ...changes,
+});
+
+export const snapshot = (changes: Partial<Snapshot> = {}): Snapshot => ({
+  id: "n1",
+  state: "succeeded",
+  deleting: false,
+  format: "parquet",
+  scheduled: false,
+  position: "0/16B3748",
+  commit_time: NOW,
+  name: "0-16B3748",
+  folder: "/data/snapshots/copy/0-16B3748",
+  bytes: 2048,
+  tables: [{ id: "t1", schema: "public", name: "orders", file: "public.orders.parquet", rows: 10, schema_version: "1", rows_set_aside: 0 }],
+  left_out: [],
+  receipt: null,
+  problem: null,
+  created_at: NOW,
+  ended_at: later(3),
+  ...changes,
+});
+
+export const snapshotSchedule = (changes: Partial<SnapshotScheduleView> = {}): SnapshotScheduleView => ({
+  interval_seconds: 5_400,
+  keep: 12,
+  format: "duckdb",
+  tables: [{ schema: "public", name: "orders" }],
+  on_unavailable: "leave_out",
+  limit_seconds: 600,
+  next_at: later(60),
+  ...changes,
+});
+
+export const readPoint = (changes: Partial<ReadPoint> = {}): ReadPoint => ({
+  name: "month-end",
+  state: "held",
+  reason: null,
+  position: "0/16B3748",
+  committed_at: NOW,
+  created_at: NOW,
+  expires_at: later(600),
+  tables: [{ id: "t1", schema: "public", name: "orders", target: { schema: "public", name: "orders" }, schema_version: 1, complete: true }],
   ...changes,
 });
 

@@ -24,11 +24,13 @@ export const AnswerSummary = ({ answer: { rows, truncated } }: { answer: QueryAn
 interface AnswerViewProps {
   subscription: Subscription;
   answer: QueryAnswer;
+  /** Whose state the rows are; null: the target's. */
+  readPoint: string | null;
   tookMs: number;
 }
 
 /** The rows of a query, and where and at which position it ran. */
-export function AnswerView({ subscription, answer, tookMs }: AnswerViewProps) {
+export function AnswerView({ subscription, answer, readPoint, tookMs }: AnswerViewProps) {
   const [page, setPage] = useState(0);
   const { columns, rows, receipt, stale } = answer;
   const [place, kind] = ranOn(subscription, answer.ran_on);
@@ -41,7 +43,9 @@ export function AnswerView({ subscription, answer, tookMs }: AnswerViewProps) {
         <Fact name="At position">
           <code>{answer.position}</code>
         </Fact>
-        {receipt == null ? (
+        {readPoint !== null ? (
+          <Fact name="Read point">{readPoint}</Fact>
+        ) : receipt == null ? (
           <Fact name="Freshness">{stale == null ? "as it was" : "older than requested"}</Fact>
         ) : (
           <Fact name="Freshness" note={receipt.on_arrival ? "visible already" : <CommittedAt receipt={receipt} />}>

@@ -8,6 +8,7 @@ const FORMATS: [DownloadFormat, string][] = [
   ["csv", "CSV"],
   ["json", "JSON"],
   ["arrow", "Arrow"],
+  ["parquet", "Parquet"],
 ];
 
 interface DownloadProps {

@@ -8,9 +8,10 @@ import { Page, Section } from "../../components/page";
 import { QueryBoundary } from "../../components/queryBoundary";
 import { SubscriptionChoice } from "../../components/subscriptionChoice";
 import { Ago } from "../../components/time";
+import { useFilters } from "../../filters";
 import { count } from "../../labels/numbers";
 import { QuerySection } from "./query";
-import type { FreshnessWish } from "./queryForm";
+import type { QueryWish } from "./queryForm";
 import { WaitSection } from "./wait";
 
 /** How fresh a target is: its positions, waiting until it is fresh enough, and reading from it. */
@@ -23,10 +24,11 @@ export function FreshnessPage() {
 }
 
 function Fresh({ subscription }: { subscription: Subscription }) {
-  const [wish, setWish] = useState<FreshnessWish>({ mode: "latest", position: "" });
+  const named = useFilters().get("read_point");
+  const [wish, setWish] = useState<QueryWish>({ mode: named === "" ? "latest" : "read_point", position: "", readPoint: named });
   const sql = useRef<HTMLTextAreaElement>(null);
   const readAt = (position: string): void => {
-    setWish({ mode: "position", position });
+    setWish({ ...wish, mode: "position", position });
     sql.current?.focus();
   };
   return (

@@ -28,6 +28,7 @@ export function PastQueries({ caller, subscription, onTake }: PastQueriesProps) 
                 </button>
                 <small className="soft">
                   <Ago at={query.at} />; {query.ended}
+                  {query.readPoint != null && ` at the read point ${query.readPoint}`}
                 </small>
               </li>
             ))}

@@ -6,9 +6,10 @@ import { keys } from "../../api/queries";
 import { noteServerTime } from "../../clock";
 import { forgetAllQueries, queryHistory } from "../../queryHistory";
 import { As } from "../../testing/caller";
-import { subscription, table } from "../../testing/samples";
+import { readPoint, subscription, table } from "../../testing/samples";
+import { FreshnessPage } from "./page";
 import { QuerySection } from "./query";
-import type { FreshnessWish } from "./queryForm";
+import type { QueryWish } from "./queryForm";
 
 const COPY = subscription();
 const LABEL = "One SELECT in the target's SQL";
@@ -25,6 +26,7 @@ const ANSWER = {
   stale: null,
   receipt: null,
 };
+const POSITIONS = { positions: {}, lag: {}, waits: 0, at: null };
 const request = vi.fn<(request: Request) => Promise<Response>>();
 const bodies = (): Promise<Record<string, unknown>[]> =>
   Promise.all(request.mock.calls.map(async ([sent]) => (await sent.clone().json()) as Record<string, unknown>));
@@ -32,18 +34,24 @@ const box = (): HTMLTextAreaElement => screen.getByLabelText(LABEL);
 const press = (name: string): Promise<void> => userEvent.click(screen.getByRole("button", { name }));
 
 function Desk() {
-  const [wish, setWish] = useState<FreshnessWish>({ mode: "latest", position: "" });
+  const [wish, setWish] = useState<QueryWish>({ mode: "latest", position: "", readPoint: "" });
   return <QuerySection subscription={COPY} wish={wish} onWish={setWish} sqlBox={createRef()} />;
 }
 
-function open(tables = [table()]): void {
+function open(tables = [table()], page = <Desk />): void {
   const known: [readonly unknown[], unknown][] = [
     [keys.caller, { name: "ann", role: "viewer" }],
+    [keys.subscriptions, [COPY]],
+    [[...keys.ofSubscription("copy"), "freshness"], POSITIONS],
+    [
+      ["read points", "copy"],
+      [readPoint(), readPoint({ name: "old", state: "ended" })],
+    ],
     [[...keys.ofSubscription("copy"), "tables", "present"], tables],
   ];
   render(
     <As role="viewer" known={known}>
-      <Desk />
+      {page}
     </As>,
   );
 }
@@ -108,6 +116,48 @@ describe("a query", () => {
     await press("Run");
     await screen.findByRole("alert");
     expect(queryHistory.get()[0]?.ended).toBe("query_invalid");
+  });
+});
+
+describe("a query at a read point", () => {
+  it("names it, demands no other freshness, and is never run on the source", async () => {
+    open();
+    await userEvent.selectOptions(screen.getByLabelText("If a table does not follow its source"), "source");
+    await userEvent.click(screen.getByLabelText("those of a read point"));
+    const points = screen.getByLabelText<HTMLSelectElement>("Read point");
+    expect([...points.options].map(({ text }) => text)).toEqual(["choose one", "month-end, at 0/16B3748"]);
+    await userEvent.type(box(), "SELECT 1");
+    await press("Run");
+    expect(request).not.toHaveBeenCalled();
+    await userEvent.selectOptions(points, "month-end");
+    await press("Run");
+    expect((await screen.findByText("Read point", { selector: "dt" })).nextElementSibling?.textContent).toBe("month-end");
+    expect((await bodies())[0]).toMatchObject({ read_point: "month-end", freshness: { mode: "any", on_unavailable: "error" } });
+    expect(screen.getByLabelText<HTMLInputElement>("Maximum wait").disabled).toBe(true);
+  });
+
+  it("is taken from the history with its read point, also where that has ended", async () => {
+    open([table()]);
+    await userEvent.click(screen.getByLabelText("those of a read point"));
+    await userEvent.selectOptions(screen.getByLabelText("Read point"), "month-end");
+    await userEvent.type(box(), "SELECT 7");
+    await press("Run");
+    await screen.findByText("row value");
+    queryHistory.set(queryHistory.get().map((past) => ({ ...past, readPoint: "gone" })));
+    await userEvent.click(screen.getByLabelText("the current rows, without waiting"));
+    await press("SELECT 7");
+    expect(screen.getByLabelText<HTMLSelectElement>("Read point").selectedOptions[0]?.text).toBe("gone, ended");
+  });
+
+  it("begins with the read point that the address names", async () => {
+    history.replaceState(null, "", "/freshness?subscription=copy&read_point=month-end");
+    request.mockImplementation(({ method }) => Promise.resolve(Response.json(method === "GET" ? POSITIONS : ANSWER)));
+    open([table()], <FreshnessPage />);
+    await userEvent.type(box(), "SELECT 1");
+    await press("Run");
+    await screen.findByText("row value");
+    const [sent] = request.mock.calls.find(([{ method }]) => method === "POST") ?? [];
+    expect(await sent?.clone().json()).toMatchObject({ read_point: "month-end" });
   });
 });
 
@@ -187,6 +237,15 @@ describe("a download", () => {
     await press("Arrow");
     await waitFor(() => expect(screen.getByRole("alert").textContent).toContain("No file was saved"));
     expect(saved).not.toHaveBeenCalled();
+  });
+
+  it("has Parquet among its formats", async () => {
+    await run();
+    request.mockResolvedValueOnce(new Response("PAR1", { headers: { "Content-Type": "application/vnd.apache.parquet" } }));
+    await press("Parquet");
+    expect(await screen.findByText(/\.parquet, 4/)).toBeTruthy();
+    expect(request.mock.calls[1]?.[0].headers.get("accept")).toBe("application/vnd.apache.parquet");
+    expect((await bodies())[1]).toMatchObject({ max_rows: null });
   });
 
   it("stays with its answer when the server's clock is found to differ", async () => {

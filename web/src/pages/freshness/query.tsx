@@ -11,14 +11,14 @@ import { useStoppable } from "../../stoppable";
 import { AnswerSummary, AnswerView } from "./answer";
 import { Download } from "./download";
 import { PastQueries } from "./pastQueries";
-import { type Draft, EMPTY, type FreshnessWish, QueryForm } from "./queryForm";
+import { type Draft, EMPTY, QueryForm, type QueryWish } from "./queryForm";
 import { Refusal } from "./refusal";
 import { SchemaBrowser } from "./schemaBrowser";
 
 interface QuerySectionProps {
   subscription: Subscription;
-  wish: FreshnessWish;
-  onWish: (wish: FreshnessWish) => void;
+  wish: QueryWish;
+  onWish: (wish: QueryWish) => void;
   sqlBox: RefObject<HTMLTextAreaElement | null>;
 }
 
@@ -43,7 +43,7 @@ export function QuerySection({ subscription, wish, onWish, sqlBox }: QuerySectio
   const insert = (text: string): void => {
     if (sqlBox.current !== null) setDraft({ ...draft, sql: insertedInto(sqlBox.current, text) });
   };
-  const takeUp = ({ sql, freshness }: PastQuery): void => {
+  const takeUp = ({ sql, freshness, readPoint }: PastQuery): void => {
     setDraft({
       ...draft,
       sql,
@@ -51,14 +51,24 @@ export function QuerySection({ subscription, wish, onWish, sqlBox }: QuerySectio
       onUnavailable: freshness.on_unavailable ?? "error",
       refuseEarly: freshness.refuse_early ?? false,
     });
-    // A position of that time is covered by every later answer.
-    onWish({ ...wish, mode: freshness.mode === "position" ? "latest" : (freshness.mode ?? "any") });
+    // A position of that time is covered by every later answer; the state of a read point is not.
+    if (readPoint != null) onWish({ ...wish, mode: "read_point", readPoint });
+    else onWish({ ...wish, mode: freshness.mode === "position" ? "latest" : (freshness.mode ?? "any") });
     sqlBox.current?.focus();
   };
   return (
     <div className="query-desk">
       <div>
-        <QueryForm draft={draft} onDraft={setDraft} wish={wish} onWish={onWish} sqlBox={sqlBox} pending={query.pending} onRun={query.begin}>
+        <QueryForm
+          subscription={name}
+          draft={draft}
+          onDraft={setDraft}
+          wish={wish}
+          onWish={onWish}
+          sqlBox={sqlBox}
+          pending={query.pending}
+          onRun={query.begin}
+        >
           <UnderWay doing="Asking" verb="Cancel" work={query} />
         </QueryForm>
         <div className="outcome">
@@ -70,7 +80,12 @@ export function QuerySection({ subscription, wish, onWish, sqlBox }: QuerySectio
           {query.found !== undefined && (
             // Not by the server's clock, whose offset is corrected meanwhile.
             <div key={query.found.begun}>
-              <AnswerView subscription={subscription} answer={query.found.answer} tookMs={query.found.tookMs} />
+              <AnswerView
+                subscription={subscription}
+                answer={query.found.answer}
+                readPoint={query.found.body.read_point ?? null}
+                tookMs={query.found.tookMs}
+              />
               <Download subscription={name} body={query.found.body} />
             </div>
           )}
@@ -84,10 +99,10 @@ export function QuerySection({ subscription, wish, onWish, sqlBox }: QuerySectio
   );
 }
 
-function pastQuery(caller: string, subscription: string, { sql, freshness = {} }: QueryRequest, ended: string): PastQuery {
+function pastQuery(caller: string, subscription: string, { sql, freshness = {}, read_point }: QueryRequest, ended: string): PastQuery {
   const { mode, on_timeout, on_unavailable, refuse_early } = freshness;
   const kept = { mode, on_timeout, on_unavailable, refuse_early };
-  return { caller, subscription, sql, freshness: kept, at: new Date().toISOString(), ended };
+  return { caller, subscription, sql, freshness: kept, readPoint: read_point ?? null, at: new Date().toISOString(), ended };
 }
 
 /** The statement with the text in place of what is selected, set off by blanks; the text box gets the focus, after it. */

@@ -2,17 +2,18 @@ import type { FormEvent, KeyboardEvent, ReactNode, RefObject } from "react";
 import type { QueryRequest } from "../../api/freshness";
 import { typedMs } from "../../labels/durations";
 import { NO_VALUE, type Parameter, parameterCount, parameterValues } from "../../labels/parameters";
-import { Field, PositionField, SecondsField } from "./fields";
+import { SecondsField } from "./fields";
+import { FRESHNESS_MODES, FreshnessField, type FreshnessMode, type FreshnessWish } from "./freshnessField";
+import { ReadPointField } from "./readPointField";
 
 type Freshness = NonNullable<QueryRequest["freshness"]>;
-type Mode = NonNullable<Freshness["mode"]>;
 export type OnTimeout = NonNullable<Freshness["on_timeout"]>;
 export type OnUnavailable = NonNullable<Freshness["on_unavailable"]>;
 
-/** How fresh an answer has to be; the position counts with its mode only. */
-export interface FreshnessWish {
-  mode: Mode;
-  position: string;
+/** How fresh an answer has to be, or at which read point it is. */
+export interface QueryWish extends FreshnessWish<FreshnessMode | "read_point"> {
+  /** The name; counts with its mode only. */
+  readPoint: string;
 }
 
 /** What is typed and chosen, but for the freshness. */
@@ -41,28 +42,34 @@ export const EMPTY: Draft = {
 
 const MOST_ROWS = 100_000;
 
-function requestOf(draft: Draft, wish: FreshnessWish): QueryRequest {
+function requestOf(draft: Draft, wish: QueryWish): QueryRequest {
   return {
     sql: draft.sql,
     parameters: parameterValues(draft.sql, draft.parameters),
     freshness: {
-      mode: wish.mode,
+      mode: wish.mode === "read_point" ? "any" : wish.mode,
       position: wish.mode === "position" ? wish.position.trim() : null,
       timeout_ms: typedMs(draft.freshLimit),
       on_timeout: draft.onTimeout,
-      on_unavailable: draft.onUnavailable,
+      on_unavailable: unavailable(draft, wish),
       refuse_early: draft.refuseEarly,
     },
+    read_point: wish.mode === "read_point" ? wish.readPoint : null,
     max_rows: Number(draft.rows),
     timeout_ms: typedMs(draft.limit),
   };
 }
 
+/** A read point is on the target only. */
+const unavailable = ({ onUnavailable }: Draft, { mode }: QueryWish): OnUnavailable =>
+  mode === "read_point" && onUnavailable === "source" ? "error" : onUnavailable;
+
 interface QueryFormProps {
+  subscription: string;
   draft: Draft;
   onDraft: (draft: Draft) => void;
-  wish: FreshnessWish;
-  onWish: (wish: FreshnessWish) => void;
+  wish: QueryWish;
+  onWish: (wish: QueryWish) => void;
   sqlBox: RefObject<HTMLTextAreaElement | null>;
   pending: boolean;
   onRun: (body: QueryRequest) => void;
@@ -70,9 +77,9 @@ interface QueryFormProps {
 }
 
 /** A statement with its values, the freshness that it wants, and its limits. */
-export function QueryForm({ draft, onDraft, wish, onWish, sqlBox, pending, onRun, children }: QueryFormProps) {
+export function QueryForm({ subscription, draft, onDraft, wish, onWish, sqlBox, pending, onRun, children }: QueryFormProps) {
   const set = (changes: Partial<Draft>): void => onDraft({ ...draft, ...changes });
-  const waits = wish.mode !== "any";
+  const waits = wish.mode === "latest" || wish.mode === "position";
   const submit = (event: FormEvent): void => {
     event.preventDefault();
     if (!pending) onRun(requestOf(draft, wish));
@@ -99,15 +106,11 @@ export function QueryForm({ draft, onDraft, wish, onWish, sqlBox, pending, onRun
         <small id="sql-hint">Ctrl + Enter runs it. Use the tables' names on the target; $1, $2 … are parameters.</small>
       </div>
       <Parameters sql={draft.sql} typed={draft.parameters} onChange={(parameters) => set({ parameters })} />
-      <Field legend="Required freshness">
-        {MODES.map(([mode, label]) => (
-          <label key={mode} className="check">
-            <input type="radio" name="mode" checked={wish.mode === mode} onChange={() => onWish({ ...wish, mode })} />
-            {label}
-          </label>
-        ))}
-        {wish.mode === "position" && <PositionField value={wish.position} onChange={(position) => onWish({ ...wish, position })} />}
-      </Field>
+      <FreshnessField wish={wish} modes={MODES} onWish={onWish}>
+        {wish.mode === "read_point" && (
+          <ReadPointField subscription={subscription} value={wish.readPoint} onChange={(readPoint) => onWish({ ...wish, readPoint })} />
+        )}
+      </FreshnessField>
       <div className="limits">
         <SecondsField
           label="Maximum wait"
@@ -119,7 +122,7 @@ export function QueryForm({ draft, onDraft, wish, onWish, sqlBox, pending, onRun
         <SecondsField label="Maximum run time" value={draft.limit} least={0.001} onChange={(limit) => set({ limit })} />
         <RowsField value={draft.rows} onChange={(rows) => set({ rows })} />
       </div>
-      <Otherwise draft={draft} waits={waits} onChange={set} />
+      <Otherwise draft={draft} wish={wish} waits={waits} onChange={set} />
       <div className="ask-foot">
         <button type="submit" className="primary" aria-disabled={pending}>
           Run
@@ -136,11 +139,7 @@ function runOnEnter(event: KeyboardEvent<HTMLTextAreaElement>): void {
   event.currentTarget.form?.requestSubmit();
 }
 
-const MODES: [Mode, string][] = [
-  ["latest", "everything committed on the source until now"],
-  ["position", "everything up to a position"],
-  ["any", "the current rows, without waiting"],
-];
+const MODES: [QueryWish["mode"], string][] = [...FRESHNESS_MODES, ["read_point", "those of a read point"]];
 
 const AT_DEADLINE: [OnTimeout, string][] = [
   ["error", "the query fails"],
@@ -156,13 +155,14 @@ const WHILE_NOT_FOLLOWING: [OnUnavailable, string][] = [
 
 interface OtherwiseProps {
   draft: Draft;
+  wish: QueryWish;
   /** Else there is no deadline to miss. */
   waits: boolean;
   onChange: (changes: Partial<Draft>) => void;
 }
 
 /** What happens if the target does not have the wanted rows. */
-function Otherwise({ draft, waits, onChange }: OtherwiseProps) {
+function Otherwise({ draft, wish, waits, onChange }: OtherwiseProps) {
   return (
     <div className="otherwise whole">
       <Choice
@@ -174,8 +174,8 @@ function Otherwise({ draft, waits, onChange }: OtherwiseProps) {
       />
       <Choice
         label="If a table does not follow its source"
-        value={draft.onUnavailable}
-        choices={WHILE_NOT_FOLLOWING}
+        value={unavailable(draft, wish)}
+        choices={WHILE_NOT_FOLLOWING.filter(([value]) => value !== "source" || wish.mode !== "read_point")}
         onChange={(onUnavailable) => onChange({ onUnavailable })}
       />
       <label className="check">

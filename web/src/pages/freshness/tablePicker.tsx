@@ -28,6 +28,8 @@ function List({ all, picked, onPick }: { all: Table[] } & Pick<TablePickerProps,
   const shown = all
     .filter((table) => picked.has(keyOf(table)) || matches(typed, tableName(table)))
     .sort((a, b) => tableName(a).localeCompare(tableName(b)));
+  const known = new Set(all.map(keyOf));
+  const gone = [...picked].filter((key) => !known.has(key));
   const toggle = (key: string): void => {
     const next = new Set(picked);
     if (!next.delete(key)) next.add(key);
@@ -44,6 +46,16 @@ function List({ all, picked, onPick }: { all: Table[] } & Pick<TablePickerProps,
               <input type="checkbox" checked={picked.has(keyOf(table))} onChange={() => toggle(keyOf(table))} />
               <span>
                 {tableName(table)} {table.state !== "live" && <span className="soft">{tableStateWords(table.state).word}</span>}
+              </span>
+            </label>
+          </li>
+        ))}
+        {gone.map((key) => (
+          <li key={key}>
+            <label className="check">
+              <input type="checkbox" checked onChange={() => toggle(key)} />
+              <span>
+                {tableName(JSON.parse(key) as Pick<Table, "schema" | "name">)} <span className="soft">not replicated</span>
               </span>
             </label>
           </li>

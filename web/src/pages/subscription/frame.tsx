@@ -16,6 +16,8 @@ const PARTS = [
   { part: "batches", label: "Batches" },
   { part: "events", label: "Events" },
   { part: "verifications", label: "Verifications" },
+  { part: "snapshots", label: "Snapshots" },
+  { part: "read-points", label: "Read points" },
   { part: "settings", label: "Settings" },
 ] as const;
 

@@ -23,24 +23,25 @@ import { BatchesPage } from "./batches";
 import { SubscriptionEventsPage } from "./events";
 import { SubscriptionFrame } from "./frame";
 import { Pipeline } from "./pipeline";
-import { SettingsPage } from "./settings";
-import { VerificationsPage } from "./verifications";
 
-const Charts = lazy(() => import("./charts"));
+// What a first visit does not show is loaded when it is visited.
+const SettingsPage = lazy(async () => ({ default: (await import("./settings")).SettingsPage }));
+const VerificationsPage = lazy(async () => ({ default: (await import("./verifications")).VerificationsPage }));
+
+/** The contents of further pages. */
+const LATER = {
+  charts: lazy(() => import("./charts")),
+  snapshots: lazy(() => import("./snapshots/page")),
+  "read-points": lazy(() => import("./readPoints")),
+};
 
 /** A subscription's pages; `part`: which one, empty for the first. */
 export function SubscriptionPage({ name, part = "" }: { name: string; part?: string }) {
   switch (part) {
     case "charts":
-      return (
-        <SubscriptionFrame name={name} part="charts">
-          {(subscription) => (
-            <Suspense fallback={<p className="soft">Loading …</p>}>
-              <Charts subscription={subscription} />
-            </Suspense>
-          )}
-        </SubscriptionFrame>
-      );
+    case "snapshots":
+    case "read-points":
+      return <Later name={name} part={part} />;
     case "batches":
       return <BatchesPage name={name} />;
     case "events":
@@ -54,6 +55,19 @@ export function SubscriptionPage({ name, part = "" }: { name: string; part?: str
     default:
       return <NothingHerePage />;
   }
+}
+
+function Later({ name, part }: { name: string; part: keyof typeof LATER }) {
+  const Content = LATER[part];
+  return (
+    <SubscriptionFrame name={name} part={part}>
+      {(subscription) => (
+        <Suspense fallback={<p className="soft">Loading …</p>}>
+          <Content subscription={subscription} />
+        </Suspense>
+      )}
+    </SubscriptionFrame>
+  );
 }
 
 /** One pipeline: how it is and why, its stages, how far it is, its tables, and what happened. */
