@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.postgres.run_time_parameters import DEFAULTS
+from engine.model.run_time_parameters import DEFAULTS
 from engine.sql_endpoint.postgres.errors import SqlError
 from engine.sql_endpoint.postgres.statements import unquoted
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.postgres import run_time_parameters
-from engine.postgres.run_time_parameters import SERVER_VERSION
+from engine.model import run_time_parameters
+from engine.model.run_time_parameters import SERVER_VERSION
 from engine.targets.duckdb.pg_catalog.description import Description
 
 VERSION = f"PostgreSQL {SERVER_VERSION} (Penstock, read-only copy in DuckDB)"
