@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,11 +24,13 @@ class ProblemError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A token that may log in. `scram`: its verifier; None: no password is needed."""
+    """A token that may log in. `scram`: its verifier; None: no password is needed. `settings`: run-time parameters with which its sessions
+    begin."""
 
     name: str
     role: str
     scram: str | None = field(repr=False)
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ class ServerApi:
     async def login(self, *, user: str | None = None, digest: str | None = None) -> Login:
         """The token of this name, or with this SHA-256. Raises ProblemError."""
         found = await self._post("logins", {"user": user} if digest is None else {"digest": digest}, 30.0)
-        return Login(found["name"], found["role"], found["scram"])
+        return Login(found["name"], found["role"], found["scram"], found.get("settings", {}))  # none of an older server
 
     async def start(self, request: dict[str, Any]) -> Started:
         """Run a statement; returns when the engine sends its first rows. If cancelled, the statement ends. Raises ProblemError."""

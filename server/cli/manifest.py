@@ -20,6 +20,7 @@ DECLARED = {
         "source",
         "target",
         "tables",
+        "target_schemas",
         "desired_state",
         "capture",
         "batch",

@@ -101,6 +101,17 @@ def chosen_subscription(api: Api, given: str | None) -> str:
     raise ManifestError(f"name one with --subscription: {', '.join(sorted(names))}")
 
 
+def named_values(given: list[str] | None) -> dict[str, str]:
+    """The values of `--set NAME=VALUE` options by name. Raises ManifestError."""
+    found: dict[str, str] = {}
+    for text in given or []:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise ManifestError(f"{text!r} is not NAME=VALUE")
+        found[name] = value
+    return found
+
+
 def confirm(question: str, *, yes: bool, instead: str = "--yes") -> None:
     """Ask on a terminal before something is lost, and end the command if the answer is no. `instead`: the option that answers.
 

@@ -263,10 +263,7 @@ def approve(
 def _options_body(given: list[str] | None) -> Document:
     """`--set` options as members of a body. A value is JSON, or else text."""
     body: Document = {}
-    for text in given or []:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise ManifestError(f"{text!r} is not NAME=VALUE")
+    for name, value in options.named_values(given).items():
         try:
             body[name] = json.loads(value)
         except ValueError:

@@ -132,6 +132,17 @@ class TableBody(TableOptionsBody):
         target = self.target or TargetName()
         return target.schema_name or self.schema_name, target.name or self.name
 
+    def in_schemas(self, schemas: Mapping[str, str]) -> TableBody:
+        """The declaration with the target's schema that `schemas` has for its schema, unless it names one."""
+        schema = schemas.get(self.schema_name)
+        into, changed = self.shared_into, dict[str, DeclaredBody]()
+        if schema is not None and into is not None and into.schema_name is None:
+            changed["shared_into"] = into.model_copy(update={"schema_name": schema})
+        target = TargetName() if self.target is None and into is None else self.target
+        if schema is not None and target is not None and target.schema_name is None:
+            changed["target"] = target.model_copy(update={"schema_name": schema})
+        return self.model_copy(update=changed) if changed else self
+
 
 def require_supported(options: TableOptionsBody) -> None:
     """Refuse options that the engine would ignore because it does not support them yet.

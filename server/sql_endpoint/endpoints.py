@@ -38,18 +38,19 @@ class StatementAbandoned(Conflict):
 @router.post("/logins", operation_id="sql_endpoint_login", responses=responses(NotFound, TokenWithoutVerifier))
 def find_login(request: Request, session: Reading, body: LoginRequest) -> Login:
     """The token that logs in."""
-    if request.app.state.settings.insecure_no_auth:
-        return Login(name=body.user or ANYBODY.name, role=Role.ADMIN, scram=None)
     row = (
         tokens.find_login(session, body.user)
         if body.user is not None
         else tokens.find_by_digest(session, body.digest or "")
     )
+    if request.app.state.settings.insecure_no_auth:
+        settings = {} if row is None else row.settings
+        return Login(name=body.user or ANYBODY.name, role=Role.ADMIN, scram=None, settings=settings)
     if row is None or row.role == Role.ENGINE.value:
         raise NotFound("No token may log in so.", "The user is the name of a token, and the password its text.")
     if row.scram is None and body.user is not None:
         raise TokenWithoutVerifier(f"The token '{row.name}' has no verifier.")
-    return Login(name=row.name, role=Role(row.role), scram=row.scram)
+    return Login(name=row.name, role=Role(row.role), scram=row.scram, settings=row.settings)
 
 
 @router.post(

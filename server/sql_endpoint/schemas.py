@@ -34,6 +34,7 @@ class Login(BaseModel):
         repr=False,
         description="SCRAM-SHA-256 verifier. Null: no password is needed, since the server runs without authentication.",
     )
+    settings: dict[str, str] = Field(description="Run-time parameters with which the session begins.")
 
 
 class StatementRequest(QueryRequest):

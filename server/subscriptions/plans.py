@@ -18,7 +18,7 @@ from server.subscriptions.service import Discovered
 from server.subscriptions.views import declared_body, subscription_views
 from server.tables import repository as tables
 
-_FIELDS = set(SubscriptionPut.model_fields) - {"tables"}
+_FIELDS = set(SubscriptionPut.model_fields) - {"tables", "target_schemas"}
 
 
 class TableAction(StrEnum):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from server.assessment.health import Health
@@ -22,6 +22,7 @@ from server.declarations.policies import (
     SchemaChangesBody,
 )
 from server.declarations.table_body import TableBody
+from server.declarations.table_options import Identifier
 from server.naming import Name
 from server.remedies import Remedied
 
@@ -36,6 +37,23 @@ _EXAMPLE: dict[str, Any] = {
     "desired_state": "running",
 }
 _LARGEST_LIST = 20_000
+TargetSchemas = Annotated[
+    dict[Identifier, Identifier],
+    Field(
+        max_length=1000,
+        description="The target's schema by schema of the source, for the tables and patterns of this request that name none themselves."
+        " Answers have it as `target` of each table.",
+        examples=[{"public": "shop", "sales": "shop_sales"}],
+    ),
+]
+
+
+def _in_schemas(tables: list[TableBody], schemas: Mapping[str, str]) -> list[TableBody]:
+    """Raises ValueError for a schema of which there is no table."""
+    unused = schemas.keys() - {table.schema_name for table in tables}
+    if unused:
+        raise ValueError(f"'target_schemas' names the schema '{min(unused)}', and 'tables' has no table of it")
+    return [table.in_schemas(schemas) for table in tables]
 
 
 class SubscriptionPut(BaseModel):
@@ -49,6 +67,7 @@ class SubscriptionPut(BaseModel):
         max_length=_LARGEST_LIST,
         description="Tables and patterns; a pattern includes existing tables and tables created later.",
     )
+    target_schemas: TargetSchemas = Field(default_factory=dict)
     desired_state: DesiredState = DesiredState.RUNNING
     capture: CapturePolicy = Field(default_factory=lambda: read_capture({}))
     batch: BatchBody = Field(default_factory=BatchBody)
@@ -57,6 +76,11 @@ class SubscriptionPut(BaseModel):
     schema_changes: SchemaChangesBody = Field(default_factory=SchemaChangesBody)
     copies: CopiesBody = Field(default_factory=CopiesBody)
     freshness: FreshnessBody = Field(default_factory=FreshnessBody)
+
+    @model_validator(mode="after")
+    def _placed(self) -> SubscriptionPut:
+        self.tables = _in_schemas(self.tables, self.target_schemas)
+        return self
 
     def policies(self) -> dict[str, dict[str, Any]]:
         """The given members of each policy, without defaults."""
@@ -74,6 +98,7 @@ class SubscriptionPatch(BaseModel):
     source: Name | None = None
     target: Name | None = None
     tables: list[TableBody] | None = Field(default=None, max_length=_LARGEST_LIST)
+    target_schemas: TargetSchemas = Field(default_factory=dict)
     desired_state: DesiredState | None = None
     capture: dict[str, JsonValue] | None = None
     batch: dict[str, JsonValue] | None = None
@@ -82,6 +107,14 @@ class SubscriptionPatch(BaseModel):
     schema_changes: dict[str, JsonValue] | None = None
     copies: dict[str, JsonValue] | None = None
     freshness: dict[str, JsonValue] | None = None
+
+    @model_validator(mode="after")
+    def _placed(self) -> SubscriptionPatch:
+        if self.target_schemas and self.tables is None:
+            raise ValueError("'target_schemas' applies to the 'tables' of the same request; send both")
+        if self.tables is not None:
+            self.tables = _in_schemas(self.tables, self.target_schemas)
+        return self
 
 
 class Positions(BaseModel):

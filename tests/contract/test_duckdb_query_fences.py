@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 from engine.model.identity import SubscriptionName, TableId, TableName
+from engine.model.schema import KeyMode
 from engine.model.target import QueryLimits, QueryRefused
 from engine.targets.duckdb.query_guard import TABLE_FUNCTIONS, Named
 from engine.targets.duckdb.scans import Snapshot, snapshot
@@ -91,6 +92,29 @@ def test_a_statement_is_shown_the_tables_that_it_names(
     with snapshot(target._open(), 1) as found:
         names = [relation.name for relation in found.shown(SUBSCRIPTION, named)]
     assert sorted(f"{name.schema}.{name.name}" for name in names) == shown
+    target.close()
+
+
+def test_the_keys_of_tables_are_shown_to_readers_of_the_catalog_only(tmp_path: Path) -> None:
+    """DuckDB's tables declare none: they are those of the structures that the target records with the rows."""
+    target = DuckDbTarget(tmp_path / "mart.duckdb", SETTINGS)
+    pipeline = Pipeline(target).claim()
+    lines = structure(TableName("public", "lines"), {"n": "int4", "Order Id": "int4"}, ["Order Id", "n"])
+    bag = structure(TableName("public", "bag"), {"id": "int4"}, mode=KeyMode.BAG)
+    left = replace(orders, name=TableName("public", "left"))
+    for number, schema in enumerate([orders, lines, bag, left]):
+        pipeline.load(TableId(f"t{number}"), schema, [tuple(range(len(schema.columns)))])
+    pipeline.commit(removed=[TableId("t3")])
+
+    def keys(*, catalog: bool) -> dict[str, tuple[str, ...]]:
+        named = Named(frozenset({("public", "orders")}), frozenset(), catalog)
+        with snapshot(target._open(), 1) as found:
+            return {relation.name.name: relation.key for relation in found.shown(SUBSCRIPTION, named)}
+
+    assert keys(catalog=True) == {"orders": ("id",), "lines": ("Order Id", "n"), "bag": (), "left": ()}
+    assert keys(catalog=False) == {"orders": ()}
+    pipeline.change(TableId("t0"), structure(orders.name, {"number": "int4", "note": "text"}, ["number"]))
+    assert keys(catalog=True)["orders"] == ("number",)
     target.close()
 
 

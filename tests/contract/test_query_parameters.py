@@ -10,6 +10,7 @@ import pytest
 
 from engine.model.identity import TableId, TableName
 from engine.model.target import TARGET_TYPE, QueryRefused
+from engine.postgres.array_literals import array_literal
 from engine.targets.duckdb.target import DuckDbTarget
 from tests.contract.target_material import SUBSCRIPTION, Pipeline, structure
 from tests.contract.targets import OpenTarget
@@ -76,6 +77,17 @@ COMPARED = [
     ("id + 1 = $1", ["43"], [42]),
     ("coalesce($1, id) = id", ["2"], [2]),
     ("id >= CAST($1 AS integer) AND $2 = $2", ["2", "x"], [2, 42]),
+    ("id = ANY (CAST($1 AS integer[]))", ["{1,NULL, 42}"], [1, 42]),
+    ("id = ANY (CAST($1 AS bigint[]))", ["{}"], []),
+    ("id = ANY (CAST($1 AS integer[]))", [None], []),
+    ("note = ANY ($1)", ['{"",NULL,x}'], [2]),
+    ("note = ANY ($1)", [array_literal([NASTY])], [1]),
+    ("key = ANY (CAST($1 AS uuid[]))", [f"{{{UUID}}}"], [1]),
+    ("day = ANY (CAST($1 AS date[]))", ["{1970-01-01,1970-01-02}"], [1, 2]),
+    ("seen = ANY (CAST($1 AS timestamptz[]))", ['{"1970-01-01 02:00:00+02"}'], [1]),
+    ("ok = ANY (CAST($1 AS boolean[]))", ["{t,NULL}"], [1]),
+    ("price = ANY (CAST($1 AS decimal(3, 2)[]))", ["{1.1,2}"], [1]),
+    ("tags = CAST($1 AS text[])", [array_literal(["", "NULL", None, 'a,b{}"\\\t'])], [1]),
 ]
 
 
@@ -112,6 +124,8 @@ REFUSED = [
     ("SELECT $1 AS a", ["a", "b"], "query_invalid"),
     ("SELECT 1 AS a", ["a"], "query_invalid"),
     ("SELECT id FROM public.readings WHERE id = $1", ["x"], "query_invalid"),
+    ("SELECT id FROM public.readings WHERE id = ANY (CAST($1 AS integer[]))", ["{1,x}"], "query_invalid"),
+    ("SELECT id FROM public.readings WHERE id = ANY (CAST($1 AS integer[]))", ["{1,"], "query_invalid"),
     ("SELECT id FROM public.readings WHERE id = $1 AND price = $2", ["1"], "query_invalid"),
     ("SELECT $1 AS a; SELECT $1 AS a", ["1"], None),
     ("EXPLAIN SELECT $1 AS a", ["1"], None),

@@ -56,6 +56,82 @@ def test_each_may_have_a_schema_of_its_own(client: TestClient, engine: PlayedEng
     assert "of the subscription eu" in added.json()["detail"]
 
 
+@pytest.mark.usefixtures("connections")
+def test_schemas_are_mapped_for_all_their_tables(client: TestClient, engine: PlayedEngine) -> None:
+    found = [
+        {"schema": schema, "name": name, "key": ["id"], "identity": "default"}
+        for schema, name in (("sales", "lines"), ("sales", "orders"), ("stock", "items"))
+    ]
+    engine.answers["discover"] = {"tables": found}
+    tables: list[dict[str, Any]] = [
+        ORDERS,
+        {"schema": "public", "name": "people", "target": {"name": "persons"}},
+        {"schema": "public", "name": "own", "target": {"schema": "elsewhere"}},
+        {"schema": "sales", "name": "*"},
+        {"schema": "stock", "name": "*"},
+    ]
+    given = {**body(*tables), "target_schemas": {"public": "shop", "sales": "shop_sales"}}
+    assert client.put(f"{SUBSCRIPTIONS}/s", json=given).status_code == 201
+    places = {
+        f"{table['schema']}.{table['name']}": f"{table['target']['schema']}.{table['target']['name']}"
+        for table in client.get(f"{SUBSCRIPTIONS}/s/tables").json()["items"]
+    }
+    assert places == {
+        "public.orders": "shop.orders",
+        "public.people": "shop.persons",
+        "public.own": "elsewhere.own",
+        "sales.lines": "shop_sales.lines",
+        "sales.orders": "shop_sales.orders",
+        "stock.items": "stock.items",
+    }
+    shown = client.get(f"{SUBSCRIPTIONS}/s").json()["tables"]
+    assert [table["target"] for table in shown if table["name"] == "*"] == [
+        {"schema": "shop_sales", "name": None},
+        None,
+    ]
+    for same in (given, {**body(), "tables": shown}):
+        assert client.post(f"{SUBSCRIPTIONS}/s/plans", json=same).json()["result"] == "unchanged"
+    moved = client.put(f"{SUBSCRIPTIONS}/s", json=body(*tables))
+    assert (moved.status_code, moved.json()["code"]) == (409, "table_target_fixed")
+
+
+@pytest.mark.usefixtures("eu")
+def test_mapped_schemas_collide_like_others(client: TestClient, engine: PlayedEngine) -> None:
+    engine.answers["discover"] = {"tables": []}
+    lines = {"schema": "sales", "name": "orders"}
+    both = {**body(ORDERS, lines, source="us"), "target_schemas": {"public": "one", "sales": "one"}}
+    refused = client.put(f"{SUBSCRIPTIONS}/us", json=both).json()
+    assert (
+        refused["detail"] == "'sales.orders' and 'public.orders' would be the same table on the target: 'one.orders'."
+    )
+    taken = {**body(lines, source="us"), "target_schemas": {"sales": "public"}}
+    assert "of the subscription eu" in client.put(f"{SUBSCRIPTIONS}/us", json=taken).json()["detail"]
+    reserved = {**body(lines, source="us"), "target_schemas": {"sales": "penstock"}}
+    assert "is reserved" in client.put(f"{SUBSCRIPTIONS}/us", json=reserved).json()["detail"]
+    unused = {**body(lines, source="us"), "target_schemas": {"sails": "x"}}
+    assert "'sails'" in client.put(f"{SUBSCRIPTIONS}/us", json=unused).json()["errors"][0]["detail"]
+    alone = client.patch(f"{SUBSCRIPTIONS}/eu", json={"target_schemas": {"public": "x"}})
+    assert (alone.status_code, "send both" in alone.json()["errors"][0]["detail"]) == (422, True)
+
+
+@pytest.mark.usefixtures("connections")
+def test_the_rows_of_a_shared_table_are_mapped_with_it(client: TestClient) -> None:
+    shared = {**ORDERS, "shared_into": {"source_value": "eu"}}
+    own = {
+        "schema": "public",
+        "name": "lines",
+        "target": {"name": "l"},
+        "shared_into": {"schema": "all", "source_value": "eu"},
+    }
+    given = {**body(shared, own), "target_schemas": {"public": "shop"}}
+    assert client.put(f"{SUBSCRIPTIONS}/s", json=given).status_code == 201
+    tables = {table["name"]: table for table in client.get(f"{SUBSCRIPTIONS}/s/tables").json()["items"]}
+    assert tables["orders"]["target"] == {"schema": "shop", "name": "orders__eu"}
+    assert tables["orders"]["shared_into"]["schema"] == "shop"
+    assert tables["lines"]["target"] == {"schema": "shop", "name": "l"}
+    assert tables["lines"]["shared_into"]["schema"] == "all"
+
+
 @pytest.mark.usefixtures("eu")
 def test_a_place_is_free_again_when_its_table_was_removed(client: TestClient) -> None:
     mine = client.get(f"{SUBSCRIPTIONS}/eu/tables").json()["items"][0]["id"]

@@ -97,6 +97,65 @@ def test_tokens_are_made_shown_once_and_revoked(client: TestClient) -> None:
     assert client.delete(f"/api/v1/tokens/{last['id']}").json()["code"] == "last_admin_token"
 
 
+def test_settings_of_a_token_are_checked_stored_and_changed(client: TestClient) -> None:
+    given = {"PENSTOCK.Freshness": "latest", "penstock.on_timeout": "STALE", "timezone": "utc", "my.own": "x"}
+    made = client.post("/api/v1/tokens", json={"name": "bi", "role": "viewer", "settings": given})
+    stored = {"penstock.freshness": "latest", "penstock.on_timeout": "stale", "TimeZone": "UTC", "my.own": "x"}
+    assert (made.status_code, made.json()["settings"]) == (201, stored)
+    place = f"/api/v1/tokens/{made.json()['id']}"
+    changes: dict[str, str | None] = {"penstock.timeout_ms": "2s", "penstock.on_timeout": None, "timezone": None}
+    changed = client.patch(place, json={"settings": changes})
+    left = {"penstock.freshness": "latest", "my.own": "x", "penstock.timeout_ms": "2s"}
+    assert (changed.status_code, changed.json()["settings"]) == (200, left)
+    listed = {item["name"]: item["settings"] for item in client.get("/api/v1/tokens").json()["items"]}
+    assert (listed["bi"], listed["preset-admin"]) == (left, {})
+    assert client.patch(place, json={}).json()["settings"] == left
+    assert client.patch("/api/v1/tokens/none", json={}).json()["code"] == "not_found"
+
+
+@pytest.mark.parametrize(
+    ("settings", "pointer"),
+    [
+        ({"penstock.fresh": "latest"}, "/settings/penstock.fresh"),
+        ({"penstock.on_timeout": "perhaps"}, "/settings/penstock.on_timeout"),
+        ({"penstock.timeout_ms": "soon"}, "/settings/penstock.timeout_ms"),
+        ({"penstock.position": "0/1"}, "/settings/penstock.position"),
+        ({"session_authorization": "x"}, "/settings/session_authorization"),
+        ({"TimeZone": "Europe/Berlin"}, "/settings/TimeZone"),
+        ({"application_name": "a\0b"}, "/settings/application_name"),
+        ({"work_mem": "1", "WORK_MEM": "2"}, "/settings/WORK_MEM"),
+        ({"a b.c": "x"}, "/settings/a b.c"),
+        ({"work_mem": "x" * 1001}, "/settings/work_mem"),
+        ({"penstock.freshness": 7}, "/settings/penstock.freshness"),
+        ({f"my.s{i}": "x" for i in range(101)}, "/settings"),
+    ],
+)
+def test_a_setting_that_a_session_would_refuse_is_not_stored(
+    client: TestClient, settings: dict[str, object], pointer: str
+) -> None:
+    made = client.post("/api/v1/tokens", json={"name": "bi", "role": "viewer"}).json()
+    for answer in (
+        client.post("/api/v1/tokens", json={"name": "other", "role": "viewer", "settings": settings}),
+        client.patch(f"/api/v1/tokens/{made['id']}", json={"settings": settings}),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+        assert answer.json()["errors"][0]["pointer"].startswith(pointer)
+    assert {item["name"]: item["settings"] for item in client.get("/api/v1/tokens").json()["items"]}["bi"] == {}
+
+
+def test_settings_have_limits_and_the_engine_none(client: TestClient) -> None:
+    full = {f"my.s{i}": "x" for i in range(100)}
+    made = client.post("/api/v1/tokens", json={"name": "bi", "role": "viewer", "settings": full}).json()
+    more = client.patch(f"/api/v1/tokens/{made['id']}", json={"settings": {"my.more": "x"}})
+    assert (more.status_code, more.json()["code"]) == (422, "invalid_request")
+    instead = {"my.s0": None, "my.more": "x"}
+    assert client.patch(f"/api/v1/tokens/{made['id']}", json={"settings": instead}).status_code == 200
+    twice = client.patch(f"/api/v1/tokens/{made['id']}", json={"settings": {"work_mem": "1", "Work_Mem": None}})
+    assert "named twice" in twice.json()["detail"]
+    body = {"name": "e", "role": "engine", "settings": {"penstock.freshness": "latest"}}
+    assert "engine" in client.post("/api/v1/tokens", json=body).json()["detail"]
+
+
 def test_tokens_are_stored_hashed(client: TestClient, app: FastAPI, settings: Settings) -> None:
     app.state.database.close()
     stored = b"".join(file.read_bytes() for file in settings.home.glob("penstock.db*"))
@@ -115,13 +174,18 @@ def test_first_admin_token_is_printed_once(settings: Settings, capsys: pytest.Ca
 
 
 def test_a_changed_preset_replaces_the_old_one(settings: Settings) -> None:
-    with TestClient(create_app(settings)):
-        pass
+    with TestClient(create_app(settings), headers={"Authorization": f"Bearer {ADMIN}"}) as client:
+        token = next(item for item in client.get("/api/v1/tokens").json()["items"] if item["name"] == "preset-admin")
+        client.patch(f"/api/v1/tokens/{token['id']}", json={"settings": {"penstock.freshness": "latest"}})
     other = load_settings(home=settings.home, admin_token="another-token-0123456789", log_level="error")
     with TestClient(create_app(other)) as client:
         assert client.get(CONNECTIONS, headers={"Authorization": f"Bearer {ADMIN}"}).status_code == 401
         headers = {"Authorization": "Bearer another-token-0123456789"}
         assert client.get(CONNECTIONS, headers=headers).status_code == 200
+        tokens = {
+            item["name"]: item["settings"] for item in client.get("/api/v1/tokens", headers=headers).json()["items"]
+        }
+        assert tokens["preset-admin"] == {"penstock.freshness": "latest"}
 
 
 def test_without_authentication_only_this_machine_is_served(settings: Settings) -> None:

@@ -4,6 +4,7 @@ export const FRESHNESS = "/freshness";
 export const TICKETS = "/tickets";
 export const CONNECTIONS = "/connections";
 export const ALERTS = "/alerts";
+export const TOKENS = "/tokens";
 export const NEW_ALERT_CHANNEL = "/new-alert-channel";
 export const NEW_CONNECTION = "/new-connection";
 export const NEW_SUBSCRIPTION = "/new-subscription";

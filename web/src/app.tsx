@@ -1,6 +1,6 @@
 import { lazy, Suspense, useEffect } from "react";
 import { Link, Route, Switch, useLocation } from "wouter";
-import { ALERTS, CONNECTIONS, FLEET, FRESHNESS, NEW_ALERT_CHANNEL, NEW_CONNECTION, NEW_SUBSCRIPTION, TICKETS } from "./addresses";
+import { ALERTS, CONNECTIONS, FLEET, FRESHNESS, NEW_ALERT_CHANNEL, NEW_CONNECTION, NEW_SUBSCRIPTION, TICKETS, TOKENS } from "./addresses";
 import { AskedAction } from "./components/actions";
 import { Announcements } from "./components/announcements";
 import { CrashGuard } from "./components/crash";
@@ -19,11 +19,13 @@ import { session } from "./session";
 import { useStore } from "./store";
 import { useEventStream } from "./stream/invalidation";
 import { queryClient } from "./stream/queryClient";
+import { usePermission } from "./usePermission";
 
 // What a first visit does not show is loaded when it is visited.
 const AlertsPage = lazy(async () => ({ default: (await import("./pages/alerts/page")).AlertsPage }));
 const AlertChannelPage = lazy(async () => ({ default: (await import("./pages/alerts/channelPages")).AlertChannelPage }));
 const NewAlertChannelPage = lazy(async () => ({ default: (await import("./pages/alerts/channelPages")).NewAlertChannelPage }));
+const TokensPage = lazy(async () => ({ default: (await import("./pages/tokens/page")).TokensPage }));
 const AddTablePage = lazy(async () => ({ default: (await import("./pages/tableOptions/addPage")).AddTablePage }));
 const TableOptionsPage = lazy(async () => ({ default: (await import("./pages/tableOptions/page")).TableOptionsPage }));
 const FreshnessPage = lazy(async () => ({ default: (await import("./pages/freshness/page")).FreshnessPage }));
@@ -36,6 +38,7 @@ const NAV_ITEMS = [
   { address: CONNECTIONS, label: "Connections", within: "/connections/" },
   { address: ALERTS, label: "Alerts", within: "/alerts/" },
 ];
+const ADMIN_ITEMS = [...NAV_ITEMS, { address: TOKENS, label: "Tokens", within: null }];
 
 export function App() {
   const { refused } = useStore(session);
@@ -85,22 +88,29 @@ function Header({ path, signedIn }: { path: string; signedIn: boolean }) {
       </Link>
       {signedIn && (
         <>
-          <nav className="nav" aria-label="Console">
-            {NAV_ITEMS.map(({ address, label, within }) => (
-              <Link
-                key={address}
-                href={address}
-                aria-current={path === address ? "page" : within !== null && path.startsWith(within) ? "true" : undefined}
-              >
-                {label}
-              </Link>
-            ))}
-          </nav>
+          <Nav path={path} />
           <StreamStatus />
         </>
       )}
       <Preferences />
     </header>
+  );
+}
+
+function Nav({ path }: { path: string }) {
+  const may = usePermission();
+  return (
+    <nav className="nav" aria-label="Console">
+      {(may("admin") ? ADMIN_ITEMS : NAV_ITEMS).map(({ address, label, within }) => (
+        <Link
+          key={address}
+          href={address}
+          aria-current={path === address ? "page" : within !== null && path.startsWith(within) ? "true" : undefined}
+        >
+          {label}
+        </Link>
+      ))}
+    </nav>
   );
 }
 
@@ -141,6 +151,9 @@ function Pages() {
         <NewAlertChannelPage />
       </Route>
       <Route path="/alerts/:name">{({ name }) => <AlertChannelPage key={name} name={name} />}</Route>
+      <Route path={TOKENS}>
+        <TokensPage />
+      </Route>
       <Route path={NEW_SUBSCRIPTION}>
         <NewSubscriptionPage />
       </Route>

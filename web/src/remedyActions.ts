@@ -1,5 +1,5 @@
 import { type Action, reload, reloadAll, resumeAll, retry, tablePath } from "./actions";
-import { ALERTS, CONNECTIONS, connectionAddress, FLEET, NEW_CONNECTION, subscriptionAddress, tableAddress } from "./addresses";
+import { ALERTS, CONNECTIONS, connectionAddress, FLEET, NEW_CONNECTION, subscriptionAddress, TOKENS, tableAddress } from "./addresses";
 import { answer, client, everyItem, LARGEST_PAGE, type Table } from "./api/client";
 import { Problem, type RemedyAction } from "./api/problem";
 import { ddlCaptureInstallation, ddlCaptureRemoval } from "./ddlCaptureActions";
@@ -80,6 +80,7 @@ const KNOWN: Readonly<Record<string, Known>> = {
   "ddl_capture.show": ofConnection((name) => link(`Open ${name}`, connectionAddress(name))),
   "ddl_capture.install": ofConnection((name) => button(ddlCaptureInstallation(name))),
   "ddl_capture.remove": ofConnection((name) => button(ddlCaptureRemoval(name))),
+  "token.list": anywhere(link("Tokens", TOKENS, "admin")),
   "alert_channel.list": anywhere(link("Alerts", ALERTS)),
 };
 

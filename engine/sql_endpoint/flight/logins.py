@@ -69,15 +69,15 @@ class Logins:
         self._lock = threading.Lock()
         self._known: OrderedDict[str, tuple[float, Login]] = OrderedDict()
 
-    def identity(self, given: Credentials) -> str:
-        """Who calls: the digest of the token. Raises a Flight error if the token is not valid, or not the user's."""
+    def identified(self, given: Credentials) -> tuple[str, Login]:
+        """Who calls: the digest of the token, and its login. Raises a Flight error if the token is not valid, or not the user's."""
         digest = hashlib.sha256(given.token.encode()).hexdigest()
         login = self._login(digest)
         without_authentication = login.scram is None and login.name == _ANYBODY
         is_own = given.user is None or hmac.compare_digest(given.user.encode(), login.name.encode())
         if not is_own and not without_authentication:
             raise refused("unauthenticated", "the token is not that of the user", _REMEDY)
-        return digest
+        return digest, login
 
     def _login(self, digest: str) -> Login:
         with self._lock:
@@ -102,10 +102,14 @@ class Logins:
 
 
 class Caller(flight.ServerMiddleware):  # type: ignore[misc]
-    """A call whose client is known. `identity`: as `Logins` has it; `headers`: by name in lower case."""
+    """A call whose client is known. `identity`: the digest of its token; `settings`: run-time parameters of the token; `headers`: by name
+    in lower case."""
 
-    def __init__(self, identity: str, headers: Mapping[str, str], bearer: str | None) -> None:
+    def __init__(
+        self, identity: str, settings: Mapping[str, str], headers: Mapping[str, str], bearer: str | None
+    ) -> None:
         self.identity = identity
+        self.settings = settings
         self.headers = headers
         self._bearer = bearer
 
@@ -125,10 +129,10 @@ class CallerFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
     def start_call(self, info: flight.CallInfo, headers: Headers) -> Caller:
         """Raises a Flight error."""
         given = credentials(headers)
-        identity = self._logins.identity(given)
+        identity, login = self._logins.identified(given)
         shown = {name.lower(): str(values[0]) for name, values in headers.items() if values}
         is_login = info.method == flight.FlightMethod.HANDSHAKE and given.user is not None
-        return Caller(identity, shown, given.token if is_login else None)
+        return Caller(identity, login.settings, shown, given.token if is_login else None)
 
 
 class HeaderLogin(flight.ServerAuthHandler):  # type: ignore[misc]

@@ -16,6 +16,7 @@ import pyarrow as pa
 import structlog
 from pyarrow import flight
 
+from engine.model.run_time_parameters import FRESHNESS, ON_TIMEOUT, ON_UNAVAILABLE, READ_POINT, TIMEOUT_MS
 from engine.sql_endpoint.answers import Answer, AnswerError, Answers, Client
 from engine.sql_endpoint.flight import commands, metadata, parameters
 from engine.sql_endpoint.flight.commands import PreparedQuery, StatementQuery, StatementTicket
@@ -24,8 +25,8 @@ from engine.sql_endpoint.flight.kept import KeptRows, Prepared, PreparedStatemen
 from engine.sql_endpoint.flight.logins import Caller, CallerFactory, HeaderLogin, Logins
 from engine.sql_endpoint.flight.protobuf import MalformedMessageError
 from engine.sql_endpoint.flight.rows import IsGone, Rows
-from engine.sql_endpoint.postgres import parameters as settings
 from engine.sql_endpoint.postgres.errors import SqlError
+from engine.sql_endpoint.postgres.parameters import SessionParameters
 from engine.sql_endpoint.postgres.statements import parameter_count
 from engine.sql_endpoint.server_api import Login, ServerApi
 
@@ -38,11 +39,11 @@ _TIMEOUT_MS = 300_000
 _NO_WAIT = {"freshness": {"mode": "any", "timeout_ms": 0}}
 _SUBSCRIPTION_HEADERS = ("penstock-subscription", "database", "catalog")
 _SETTING_HEADERS = {
-    "penstock-freshness": settings.FRESHNESS,
-    "penstock-timeout-ms": settings.TIMEOUT_MS,
-    "penstock-on-timeout": settings.ON_TIMEOUT,
-    "penstock-on-unavailable": settings.ON_UNAVAILABLE,
-    "penstock-read-point": settings.READ_POINT,
+    "penstock-freshness": FRESHNESS,
+    "penstock-timeout-ms": TIMEOUT_MS,
+    "penstock-on-timeout": ON_TIMEOUT,
+    "penstock-on-unavailable": ON_UNAVAILABLE,
+    "penstock-read-point": READ_POINT,
 }
 _ACTIONS = (
     ("CreatePreparedStatement", "Prepare a statement."),
@@ -201,15 +202,14 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
         raise refused("not_supported_yet", f"the command {name} is not available here")
 
     def _run(self, context: Any, caller: Caller, sql: str, values: list[str | None]) -> Running:
-        subscription, requirement = _subscription(caller.headers), _requirement(caller.headers)
-        asking = self._answers.ask(Client(subscription), sql, values, requirement, _TIMEOUT_MS, pipe=True)
+        client, (requirement, timeout_ms) = Client(_subscription(caller.headers)), _limits(caller)
+        asking = self._answers.ask(client, sql, values, requirement, timeout_ms, pipe=True)
         answer = self._answer(asking, context.is_cancelled)
         return Running(answer, Rows(answer, context.is_cancelled))
 
     def _described(self, context: Any, caller: Caller, sql: str) -> Any:
-        asking = self._answers.describe(
-            Client(_subscription(caller.headers)), sql, parameter_count(sql), _requirement(caller.headers)
-        )
+        client, (requirement, _) = Client(_subscription(caller.headers)), _limits(caller)
+        asking = self._answers.describe(client, sql, parameter_count(sql), requirement)
         rows = Rows(self._answer(asking, context.is_cancelled), context.is_cancelled)
         rows.close()
         return rows.schema
@@ -345,11 +345,14 @@ def _subscription(headers: Mapping[str, str]) -> str:
     raise refused("invalid_request", "the call names no subscription", remedy)
 
 
-def _requirement(headers: Mapping[str, str]) -> dict[str, Any]:
-    """The `freshness` and perhaps `read_point` of a query request, from a call's headers."""
-    given = {setting: headers[name] for name, setting in _SETTING_HEADERS.items() if name in headers}
+def _limits(caller: Caller) -> tuple[dict[str, Any], int]:
+    """The `freshness` and perhaps `read_point` of a query request, and the time limit of the statement in milliseconds: by the headers of
+    the call, else by the settings of the token."""
+    given = {setting: caller.headers[name] for name, setting in _SETTING_HEADERS.items() if name in caller.headers}
+    values = SessionParameters()
     try:
-        return settings.SessionParameters().requirement(given)
+        values.start({}, caller.settings)
+        return values.requirement(given), values.statement_timeout_ms() or _TIMEOUT_MS
     except SqlError as error:
         raise refused("invalid_request", error.message, error.hint) from None
 

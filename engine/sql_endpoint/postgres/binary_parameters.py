@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import struct
 from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from uuid import UUID
 
+from engine.postgres.array_literals import array_literal
 from engine.postgres.wire_types import TypeOid
 from engine.sql_endpoint.postgres.errors import SqlError
 from engine.sql_endpoint.postgres.types import ELEMENT_OF
-from engine.sql_endpoint.postgres.values import array_literal
 
 # OIDs of types that are not those of a DuckDB column.
 _BPCHAR, _UNKNOWN, _JSONB = 1042, 705, 3802
+_MOST_IN_GROUP = 9999
+"""PostgreSQL sends numbers in groups of four decimal digits."""
 _EPOCH = datetime(2000, 1, 1)  # noqa: DTZ001 - PostgreSQL's epoch has no zone
 _NUMBERS: dict[int, str] = {
     TypeOid.INT2: ">h", TypeOid.INT4: ">i", TypeOid.INT8: ">q", TypeOid.OID: ">I", TypeOid.FLOAT4: ">f", TypeOid.FLOAT8: ">d",
@@ -84,8 +85,11 @@ def numeric_text(value: bytes) -> str:
     count, weight, sign, scale = struct.unpack(">hhHh", value[:8])
     if sign in {0xC000, 0xD000, 0xF000}:
         return {0xC000: "NaN", 0xD000: "Infinity", 0xF000: "-Infinity"}[sign]
-    groups = struct.unpack(f">{count}h", value[8:])
-    digits = Decimal(0)
-    for i, group in enumerate(groups):
-        digits += Decimal(group).scaleb(4 * (weight - i))
-    return f"{'-' if sign == 0x4000 else ''}{digits:.{scale}f}"
+    given = struct.unpack(f">{count}H", value[8:])
+    if max(given, default=0) > _MOST_IN_GROUP:
+        raise ValueError("a group of digits is too large")
+    groups = "".join(f"{group:04}" for group in given)
+    before = 4 * (weight + 1)  # digits before the point
+    digits = "0" * -before + groups if before < 0 else groups.ljust(before, "0")
+    whole, part = digits[: max(before, 0)].lstrip("0") or "0", digits[max(before, 0) :]
+    return f"{'-' if sign == 0x4000 else ''}{whole}{'.' if scale else ''}{part[:scale].ljust(scale, '0')}"

@@ -9,6 +9,7 @@ import hmac
 import secrets
 import ssl
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import structlog
@@ -155,12 +156,12 @@ class _Connection:
             raise SqlError(
                 "28000", "this endpoint accepts encrypted connections only", hint="Set sslmode=require.", fatal=True
             )
-        verifier = await self._verifier(user)
+        verifier, settings = await self._login(user)
         if verifier is not None:
             await self._authenticate(user, verifier)
         values = SessionParameters()
         try:
-            values.start(given)
+            values.start(given, settings)
         except SqlError as error:
             error.fatal = True
             raise
@@ -176,16 +177,16 @@ class _Connection:
         self._writer.write(messages.backend_key_data(number, secret))
         return session, number
 
-    async def _verifier(self, user: str) -> Verifier | None:
-        """The verifier of the user's password; None: no password is needed."""
+    async def _login(self, user: str) -> tuple[Verifier | None, Mapping[str, str]]:
+        """The verifier of the user's password; None: no password is needed. And the settings with which its sessions begin."""
         try:
             login = await self._owner._server.login(user=user)
-            return None if login.scram is None else Verifier.parse(login.scram)
+            return None if login.scram is None else Verifier.parse(login.scram), login.settings
         except ProblemError as error:
             code = str(error.problem.get("code"))
             if code == "not_found":
                 # As PostgreSQL does, an unknown user is asked for a password too, so that names cannot be tried out.
-                return Verifier.mock(user, _MOCK_KEY)
+                return Verifier.mock(user, _MOCK_KEY), {}
             state = _WORD.get(code, "57P03")
             detail, hint = error.problem.get("detail"), error.problem.get("remedy")
             raise SqlError(state, str(detail), hint=None if hint is None else str(hint), fatal=True) from None

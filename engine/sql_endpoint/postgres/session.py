@@ -13,9 +13,10 @@ from typing import Any
 
 import structlog
 
+from engine.model.run_time_parameters import ANSWERED_BY, POSITION, RECEIPT
 from engine.postgres.wire_types import TypeOid
 from engine.sql_endpoint.answers import Answer, AnswerError, Answers, Client
-from engine.sql_endpoint.postgres import binary_parameters, messages, parameters, types
+from engine.sql_endpoint.postgres import binary_parameters, messages, types
 from engine.sql_endpoint.postgres.errors import STALE_ROWS, SqlError, error_of
 from engine.sql_endpoint.postgres.messages import ColumnDescription, Fields, ProtocolError
 from engine.sql_endpoint.postgres.parameters import SessionParameters, check_transaction
@@ -40,6 +41,9 @@ _MOST_PREPARED = 1000
 """Most prepared statements of a session: drivers keep some hundreds at most."""
 _MOST_PARAMETERS = 65_535
 """Most parameters of a statement, as in the protocol."""
+_ROLE_HINT = (
+    "An administrator sets what its sessions begin with: penstock token configure NAME --set penstock.freshness=latest"
+)
 _WITH_ROWS = frozenset({Action.QUERY, Action.SHOW, Action.FETCH})
 
 
@@ -361,17 +365,14 @@ class Session:
 
     async def _asked(self, prepared: Prepared, values: Sequence[str | None]) -> Running:
         command = prepared.command
-        casts = {
-            i + 1: types.PARAMETER_CASTS[oid] for i, oid in enumerate(prepared.oids) if oid in types.PARAMETER_CASTS
-        }
-        sql = cast_parameters(command.rest, casts) if casts else command.rest
+        sql = _with_casts(prepared, values)
         requirement = self._parameters.requirement(command.hints)
         timeout_ms = self._parameters.statement_timeout_ms() or _DEFAULT_TIMEOUT_MS
         answer = await self._answers.ask(self._client, sql, values, requirement, timeout_ms)
         running = await Running.begun(answer)
-        self._parameters.note(parameters.POSITION, answer.position)
-        self._parameters.note(parameters.RECEIPT, json.dumps(answer.receipt) if answer.receipt else "")
-        self._parameters.note(parameters.ANSWERED_BY, answer.answered_by)
+        self._parameters.note(POSITION, answer.position)
+        self._parameters.note(RECEIPT, json.dumps(answer.receipt) if answer.receipt else "")
+        self._parameters.note(ANSWERED_BY, answer.answered_by)
         if answer.stale is not None:
             self._warn_of_stale_rows(answer.stale)
         return running
@@ -399,9 +400,9 @@ class Session:
                 return [ColumnDescription(shown[0], TypeOid.TEXT)]
         elif command.action is not Action.QUERY:
             return None
-        answer = await self._answers.describe(
-            self._client, command.rest, len(prepared.oids), self._parameters.requirement(command.hints)
-        )
+        count = len(prepared.oids)
+        sql = _with_casts(prepared, [None] * count)
+        answer = await self._answers.describe(self._client, sql, count, self._parameters.requirement(command.hints))
         running = await Running.begun(answer)
         running.close()
         return running.columns
@@ -439,6 +440,8 @@ class Session:
         elif action is Action.CLOSE:
             self._close_cursor(command.rest)
             return "CLOSE CURSOR"
+        elif action is Action.ALTER_ROLE:
+            raise SqlError("0A000", "a role is a token of the server; SQL does not change it", hint=_ROLE_HINT)
         return str(action.value)
 
     def _end_transaction(self, *, committed: bool) -> str:
@@ -522,6 +525,13 @@ class Session:
             if everything or not portal.hold:
                 self._close_portal(portal)
                 del self._portals[name]
+
+
+def _with_casts(prepared: Prepared, values: Sequence[str | None]) -> str:
+    """The statement, which casts the parameters whose types the client declared."""
+    declared = enumerate(zip(prepared.oids, values, strict=True), start=1)
+    casts = {number: cast for number, (oid, value) in declared if (cast := types.cast_of(oid, value)) is not None}
+    return cast_parameters(prepared.command.rest, casts) if casts else prepared.command.rest
 
 
 def _formats(given: Sequence[int], count: int) -> list[int]:

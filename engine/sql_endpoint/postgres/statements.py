@@ -6,7 +6,7 @@ Only what the endpoint itself executes is recognized; everything else is a query
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -87,30 +87,71 @@ def parameter_count(sql: str) -> int:
 
 
 def cast_parameters(sql: str, types: dict[int, str]) -> str:
-    """The statement with a cast for each parameter whose type the client declared. `types`: by number from 1, as the target names them."""
+    """The statement with a cast for each parameter whose type the client declared. `types`: by number from 1, as the target names them.
 
-    def written(token: Token) -> str:
+    A following cast to `numeric` without limits is left out where the type has limits: DuckDB would round to three digits.
+    """
+    found = list(tokens(sql))
+    written: list[str] = []
+    at = 0
+    while at < len(found):
+        token, at = found[at], at + 1
         kind = types.get(int(token.text[1:])) if token.kind == "parameter" else None
-        return token.text if kind is None else f"CAST({token.text} AS {kind})"
+        written.append(token.text if kind is None else f"CAST({token.text} AS {kind})")
+        if kind is not None and kind.startswith("DECIMAL("):
+            at += _unlimited_cast(found[at : at + _LONGEST_CAST], is_array=kind.endswith("[]"))
+    return "".join(written)
 
-    return "".join(map(written, tokens(sql)))
+
+def _unlimited_cast(after: Sequence[Token], *, is_array: bool) -> int:
+    """The number of tokens of a cast to `numeric` or `numeric[]` at the beginning of these; 0 if they do not begin with one."""
+    parts = [(i, token.text.lower()) for i, token in enumerate(after) if token.kind not in {"space", "comment"}]
+    texts = [text for _, text in parts]
+    wanted = 5 if is_array else 3
+    is_numeric = texts[:2] == [":", ":"] and texts[2:3] in (["numeric"], ["decimal"])
+    brackets = texts[3:5] if is_array else []
+    if (
+        not is_numeric
+        or len(parts) < wanted
+        or brackets not in ([], ["[", "]"])
+        or texts[wanted:][:1] in (["("], ["["])
+    ):
+        return 0
+    return parts[wanted - 1][0] + 1
 
 
 def cast_of_parameters(sql: str) -> dict[int, str]:
-    """The types, in lower case, to which a statement casts its parameters by `$1::type` or `$1::type[]`."""
+    """The types, in lower case and without modifiers, to which a statement casts its parameters by `$1::type` or `$1::type[]`."""
     found: dict[int, str] = {}
     parts = [token for token in tokens(sql) if token.kind not in {"space", "comment"}]
     for i, parameter in enumerate(parts):
-        after = [token.text for token in parts[i + 1 : i + 6]]
-        if (
-            parameter.kind == "parameter"
-            and after[:2] == [":", ":"]
-            and parts[i + 3 : i + 4]
-            and parts[i + 3].kind == "word"
-        ):
-            array = "[]" if after[3:5] == ["[", "]"] else ""
-            found.setdefault(int(parameter.text[1:]), after[2].lower() + array)
+        after = parts[i + 1 : i + 1 + _LONGEST_CAST]
+        is_cast = [token.text for token in after[:2]] == [":", ":"] and [token.kind for token in after[2:3]] == ["word"]
+        if parameter.kind == "parameter" and is_cast:
+            found.setdefault(int(parameter.text[1:]), _type_name([token.text.lower() for token in after[2:]]))
     return found
+
+
+def _type_name(parts: list[str]) -> str:
+    """The type at the beginning of a text: its name, which may have several words, and `[]` if it is an array."""
+    name, rest = parts[0], _after_modifiers(parts[1:])
+    for words in _MORE_WORDS.get(name, ()):
+        if tuple(rest[: len(words)]) == words:
+            name, rest = " ".join((name, *words)), _after_modifiers(rest[len(words) :])
+            break
+    return name + ("[]" if rest[:2] == ["[", "]"] else "")
+
+
+def _after_modifiers(parts: list[str]) -> list[str]:
+    """What follows `(…)`, if the text begins with it."""
+    return parts[parts.index(")") + 1 :] if parts[:1] == ["("] and ")" in parts else parts
+
+
+_OF_TIMES = (("with", "time", "zone"), ("without", "time", "zone"))
+_MORE_WORDS = {"double": (("precision",),), "character": (("varying",),), "timestamp": _OF_TIMES, "time": _OF_TIMES}
+"""What follows the first word of a type's name."""
+_LONGEST_CAST = 20
+"""Tokens that a cast has at most, with space: `:: numeric ( 3 8 , 1 0 ) [ ]`, where each digit is one."""
 
 
 class Action(Enum):
@@ -134,6 +175,7 @@ class Action(Enum):
     FETCH = "FETCH"
     CLOSE = "CLOSE"
     UNLISTEN = "UNLISTEN"
+    ALTER_ROLE = "ALTER ROLE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +213,8 @@ _ACTIONS: tuple[tuple[tuple[str, ...], Action], ...] = (
     (("FETCH",), Action.FETCH),
     (("CLOSE",), Action.CLOSE),
     (("UNLISTEN",), Action.UNLISTEN),
+    (("ALTER", "ROLE"), Action.ALTER_ROLE),
+    (("ALTER", "USER"), Action.ALTER_ROLE),
 )
 _HINT = re.compile(r"(penstock\.[a-z_]+)\s*=\s*('(?:[^']|'')*'|[^\s,*]+)", re.IGNORECASE)
 

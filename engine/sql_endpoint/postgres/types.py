@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
 
 from engine.model.target import TARGET_TYPE, WIRE_MODIFIER, WIRE_TYPE
+from engine.postgres.array_literals import array_elements
 from engine.postgres.wire_types import ARRAY_OF, NO_MODIFIER, TypeOid, numeric_modifier, pg_type_of
 from engine.sql_endpoint.postgres.messages import ColumnDescription
 
@@ -24,14 +27,20 @@ PARAMETER_CASTS: dict[int, str] = {
     TypeOid.FLOAT8: "DOUBLE PRECISION", TypeOid.DATE: "DATE", TypeOid.TIME: "TIME", TypeOid.TIMESTAMP: "TIMESTAMP",
     TypeOid.TIMESTAMPTZ: "TIMESTAMPTZ", TypeOid.INTERVAL: "INTERVAL", TypeOid.UUID: "UUID",
 }  # fmt: skip
-"""How a statement casts a parameter of a declared type; others are like literals without a type, which the target adapts."""
+_MOST_DIGITS = 38
+"""Most digits of DuckDB's type DECIMAL."""
+_ARRAY_CASTS: dict[int, str] = {
+    ARRAY_OF[element]: f"{name}[]"
+    for element, name in {**PARAMETER_CASTS, TypeOid.TEXT: "TEXT", TypeOid.VARCHAR: "VARCHAR"}.items()
+}
 PARAMETER_NAMES: dict[str, int] = {
     "bool": TypeOid.BOOL, "boolean": TypeOid.BOOL, "smallint": TypeOid.INT2, "int2": TypeOid.INT2, "int": TypeOid.INT4,
     "integer": TypeOid.INT4, "int4": TypeOid.INT4, "bigint": TypeOid.INT8, "int8": TypeOid.INT8, "real": TypeOid.FLOAT4,
     "float4": TypeOid.FLOAT4, "double": TypeOid.FLOAT8, "float8": TypeOid.FLOAT8, "float": TypeOid.FLOAT8,
     "numeric": TypeOid.NUMERIC, "decimal": TypeOid.NUMERIC, "date": TypeOid.DATE, "time": TypeOid.TIME,
     "timestamptz": TypeOid.TIMESTAMPTZ, "uuid": TypeOid.UUID, "varchar": TypeOid.VARCHAR, "bytea": TypeOid.BYTEA,
-    "text": TypeOid.TEXT, "oid": TypeOid.OID,
+    "text": TypeOid.TEXT, "oid": TypeOid.OID, "double precision": TypeOid.FLOAT8, "character varying": TypeOid.VARCHAR,
+    "timestamp with time zone": TypeOid.TIMESTAMPTZ,
 }  # fmt: skip
 """Types of parameters, by their names in a cast; others are texts."""
 JSONB, _BPCHAR, _XML = 3802, 1042, 142
@@ -60,6 +69,34 @@ def parameter_type(name: str) -> int:
     """The type of a parameter that a statement casts to this one; 0: none that clients have to know."""
     element = PARAMETER_NAMES.get(name.removesuffix("[]"), 0)
     return ARRAY_OF.get(element, 0) if name.endswith("[]") else element
+
+
+def cast_of(oid: int, value: str | None) -> str | None:
+    """The type to which a statement casts a parameter of a declared type, as both kinds of target name it. None: the parameter is like a
+    literal without a type, which the target adapts. `value`: in PostgreSQL's text format."""
+    if oid == TypeOid.NUMERIC:
+        return _numeric([value])
+    if oid == ARRAY_OF[TypeOid.NUMERIC]:
+        try:
+            kind = _numeric([] if value is None else array_elements(value))
+        except ValueError:
+            return None
+        return kind and f"{kind}[]"
+    return PARAMETER_CASTS.get(oid) or _ARRAY_CASTS.get(oid)
+
+
+def _numeric(texts: Sequence[str | None]) -> str | None:
+    """The type that holds these numbers exactly, as DuckDB would round them to the type of a column. None: there is none."""
+    try:
+        numbers = [Decimal(text).as_tuple() for text in texts if text is not None]
+    except InvalidOperation:
+        return None
+    scale, whole = 0, 1
+    for number in numbers:
+        if not isinstance(number.exponent, int):  # NaN, or infinite
+            return None
+        scale, whole = max(scale, -number.exponent), max(whole, len(number.digits) + number.exponent)
+    return f"DECIMAL({whole + scale},{scale})" if whole + scale <= _MOST_DIGITS else None
 
 
 def describe(schema: Any) -> list[ColumnDescription]:

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.postgres.array_literals import array_literal
 from engine.postgres.wire_types import TypeOid
 from engine.sql_endpoint.postgres.messages import ColumnDescription
 from engine.sql_endpoint.postgres.types import ELEMENT_OF, JSONB, SIZES, VECTORS
@@ -318,18 +319,6 @@ def _array_texts(array: Any, oid: int) -> Any:
         found.append(None if length is None else array_literal(elements[at : at + length]))
         at += length or 0
     return pa.array(found, pa.string())
-
-
-def array_literal(texts: Sequence[str | None]) -> str:
-    """The text format of an array with elements of these texts."""
-    return "{" + ",".join(map(_element, texts)) + "}"
-
-
-def _element(text: str | None) -> str:
-    if text is None:
-        return "NULL"
-    plain = text and text.upper() != "NULL" and not any(c in text for c in '{}",\\ \t\n\r\v\f')
-    return text if plain else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _array_binaries(array: Any, oid: int, first: int = 1) -> Any:

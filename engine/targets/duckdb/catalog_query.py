@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from engine.model.target import QueryRefused, SqlClient
+from engine.postgres.array_literals import array_elements
 from engine.queries.channel import EngineChannel
 from engine.queries.rows import wire_field
 from engine.targets.duckdb.pg_catalog.answers import answer
@@ -40,14 +41,16 @@ def catalog_rows(engine: EngineChannel, request: Mapping[str, Any], client: SqlC
 
 
 def _value(text: str | None) -> Any:
-    """The value of a parameter: an array literal as a list. Clients bind OIDs and names, which need no quotes."""
-    if text is None or not (text.startswith("{") and text.endswith("}")):
+    """The value of a parameter: an array literal as a list."""
+    try:
+        return text if text is None else array_elements(text)
+    except ValueError:
         return text
-    return [None if part == "NULL" else part.strip('"') for part in text[1:-1].split(",") if part]
 
 
 def _described(relation: dict[str, Any]) -> RelationDescription:
     """A relation of the engine's message `tables`."""
     comments = dict(relation["remarks"])
     columns = tuple(ColumnDescription(name, kind, comment=comments.get(name)) for name, kind in relation["columns"])
-    return RelationDescription(relation["schema"], relation["name"], columns, comment=comments.get(""))
+    key = tuple(relation["key"])
+    return RelationDescription(relation["schema"], relation["name"], columns, key, comment=comments.get(""))

@@ -175,7 +175,8 @@ def _names(message: Message) -> Named:
 
 def _relation_message(relation: Shown) -> Message:
     name = relation.name
-    return {"schema": name.schema, "name": name.name, "columns": relation.columns, "remarks": relation.remarks}
+    shown = {"columns": relation.columns, "remarks": relation.remarks, "key": relation.key}
+    return {"schema": name.schema, "name": name.name, **shown}
 
 
 def _words(error: Exception) -> str:

@@ -108,6 +108,26 @@ def named(tree: Any) -> Named:
     return Named(frozenset(places), frozenset(expressions), catalog)
 
 
+def array_parameters(tree: Any) -> frozenset[str]:
+    """Names of the parameters that a query casts to a list or unnests, as `= ANY ($1)` does."""
+    found: set[str] = set()
+    for node in nodes(tree):
+        if node.get("type") == "OPERATOR_CAST" and _is_list(node.get("type_expr")):
+            inner = [node.get("child")]
+        elif node.get("type") == "FUNCTION" and _function_name(node) == "unnest":
+            inner = [argument.get("expression") for argument in node.get("arguments", []) if isinstance(argument, dict)]
+        else:
+            continue
+        found.update(
+            str(one["identifier"]) for one in inner if isinstance(one, dict) and one.get("class") == "PARAMETER"
+        )
+    return frozenset(found)
+
+
+def _is_list(node: Any) -> bool:
+    return isinstance(node, dict) and str(node.get("type_name", "")).lower() in {"list", "array"}
+
+
 def _expressions(node: Any) -> Iterator[str]:
     """Names in a statement's map of common table expressions."""
     entries = node.get("map") if isinstance(node, dict) else None

@@ -23,13 +23,14 @@ import pyarrow.dataset
 from engine.model.identity import TableName
 from engine.model.target import QueryRefused, SqlClient
 from engine.platform.pipe_file import PipeFile
+from engine.postgres.array_literals import array_elements
 from engine.queries.channel import MAX_SQL_CHARACTERS, EngineChannel, Run, match_parameters, serve
 from engine.queries.rows import grown, pieces, target_field
 from engine.targets.duckdb.errors import is_out_of_memory
 from engine.targets.duckdb.identifiers import folded, literal, qualified
 from engine.targets.duckdb.pg_catalog.detection import is_catalog_query
 from engine.targets.duckdb.pushed import condition_of, scan_column
-from engine.targets.duckdb.query_guard import Named, named, refusal
+from engine.targets.duckdb.query_guard import Named, array_parameters, named, refusal
 from engine.targets.identifiers import quoted
 
 MAX_NESTING = 200
@@ -125,8 +126,8 @@ def _run(engine: EngineChannel, connection: Any, request: Mapping[str, Any]) -> 
         return
     if client is not None:
         _name_database(connection, client["database"])
-    statement, names = single_read(connection, request["sql"])
-    values = bound_values(statement.named_parameters, request["parameters"])
+    statement, names, arrays = single_read(connection, request["sql"])
+    values = bound_values(statement.named_parameters, request["parameters"], arrays)
     named = {"places": sorted(names.places), "expressions": sorted(names.expressions), "catalog": names.catalog}
     answer = engine.asked({"kind": "named", **named})
     known: list[Any] = []
@@ -196,8 +197,9 @@ def bounded(sql: str) -> None:
         raise QueryRefused("query_too_large", f"the statement nests deeper than {MAX_NESTING} levels")
 
 
-def single_read(connection: Any, sql: str) -> tuple[Any, Named]:
-    """The one statement, parsed, and the names in it. Rejected unless it is a SELECT that only reads rows."""
+def single_read(connection: Any, sql: str) -> tuple[Any, Named, frozenset[str]]:
+    """The one statement, parsed, the names in it, and those of its parameters that are arrays. Rejected unless it is a SELECT that only
+    reads rows."""
     bounded(sql)
     statements = connection.extract_statements(sql)
     if len(statements) != 1:
@@ -215,11 +217,14 @@ def single_read(connection: Any, sql: str) -> tuple[Any, Named]:
     reason = refusal(tree)
     if reason is not None:
         raise QueryRefused("query_not_a_read", reason)
-    return statement, named(tree)
+    return statement, named(tree), array_parameters(tree)
 
 
-def bound_values(names: Collection[str], given: Sequence[str | None]) -> dict[str, str | None]:
-    """The value of each parameter of a statement. DuckDB binds a string like a string literal, so the place decides its type.
+def bound_values(
+    names: Collection[str], given: Sequence[str | None], arrays: Collection[str] = ()
+) -> dict[str, str | list[str | None] | None]:
+    """The value of each parameter of a statement. DuckDB binds a string like a string literal, so the place decides its type; one that
+    is an array may have PostgreSQL's notation, and is then bound as a list of strings.
 
     `names`: of the statement's parameters, as DuckDB has them. Raises QueryRefused(query_invalid).
     """
@@ -227,7 +232,16 @@ def bound_values(names: Collection[str], given: Sequence[str | None]) -> dict[st
     if named:
         raise QueryRefused("query_invalid", f"the parameter ${named[0]} has a name; write $1, $2, … or ?")
     match_parameters(max(map(int, names), default=0), len(given))
-    return {name: given[int(name) - 1] for name in names}
+    return {name: _value(name, given[int(name) - 1], name in arrays) for name in names}
+
+
+def _value(name: str, text: str | None, is_array: bool) -> str | list[str | None] | None:
+    if text is None or not is_array or not text.lstrip().startswith("{"):
+        return text
+    try:
+        return array_elements(text)
+    except ValueError as error:
+        raise QueryRefused("query_invalid", f"the parameter ${name} is {error}") from None
 
 
 def _show(engine: EngineChannel, connection: Any, known: list[Any], tables: list[Any]) -> None:

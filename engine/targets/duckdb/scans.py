@@ -48,6 +48,8 @@ class Shown:
     columns: tuple[tuple[str, str], ...]
     remarks: tuple[tuple[str, str], ...] = ()
     """Comments by column; the relation's own has the empty name. Set only if a statement reads the catalog."""
+    key: tuple[str, ...] = ()
+    """The columns that identify a row, in key order; empty if there are none. Set only if a statement reads the catalog."""
 
 
 class Snapshot:
@@ -84,12 +86,14 @@ class Snapshot:
     def shown(self, subscription: SubscriptionName, named: Named) -> list[Shown]:
         """The visible relations that a statement names; all of them if it names an unknown one."""
         connection = self._connections[0]
-        readable = DuckDbMetadata(connection, self._catalog).readable(subscription)
+        metadata = DuckDbMetadata(connection, self._catalog)
+        readable = metadata.readable(subscription)
         wanted = [name for name in readable if self.is_named(name, named)]
         known = {folded(name.name) for name in wanted} | named.expressions
         everything = named.catalog or any(name not in known for _, name in named.places)
         wanted = readable if everything else wanted
         remarks = self._remarks() if everything else {}
+        keys = _keys(metadata, subscription) if everything else {}
         found = []
         for name in wanted:
             try:
@@ -98,7 +102,8 @@ class Snapshot:
                 continue
             types = [str(kind) for kind in relation.types]
             columns = tuple(zip(relation.columns, types, strict=True))
-            found.append(Shown(name, columns, tuple(remarks.get(folded_name(name), ()))))
+            place = folded_name(name)
+            found.append(Shown(name, columns, tuple(remarks.get(place, ())), _key_of(columns, keys.get(place, ()))))
         return found
 
     def is_named(self, relation: TableName, named: Named) -> bool:
@@ -168,6 +173,23 @@ class Snapshot:
         with pa.ipc.new_stream(file, reader.schema) as writer:
             for batch in reader:
                 writer.write_batch(batch)
+
+
+def _keys(metadata: DuckDbMetadata, subscription: SubscriptionName) -> dict[tuple[str, str], tuple[str, ...]]:
+    """The keys of the subscription's tables, as recorded, by their folded names: DuckDB's tables declare none. Without tables that are no
+    longer replicated, since their owner may write to them."""
+    return {
+        folded_name(one.target): one.schema.key
+        for one in metadata.reservations(subscription)
+        if one.schema is not None and not one.removed
+    }
+
+
+def _key_of(columns: Sequence[tuple[str, str]], recorded: Sequence[str]) -> tuple[str, ...]:
+    """The names of a key's columns as the relation has them; empty if it lacks one."""
+    names = {folded(name): name for name, _ in columns}
+    key = [names[folded(name)] for name in recorded if folded(name) in names]
+    return tuple(key) if len(key) == len(recorded) else ()
 
 
 def _write_nothing(file: Any, count: int) -> None:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlmodel import Field, SQLModel
 
-from server.db.base import moment
+from server.db.base import document, moment
 
 
 class TokenRow(SQLModel, table=True):
@@ -20,4 +20,6 @@ class TokenRow(SQLModel, table=True):
     digest: str = Field(unique=True, max_length=64)
     scram: str | None = Field(default=None, max_length=255)
     """SCRAM-SHA-256 verifier in the text form of PostgreSQL's `pg_authid`; None for tokens that older versions made."""
+    settings: dict[str, str] = document(default_factory=dict)
+    """Run-time parameters with which its sessions at SQL endpoints begin, by names as SHOW spells them."""
     created_at: datetime = moment()

@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.pg, pytest.mark.xdist_group("sql_endpoint")]
         (r"\d", ["orders", "lines", "public"]),
         (r"\dt+", ["orders", "lines"]),
         (r"\d orders", ["id", "bigint", "customer", "text", "numeric(10,2)", "timestamp with time zone"]),
+        (r"\d lines", ['"lines_pkey" PRIMARY KEY, btree (order_id, n)', "not null"]),
         (r"\d+ lines", ["order_id", "sku"]),
         (r"\dn", ["public"]),
         (r"\l", ["shop"]),
@@ -55,7 +56,11 @@ def test_sqlalchemy_reflects_and_reads(engine: sa.Engine) -> None:
     columns = {column["name"]: column["type"] for column in found.get_columns("orders")}
     assert isinstance(columns["id"], sa.BigInteger)
     assert isinstance(columns["total"], sa.Numeric)
+    assert found.get_pk_constraint("lines") | {"comment": None, "dialect_options": None} == {
+        "constrained_columns": ["order_id", "n"], "name": "lines_pkey", "comment": None, "dialect_options": None,
+    }  # fmt: skip
     orders = sa.Table("orders", sa.MetaData(), autoload_with=engine)
+    assert [column.name for column in orders.primary_key] == ["id"]
     with engine.connect() as connection:
         connection.execute(sa.text("SET penstock.freshness = latest"))
         chosen = sa.select(orders.c.id, orders.c.total).where(orders.c.id.in_([1, 2])).order_by(orders.c.id)

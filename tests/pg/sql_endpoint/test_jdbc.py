@@ -80,6 +80,21 @@ def test_metadata(connection: Any) -> None:
     assert ("shop",) in _rows(described.getCatalogs(), "TABLE_CAT")
     assert _rows(described.getImportedKeys(None, "public", "lines"), "FKTABLE_NAME") == []
     assert len(_rows(described.getTypeInfo(), "TYPE_NAME")) > 20
+    keys = _rows(described.getPrimaryKeys(None, "public", "lines"), "COLUMN_NAME", "KEY_SEQ", "PK_NAME")
+    assert sorted(keys, key=lambda row: row[1]) == [("order_id", 1, "lines_pkey"), ("n", 2, "lines_pkey")]
+    best = described.getBestRowIdentifier(None, "public", "orders", 0, False)
+    assert _rows(best, "COLUMN_NAME") == [("id",)]
+
+
+def test_arrays_as_parameters(connection: Any) -> None:
+    statement = connection.prepareStatement(
+        "SELECT id FROM orders WHERE id = ANY (?) AND customer = ANY (?) ORDER BY id"
+    )
+    for _ in range(7):  # The driver asks for the binary form from the fifth execution on.
+        statement.setArray(1, connection.createArrayOf("int8", [3, None, 5]))
+        statement.setArray(2, connection.createArrayOf("text", ["customer 5", 'x,"{}']))
+        assert _rows(statement.executeQuery(), "id") == [(5,)]
+    statement.close()
 
 
 def test_a_prepared_statement_in_text_and_then_binary_form(connection: Any) -> None:

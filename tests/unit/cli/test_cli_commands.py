@@ -434,6 +434,23 @@ def test_token_is_revoked_by_name(stand_in: StandIn, run: Run) -> None:
     assert run("token", "revoke", "other").exit_code == ExitCode.USAGE
 
 
+def test_settings_of_a_token(stand_in: StandIn, run: Run) -> None:
+    token = {"id": "t1", "name": "ci", "role": "viewer", "settings": {"penstock.freshness": "latest"}}
+    stand_in.replies["GET", "/tokens"] = (200, {"items": [token]})
+    stand_in.replies["PATCH", "/tokens/t1"] = (200, token)
+    stand_in.replies["POST", "/tokens"] = (201, {**token, "token": "pst_x"})
+    given = ("--set", "penstock.freshness=latest", "--set", "search_path=a=b")
+    changed = run("token", "configure", "ci", *given, "--reset", "work_mem")
+    assert "SQL sessions of ci begin with: penstock.freshness=latest." in changed.stdout
+    settings = {"penstock.freshness": "latest", "search_path": "a=b"}
+    assert stand_in.requests[-1] == ("PATCH", "/api/v1/tokens/t1", {"settings": {**settings, "work_mem": None}})
+    assert run("token", "create", "bi", *given).stdout.strip() == "pst_x"
+    assert stand_in.requests[-1][2] == {"name": "bi", "role": "viewer", "settings": settings}
+    assert "penstock.freshness=latest" in run("token", "list").stdout
+    for wrong in ((), ("--set", "x"), ("--set", "=x"), ("--set", "a=1", "--reset", "a")):
+        assert run("token", "configure", "ci", *wrong).exit_code == ExitCode.USAGE
+
+
 _STAGES = ("capture_ms", "seal_ms", "compute_ms", "apply_ms", "total_ms")
 
 

@@ -77,37 +77,46 @@ def test_credentials_do_not_print_their_token() -> None:
 
 
 def test_a_token_is_its_own_identity(logins: Logins) -> None:
-    assert logins.identity(Credentials(None, TOKEN)) == logins.identity(Credentials("reports", TOKEN)) == DIGEST
+    assert (
+        logins.identified(Credentials(None, TOKEN))[0] == logins.identified(Credentials("reports", TOKEN))[0] == DIGEST
+    )
 
 
 @pytest.mark.parametrize("given", [Credentials(None, ""), Credentials(None, "other"), Credentials("admin", TOKEN)])
 def test_without_a_valid_token_of_the_user_it_is_refused(logins: Logins, given: Credentials) -> None:
     with pytest.raises(flight.FlightUnauthenticatedError):
-        logins.identity(given)
+        logins.identified(given)
 
 
 def test_a_token_is_asked_for_again_after_five_seconds(logins: Logins, server: Server, clock: ManualClock) -> None:
-    logins.identity(Credentials(None, TOKEN))
+    logins.identified(Credentials(None, TOKEN))
     del server.logins[DIGEST]
     clock.advance(4.9)
-    logins.identity(Credentials(None, TOKEN))
+    logins.identified(Credentials(None, TOKEN))
     assert server.asked == 1
     clock.advance(0.2)
     with pytest.raises(flight.FlightUnauthenticatedError):
-        logins.identity(Credentials(None, TOKEN))
+        logins.identified(Credentials(None, TOKEN))
+
+
+def test_the_settings_of_a_token_come_with_it(logins: Logins, server: Server, clock: ManualClock) -> None:
+    assert logins.identified(Credentials(None, TOKEN))[1].settings == {}
+    server.logins[DIGEST] = Login("reports", "viewer", "SCRAM-SHA-256$…", {"penstock.freshness": "latest"})
+    clock.advance(5.1)
+    assert logins.identified(Credentials(None, TOKEN))[1].settings == {"penstock.freshness": "latest"}
 
 
 def test_a_token_that_was_refused_is_asked_for_again_at_once(logins: Logins, server: Server) -> None:
     known = server.logins.pop(DIGEST)
     with pytest.raises(flight.FlightUnauthenticatedError):
-        logins.identity(Credentials(None, TOKEN))
+        logins.identified(Credentials(None, TOKEN))
     server.logins[DIGEST] = known
-    assert logins.identity(Credentials(None, TOKEN)) == DIGEST
+    assert logins.identified(Credentials(None, TOKEN))[0] == DIGEST
 
 
 @pytest.mark.parametrize("given", [Credentials(None, ""), Credentials("who", "ever"), Credentials(None, "x")])
 def test_without_authentication_everyone_is_accepted(given: Credentials) -> None:
-    assert Logins(lambda _: Login("anybody", "admin", None)).identity(given)
+    assert Logins(lambda _: Login("anybody", "admin", None)).identified(given)
 
 
 def test_a_server_that_is_away_is_no_refusal() -> None:
@@ -115,4 +124,4 @@ def test_a_server_that_is_away_is_no_refusal() -> None:
         raise ProblemError({"code": "server_unavailable", "detail": "the server does not answer"})
 
     with pytest.raises(flight.FlightUnavailableError, match="does not answer"):
-        Logins(find).identity(Credentials(None, TOKEN))
+        Logins(find).identified(Credentials(None, TOKEN))

@@ -47,6 +47,40 @@ def test_reset_returns_to_what_the_client_asked_for_at_its_start() -> None:
     assert parameters.statement_timeout_ms() == 5000
 
 
+def test_the_settings_of_a_role_are_below_those_of_the_session() -> None:
+    role = {"penstock.freshness": "latest", "penstock.timeout_ms": "5s", "search_path": "public", "my.own": "1"}
+    parameters = SessionParameters()
+    parameters.start({"user": "ann", "options": "-c penstock.timeout_ms=7", "application_name": "psql"}, role)
+    assert parameters.freshness({}) | {"on_timeout": "", "on_unavailable": ""} == {
+        "mode": "latest", "timeout_ms": 7, "on_timeout": "", "on_unavailable": "",
+    }  # fmt: skip
+    for back in ("penstock.freshness TO DEFAULT", None):
+        parameters.set("penstock.freshness = any")
+        parameters.set("my.own = 2")
+        assert (_shown(parameters, "penstock.freshness"), _shown(parameters, "my.own")) == ("any", "2")
+        if back is None:
+            parameters.reset("ALL")
+            assert _shown(parameters, "my.own") == "1"
+        else:
+            parameters.set(back)
+        assert _shown(parameters, "penstock.freshness") == "latest"
+    assert _shown(parameters, "penstock.timeout_ms") == "7"
+    assert _shown(parameters, "penstock.on_timeout") == "error"
+
+
+def test_an_invalid_setting_of_a_role_refuses_the_session() -> None:
+    with pytest.raises(SqlError, match="there is no parameter"):
+        SessionParameters().start({}, {"penstock.fresh": "latest"})
+
+
+def test_what_the_endpoint_notes_outlives_a_reset() -> None:
+    parameters = SessionParameters()
+    parameters.start({})
+    parameters.note("session_authorization", "ann")
+    parameters.reset("ALL")
+    assert _shown(parameters, "session_authorization") == "ann"
+
+
 def test_the_freshness_of_a_statement() -> None:
     parameters = SessionParameters()
     assert parameters.freshness({})["mode"] == "any"
@@ -77,6 +111,10 @@ def test_the_freshness_of_a_statement() -> None:
         ("DateStyle = german", "22023"),
         ("memory_limit = '10GB'", "42704"),
         ("nonsense", "42601"),
+        ("role=postgres", "22023"),
+        ("session_authorization = postgres", "55P02"),
+        ("statement_timeout = '" + "9" * 400 + "'", "22023"),
+        ('"my own.x" = 1', "42704"),
     ],
 )
 def test_what_cannot_be_set(text: str, state: str) -> None:

@@ -159,3 +159,18 @@ def test_declared_types_of_parameters_become_casts() -> None:
     sql = "SELECT $1, $2, '$1'"
     _served(_parse("", sql, (23, 0)) + _bind("", "", (b"\0\0\0\7", b"x"), (1, 0)) + _execute("") + _SYNC, answers)
     assert answers.asked == [("SELECT CAST($1 AS INTEGER), $2, '$1'", ("7", "x"))]
+
+
+def test_declared_types_count_also_before_parameters_are_bound() -> None:
+    answers = FakeAnswers()
+    _served(_parse("s", "SELECT 1 = ANY ($1)", (1016,)) + _message("D", b"Ss\0") + _SYNC, answers)
+    _served(_parse("", "SELECT 1 = ANY ($1)", (1016,)) + _bind("", "", (b"{7,NULL}",)) + _execute("") + _SYNC, answers)
+    asked = "SELECT 1 = ANY (CAST($1 AS BIGINT[]))"
+    assert answers.asked == [(asked, ()), (asked, ("{7,NULL}",))]
+
+
+def test_the_hint_for_a_role_names_the_command() -> None:
+    for sql in ("ALTER ROLE dashboard SET penstock.freshness = latest", "alter user x reset all"):
+        answered, _ = _served(_message("Q", sql.encode() + b"\0"))
+        assert _kinds(answered) == "ZEZ"
+        assert b"penstock token configure NAME --set" in answered

@@ -124,6 +124,12 @@ def test_parameters_are_counted_and_cast_outside_of_strings_only() -> None:
     assert cast_of_parameters(sql) == {2: "text"}
     assert cast_of_parameters("$1 :: /* x */ BIGINT + $3 + $2::int4 + '$4::int'") == {1: "bigint", 2: "int4"}
     assert cast_of_parameters("x = any($1::oid[]) and $2::text") == {1: "oid[]", 2: "text"}
+    casts = "$1::double precision[], $2::numeric(38, 10)[], $3::timestamp(3) with time zone, $4::character varying(9) [], $5::time"
+    assert cast_of_parameters(casts) == {
+        1: "double precision[]", 2: "numeric[]", 3: "timestamp with time zone", 4: "character varying[]", 5: "time",
+    }  # fmt: skip
+    assert cast_of_parameters("$1::") == cast_of_parameters("$1::(") == {}
+    assert cast_of_parameters("$1::int(") == {1: "int"}
     assert cast_parameters(sql, {1: "INTEGER"}) == sql.replace("$1", "CAST($1 AS INTEGER)")
 
 

@@ -8,7 +8,14 @@ from typing import Any
 import duckdb
 import pytest
 
-from engine.targets.duckdb.query_guard import REFUSED_FUNCTIONS, TABLE_FUNCTIONS, Named, named, refusal
+from engine.targets.duckdb.query_guard import (
+    REFUSED_FUNCTIONS,
+    TABLE_FUNCTIONS,
+    Named,
+    array_parameters,
+    named,
+    refusal,
+)
 
 
 @pytest.mark.parametrize("name", sorted(TABLE_FUNCTIONS))
@@ -56,3 +63,23 @@ def test_what_a_statement_names(
     text = duckdb.connect().execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0]
     found = named(json.loads(text))
     assert found == Named(frozenset(places), frozenset(expressions), catalog)
+
+
+@pytest.mark.parametrize(
+    ("sql", "arrays"),
+    [
+        ("SELECT 1 WHERE 1 = ANY ($1)", {"1"}),
+        ("SELECT 1 WHERE 1 <> ALL ($2::int[]) AND $1 = 1", {"2"}),
+        ("SELECT CAST($1 AS text[]), TRY_CAST($2 AS numeric(10, 2)[]), $3::int[3], $4::int[][]", {"1", "2", "3", "4"}),
+        ("SELECT CAST($1 AS int), [$2], unnest([$3]), CAST([$4] AS int[])", set()),
+        ("FROM unnest($1) AS u(x)", set()),
+    ],
+)
+def test_parameters_that_are_arrays(sql: str, arrays: set[str]) -> None:
+    tree = json.loads(duckdb.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0])
+    assert array_parameters(tree) == arrays
+
+
+def test_the_guard_reads_casts_of_any_form() -> None:
+    assert array_parameters({"type": "OPERATOR_CAST", "type_expr": {"type_name": "list"}}) == frozenset()
+    assert array_parameters([{"type": "OPERATOR_CAST"}, {"type": "FUNCTION", "function_name": "unnest"}]) == frozenset()

@@ -10,6 +10,7 @@ export const keys = {
   connectionKinds: ["connection kinds"] as const,
   events: ["events"] as const,
   alertChannels: ["alert channels"] as const,
+  tokens: ["tokens"] as const,
   readiness: ["readiness"] as const,
   caller: ["caller"] as const,
 };

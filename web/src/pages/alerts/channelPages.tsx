@@ -6,9 +6,9 @@ import { type AlertChannel, alertChannelsQuery } from "../../api/alerts";
 import { announce } from "../../components/announcements";
 import { Page } from "../../components/page";
 import { QueryBoundary } from "../../components/queryBoundary";
+import { ShownOnce } from "../../components/shownOnce";
 import { KIND_WORDS, kindTitle } from "../../labels/alerts";
 import { ChannelForm } from "./channelForm";
-import { NewKey } from "./newKey";
 
 const above = <Link href={ALERTS}>Alerts</Link>;
 
@@ -47,6 +47,16 @@ function Channel({ present, taken }: { present: AlertChannel | null; taken: stri
     navigate(ALERTS);
     setTimeout(() => announce(`${name}: the alert channel was ${present === null ? "created" : "changed"}. Send a test notice to try it.`));
   };
-  if (stored !== null) return <NewKey name={stored.name} signingKey={stored.key} onDone={() => leave(stored.name)} />;
+  if (stored !== null) {
+    return (
+      <ShownOnce
+        text={`The alert channel ${stored.name} is stored. Give this key to the receiver, which verifies signatures with it: it is shown only now.`}
+        label={`Signing key of ${stored.name}`}
+        secret={stored.key}
+        taken="I have the key"
+        onDone={() => leave(stored.name)}
+      />
+    );
+  }
   return <ChannelForm present={present} taken={taken} onStored={(name, key) => (key === null ? leave(name) : setStored({ name, key }))} />;
 }

@@ -1,13 +1,17 @@
 import { useEffect, useId, useRef, useState } from "react";
 
-interface NewKeyProps {
-  name: string;
-  signingKey: string;
+interface ShownOnceProps {
+  /** Whose it is, and what to do with it. */
+  text: string;
+  label: string;
+  secret: string;
+  /** Of the button that leaves: that one has it. */
+  taken: string;
   onDone: () => void;
 }
 
-/** A signing key that was made in this browser: the only time that it is shown. */
-export function NewKey({ name, signingKey, onDone }: NewKeyProps) {
+/** A secret that was just made: the only time that it is shown. */
+export function ShownOnce({ text, label, secret, taken, onDone }: ShownOnceProps) {
   const id = useId();
   const field = useRef<HTMLInputElement>(null);
   const [copied, setCopied] = useState(false);
@@ -15,25 +19,23 @@ export function NewKey({ name, signingKey, onDone }: NewKeyProps) {
   const copy = async (): Promise<void> => {
     field.current?.select();
     try {
-      await navigator.clipboard.writeText(signingKey);
+      await navigator.clipboard.writeText(secret);
       setCopied(true);
     } catch {
-      // Browsers allow it on secure addresses only; the key is selected for copying by hand.
+      // Browsers allow it on secure addresses only; the secret is selected for copying by hand.
     }
   };
   return (
     <div className="new-key">
-      <p className="prose">
-        The alert channel {name} is stored. Give this key to the receiver, which verifies signatures with it: it is shown only now.
-      </p>
-      <label htmlFor={id}>Signing key of {name}</label>
-      <input ref={field} id={id} className="code" readOnly value={signingKey} onFocus={(event) => event.target.select()} />
+      <p className="prose">{text}</p>
+      <label htmlFor={id}>{label}</label>
+      <input ref={field} id={id} className="code" readOnly value={secret} onFocus={(event) => event.target.select()} />
       <div className="form-foot">
         <button type="button" onClick={() => void copy()}>
           Copy
         </button>
         <button type="button" className="primary" onClick={onDone}>
-          I have the key
+          {taken}
         </button>
         <span className="soft" role="status">
           {copied && "It was copied."}
