@@ -114,7 +114,7 @@ def test_settings_of_a_token_are_checked_stored_and_changed(client: TestClient) 
 
 
 @pytest.mark.parametrize(
-    ("settings", "pointer"),
+    ("given", "pointer"),
     [
         ({"penstock.fresh": "latest"}, "/settings/penstock.fresh"),
         ({"penstock.on_timeout": "perhaps"}, "/settings/penstock.on_timeout"),
@@ -131,12 +131,12 @@ def test_settings_of_a_token_are_checked_stored_and_changed(client: TestClient) 
     ],
 )
 def test_a_setting_that_a_session_would_refuse_is_not_stored(
-    client: TestClient, settings: dict[str, object], pointer: str
+    client: TestClient, given: dict[str, object], pointer: str
 ) -> None:
     made = client.post("/api/v1/tokens", json={"name": "bi", "role": "viewer"}).json()
     for answer in (
-        client.post("/api/v1/tokens", json={"name": "other", "role": "viewer", "settings": settings}),
-        client.patch(f"/api/v1/tokens/{made['id']}", json={"settings": settings}),
+        client.post("/api/v1/tokens", json={"name": "other", "role": "viewer", "settings": given}),
+        client.patch(f"/api/v1/tokens/{made['id']}", json={"settings": given}),
     ):
         assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
         assert answer.json()["errors"][0]["pointer"].startswith(pointer)

@@ -1423,7 +1423,11 @@ export interface paths {
         delete: operations["tokens_revoke"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Change a token
+         * @description Sessions that begin from now on have the new settings; calls of Arrow Flight SQL have them after at most five seconds.
+         */
+        patch: operations["tokens_patch"];
         trace?: never;
     };
     "/livez": {
@@ -3292,6 +3296,13 @@ export interface components {
              * @description SCRAM-SHA-256 verifier. Null: no password is needed, since the server runs without authentication.
              */
             scram: string | null;
+            /**
+             * Settings
+             * @description Run-time parameters with which the session begins.
+             */
+            settings: {
+                [key: string]: string;
+            };
         };
         /**
          * LoginRequest
@@ -5164,6 +5175,17 @@ export interface components {
             tables?: components["schemas"]["TableBody"][] | null;
             /** Target */
             target?: string | null;
+            /**
+             * Target Schemas
+             * @description The target's schema by schema of the source, for the tables and patterns of this request that name none themselves. Answers have it as `target` of each table.
+             * @example {
+             *       "public": "shop",
+             *       "sales": "shop_sales"
+             *     }
+             */
+            target_schemas?: {
+                [key: string]: string;
+            };
         };
         /**
          * SubscriptionPlan
@@ -5251,6 +5273,17 @@ export interface components {
              * @description Name of a connection whose kind can be a target.
              */
             target: string;
+            /**
+             * Target Schemas
+             * @description The target's schema by schema of the source, for the tables and patterns of this request that name none themselves. Answers have it as `target` of each table.
+             * @example {
+             *       "public": "shop",
+             *       "sales": "shop_sales"
+             *     }
+             */
+            target_schemas?: {
+                [key: string]: string;
+            };
         };
         /**
          * SubscriptionState
@@ -6056,13 +6089,24 @@ export interface components {
          * @description A token to create.
          * @example {
          *       "name": "grafana",
-         *       "role": "viewer"
+         *       "role": "viewer",
+         *       "settings": {
+         *         "penstock.freshness": "latest",
+         *         "penstock.timeout_ms": "2000"
+         *       }
          *     }
          */
         TokenCreate: {
             /** Name */
             name: string;
             role: components["schemas"]["Role"];
+            /**
+             * Settings
+             * @description Run-time parameters with which its sessions at SQL endpoints begin: what SET accepts, as text.
+             */
+            settings?: {
+                [key: string]: string;
+            };
         };
         /**
          * TokenCreated
@@ -6079,8 +6123,34 @@ export interface components {
             /** Name */
             name: string;
             role: components["schemas"]["Role"];
+            /**
+             * Settings
+             * @description Run-time parameters with which its sessions at SQL endpoints begin; the endpoint's defaults are left out.
+             */
+            settings: {
+                [key: string]: string;
+            };
             /** Token */
             token: string;
+        };
+        /**
+         * TokenPatch
+         * @description Changes to a token.
+         * @example {
+         *       "settings": {
+         *         "penstock.freshness": "latest",
+         *         "penstock.timeout_ms": "2000"
+         *       }
+         *     }
+         */
+        TokenPatch: {
+            /**
+             * Settings
+             * @description Run-time parameters with which its sessions at SQL endpoints begin. One that is left out stays as it is; null removes it, so that sessions begin with the endpoint's default.
+             */
+            settings?: {
+                [key: string]: string | null;
+            };
         };
         /**
          * TokenView
@@ -6097,6 +6167,13 @@ export interface components {
             /** Name */
             name: string;
             role: components["schemas"]["Role"];
+            /**
+             * Settings
+             * @description Run-time parameters with which its sessions at SQL endpoints begin; the endpoint's defaults are left out.
+             */
+            settings: {
+                [key: string]: string;
+            };
         };
         /**
          * UncomparedTableView
@@ -13157,6 +13234,68 @@ export interface operations {
             };
             /** @description `last_admin_token`: The last administrator's token */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `invalid_request`: Invalid request */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    tokens_patch: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                token_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TokenPatch"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TokenView"];
+                };
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_found`: Not found */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
