@@ -76,10 +76,14 @@ describe("a remedy's operation", () => {
     ["connection.change", { connection: "src" }, "/connections/src"],
     ["connection.kinds", {}, "/new-connection"],
     ["alert_channel.list", {}, "/alerts"],
-    ["token.list", {}, "/tokens"],
   ])("%s leads to its page", (action, args, address) => {
     show([named(action, args as Record<string, string>)]);
     expect(screen.getByRole("link").getAttribute("href")).toBe(address);
+  });
+
+  it("leads administrators to the tokens", () => {
+    show([named("token.list")], { role: "admin" });
+    expect(screen.getByRole("link").getAttribute("href")).toBe("/tokens");
   });
 
   it.each(["table.copy_to_moon", "constructor"])("%s is shown as a command", (action) => {

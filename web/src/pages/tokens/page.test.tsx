@@ -10,7 +10,14 @@ import { As } from "../../testing/caller";
 import { NOW } from "../../testing/samples";
 import { TokensPage } from "./page";
 
-const token = (changes: Partial<Token> = {}): Token => ({ id: "t1", name: "bi", role: "viewer", settings: {}, created_at: NOW, ...changes });
+const token = (changes: Partial<Token> = {}): Token => ({
+  id: "t1",
+  name: "bi",
+  role: "viewer",
+  settings: {},
+  created_at: NOW,
+  ...changes,
+});
 const request = vi.fn<(request: Request) => Promise<Response>>();
 const sent = (call = 0): Request => request.mock.calls[call]?.[0] as Request;
 const type = (label: string, text: string): Promise<void> => userEvent.type(screen.getByLabelText(label), text);
@@ -62,7 +69,12 @@ describe("tokens", () => {
   });
 
   it("show what the server says of a setting", async () => {
-    const problem = { code: "invalid_request", detail: "no", remedy: "x", errors: [{ pointer: "/settings/a.b", detail: "there is no such" }] };
+    const problem = {
+      code: "invalid_request",
+      detail: "no",
+      remedy: "x",
+      errors: [{ pointer: "/settings/a.b", detail: "there is no such" }],
+    };
     request.mockResolvedValueOnce(Response.json(problem, { status: 422 }));
     show([token()]);
     await press("Change bi");
