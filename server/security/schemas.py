@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic.config import JsonDict
 
 from server.security.principal import Role
 
@@ -15,7 +16,7 @@ _MOST_CHARACTERS = 1000
 """Longest value of a setting: that of a position in a query request."""
 SettingName = Annotated[str, StringConstraints(max_length=200, pattern=r"^[A-Za-z_][A-Za-z0-9_.$]*$")]
 SettingValue = Annotated[str, StringConstraints(max_length=_MOST_CHARACTERS)]
-_EXAMPLE = {"penstock.freshness": "latest", "penstock.timeout_ms": "2000"}
+_EXAMPLE: JsonDict = {"penstock.freshness": "latest", "penstock.timeout_ms": "2000"}
 
 
 class TokenCreate(BaseModel):
