@@ -480,6 +480,7 @@ class SubscriptionSupervisor:
 
     def _take_up_reloads(self, run: ReplicationRun, requests: list[str]) -> None:
         """Continue reloads that an earlier run left open, and begin `requests`."""
+        self._reloads.take_up()
         for request, table in self._reloads.waiting():
             entry = self._book.get(table)
             if entry is None:

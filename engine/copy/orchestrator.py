@@ -29,7 +29,7 @@ from engine.copy.throttle import AdaptiveThrottle
 from engine.model.batch import TableFault
 from engine.model.copies import CopyProgress
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import TableId, TableName
+from engine.model.identity import BatchId, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode, TableSchema
 from engine.model.source import Earlier, ExportedSnapshot
@@ -39,7 +39,7 @@ from engine.net import decode_copy_text
 from engine.platform.failpoints import Failpoint, hit
 from engine.platform.fault_policy import Action, policy
 from engine.tables.context import RunContext
-from engine.tables.registry import TableEntry
+from engine.tables.registry import TableChange, TableEntry
 from engine.tables.start_point import why_not_described
 from engine.tables.state import (
     ChunkVoided,
@@ -101,6 +101,9 @@ class CopyOrchestrator:
         self._held = threading.Event()
         """Set while the source's log has no room for copies."""
         self.reloads = reloads
+        self._served: dict[TableId, frozenset[str]] = {}
+        """The reloads that each hand-over of the batch at hand ends. A reload that is requested after it needs another copy."""
+        parts.book.subscribe(self._note_live)
         self._thread = threading.Thread(target=self._work, name=f"{parts.spec.name}-copy", daemon=True)
 
     def begin_missing(self) -> None:
@@ -111,8 +114,13 @@ class CopyOrchestrator:
 
     def reload(self, request: str, tables: list[TableId]) -> None:
         """Copy these tables again while the others are replicated; their old rows stay readable until the handover."""
-        self.reloads.begin(request, tables)
-        self._host.defer(Reload, tables)
+        self.reloads.begin(request, tables, in_force=False)
+
+        def reload(number: BatchId) -> Reload:
+            self.reloads.put_in_force(request, tables)
+            return Reload(number)
+
+        self._host.defer(reload, tables)
         # Where it was cancelled before the tables were moved, the cancellation saw none of them wait.
         if self.reloads.is_cancelled(request):
             self.park_cancelled(tables)
@@ -217,8 +225,15 @@ class CopyOrchestrator:
     def committed(self, tables: Iterable[TableId], position: Lsn) -> None:
         """In the commit thread: these tables were handed over."""
         for table in tables:
-            self.partitions.whole_in_place(table)
-            self.reloads.finished(table, position)
+            served = self._served.get(table, frozenset())
+            self.partitions.whole_in_place(table, served)
+            self.reloads.finished(table, position, served)
+        self._served.clear()
+
+    def _note_live(self, change: TableChange) -> None:
+        """As TableListener. In the commit thread if the table became live."""
+        if change.became_live:
+            self._served[change.entry.table] = self.reloads.served_by(change.entry.table)
 
     def stop(self) -> None:
         """End the copy under way. Blocks until its tasks are done or cancelled."""

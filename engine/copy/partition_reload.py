@@ -10,7 +10,7 @@ unchanged.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -70,11 +70,13 @@ class PartitionReloader:
 
     def ask(self, request: str, table: TableId, choice: PartitionChoice) -> None:
         """Reload some partitions. Has no effect where a reload of the table is open already."""
-        with self._lock:
-            if table in self._wanted:
-                return
-            self._wanted[table] = WantedPartitions(request, table, choice)
-        self.reloads.begin(request, [table])
+        # In one step for a hand-over of the whole table, which it follows or precedes.
+        with self._parts.book.lock:
+            with self._lock:
+                if table in self._wanted:
+                    return
+                self._wanted[table] = WantedPartitions(request, table, choice)
+            self.reloads.begin(request, [table])
 
     def cancel(self, request: str) -> TableId | None:
         """Cancel a reload. Returns the table whose copy is to end, None where the request is not open here."""
@@ -144,10 +146,12 @@ class PartitionReloader:
             self._report_partitions(table, partitions.reasons)
             self.reloads.finished(table, position)
 
-    def whole_in_place(self, table: TableId) -> None:
-        """A batch has handed over a copy of the whole table, which also ends a reload of its partitions."""
+    def whole_in_place(self, table: TableId, served: Collection[str]) -> None:
+        """A batch has handed over a copy of the whole table, which also ends a reload of its partitions if that is one of `served`."""
         with self._lock:
-            self._wanted.pop(table, None)
+            wanted = self._wanted.get(table)
+            if wanted is not None and wanted.request in served:
+                del self._wanted[table]
         reasons = {part.name: part.reason for part in self.reloads.loaded(table)}
         if reasons:
             self._report_partitions(table, reasons)

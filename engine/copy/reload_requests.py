@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from engine.model.batch import TableFault
@@ -43,6 +43,8 @@ class _Reload:
     waiting: set[TableId]
     partitions: Sequence[LoadedPartition] | None = None
     """None: whole tables are reloaded."""
+    asked: set[TableId] = field(default_factory=set)
+    """Tables of which the reload is not in force yet: what is handed over now was copied before it was requested."""
     progress: dict[TableId, CopyProgress] = field(default_factory=dict)
     tables: int = 0
     percent: float = 0.0
@@ -79,15 +81,37 @@ class ReloadRequests:
         self.wanted: dict[TableId, WantedPartitions] = {}
         """Unfinished reloads of partitions. They outlive a run: the next one continues them."""
 
-    def begin(self, request: str, tables: list[TableId]) -> None:
-        """Begin a reload of these tables. A repeated call with the same id has no effect."""
+    def begin(self, request: str, tables: list[TableId], *, in_force: bool = True) -> None:
+        """Begin a reload of these tables. A repeated call with the same id has no effect. `in_force`: else no hand-over ends it before
+        `put_in_force` is called."""
         if not tables:
             self._reporter.reload(request, "succeeded", rows=0, percent=100.0)
             return
         with self._lock:
             self._begun.add(request)
-            self._open.setdefault(request, _Reload(set(tables)))
+            reload = self._open.setdefault(request, _Reload(set(tables)))
+            if not in_force:
+                reload.asked |= reload.waiting.intersection(tables)
         self._reporter.reload(request, "running")
+
+    def put_in_force(self, request: str, tables: Sequence[TableId]) -> None:
+        """Further hand-overs of these tables end the reload. To be called within the registry's lock, with the change of their states."""
+        with self._lock:
+            reload = self._open.get(request)
+            if reload is not None:
+                reload.asked.difference_update(tables)
+
+    def take_up(self) -> None:
+        """Another run begins; the earlier one hands over nothing more."""
+        with self._lock:
+            for reload in self._open.values():
+                reload.asked.clear()
+
+    def served_by(self, table: TableId) -> frozenset[str]:
+        """The open reloads that a hand-over of the table at this moment ends."""
+        with self._lock:
+            found = self._open.items()
+            return frozenset(request for request, one in found if table in one.waiting and table not in one.asked)
 
     def knows(self, request: str) -> bool:
         """Whether this reload is open."""
@@ -148,9 +172,11 @@ class ReloadRequests:
                 partitions=reload.partitions,
             )
 
-    def finished(self, table: TableId, position: Lsn) -> None:
-        """The table was handed over. A reload succeeds with its last table."""
+    def finished(self, table: TableId, position: Lsn, only: Collection[str] | None = None) -> None:
+        """The table was handed over. A reload succeeds with its last table. `only`: the reloads that it ends; None: all."""
         for request, reload in self._requests_of(table):
+            if only is not None and request not in only:
+                continue
             reload.waiting.discard(table)
             if not reload.waiting:
                 self._close(request)

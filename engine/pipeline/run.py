@@ -286,7 +286,7 @@ class ReplicationRun:
         without a limit, for each of the others 30 s."""
         stages = self._stages
         threads = [
-            stages.thread("intake", self._run_intake),
+            stages.thread("intake", lambda: self._intake.run(self._stop.is_set, self._reader_failed)),
             stages.thread("job", self._run_jobs),
             stages.thread("commit", self._run_commits),
             stages.thread("ahead", lambda: self.ahead.run(self._stop)),
@@ -342,7 +342,8 @@ class ReplicationRun:
         deferred: queue.SimpleQueue[list[TableId]] = queue.SimpleQueue()
 
         def move(number: BatchId, after: Lsn) -> None:
-            moved = [self._book.apply(table, event(number), after) for table in tables]
+            with self._book.lock:
+                moved = [self._book.apply(table, event(number), after) for table in tables]
             taken = [entry for entry in moved if not isinstance(entry, Refused)]
             for entry in taken:
                 if entry.reload is None:  # Else later batches apply to it, too.
@@ -470,9 +471,6 @@ class ReplicationRun:
     def reader_pid(self) -> int | None:
         """Process id of the log reader, for tests and diagnosis; None before the first one."""
         return self._reader.pid if self._reader else None
-
-    def _run_intake(self) -> None:
-        self._intake.run(self._stop.is_set, self._reader_failed)
 
     def _run_jobs(self) -> None:
         after = self._parts.start.progress.end

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from engine.copy.orchestrator import CopyOrchestrator
 from engine.link.messages import ReloadReport
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
+from engine.model.position import Lsn
 from engine.model.subscription import SchemaPolicy
 from engine.model.subscription_state import DesiredState
 from engine.pipeline.run import ReplicationRun
@@ -102,6 +103,29 @@ def test_a_reload_of_everything_in_which_the_subscription_fails_ends_with_the_ne
     replica.pipeline.reload("r2", None)
     assert replica.wait_reload("r2").state == "succeeded"
     assert replica.wait_reload("r1").state == "succeeded"
+    replica.wait_live()
+    replica.assert_equal()
+
+
+def test_a_reload_that_is_requested_during_a_hand_over_is_made(
+    shop: Database, replicate: Replicate, copies: HeldCopies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy that is handed over was read before."""
+    real, go = CopyOrchestrator.committed, threading.Event()
+
+    def late(desk: CopyOrchestrator, tables: Collection[TableId], position: Lsn) -> None:
+        assert not tables or go.wait(60)
+        real(desk, tables, position)
+
+    monkeypatch.setattr(CopyOrchestrator, "committed", late)
+    orders = table("orders")
+    replica = replicate(shop, [orders])
+    begin_held(replica, copies, "r1", [orders.table])
+    go.set()
+    replica.catch_up()
+    assert "succeeded" not in read_states(replica, "r1")
+    copies.go.set()
+    assert replica.wait_reload("r1").rows == 100
     replica.wait_live()
     replica.assert_equal()
 
