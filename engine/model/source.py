@@ -100,6 +100,26 @@ class SourceTerms:
         return self.form.text(single_mark(position))
 
 
+class SenderState(StrEnum):
+    """What the source's process that sends the log to a reader does."""
+
+    WORKING = "working"
+    """It reads or decodes the log, or waits for something on the source."""
+    BLOCKED = "blocked"
+    """It waits for the reader to take what was sent."""
+    IDLE = "idle"
+    """It has sent everything, and waits for more log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """The process that sends the log: its pid, and what it waits for in the source's own words, empty if it does not wait."""
+
+    state: SenderState
+    pid: int
+    waits_for: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class ReaderStatus:
     """What a source keeps for the reader of its log, as it reports it: on PostgreSQL a replication slot. Sizes in bytes."""
@@ -114,6 +134,8 @@ class ReaderStatus:
     """Why it cannot deliver what follows `confirmed` any more; None if it can."""
     spill_bytes: int = 0
     stream_bytes: int = 0
+    sender: Sender | None = None
+    """None if nothing is being sent, or the source does not show it."""
 
 
 @dataclass(frozen=True, slots=True)

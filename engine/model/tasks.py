@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 D = TypeVar("D")
 R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """Of `tasks` tasks of a group, `left` have not ended."""
+
+    tasks: int
+    left: int
 
 
 class TaskRunner(Protocol):
@@ -41,6 +50,10 @@ class TaskRunner(Protocol):
         lost worker or a cancelled group raises EngineFault(SPARK_FAILED). Tasks are not retried. After a failure sibling tasks may
         continue to write for some seconds.
         """
+        ...
+
+    def unfinished(self, group: str) -> Unfinished | None:
+        """The tasks of the runs of this group, as of some 100 ms ago; None if there is no run, or it is not known."""
         ...
 
     def cancel(self, group: str) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from engine.model.batch import TableChanges, TaskDescriptor, TaskResult
+from engine.model.identity import TableId
 from engine.model.ledger import LogTally
+from engine.model.tasks import Unfinished
 from engine.pipeline.apply_mode import AS_BATCH, ApplyModeSelector, ApplyPlan
 from engine.pipeline.batch_slices import BatchSlice, Sizes, Staged, compute
 from engine.pipeline.cost_model import JobPlacement, Way, Written
 from engine.pipeline.generated_columns import rows_needed
 from engine.pipeline.intake import Sealed
+from engine.pipeline.skew import Skew, skew_of_keys, skew_of_tasks
 from engine.pipeline.speculative_insert import SpeculativeRows
 from engine.pipeline.streamed_transactions import StreamedTransactionStager, files_of
 from engine.pipeline.task_functions import net_all_here, net_task
@@ -25,7 +29,7 @@ from engine.tables.planner import PlannedBatch, Planner
 
 @dataclass(slots=True)
 class Scans:
-    """Tallies of the scans of a batch's records, one for each slice.
+    """Tallies of the scans of a batch's records, one for each slice, and the tasks' numbers of changes by table, one for each bucket.
 
     `apart`: of the scans for tables that are computed as a whole, which read the same records again. `disagreed`: tasks over the same
     records counted differently, or one did not count.
@@ -34,6 +38,7 @@ class Scans:
     slices: list[LogTally] = field(default_factory=list)
     apart: list[LogTally] = field(default_factory=list)
     disagreed: bool = False
+    buckets: dict[int, Counter[TableId]] = field(default_factory=dict)
 
     def add(self, tallies: Sequence[LogTally | None], *, apart: bool) -> None:
         """Add a slice with the tallies of all its tasks."""
@@ -42,6 +47,12 @@ class Scans:
             self.disagreed = True
         else:
             (self.apart if apart else self.slices).append(first)
+
+    def took(self, bucket: int, tables: Sequence[TableChanges]) -> None:
+        """Add the changes that a task found in its bucket."""
+        rows = self.buckets.setdefault(bucket, Counter())
+        for one in tables:
+            rows[one.table] += sum(one.counts.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +85,28 @@ class Computed:
         whole = self.planned.whole
         return (*self.changes, *(change for change in self.missed if change.table in whole))
 
+    @property
+    def task_skew(self) -> Skew | None:
+        """Whether one of the parallel tasks that computed it has most of its changes."""
+        return (
+            skew_of_tasks(list(self.scans.buckets.values()))
+            if self.scans is not None and self.path == "spark"
+            else None
+        )
+
+    @property
+    def key_skew(self) -> Skew | None:
+        """Whether one key has most of its changes, which parallel connections write."""
+        way = self.applying.way
+        return skew_of_keys(self.changes, way.lanes) if way is not None and way.lanes > 1 else None
+
+    def rows_by_table(self) -> Counter[TableId]:
+        """The rows of `applied_changes`."""
+        found = Counter[TableId]()
+        for change in self.applied_changes:
+            found[change.table] += change.net_rows
+        return found
+
 
 NETTED_ATTEMPT = 50
 """First attempt number of a batch whose changes could not be written in order."""
@@ -104,6 +137,13 @@ class JobStage:
         self._piece_bytes = context.settings.piece_bytes
         self._tuner = JobPlacement(context.spec.batch)
         self._commit_ms = 0.0
+        self._group: str | None = None
+        """Name of the tasks that run now."""
+
+    def unfinished(self) -> Unfinished | None:
+        """The tasks that run now, if they run in parallel. From any thread."""
+        group = self._group
+        return self._runner.unfinished(group) if group is not None else None
 
     def committed(self, computed: Computed, took_ms: float) -> None:
         """A batch's commit took `took_ms`, which included what its whole copies missed: a job may take as long. From any thread."""
@@ -185,6 +225,8 @@ class JobStage:
                 for bucket in range(buckets)
             ]
             results = self._work(planned, descriptors, way)
+            for result in results:
+                scans.took(result.bucket, result.tables)
             for at in range(0, len(results), buckets):
                 scans.add([result.tally for result in results[at : at + buckets]], apart=turn > 0)
             return tuple(
@@ -209,7 +251,11 @@ class JobStage:
         if way.path == "driver":
             return net_all_here(descriptors)
         group = f"{self._spec.name}-{self._spec.epoch}-{planned.number}"
-        return self._runner.run(net_task, descriptors, group)
+        self._group = group
+        try:
+            return self._runner.run(net_task, descriptors, group)
+        finally:
+            self._group = None
 
     def _descriptor(
         self, planned: PlannedBatch, number: int, piece: BatchSlice, bucket: tuple[int, int], attempt: int

@@ -188,7 +188,10 @@ class Intake:
         self._held = False
         self.held_since_ms: float | None = None
         """Since when reading has stopped because of the queue's budget, by the monotonic clock; None while it is read."""
-        self._demanded = after
+        self.demanded = after
+        """The highest position that is waited for."""
+        self.demanded_since_ms: float | None = None
+        """Since when positions that were not read yet have been waited for, by the monotonic clock; None if none is."""
         self._demanded_ms = 0.0
         self._asked_ms = 0.0
         self._reader: ReaderProcess | None = None
@@ -237,7 +240,7 @@ class Intake:
         """
         self._reader_failed = reader_failed
         while not stopped():
-            busy = self._batcher.due_in_ms(self._now()) is not None or self._demanded > self.captured
+            busy = self._batcher.due_in_ms(self._now()) is not None or self.demanded > self.captured
             self._drain_inbox(BUSY_WAIT_S if busy else IDLE_WAIT_S)
             self._seal()
             self._ask()
@@ -286,9 +289,11 @@ class Intake:
     def _demand(self, position: Lsn) -> None:
         self._batcher.demand(position)
         if position > self.captured:
-            self._demanded = max(self._demanded, position)
+            self.demanded = max(self.demanded, position)
             self._demanded_ms = self._clock.monotonic_ms()
             self._asked_ms = 0.0
+            if self.demanded_since_ms is None:
+                self.demanded_since_ms = self._demanded_ms
 
     def _reader_event(self, event: ReaderEvent) -> None:
         if isinstance(event, Landed):
@@ -360,7 +365,10 @@ class Intake:
 
     def _ask(self) -> None:
         """Request an idle source's position while a position that was not read yet is demanded."""
-        if self._reader is None or self._demanded <= self.captured:
+        if self.demanded <= self.captured:
+            self.demanded_since_ms = None
+            return
+        if self._reader is None:
             return
         now = self._clock.monotonic_ms()
         eager = now - self._demanded_ms < EAGER_FOR_MS

@@ -187,7 +187,7 @@ class ReplicationRun:
         self.cut = self.cuts.cut
         self.record_copied = self._commits.marks.record_copied
         self.copies = self._make_copies()
-        self.activity = RunActivity(parts, self._intake, self.copies)
+        self.activity = RunActivity(parts, self._intake, self.copies, self._jobs)
         parts.book.subscribe(self._table_changed)
 
     def _make_copies(self) -> CopyOrchestrator:
@@ -248,6 +248,7 @@ class ReplicationRun:
                 self._apply(finding)
                 if isinstance(finding, Settled):
                     settled = finding
+            self.activity.saw(self._monitor.source_end)
             # Report progress if no batch has reported it within the interval: the server takes silence for a failure.
             if self._parts.clock.monotonic_ms() - self._reported_ms >= self._parts.settings.guard_interval_s * 1000:
                 self.report_progress()
@@ -484,8 +485,9 @@ class ReplicationRun:
             if sealed is None:
                 continue
             self._intake.put(Wake())
-            with self.activity.stage(LagCause.COMPUTING, sealed.batch):
+            with self.activity.stage(LagCause.COMPUTING, sealed.batch) as work:
                 computed = self._jobs.compute(sealed)
+                work.skewed(computed.task_skew)
             self.tickets.computed(sealed.batch)
             after = sealed.batch.end
             self._hand_over(computed)
@@ -516,7 +518,8 @@ class ReplicationRun:
         if planned.handover:
             hit(Failpoint.HANDOVER_BEFORE)
         began = self._parts.clock.monotonic_ms()
-        with self.activity.stage(LagCause.SLOW_COMMIT, planned.batch):
+        with self.activity.stage(LagCause.SLOW_COMMIT, planned.batch, computed.rows_by_table()) as work:
+            work.skewed(computed.key_skew)
             times = self._commits.commit(computed, must_write=bool(planned.batch.cuts))
         self.tickets.applied(planned.batch, times.committed_us)
         self._reader_deaths = 0
@@ -527,10 +530,10 @@ class ReplicationRun:
         if planned.chunks:
             hit(Failpoint.CHUNK_TAKEN)
             self.copies.look_again()
-        applied = self._commits.applied
-        written = applied.written >= planned.batch.end
         self._jobs.committed(computed, times.committed_ms - began)
-        self._intake.put(Done(planned.batch, self._planner.oldest_kept, written))
+        self._intake.put(
+            Done(planned.batch, self._planner.oldest_kept, self._commits.applied.written >= planned.batch.end)
+        )
         for table in self._commits.handed_over | planned.resumed:
             entry = self._book.get(table)
             if entry is not None and entry.spec.paused:

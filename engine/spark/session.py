@@ -22,6 +22,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.tasks import Unfinished
 from engine.platform.child_processes import how_it_ended
 from engine.spark.java import find_java
 from engine.spark.outcome import attempt_all, results
@@ -154,6 +155,22 @@ class SparkRunner:
         if not self.wait_ready(START_S):
             raise EngineFault(FaultKind.SPARK_FAILED, group, "there is no Spark session")
         return self._job(function, descriptors, group)
+
+    def unfinished(self, group: str) -> Unfinished | None:
+        with self._lock:
+            running = list(self._active.get(group, ()))
+            context = self._context
+        if context is None or not running:
+            return None
+        with suppress(Py4JError, OSError, AttributeError):  # As for `cancel`.
+            tracker = context.statusTracker()
+            jobs = [tracker.getJobInfo(job) for one in running for job in tracker.getJobIdsForGroup(one)]
+            stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
+            known = [stage for stage in stages if stage is not None]
+            if known:
+                tasks = sum(stage.numTasks for stage in known)
+                return Unfinished(tasks, tasks - sum(stage.numCompletedTasks for stage in known))
+        return None
 
     def cancel(self, group: str) -> None:
         with self._lock:

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -16,7 +17,7 @@ import pytest
 from pyspark import cloudpickle
 
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.tasks import TaskRunner
+from engine.model.tasks import TaskRunner, Unfinished
 from engine.spark.java import find_java, write_wrapper
 from engine.spark.session import SparkRunner
 from tests.fixtures.waiting import wait_until
@@ -119,6 +120,25 @@ def test_a_cancelled_group_raises(runner: SparkRunner, tmp_path: Path) -> None:
     assert [(fault.kind, fault.detail) for fault in caught] == [(FaultKind.SPARK_FAILED, "the run was cancelled")]
     os.close(os.open(go, os.O_RDWR | os.O_NONBLOCK))
     assert runner.run(_fault, [0], "doomed-1") == [0]
+
+
+def test_the_tasks_that_have_not_ended_are_counted(runner: SparkRunner, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    os.mkfifo(go)
+
+    def wait(number: int) -> int:
+        return len(go.open().read()) if number else 0
+
+    assert runner.unfinished("counted-1") is None
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(runner.run, wait, [0, 1, 0], "counted-1")
+        try:
+            wait_until(lambda: runner.unfinished("counted-1") == Unfinished(3, 1), 30.0, "one task is left")
+            assert runner.unfinished("counted-2") is None
+        finally:
+            go.write_text("")
+        assert found.result(30) == [0, 0, 0]
+    assert runner.unfinished("counted-1") is None
 
 
 def test_runs_beside_each_other(runner: SparkRunner) -> None:

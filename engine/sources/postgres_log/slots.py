@@ -15,7 +15,7 @@ from psycopg import pq, sql
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import ZERO, Lsn
 from engine.model.redaction import redacted
-from engine.model.source import ExportedSnapshot, ReaderStatus
+from engine.model.source import ExportedSnapshot, ReaderStatus, Sender, SenderState
 from engine.postgres.sessions import PostgresConnection, describe_state
 from engine.sources.postgres_log.connect import SOURCE, Connector
 
@@ -42,10 +42,16 @@ SELECT s.confirmed_flush_lsn::text, s.restart_lsn::text, s.active_pid, s.wal_sta
            CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END, s.restart_lsn
        ), 0)::bigint,
        to_jsonb(s) ->> 'invalidation_reason', coalesce((to_jsonb(s) ->> 'conflicting')::boolean, false),
-       coalesce(t.spill_bytes, 0), coalesce(t.stream_bytes, 0)
+       coalesce(t.spill_bytes, 0), coalesce(t.stream_bytes, 0),
+       (SELECT ARRAY[coalesce(a.wait_event_type, ''), coalesce(a.wait_event, '')]
+        FROM pg_stat_get_activity(s.active_pid) AS a WHERE s.active_pid IS NOT NULL AND a.backend_type IS NOT NULL)
 FROM pg_replication_slots s LEFT JOIN pg_stat_replication_slots t ON t.slot_name = s.slot_name
 WHERE s.slot_name = %s
 """
+"""A sender of another role, for which `backend_type` is null, is not shown."""
+_BLOCKED = frozenset({"walsenderwritedata", "clientwrite"})
+_IDLE = frozenset({"walsendermain", "walsenderwaitforwal"})
+"""Wait events of a walsender in lower case, because versions write them differently."""
 _OLDEST_OPEN = """
 SELECT who || ', open for ' || greatest(0, extract(epoch FROM clock_timestamp() - since))::bigint || ' s',
        greatest(0, extract(epoch FROM clock_timestamp() - since))::float8, statement
@@ -119,7 +125,7 @@ def status(connector: Connector, slot: str) -> ReaderStatus:
         row = connection.execute(_STATUS, [slot]).fetchone()
     if row is None:
         return ReaderStatus(exists=False)
-    confirmed, restart, pid, wal_status, safe, retained, reason, conflicting, spilled, streamed = row
+    confirmed, restart, pid, wal_status, safe, retained, reason, conflicting, spilled, streamed, waits = row
     invalid = reason or ("conflict" if conflicting else "wal_removed" if wal_status == "lost" else None)
     return ReaderStatus(
         exists=True,
@@ -131,7 +137,14 @@ def status(connector: Connector, slot: str) -> ReaderStatus:
         lost=f"the source invalidated the replication slot ({invalid})" if invalid else None,
         spill_bytes=spilled,
         stream_bytes=streamed,
+        sender=_sender(pid, *waits) if waits is not None else None,
     )
+
+
+def _sender(pid: int, kind: str, event: str) -> Sender:
+    name = event.lower()
+    state = SenderState.BLOCKED if name in _BLOCKED else SenderState.IDLE if name in _IDLE else SenderState.WORKING
+    return Sender(state, pid, f"{kind} {event}".strip())
 
 
 def why_unfit(connector: Connector, slot: str) -> str | None:

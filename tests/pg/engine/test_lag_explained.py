@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine.control.lag import measured_lag
+from engine.model.batch import TaskDescriptor, TaskResult
 from engine.model.fault import EngineFault
 from engine.model.lag import LagCause
-from engine.model.subscription import BatchPolicy, ConnectionSpec
+from engine.model.subscription import ApplyMode, ApplyPolicy, BatchPolicy, ConnectionSpec
+from engine.pipeline import compute, stage_times
 from engine.pipeline.commit import CommitStage
 from engine.pipeline.compute import Computed
 from server.lag.explain import explained
@@ -149,6 +153,148 @@ def test_a_huge_transaction(shop: Database, replicate: Replicate, gate: Gate) ->
     shop.execute("UPDATE orders SET note = note || ' changed'")
     found = wait_for(replica, HUGE)
     assert found.causes[0].evidence["transaction_records"] >= 20_000
+    gate.open.set()
+    replica.assert_equal()
+
+
+def test_a_hot_table(database: Database, replicate: Replicate, gate: Gate) -> None:
+    database.execute(SHOP)
+    replica = replicate(database, [table("orders"), table("lines")])
+    replica.assert_equal()
+    gate.open.clear()
+    with database.connect() as connection, connection.transaction():
+        connection.execute("INSERT INTO orders SELECT i, 'x' FROM generate_series(10, 3009) i")
+        connection.execute("INSERT INTO lines SELECT i, 'x' FROM generate_series(10, 59) i")
+    found = wait_for(replica, LagCause.HOT_TABLE)
+    assert found.causes[0].evidence.items() >= {"table": "public.orders", "rows": 3000, "of_rows": 3050}.items()
+    gate.open.set()
+    replica.assert_equal()
+
+
+@contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """The process does not run during the block."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_a_log_reader_that_takes_nothing(database: Database, replicate: Replicate) -> None:
+    database.execute(SHOP)
+    replica = replicate(database, [table("orders"), table("lines")])
+    replica.assert_equal()
+    run = replica.pipeline.run
+    assert run is not None
+    reader = run.reader_pid()
+    assert reader is not None
+    with stopped(reader):
+        # More than the buffers of the connection hold.
+        database.execute("INSERT INTO lines SELECT i, repeat('x', 1000) FROM generate_series(1, 15000) i")
+        found = wait_for(replica, LagCause.SLOW_READER)
+    assert found.causes[0].evidence["pid"] == sender_pid(replica)
+    assert found.commit_lag_ms < found.lag_ms
+    replica.assert_equal()
+
+
+def sender_pid(replica: Replica) -> int:
+    sql = "SELECT active_pid FROM pg_replication_slots WHERE slot_name = %s"
+    ((pid,),) = replica.database.execute(sql, [replica.spec.reader])
+    assert isinstance(pid, int)
+    return pid
+
+
+def test_a_sender_that_waits_on_the_source_and_a_long_open_transaction(
+    database: Database, replicate: Replicate
+) -> None:
+    """The sender prints a value of an enum, for which it reads a table of the catalog."""
+    database.execute(SHOP)
+    database.execute("CREATE TYPE mood AS ENUM ('good'); CREATE TABLE moods (id int PRIMARY KEY, mood mood)")
+    replica = replicate(database, [table("orders"), table("moods")])
+    replica.assert_equal()
+    with database.connect() as writer, database.connect() as session:
+        with suppress(InterruptedError), writer.transaction():
+            writer.execute("INSERT INTO moods VALUES (1, 'good')")
+            raise InterruptedError
+        with session.transaction():
+            session.execute("LOCK TABLE pg_catalog.pg_enum IN ACCESS EXCLUSIVE MODE")
+            writer.execute("INSERT INTO moods VALUES (1, 'good')")
+            found = wait_for(replica, LagCause.SLOW_SENDER)
+            wait_for(replica, LONG_OPEN, LagCause.SLOW_SENDER)
+    assert found.causes[0].evidence["pid"] == sender_pid(replica)
+    assert found.causes[0].evidence["sender_waits_for"] == "Lock relation"
+    replica.assert_equal()
+
+
+def test_a_keepalive_that_does_not_come(database: Database, replicate: Replicate) -> None:
+    database.execute(SHOP)
+    replica = replicate(database, [table("orders"), table("lines")])
+    replica.assert_equal()
+    wait_until(lambda: explain(replica).lag_ms == 0, 20, "no lag")
+    with stopped(sender_pid(replica)):
+        database.execute("CREATE TABLE others (id int)")
+        position = replica.now()
+        replica.pipeline.demand(position)
+        found = wait_for(replica, LagCause.AWAITING_KEEPALIVE)
+        assert found.commit_lag_ms == 0
+    replica.wait_applied(position)
+    wait_until(lambda: explain(replica).lag_ms == 0, 20, "no lag")
+
+
+def test_waits_that_make_batches_small(
+    database: Database, replicate: Replicate, monkeypatch: pytest.MonkeyPatch, gate: Gate
+) -> None:
+    # Whatever else the machine does meanwhile.
+    monkeypatch.setattr(stage_times, "SMALL_WITHIN_MS", 600_000.0)
+    monkeypatch.setattr(stage_times, "processor_wait_ns", lambda _: None)
+    database.execute(SHOP)
+    # Only waits have batches sealed.
+    replica = replicate(database, [table("orders"), table("lines")], batch=BatchPolicy(max_age_ms=60_000))
+    for number in range(stage_times.SMALL_COUNT):
+        database.execute(f"INSERT INTO lines VALUES ({number}, 'x')")
+        replica.catch_up()
+    gate.open.clear()
+    database.execute("UPDATE orders SET note = 'two'")
+    replica.pipeline.demand(replica.now())
+    evidence = wait_for(replica, LagCause.SMALL_BATCHES).causes[0].evidence
+    assert stage_times.SMALL_COUNT <= float(evidence["small_batches"]) <= float(evidence["batches"])
+    gate.open.set()
+    replica.assert_equal()
+
+
+UPDATES = "DO $$ BEGIN FOR i IN 1..1200 LOOP UPDATE orders SET note = i::text WHERE id = 1; END LOOP; END $$"
+
+
+def test_a_key_with_most_of_a_batch(database: Database, replicate: Replicate, monkeypatch: pytest.MonkeyPatch) -> None:
+    database.execute(SHOP)
+    replica = replicate(database, [table("orders"), table("lines")], batch=BatchPolicy(small_rows=0, tasks=2))
+    replica.assert_equal()
+    opened, real = threading.Event(), compute.net_task
+
+    def slow(descriptor: TaskDescriptor) -> TaskResult:
+        found = real(descriptor)
+        assert sum(sum(one.counts.values()) for one in found.tables) < 1000 or opened.wait(60)
+        return found
+
+    monkeypatch.setattr(compute, "net_task", slow)
+    database.execute(UPDATES)
+    found = wait_for(replica, LagCause.KEY_SKEW)
+    assert found.causes[0].evidence.items() >= {"tasks": 2, "tasks_left": 1}.items()
+    opened.set()
+    replica.assert_equal()
+
+
+def test_a_key_whose_changes_are_written_in_order(
+    database: Database, replicate: Replicate, mart: Database, gate: Gate
+) -> None:
+    apply = ApplyPolicy(mode=ApplyMode.TRANSACTIONAL, lanes=2)
+    replica = on_postgres(replicate, database, mart, apply=apply)
+    gate.open.clear()
+    database.execute(UPDATES)
+    found = wait_for(replica, LagCause.KEY_SKEW)
+    evidence = found.causes[0].evidence
+    assert evidence.items() >= {"table": "public.orders", "rows": 1200, "of_rows": 1200, "tasks": 2}.items()
     gate.open.set()
     replica.assert_equal()
 

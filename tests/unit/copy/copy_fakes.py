@@ -201,6 +201,9 @@ class InlineRunner:
             raise EngineFault(FaultKind.SPARK_FAILED, group, "the run was cancelled")
         return answers
 
+    def unfinished(self, group: str) -> None:
+        """Not known."""
+
     def cancel(self, group: str) -> None:
         if group in self._cancels:
             self._cancels[group].set()

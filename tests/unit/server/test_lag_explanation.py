@@ -22,6 +22,8 @@ HUGE, COMPUTING, COMMIT, GATHERING = (
     LagCause.SLOW_COMMIT,
     LagCause.GATHERING,
 )
+HOT, KEY, SMALL, STARVED = LagCause.HOT_TABLE, LagCause.KEY_SKEW, LagCause.SMALL_BATCHES, LagCause.CPU_STARVED
+SENDER, KEEPALIVE = LagCause.SLOW_SENDER, LagCause.AWAITING_KEEPALIVE
 Span = tuple[LagCause, float, float]
 
 CASES: list[tuple[str, list[Span], list[tuple[LagCause, float]]]] = [
@@ -35,6 +37,16 @@ CASES: list[tuple[str, list[Span], list[tuple[LagCause, float]]]] = [
      [(OPEN, 800), (LOCK, 200)]),
     ("equal parts are ranked as listed", [(LOCK, 100, 0), (OPEN, 100, 0)], [(OPEN, 50), (LOCK, 50)]),
     ("several copies are one cause", [(COPY, 100, 0), (COPY, 300, 0)], [(COPY, 300)]),
+    ("a hot table behind a lock", [(GATHERING, 600, 0), (HOT, 500, 0), (LOCK, 400, 100)],
+     [(LOCK, 300), (HOT, 200), (GATHERING, 100)]),
+    ("a hot table and an open transaction", [(GATHERING, 600, 0), (HOT, 500, 0), (OPEN, 300, 0)],
+     [(HOT, 350), (OPEN, 150), (GATHERING, 100)]),
+    ("a hot table while another batch is prepared", [(GATHERING, 600, 0), (HOT, 500, 0), (COMPUTING, 500, 0)],
+     [(HOT, 500), (GATHERING, 100)]),
+    ("a key and a starved stage", [(GATHERING, 600, 0), (KEY, 600, 0), (STARVED, 200, 0)], [(KEY, 500), (STARVED, 100)]),
+    ("small batches and a slow sender", [(SENDER, 400, 0), (GATHERING, 600, 0), (SMALL, 600, 0)], [(SMALL, 400), (SENDER, 200)]),
+    ("a keepalive alone", [(KEEPALIVE, 700, 0)], [(KEEPALIVE, 700)]),
+    ("small batches behind a lock", [(GATHERING, 600, 0), (SMALL, 600, 0), (LOCK, 600, 0)], [(LOCK, 600)]),
     ("a full queue behind a lock", [(GATHERING, 600, 0), (LOCK, 600, 0), (BUDGET, 200, 0)], [(LOCK, 500), (BUDGET, 100)]),
 ]  # fmt: skip
 
@@ -65,6 +77,27 @@ def test_shares_add_up_to_the_lag(found: list[tuple[LagCause, float, float]], la
     assert sum(one.share_ms for one in answer.causes) == pytest.approx(longest, rel=1e-3, abs=1)
     shares = [one.share_ms for one in answer.causes]
     assert shares == sorted(shares, reverse=True)
+
+
+INDEPENDENT = [OPEN, LOCK, BUDGET, COPY, SENDER, LagCause.SLOW_READER, KEEPALIVE, HUGE]
+
+
+@given(
+    st.lists(st.sampled_from(INDEPENDENT), min_size=2, max_size=2, unique=True),
+    st.lists(st.sampled_from([*LagCause]), max_size=6),
+    st.floats(10, 1e5),
+    st.floats(0.0, 0.2),
+)
+@settings(max_examples=200, deadline=None)
+def test_two_causes_that_last_are_the_first_two(
+    two: list[LagCause], others: list[LagCause], lag_ms: float, part: float
+) -> None:
+    """Whatever else was present for a short part of the time."""
+    spans = [(GATHERING, lag_ms, 0.0), *((one, lag_ms, 0.0) for one in two)]
+    spans += [(one, lag_ms * part, 0.0) for one in others if one not in two]
+    found = explained(body(spans)).causes
+    assert {one.cause for one in found[:2]} == {*two}
+    assert sum(one.share_ms for one in found) == pytest.approx(lag_ms, rel=1e-3, abs=1)
 
 
 def test_a_cause_shows_the_evidence_of_its_longest_span_and_a_remedy() -> None:

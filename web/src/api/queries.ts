@@ -101,6 +101,14 @@ export const partitionsQuery = (name: string, table_id: string) =>
     ...ON_REQUEST,
   });
 
+/** The engine measures when it is asked. */
+export const lagExplanationQuery = (name: string) =>
+  queryOptions({
+    queryKey: ["lag explanation", name],
+    queryFn: ({ signal }) => answer(client.GET("/api/v1/subscriptions/{name}/lag/explanation", { params: { path: { name } }, signal })),
+    ...ON_REQUEST,
+  });
+
 export const VERIFICATIONS_AT_ONCE = 20;
 const WHILE_VERIFYING_MS = 1_000;
 

@@ -2981,7 +2981,7 @@ export interface components {
          * @description What keeps changes from readers of the target.
          * @enum {string}
          */
-        LagCause: "long_open_transaction" | "target_lock" | "queue_at_budget" | "copy_running" | "huge_transaction" | "computing" | "slow_commit" | "gathering";
+        LagCause: "long_open_transaction" | "target_lock" | "queue_at_budget" | "copy_running" | "slow_sender" | "slow_reader" | "awaiting_keepalive" | "huge_transaction" | "hot_table" | "cpu_starved" | "key_skew" | "small_batches" | "computing" | "slow_commit" | "gathering";
         /**
          * LagCauseView
          * @description One cause of the lag.

@@ -27,6 +27,7 @@ import { Pipeline } from "./pipeline";
 // What a first visit does not show is loaded when it is visited.
 const SettingsPage = lazy(async () => ({ default: (await import("./settings")).SettingsPage }));
 const VerificationsPage = lazy(async () => ({ default: (await import("./verifications")).VerificationsPage }));
+const LagCauses = lazy(() => import("./lagCauses"));
 
 /** The contents of further pages. */
 const LATER = {
@@ -80,6 +81,9 @@ function Overview({ name }: { name: string }) {
           <Judged subscription={found} />
           <Section title="Stages" aside="The last minute">
             <Pipeline subscription={found} />
+            <Suspense fallback={<p className="soft">Loading …</p>}>
+              <LagCauses subscription={name} />
+            </Suspense>
           </Section>
           <Section title="Progress">
             <Progress subscription={found} />
