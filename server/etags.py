@@ -24,8 +24,11 @@ IfNoneMatch = Annotated[
 class Tagged(Protocol):
     """A row with an ETag. `stamp` differs between two rows of one name; `revision` increases with each change."""
 
-    stamp: str
-    revision: int
+    @property
+    def stamp(self) -> str: ...
+
+    @property
+    def revision(self) -> int: ...
 
 
 def new_stamp() -> str:

@@ -9,13 +9,13 @@ from sqlmodel import col, select
 
 from server.alerts import service
 from server.alerts.notices import example_notice
-from server.alerts.schemas import AlertChannelPut, AlertChannelView, AlertTestView
+from server.alerts.schemas import AlertChannelPlan, AlertChannelPut, AlertChannelView, AlertTestView
 from server.alerts.senders import NotDelivered, Receiver, send_in_thread
 from server.alerts.service import AlertKindFixed, TooManyAlertChannels
 from server.db.dependencies import Reading, Writing, run_read
 from server.db.models.alert import AlertChannelRow
 from server.errors import NotFound, PreconditionFailed, responses
-from server.etags import IfNoneMatch
+from server.etags import IfMatch, IfNoneMatch, check_absent, set_etag
 from server.naming import NamePath
 from server.paging import Page, PageTokenInvalid, Paging
 from server.security.box import Box
@@ -36,9 +36,11 @@ def list_alert_channels(session: Reading, paging: Paging) -> Page[AlertChannelVi
 
 
 @router.get("/{name}", operation_id="alert_channels_get", summary="Get an alert channel", responses=responses(NotFound))
-def get_alert_channel(session: Reading, name: NamePath) -> AlertChannelView:
+def get_alert_channel(session: Reading, response: Response, name: NamePath) -> AlertChannelView:
     """Secrets are not shown, only which are set."""
-    return AlertChannelView.model_validate(service.require_channel(session, name))
+    row = service.require_channel(session, name)
+    set_etag(response, row)
+    return AlertChannelView.model_validate(row)
 
 
 @router.put(
@@ -57,15 +59,28 @@ def put_alert_channel(
     response: Response,
     name: NamePath,
     body: AlertChannelPut,
+    if_match: IfMatch = None,
     if_none_match: IfNoneMatch = None,
 ) -> AlertChannelView:
     """Safe to repeat. Secrets that are left out stay as they are. The receiver is not contacted; `test` does that."""
-    if if_none_match is not None and service.find_channel(session, name) is not None:
-        raise PreconditionFailed(f"There is one named '{name}' already.", "Take another name.")
-    row, created = service.put_channel(session, box, name, body)
+    check_absent(if_none_match, name, service.lock_channel(session, name))
+    row, created = service.put_channel(session, box, name, body, if_match)
     if created:
         response.status_code = 201
+    set_etag(response, row)
     return AlertChannelView.model_validate(row)
+
+
+@router.post(
+    "/{name}/plans",
+    operation_id="alert_channels_plan",
+    summary="See what a PUT of an alert channel would do",
+    dependencies=[needs(Role.OPERATOR)],
+    responses=responses(AlertKindFixed, TooManyAlertChannels, SecretsUnreadable),
+)
+def plan_alert_channel(session: Reading, box: Box, name: NamePath, body: AlertChannelPut) -> AlertChannelPlan:
+    """Changes nothing. What the PUT would refuse is refused here in the same way."""
+    return service.plan_channel_put(session, box, name, body)
 
 
 @router.delete(

@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from server.naming import Name
+from server.plans import FieldChange, PlanResult
 
 
 class AlertCause(StrEnum):
@@ -176,6 +177,31 @@ class AlertChannelView(BaseModel):
     last_error: str | None = Field(description="Why the newest attempt failed; null if it succeeded.")
     created_at: datetime
     updated_at: datetime
+
+
+class AlertChannelPlan(BaseModel):
+    """What a PUT of this body would do now."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "result": "changed",
+                    "fields": [{"field": "repeat_seconds", "before": 14400, "after": 3600}],
+                    "secrets": ["signing_key"],
+                    "etag": '"639c8f1d2a400-1777888800000000"',
+                }
+            ]
+        }
+    )
+
+    result: PlanResult
+    fields: list[FieldChange]
+    secrets: list[str] = Field(description="Names of secrets that change. Their values are never shown.")
+    etag: str | None = Field(
+        description="The channel's current ETag; null if it does not exist. Send it as If-Match with the PUT, so that the plan still"
+        " applies."
+    )
 
 
 class AlertTestView(BaseModel):

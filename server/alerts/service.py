@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import JsonValue, SecretStr, ValidationError
 from sqlmodel import col, func, select
 
-from server.alerts.schemas import SETTINGS, AlertChannelPut, AlertKind, http_address
+from server.alerts.schemas import SETTINGS, AlertChannelPlan, AlertChannelPut, AlertKind, http_address
 from server.db.models.alert import AlertChannelRow
 from server.db.session import ReadSession, WriteSession
 from server.error_handlers import field_errors
 from server.errors import Conflict, InvalidRequest, NotFound
+from server.etags import check_if_match, etag_of
 from server.events.service import record_event
+from server.plans import FieldChange, field_changes, result_of
 from server.security.secret_box import SecretBox, SecretsUnreadable
 
 MOST_CHANNELS = 100
@@ -55,22 +58,22 @@ def require_channel(session: ReadSession, name: str) -> AlertChannelRow:
     return row
 
 
+def lock_channel(session: WriteSession, name: str) -> AlertChannelRow | None:
+    """The channel, locked until the end of the transaction."""
+    return session.exec(select(AlertChannelRow).where(AlertChannelRow.name == name).with_for_update()).first()
+
+
 def put_channel(
-    session: WriteSession, box: SecretBox, name: str, body: AlertChannelPut
+    session: WriteSession, box: SecretBox, name: str, body: AlertChannelPut, if_match: str | None = None
 ) -> tuple[AlertChannelRow, bool]:
     """Create or replace the channel; secrets that `body` leaves out stay. Returns whether it is new.
 
     Raises:
-        AlertKindFixed, TooManyAlertChannels, InvalidRequest, SecretsUnreadable.
+        AlertKindFixed, TooManyAlertChannels, InvalidRequest, SecretsUnreadable, PreconditionFailed.
     """
-    row = find_channel(session, name)
-    if row is not None and row.kind != body.kind:
-        raise AlertKindFixed(f"'{name}' is of the kind {row.kind}, not {body.kind.value}.")
-    if row is None and session.exec(select(func.count(col(AlertChannelRow.id)))).one() >= MOST_CHANNELS:
-        raise TooManyAlertChannels(f"There are {MOST_CHANNELS} alert channels.")
-    settings = _valid_settings(body.kind, body.settings)
-    stored = {} if row is None else _readable_secrets(row, box, body.secrets)
-    secrets = _merged_secrets(body.kind, stored, body.secrets)
+    row = lock_channel(session, name)
+    check_if_match(if_match, row)
+    declared, stored = _proposed(session, box, row, name, body)
     created = row is None
     if row is None:
         now = session.now()
@@ -78,13 +81,13 @@ def put_channel(
             name=name, kind=body.kind.value, repeat_seconds=body.repeat_seconds, created_at=now, updated_at=now
         )
     before = row.model_dump()
-    row.settings = settings
-    row.causes = sorted({cause.value for cause in body.causes})
-    row.subscriptions = sorted(set(body.subscriptions))
+    row.settings = declared.settings
+    row.causes = declared.causes
+    row.subscriptions = declared.subscriptions
     row.repeat_seconds = body.repeat_seconds
-    if secrets != stored or set(row.secret_names) != set(secrets):
-        row.secrets_sealed = box.seal(secrets) if secrets else None
-        row.secret_names = sorted(secrets)
+    if declared.secrets != stored or set(row.secret_names) != set(declared.secrets):
+        row.secrets_sealed = box.seal(declared.secrets) if declared.secrets else None
+        row.secret_names = sorted(declared.secrets)
     if created or row.model_dump() != before:
         row.updated_at = session.now()
         done = "created" if created else "changed"
@@ -93,6 +96,64 @@ def put_channel(
     session.add(row)
     session.flush()
     return row, created
+
+
+def plan_channel_put(session: ReadSession, box: SecretBox, name: str, body: AlertChannelPut) -> AlertChannelPlan:
+    """What `put_channel` would do. Raises what it raises."""
+    row = find_channel(session, name)
+    declared, stored = _proposed(session, box, row, name, body)
+    fields = field_changes(None if row is None else _fields(row, row.settings), _fields(declared, declared.settings))
+    if row is not None:
+        gone = sorted(row.settings.keys() - declared.settings.keys())
+        fields += [FieldChange(field=f"settings.{one}", before=row.settings[one], after=None) for one in gone]
+    names = declared.secrets.keys() | stored.keys() | set([] if row is None else row.secret_names)
+    secrets = sorted(one for one in names if stored.get(one) != declared.secrets.get(one))
+    return AlertChannelPlan(
+        result=result_of(row is None, bool(fields or secrets)),
+        fields=fields,
+        secrets=secrets,
+        etag=None if row is None else etag_of(row),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Declared:
+    """What a PUT declares, in the form in which it is stored."""
+
+    settings: dict[str, Any]
+    secrets: dict[str, str]
+    causes: list[str]
+    subscriptions: list[str]
+    repeat_seconds: int
+
+
+def _proposed(
+    session: ReadSession, box: SecretBox, row: AlertChannelRow | None, name: str, body: AlertChannelPut
+) -> tuple[_Declared, dict[str, str]]:
+    """What the channel would be after a PUT, and its secrets before. Raises what `put_channel` raises."""
+    if row is not None and row.kind != body.kind:
+        raise AlertKindFixed(f"'{name}' is of the kind {row.kind}, not {body.kind.value}.")
+    if row is None and session.exec(select(func.count(col(AlertChannelRow.id)))).one() >= MOST_CHANNELS:
+        raise TooManyAlertChannels(f"There are {MOST_CHANNELS} alert channels.")
+    settings = _valid_settings(body.kind, body.settings)
+    stored = {} if row is None else _readable_secrets(row, box, body.secrets)
+    declared = _Declared(
+        settings,
+        _merged_secrets(body.kind, stored, body.secrets),
+        sorted({cause.value for cause in body.causes}),
+        sorted(set(body.subscriptions)),
+        body.repeat_seconds,
+    )
+    return declared, stored
+
+
+def _fields(found: AlertChannelRow | _Declared, settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        **{f"settings.{name}": settings[name] for name in sorted(settings)},
+        "causes": found.causes,
+        "subscriptions": found.subscriptions,
+        "repeat_seconds": found.repeat_seconds,
+    }
 
 
 def remove_channel(session: WriteSession, name: str) -> None:

@@ -1,4 +1,4 @@
-"""`apply FILE`: makes connections and subscriptions match a file. `export`: writes such a file from the present ones."""
+"""`apply FILE`: makes connections, subscriptions and alert channels match a file. `export`: writes such a file from the present ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from rich.markup import escape
 
 from server.cli.client import Api, Document, segment
-from server.cli.manifest import DECLARED, ManifestError, Resource, parse
+from server.cli.manifest import DECLARED, ManifestError, Resource, parse, path_of
 from server.cli.options import AsJson, server_command
 from server.cli.output import Answer, out, print_json
 
@@ -44,16 +44,21 @@ subscriptions:
       - {schema: public, name: orders}
       - {schema: public, name: events, insert_only: true}
       - {schema: sales, name: "*"}
+alert_channels:
+  ops:
+    kind: webhook
+    settings: {url: "https://ops.internal/penstock"}
+    secrets: {signing_key: "${ALERT_OPS_SIGNING_KEY}"}
 """
-HELP = f"""Create or change connections and subscriptions as FILE says, after printing what that changes. Safe to repeat.
+HELP = f"""Create or change connections, subscriptions and alert channels as FILE says, after printing what that changes. Safe to repeat.
 
-Connections and subscriptions that FILE does not name stay as they are. Tables that a subscription in FILE does not name stay in it,
+What FILE does not name stays as it is. Tables that a subscription in FILE does not name stay in it,
 unless --prune is given; the rows of a table that leaves stay on the target. 'penstock export' writes such a file.
 
 Example of a file:
 
 \b{_EXAMPLE}"""
-EXPORT_HELP = """Print connections and subscriptions as a file for 'penstock apply'.
+EXPORT_HELP = """Print connections, subscriptions and alert channels as a file for 'penstock apply'.
 
 Secrets are not printed: each becomes the name of an environment variable, which 'apply' reads."""
 
@@ -89,7 +94,7 @@ def apply(
 def export(api: Api) -> Answer:
     """The command; its help is `EXPORT_HELP`."""
     document = {
-        collection: {item["name"]: _body(collection, item) for item in api.items(f"/{collection}")}
+        collection: {item["name"]: _body(collection, item) for item in api.items(path_of(collection))}
         for collection in DECLARED
     }
     text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120)
@@ -122,7 +127,7 @@ def _put(api: Api, resource: Resource, plan: Document, *, prune: bool) -> None:
 
 
 def _path(resource: Resource) -> str:
-    return f"/{resource.collection}/{segment(resource.name)}"
+    return f"{path_of(resource.collection)}/{segment(resource.name)}"
 
 
 def _keep(resource: Resource, *, prune: bool) -> dict[str, str]:
@@ -139,7 +144,7 @@ def _named(resource: Resource) -> list[Document]:
 
 
 def _show(resource: Resource, plan: Document, *, prune: bool) -> None:
-    kind = resource.collection[:-1]
+    kind = resource.kind.replace("_", " ")
     out.print(f"{_word(plan['result'], 9)} {kind} {escape(resource.name)}")
     for change in plan.get("fields", []):
         out.print(f"            {escape(change['field'])}: {_value(change['before'])} → {_value(change['after'])}")
@@ -174,7 +179,7 @@ def _result(resource: Resource, plan: Document) -> Document:
         fields.append("secrets")
     shown = {"tables": tables} if resource.collection == "subscriptions" else {}
     return {
-        "kind": resource.collection[:-1],
+        "kind": resource.kind,
         "name": resource.name,
         "result": plan["result"],
         "fields": fields,
@@ -185,16 +190,20 @@ def _result(resource: Resource, plan: Document) -> Document:
 
 def _body(collection: str, item: Document) -> Document:
     """The body for a PUT of a resource, without members that have their default."""
-    from server.declarations.policies import POLICIES  # noqa: PLC0415  the other commands start faster without them
+    from server.alerts.schemas import AlertChannelPut  # noqa: PLC0415  the other commands start faster without them
+    from server.declarations.policies import POLICIES  # noqa: PLC0415
     from server.declarations.table_body import TableBody  # noqa: PLC0415
 
     body = {name: item[name] for name in DECLARED[collection] if item.get(name) is not None}
     if collection == "subscriptions":
         body |= {name: _said(policy, body[name]) for name, policy in POLICIES.items() if name in body}
         body["tables"] = [_said(TypeAdapter(TableBody), table) for table in body["tables"]]
+    if collection == "alert_channels":
+        body = _said(TypeAdapter(AlertChannelPut), body)
     body = _literal(body)
     if item.get("secrets_set"):
-        body["secrets"] = {name: f"${{{_variable(item['name'], name)}}}" for name in item["secrets_set"]}
+        owner = f"alert_{item['name']}" if collection == "alert_channels" else item["name"]
+        body["secrets"] = {name: f"${{{_variable(owner, name)}}}" for name in item["secrets_set"]}
     return {name: value for name, value in body.items() if value != {}}
 
 
@@ -212,8 +221,8 @@ def _literal(value: Any) -> Any:
     return value.replace("${", "$${") if isinstance(value, str) else value
 
 
-def _variable(connection: str, secret: str) -> str:
-    name = re.sub(r"\W", "_", f"{connection}_{secret}", flags=re.ASCII).upper()
+def _variable(owner: str, secret: str) -> str:
+    name = re.sub(r"\W", "_", f"{owner}_{secret}", flags=re.ASCII).upper()
     return f"_{name}" if name[0].isdigit() else name
 
 

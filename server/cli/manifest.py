@@ -1,4 +1,4 @@
-"""The file that `penstock apply` reads and `penstock export` writes: connections and subscriptions, as YAML or JSON.
+"""The file that `penstock apply` reads and `penstock export` writes: connections, subscriptions and alert channels, as YAML or JSON.
 
 Each section is a mapping of names to bodies, or a list of bodies with a `name`. A body is that of a PUT. In any string,
 `${NAME}` is replaced by an environment variable, and `$${` by a plain `${`.
@@ -30,9 +30,11 @@ DECLARED = {
         "copies",
         "freshness",
     ),
+    "alert_channels": ("kind", "settings", "causes", "subscriptions", "repeat_seconds"),
 }
 """The members of a PUT body of each collection, except secrets."""
 _SECTIONS = tuple(DECLARED)
+_SHOWN = ", ".join(_SECTIONS)
 
 
 class ManifestError(ValueError):
@@ -41,11 +43,20 @@ class ManifestError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One resource to PUT: `collection` is the path below the API's prefix."""
+    """One resource to PUT: `collection` is its section."""
 
     collection: str
     name: str
     body: dict[str, Any]
+
+    @property
+    def kind(self) -> str:
+        return self.collection.removesuffix("s")
+
+
+def path_of(collection: str) -> str:
+    """The path of a section's resources below the API's prefix."""
+    return f"/{collection.replace('_', '-')}"
 
 
 def parse(text: str, environment: Mapping[str, str]) -> list[Resource]:
@@ -59,10 +70,10 @@ def parse(text: str, environment: Mapping[str, str]) -> list[Resource]:
     except yaml.YAMLError as error:
         raise ManifestError(_where(error)) from None  # the chained error would print the file, secrets included
     if not isinstance(document, dict) or not document:
-        raise ManifestError("the file must have the sections connections, subscriptions or both")
+        raise ManifestError(f"the file must have some of the sections {_SHOWN}")
     unknown = sorted(str(key) for key in document if key not in _SECTIONS)
     if unknown:
-        raise ManifestError(f"unknown section {', '.join(unknown)}; there are connections and subscriptions")
+        raise ManifestError(f"unknown section {', '.join(unknown)}; there are {_SHOWN}")
     resources: list[Resource] = []
     for section in _SECTIONS:
         for name, body in _named(section, document.get(section) or {}):

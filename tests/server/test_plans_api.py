@@ -15,6 +15,7 @@ from fastapi.testclient import TestClient
 from typer.testing import CliRunner, Result
 
 from engine.model.table_state import TableStateKind
+from server.alerts.schemas import AlertChannelPut
 from server.cli import apply_command, options
 from server.cli.client import Api
 from server.cli.exit_codes import ExitCode
@@ -172,6 +173,104 @@ def test_a_connections_plan_names_its_secrets_and_never_shows_them(client: TestC
 def test_what_the_command_line_declares_is_what_put_takes() -> None:
     assert set(DECLARED["connections"]) | {"secrets"} == set(ConnectionPut.model_fields)
     assert set(DECLARED["subscriptions"]) == set(SubscriptionPut.model_fields)
+    assert set(DECLARED["alert_channels"]) | {"secrets"} == set(AlertChannelPut.model_fields)
+
+
+CHANNELS = "/api/v1/alert-channels"
+WEBHOOK = {
+    "kind": "webhook",
+    "settings": {"url": "https://ops.test/hook"},
+    "secrets": {"signing_key": "hidden-key-0123456"},
+}
+MAIL = {"host": "mail.test", "user": "u", "sender": "a@test", "recipients": ["b@test"]}
+
+
+def test_an_alert_channels_plan_says_what_a_put_would_do_and_does_nothing(client: TestClient) -> None:
+    url = f"{CHANNELS}/ops"
+    new = client.post(f"{url}/plans", json=WEBHOOK).json()
+    assert new == {"result": "created", "fields": [], "secrets": ["signing_key"], "etag": None}
+    assert client.get(url).status_code == 404
+    tag = client.put(url, json=WEBHOOK).headers["ETag"]
+    same = {"kind": "webhook", "settings": WEBHOOK["settings"]}
+    for body in (WEBHOOK, same):
+        assert client.post(f"{url}/plans", json=body).json()["result"] == "unchanged"
+    before = client.get(url)
+    body = {**WEBHOOK, "causes": ["fault", "fault"], "secrets": {"signing_key": "other-key-012345678"}}
+    plan = client.post(f"{url}/plans", json=body)
+    assert plan.json() == {
+        "result": "changed",
+        "fields": [{"field": "causes", "before": [], "after": ["fault"]}],
+        "secrets": ["signing_key"],
+        "etag": tag,
+    }
+    assert "-key-" not in plan.text
+    assert (client.get(url).json(), client.get(url).headers["ETag"]) == (before.json(), tag)
+    assert client.put(url, json=body, headers={"If-Match": tag}).headers["ETag"] != tag
+    assert client.put(url, json=WEBHOOK, headers={"If-Match": tag}).status_code == 412
+    assert client.put(f"{CHANNELS}/none", json=WEBHOOK, headers={"If-Match": tag}).status_code == 412
+
+
+def test_an_alert_channels_plan_names_settings_that_go(client: TestClient) -> None:
+    url, mail = f"{CHANNELS}/mail", {"kind": "email", "settings": MAIL, "secrets": {"password": "p"}}
+    client.put(url, json=mail)
+    body = {"kind": "email", "settings": {**MAIL, "user": None}, "secrets": {"password": None}}
+    plan = client.post(f"{url}/plans", json=body).json()
+    assert plan["fields"] == [{"field": "settings.user", "before": "u", "after": None}]
+    assert plan["secrets"] == ["password"]
+    client.put(url, json=body)
+    assert client.post(f"{url}/plans", json=body).json()["result"] == "unchanged"
+
+
+@pytest.mark.parametrize(
+    "body", [{"kind": "slack"}, {**WEBHOOK, "settings": {"url": "ftp://x"}}, {**WEBHOOK, "kind": "email"}]
+)
+def test_an_alert_channels_plan_is_refused_as_the_put_would_be(client: TestClient, body: dict[str, Any]) -> None:
+    client.put(f"{CHANNELS}/ops", json=WEBHOOK)
+    refused, plan = client.put(f"{CHANNELS}/ops", json=body), client.post(f"{CHANNELS}/ops/plans", json=body)
+    assert refused.status_code in {409, 422}
+    assert (plan.status_code, plan.json()["code"]) == (refused.status_code, refused.json()["code"])
+    assert plan.json().get("errors") == refused.json().get("errors")
+
+
+def test_apply_makes_alert_channels_with_secrets_of_the_environment(
+    client: TestClient, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = """
+alert_channels:
+  ops:
+    kind: webhook
+    settings: {url: "https://ops.test/hook"}
+    secrets: {signing_key: "${OPS_KEY}"}
+    causes: [fault]
+"""
+    monkeypatch.delenv("OPS_KEY", raising=False)
+    assert "needs the environment variable OPS_KEY" in run("apply", "-", stdin=text).output
+    monkeypatch.setenv("OPS_KEY", "hidden-key-0123456")
+    dry = run("apply", "-", "--dry-run", stdin=text)
+    assert "created alert channel ops" in dry.stdout
+    assert client.get(f"{CHANNELS}/ops").status_code == 404
+    made = run("apply", "-", stdin=text)
+    assert (made.exit_code, "hidden" in made.output) == (0, False)
+    assert client.get(f"{CHANNELS}/ops").json()["causes"] == ["fault"]
+    (again,) = json.loads(run("apply", "-", "--json", stdin=text).stdout)["results"]
+    assert (again["kind"], again["result"], again["fields"]) == ("alert_channel", "unchanged", [])
+
+
+def test_apply_does_not_replace_an_alert_channel_that_changed_since_its_plan(
+    client: TestClient, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.put(f"{CHANNELS}/ops", json=WEBHOOK)
+    plans_of = apply_command.plans_of
+
+    def overtaken(*given: Any, **more: Any) -> Any:
+        plans = plans_of(*given, **more)
+        client.put(f"{CHANNELS}/ops", json={**WEBHOOK, "causes": ["slot_risk"]})
+        return plans
+
+    monkeypatch.setattr(apply_command, "plans_of", overtaken)
+    text = json.dumps({"alert_channels": {"ops": {**WEBHOOK, "repeat_seconds": 600}}})
+    assert run("apply", "-", stdin=text).exit_code == ExitCode.REFUSED
+    assert client.get(f"{CHANNELS}/ops").json()["repeat_seconds"] == 14_400
 
 
 def file_of(tables: list[dict[str, Any]], **more: Any) -> str:
@@ -236,11 +335,23 @@ def test_what_is_exported_can_be_applied_and_changes_nothing(
     )
     tables = [{**ORDERS, "key": ["id"], "columns": {"n": {"map_as": "text"}}, "target": {"name": "o"}}, EVENTS]
     client.put(f"{URL}/s", json={**BODY, "tables": tables, "batch": {"max_age_ms": 700}, "desired_state": "paused"})
+    client.put(f"{CHANNELS}/2.db", json={"kind": "email", "settings": MAIL, "secrets": {"password": "q"}})
+    client.put(f"{CHANNELS}/ops", json={**WEBHOOK, "causes": ["fault"], "repeat_seconds": 600})
     exported = run("export")
     assert exported.exit_code == 0, exported.output
     document = yaml.safe_load(exported.stdout)
     assert document["connections"]["2.db"]["secrets"] == {"password": "${_2_DB_PASSWORD}"}
     assert document["subscriptions"]["s"]["batch"] == {"max_age_ms": 700}
+    assert document["alert_channels"]["2.db"]["secrets"] == {"password": "${ALERT_2_DB_PASSWORD}"}
+    assert document["alert_channels"]["ops"] == {
+        "kind": "webhook",
+        "settings": WEBHOOK["settings"],
+        "causes": ["fault"],
+        "repeat_seconds": 600,
+        "secrets": {"signing_key": "${ALERT_OPS_SIGNING_KEY}"},
+    }
+    monkeypatch.setenv("ALERT_2_DB_PASSWORD", "q")
+    monkeypatch.setenv("ALERT_OPS_SIGNING_KEY", "hidden-key-0123456")
     monkeypatch.setenv("_2_DB_PASSWORD", "p")
     for name, body in document["connections"].items():
         for secret in body.get("secrets", {}):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import UniqueConstraint
@@ -30,6 +30,21 @@ class AlertChannelRow(SQLModel, table=True):
     """Why the newest attempt failed; None if it succeeded."""
     created_at: datetime = moment()
     updated_at: datetime = moment()
+
+    @property
+    def stamp(self) -> str:
+        """As etags.Tagged."""
+        return f"{_microseconds(self.created_at):x}"
+
+    @property
+    def revision(self) -> int:
+        """As etags.Tagged: each change sets `updated_at`."""
+        return _microseconds(self.updated_at)
+
+
+def _microseconds(moment: datetime) -> int:
+    """Since 1970 UTC."""
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
 class AlertRow(SQLModel, table=True):

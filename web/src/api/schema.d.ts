@@ -52,6 +52,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/alert-channels/{name}/plans": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * See what a PUT of an alert channel would do
+         * @description Changes nothing. What the PUT would refuse is refused here in the same way.
+         */
+        post: operations["alert_channels_plan"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/alert-channels/{name}/test": {
         parameters: {
             query?: never;
@@ -1500,6 +1520,39 @@ export interface components {
          * @enum {string}
          */
         AlertCause: "freshness_goal_missed" | "slot_risk" | "fault" | "verification_failed" | "freshness_budget_fast_burn" | "freshness_budget_slow_burn" | "freshness_budget_spent";
+        /**
+         * AlertChannelPlan
+         * @description What a PUT of this body would do now.
+         * @example {
+         *       "etag": "\"639c8f1d2a400-1777888800000000\"",
+         *       "fields": [
+         *         {
+         *           "after": 3600,
+         *           "before": 14400,
+         *           "field": "repeat_seconds"
+         *         }
+         *       ],
+         *       "result": "changed",
+         *       "secrets": [
+         *         "signing_key"
+         *       ]
+         *     }
+         */
+        AlertChannelPlan: {
+            /**
+             * Etag
+             * @description The channel's current ETag; null if it does not exist. Send it as If-Match with the PUT, so that the plan still applies.
+             */
+            etag: string | null;
+            /** Fields */
+            fields: components["schemas"]["FieldChange"][];
+            result: components["schemas"]["PlanResult"];
+            /**
+             * Secrets
+             * @description Names of secrets that change. Their values are never shown.
+             */
+            secrets: string[];
+        };
         /**
          * AlertChannelPut
          * @description A whole alert channel.
@@ -6776,6 +6829,8 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
+                /** @description Change the resource only if it still has this ETag; otherwise the answer is 412. */
+                "if-match"?: string | null;
                 /** @description `*`: only create; if the name exists, the answer is 412. */
                 "if-none-match"?: "*" | null;
             };
@@ -6895,6 +6950,69 @@ export interface operations {
             };
             /** @description `not_found`: Not found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `invalid_request`: Invalid request */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    alert_channels_plan: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AlertChannelPut"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlertChannelPlan"];
+                };
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `alert_kind_fixed`: The kind of an alert channel cannot be changed; `too_many_alert_channels`: There are too many alert channels; `secrets_unreadable`: Stored secrets cannot be opened */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
