@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,7 +17,7 @@ SKEW_SHARE = 0.5
 """Least share of the changes that one task has: most of them."""
 SKEW_FACTOR = 1.6
 """Least multiple of an equal share that it has: with two tasks, four in five changes. Not measured."""
-_SLOTS = 1 << 16
+_BUCKETS = 1 << 16
 """Keys are counted by this many bits of their hashes: few enough that counting is cheap, too many for two large keys to share one often.
 """
 
@@ -47,15 +46,16 @@ def skew_of_keys(changes: Iterable[TableChanges], lanes: int) -> Skew | None:
 
     Changes in files are not read: None.
     """
-    of_rows, most = 0, Counter[TableId]()
-    for one in changes:
-        if isinstance(one.in_order, pa.Table):
-            hashes = one.in_order.column("h").to_numpy()
-            of_rows += len(hashes)
-            most[one.table] += int(np.bincount((hashes % np.uint64(_SLOTS)).astype(np.int64), minlength=1).max())
-    for table, rows in most.most_common(1):
-        if _is_skewed(rows, of_rows, lanes):
-            return Skew(lanes, rows, of_rows, table)
+    tables = [(one.table, one.in_order.column("h")) for one in changes if isinstance(one.in_order, pa.Table)]
+    of_rows = sum(len(hashes) for _, hashes in tables)
+    if of_rows < SKEW_ROWS:
+        return None
+    for table, hashes in tables:
+        if len(hashes) >= SKEW_SHARE * of_rows:  # One with fewer cannot have such a key.
+            buckets = (hashes.to_numpy() % np.uint64(_BUCKETS)).astype(np.int64)
+            rows = int(np.bincount(buckets).max())
+            if _is_skewed(rows, of_rows, lanes):
+                return Skew(lanes, rows, of_rows, table)
     return None
 
 
