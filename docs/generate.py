@@ -320,7 +320,6 @@ SHARED_OPTIONS = ("--url", "--token", "--json", "--subscription")
 
 
 WITHOUT_COMMAND = {
-    "alert_channels_put": "a body with secrets: docs/how-to/send-alerts.md shows the call",
     "caller_get": "the console shows whose token it has",
     "engines_answer": "for engines",
     "engines_commands": "for engines",

@@ -15,6 +15,8 @@ COMMANDS = {
     "alert_channels_delete": "alerts delete",
     "alert_channels_get": "alerts show",
     "alert_channels_list": "alerts list",
+    "alert_channels_plan": "apply",
+    "alert_channels_put": "apply",
     "alert_channels_test": "alerts test",
     "batches_list": "batches",
     "connection_kinds_list": "connections kinds",
@@ -81,6 +83,7 @@ COMMANDS = {
     "tickets_list": "ticket",
     "tokens_create": "token create",
     "tokens_list": "token list",
+    "tokens_patch": "token configure",
     "tokens_revoke": "token revoke",
     "verifications_create": "verify",
 }
