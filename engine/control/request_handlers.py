@@ -54,6 +54,7 @@ from engine.link.read_points import ReadPoints
 from engine.link.snapshots import DeleteSnapshot, Snapshot
 from engine.link.tickets import Ticket
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.history import history_of
 from engine.model.identity import SubscriptionName, TableId, TicketId
 from engine.model.sequences import SequencesRefused
 from engine.model.source import DiscoveredTable, Finding, Severity
@@ -292,7 +293,8 @@ class RequestHandler:
         try:
             existing = {table.target for table in command.tables if table.into_existing}
             shared = {table.target: table.shared for table in command.tables if table.shared is not None}
-            found = target.check([table.target for table in command.tables], existing, shared)
+            histories = [history_of(table.target) for table in command.tables if table.history]
+            found = target.check([*(table.target for table in command.tables), *histories], existing, shared)
         finally:
             target.close()
         return tuple(Finding(Severity(severity), code, what, remedy) for severity, code, what, remedy in found)

@@ -157,6 +157,8 @@ def restrict_to_range(changes: TableChanges, keys: RowsHeld) -> TableChanges:
         inserts=inserts,
         partials=partials,
         tombstones=tombstones,
+        versions=None,  # The history of a copy begins when it is complete.
+        ended=None,
         paired=paired,
         net_rows=sum(staged.values()),
         staged=staged,

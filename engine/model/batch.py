@@ -176,11 +176,16 @@ class StagedRows:
     size: int
 
 
+ROW_PARTS = ("deletes", "inserts", "partials", "in_order", "refused", "tombstones", "versions", "ended")
+"""The fields of TableChanges that hold rows."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableChanges:
     """The changes of one table in one bucket of one batch slice (`piece`): their net effect, or with `in_order` each change.
 
-    `deletes`, `inserts`, `partials`, `tombstones` and `in_order` are None if empty, else a pyarrow.Table, or StagedRows between processes.
+    `deletes`, `inserts`, `partials`, `tombstones`, `versions`, `ended` and `in_order` are None if empty, else a pyarrow.Table, or
+    StagedRows between processes.
 
     c0 … cn are the columns of the last version by position, k0 … km the key columns by position:
     - `deletes`: `k0 … km` of rows that existed before the batch and were deleted or replaced; for BAG `c0 … cn` and `n` (int64), the
@@ -197,9 +202,14 @@ class TableChanges:
       `at` (timestamp, commit time of the deletion; NULL = `commit_us`) and `n` (int64, ascending in log order; of several rows with keys
       that the target takes for equal, the last one stays). Rows without unset columns need no existing row. `doubtful` (bool): keys may
       have collided until a commit, so a row from before may have the key; if one has after the deletes, the tombstone is void.
+    - `versions` (history only): versions of rows that began with the changes: as `partials` (rows without unset columns need no existing
+      row), and `from_end` and `to_end` (uint64, end LSN of the transaction; `to_end` NULL = the version is current) with their commit times
+      `from_us` and `to_us` (int64, microseconds since 1970 UTC).
+    - `ended` (history only): keys `k0 … km` of rows from before whose version ended, and `to_end` and `to_us`.
 
     `truncated`: clear the table first. Order: read partials and tombstones, truncate or delete, insert; all buckets of a slice together,
     the slices one after another. With soft delete, `truncated` marks all rows that are not in `deletes`.
+    The history table is changed independently of it: read versions, end those of `ended`, with a TRUNCATE all others too, insert versions.
     """
 
     table: TableId
@@ -220,21 +230,31 @@ class TableChanges:
     the table parks unless they are quarantined. All values are texts: `k0 … km` of the row before (NULL for an insert), `c0 … cn`, `u<i>`
     (bool) for every column unset in some row, `gone` (bool: a deleted row, with its key only) and `cause`."""
     staged: Mapping[str, int] = field(default_factory=dict)
-    """Number of rows in `deletes` ("delete"), `inserts` ("insert"), `partials` ("complete") and `tombstones` ("mark"); no entry for None.
-    """
+    """Number of rows in `deletes` ("delete"), `inserts` ("insert"), `partials` ("complete"), `tombstones` ("mark"), `versions` ("begin")
+    and `ended` ("end"); no entry for None."""
     tally: NetTally | None = None
     """What netting and decoder counted; None if the table has a fault."""
     tombstones: Any | None = None
     truncated_us: int = 0
-    """With soft delete: commit time of the first TRUNCATE, microseconds since 1970 UTC; 0 = `commit_us`."""
+    """With soft delete or history: commit time of the first TRUNCATE, microseconds since 1970 UTC; 0 = `commit_us`."""
     commit_us: int = 0
-    """With soft delete: commit time of the transaction of all changes, if they were computed before its commit."""
+    """Commit time of the transaction of all changes, if they were computed before its commit."""
+    versions: Any | None = None
+    ended: Any | None = None
+    truncated_end: int = 0
+    """With history: end LSN of the transaction of the first TRUNCATE; 0 = none."""
+    commit_end: int = 0
+    """End LSN of the transaction of all changes, in place of every other, if they were computed before its commit; else 0."""
+
+    @property
+    def parts(self) -> tuple[Any | None, ...]:
+        """The values of the fields ROW_PARTS."""
+        return tuple(getattr(self, name) for name in ROW_PARTS)
 
     @property
     def is_empty(self) -> bool:
         """Whether it changes nothing of the table."""
-        parts = (self.deletes, self.inserts, self.partials, self.in_order, self.refused, self.tombstones)
-        return not self.truncated and all(part is None for part in parts)
+        return not self.truncated and all(part is None for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,6 +137,8 @@ class TableSchema:
     """Only rows that satisfy it are replicated."""
     soft_delete: bool = False
     """The target's table keeps deleted rows, and has the column DELETED_AT besides `columns`. Only for KEYED."""
+    history: bool = False
+    """The versions of its rows are kept in a history table. Only for KEYED."""
     last_number: int = field(default=0, compare=False)
     """The highest attribute number of any column, dropped ones included, when the schema was read; 0 = unknown."""
     told_at: Lsn | None = field(default=None, compare=False)

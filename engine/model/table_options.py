@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.model.column_selection import ColumnSelection
+from engine.model.history import HISTORY_SUFFIX
 from engine.model.masks import Mask
 from engine.model.quarantine import RefusedPolicy
 from engine.model.soft_delete import DELETED_AT, DeleteMode
@@ -101,6 +102,14 @@ class TableOptions:
             "What happens to a row that the source deletes: `delete` deletes it on the target; `mark` keeps it with its last values and"
             f" sets `{DELETED_AT}`, an additional column of the target's table, to the commit time of the deletion. Needs a key.",
             "What happens to a row that the source deletes.",
+        ),
+    )
+    history: bool = field(
+        default=False,
+        metadata=_rest(
+            f"Keep every version of each row, with the time from which and to which it was valid, in the table `NAME{HISTORY_SUFFIX}`"
+            " next to the target's table `NAME`. Needs a key.",
+            "Every version of each row is kept in a table of its own.",
         ),
     )
 

@@ -408,40 +408,129 @@ def net_keyed(
     changes with soft delete only.
     `pair`: scratch space for two images if every change carries its full old image, else without columns.
     """
-    several = pair.len.shape[0] > 0
     for i in mine:
-        place = -1
-        row = -1
         if changes.op[i] == _TRUNCATE:
             _clear(net, i)
             cleared = True
             continue
-        if before[i] >= 0:
-            place = _place(data, refs, before[i], net, cleared)
-            row = _find_row(data, changes, i, layout, net, place, before[i], pair)
-            if row < 0:
-                return NOT_THERE, i
-        net.used[2] += 1
-        if before[i] >= 0 and before[i] != after[i]:
-            _note_leaving(net, place, row, i)
-        if changes.op[i] == _DELETE:
+        fault = _take_change_of_row(data, changes, i, layout, refs, before[i], after[i], cleared, net, pair)
+        if fault != OK:
+            return fault, i
+    return (TWO_ROWS if _has_two_rows(net) else OK), -1
+
+
+@kernel
+def _take_change_of_row(
+    data: Array, changes: Changes, i: int, layout: Layout, refs: Refs, before: int, after: int,
+    cleared: bool, net: Net, pair: Rows,
+) -> int:  # fmt: skip
+    """Apply change `i`, an insert, update or delete, to the rows at the places of its keys. Arguments as in `net_keyed`."""
+    place = -1
+    row = -1
+    if before >= 0:
+        place = _place(data, refs, before, net, cleared)
+        row = _find_row(data, changes, i, layout, net, place, before, pair)
+        if row < 0:
+            return NOT_THERE
+    net.used[2] += 1
+    if before >= 0 and before != after:
+        _note_leaving(net, place, row, i)
+    if changes.op[i] == _DELETE:
+        _leave(net, place, row)
+        net.last[row] = -1
+        return OK
+    if changes.op[i] == _INSERT:
+        row = _new_row(net, -1)
+    net.prev[i] = net.last[row]
+    net.last[row] = i
+    if before != after:
+        if before >= 0:
             _leave(net, place, row)
-            net.last[row] = -1
-            continue
-        if changes.op[i] == _INSERT:
-            row = _new_row(net, -1)
-        net.prev[i] = net.last[row]
-        net.last[row] = i
-        if before[i] != after[i]:
-            if before[i] >= 0:
-                _leave(net, place, row)
-            place = _place(data, refs, after[i], net, cleared)
-            if not _arrive(net, place, row, several):
-                return ALREADY_THERE, i
+        place = _place(data, refs, after, net, cleared)
+        if not _arrive(net, place, row, pair.len.shape[0] > 0):
+            return ALREADY_THERE
+    return OK
+
+
+@kernel
+def _has_two_rows(net: Net) -> bool:
+    found = False
     for place in range(net.used[0]):
-        if net.head[place] >= 0 and net.next[net.head[place]] >= 0:
-            return TWO_ROWS, -1
-    return OK, -1
+        found = found or (net.head[place] >= 0 and net.next[net.head[place]] >= 0)
+    return found
+
+
+class Outcomes(NamedTuple):
+    """What each transaction left at each place that it touched, in order of transactions.
+
+    `place`, `number` of the transaction, `row` there at its end (-1 = none), and that row's last change (`last`). `used`: number of
+    outcomes, and of `touched`, the places that the current transaction has touched. `mark`: per place, the transaction that touched it
+    last. `existed`: per place, whether a row from before the changes was there.
+    """
+
+    place: Array
+    number: Array
+    row: Array
+    last: Array
+    used: Array
+    touched: Array
+    mark: Array
+    existed: Array
+
+
+@kernel
+def _touch(outcomes: Outcomes, place: int, number: int) -> None:
+    if outcomes.mark[place] != number:
+        outcomes.mark[place] = number
+        outcomes.touched[outcomes.used[1]] = place
+        outcomes.used[1] += 1
+
+
+@kernel
+def _end_transaction(net: Net, outcomes: Outcomes, number: int) -> None:
+    for n in range(outcomes.used[1]):
+        place = outcomes.touched[n]
+        row = net.head[place]
+        at = outcomes.used[0]
+        outcomes.place[at] = place
+        outcomes.number[at] = number
+        outcomes.row[at] = row
+        outcomes.last[at] = net.last[row] if row >= 0 else -1
+        outcomes.used[0] += 1
+    outcomes.used[1] = 0
+
+
+@kernel
+def find_outcomes(
+    data: Array, changes: Changes, layout: Layout, refs: Refs, before: Array, after: Array,
+    mine: Array, numbers: Array, net: Net, pair: Rows, outcomes: Outcomes,
+) -> tuple[int, int]:  # fmt: skip
+    """As `net_keyed`, with TRUNCATEs among the changes; also fills `outcomes`. `numbers`: of the changes' transactions, ascending."""
+    cleared = False
+    number = -1
+    for i in mine:
+        if numbers[i] != number:
+            _end_transaction(net, outcomes, number)
+            number = numbers[i]
+        if changes.op[i] == _TRUNCATE:
+            for place in range(net.used[0]):
+                if net.head[place] >= 0:
+                    _touch(outcomes, place, number)
+            _clear(net, i)
+            cleared = True
+            continue
+        fault = _take_change_of_row(data, changes, i, layout, refs, before[i], after[i], cleared, net, pair)
+        if fault != OK:
+            return fault, i
+        if before[i] >= 0:
+            _touch(outcomes, _place(data, refs, before[i], net, cleared), number)
+        if after[i] >= 0:
+            _touch(outcomes, _place(data, refs, after[i], net, cleared), number)
+    _end_transaction(net, outcomes, number)
+    for row in range(net.used[1]):
+        if net.source[row] >= 0:
+            outcomes.existed[_place(data, refs, net.source[row], net, cleared)] = True
+    return (TWO_ROWS if _has_two_rows(net) else OK), -1
 
 
 @kernel

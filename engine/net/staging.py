@@ -8,10 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.model.batch import StagedRows, TableChanges, TaskDescriptor, TaskResult
+from engine.model.batch import ROW_PARTS, StagedRows, TableChanges, TaskDescriptor, TaskResult
 from engine.model.fault import EngineFault, FaultKind
 
-_KINDS = ("deletes", "inserts", "partials", "in_order", "refused", "tombstones")
 _ALIGNED = 64
 """Alignment of streams in the file: Arrow recommends 64 bytes for its buffers."""
 
@@ -27,7 +26,7 @@ def spill_result(result: TaskResult, staging_dir: str | Path, prefix: str) -> Ta
     One file for all tables: to create a file costs more than to write the rows of a small table. No file if there are no rows. Not
     synced: files of before a crash are never used. Raises EngineFault(QUEUE_DISK_FULL) if writing fails.
     """
-    if not any(getattr(table, kind) is not None for table in result.tables for kind in _KINDS):
+    if not any(part is not None for table in result.tables for part in table.parts):
         return result
     folder = Path(staging_dir)
     path = str(folder / f"{prefix}-k{result.bucket}.arrows")
@@ -41,7 +40,7 @@ def spill_result(result: TaskResult, staging_dir: str | Path, prefix: str) -> Ta
 
 def _spilled(table: TableChanges, path: str, sink: Any) -> TableChanges:
     staged: dict[str, Any] = {
-        kind: _written(path, sink, rows) for kind in _KINDS if (rows := getattr(table, kind)) is not None
+        kind: _written(path, sink, rows) for kind in ROW_PARTS if (rows := getattr(table, kind)) is not None
     }
     return replace(table, **staged)
 

@@ -163,10 +163,8 @@ def _net_keys(
     """The net rows of the changes `mine`. `keys`: as from `read_keys`; `times`: as in `net_table`."""
     refs, before, after = keys
     own = np.flatnonzero(mine).astype(np.int32)
-    net = _empty_net(len(mine), len(own), _count_moves(before, after), soft=times is not None)
-    # Several rows may share a key within a transaction (deferred constraint). That can be resolved only with full old images.
-    full = bool(np.all((changes.op == _INSERT) | (changes.op == TRUNCATE) | (changes.old_kind == _FULL_ROW)))
-    pair = Rows(*empty_places(len(plan.columns) if full else 0, 2))
+    net = empty_net(own, before, after, soft=times is not None)
+    pair = Rows(*empty_places(len(plan.columns) if has_full_images(changes) else 0, 2))
     cleared = nothing.truncated and times is None
     check(kernels.net_keyed(data, changes, plan.layout, refs, before, after, own, cleared, net, pair)[0])
     if times is not None:
@@ -184,6 +182,19 @@ def read_keys(data: Array, changes: Changes, plan: DecodePlan) -> tuple[Refs, Ar
     return refs, before, after
 
 
+def keys_around_truncates(
+    data: Array, changes: Changes, plan: DecodePlan, bucket: Bucket
+) -> tuple[Refs, Array, Array, Array]:
+    """As `read_keys`, with TRUNCATEs among the changes, which have no keys; and the mask of the bucket's changes, TRUNCATEs included."""
+    rows = np.flatnonzero(changes.op != TRUNCATE)
+    refs, *found = read_keys(data, Changes(*(np.ascontiguousarray(values[rows]) for values in changes)), plan)
+    mine = np.ones(len(changes.op), np.bool_)
+    mine[rows] = _own_keys(refs, found[0], found[1], bucket)
+    before, after = np.full(len(mine), -1, np.int32), np.full(len(mine), -1, np.int32)
+    before[rows], after[rows] = found
+    return refs, before, after, mine
+
+
 def _own_keys(refs: Refs, before: Array, after: Array, bucket: Bucket) -> Array:
     if bucket.count == 1:
         return np.ones(len(before), np.bool_)
@@ -198,18 +209,26 @@ def _count_moves(before: Array, after: Array) -> int:
     return int(np.count_nonzero((before >= 0) & (after >= 0) & (before != after)))
 
 
-def _empty_net(changes: int, own: int, moves: int, *, soft: bool) -> Net:
-    """Allocate for `own` changes with one key each, and two for each of the `moves` that change a key. `soft`: with soft delete."""
-    places = own + moves
+def has_full_images(changes: Changes) -> bool:
+    """Whether every change carries its full old image. Only then can it be resolved that several rows share a key within a transaction
+    (deferred constraint)."""
+    return bool(np.all((changes.op == _INSERT) | (changes.op == TRUNCATE) | (changes.old_kind == _FULL_ROW)))
+
+
+def empty_net(own: Array, before: Array, after: Array, *, soft: bool = False) -> Net:
+    """Allocate for the changes `own` with one key each, and two for each change that changes a key. `before`, `after`: the keys of all
+    changes. `soft`: with soft delete."""
+    changes, mine = len(before), len(own)
+    places = mine + _count_moves(before, after)
     left = places if soft else 0
     return Net(
         table=_hash_table(places),
         ref=np.empty(places, np.int32),
         head=np.empty(places, np.int32),
         vacant=np.empty(places, np.bool_),
-        source=np.empty(own, np.int32),
-        last=np.empty(own, np.int32),
-        next=np.empty(own, np.int32),
+        source=np.empty(mine, np.int32),
+        last=np.empty(mine, np.int32),
+        next=np.empty(mine, np.int32),
         prev=np.empty(changes, np.int32),
         used=np.zeros(4, np.int64),
         left_row=np.empty(left, np.int32),
@@ -273,7 +292,7 @@ def _decode_kept(
     leaving[alive[paired]] = False
     return replace(
         nothing,
-        deletes=_decode_keys(data, plan, kept.refs, np.concatenate([source[alive[paired]], source[leaving]])),
+        deletes=decode_keys(data, plan, kept.refs, np.concatenate([source[alive[paired]], source[leaving]])),
         inserts=_decode_rows(data, plan.columns, kept.rows, _first_those(paired, ~kept.part & ~bad)),
         partials=_decode_partials(data, plan, kept.rows, kept.part & ~bad, kept.refs, source[alive]),
         paired=int(np.count_nonzero(paired)),
@@ -285,7 +304,7 @@ def _without_refused(
 ) -> TableChanges:
     """Decode the valid rows; the rejected rows are kept as texts, with the fault for them."""
     before = np.flatnonzero(kept.source >= 0)
-    keys = _key_rows(kept.refs, kept.source[before])
+    keys = key_places(kept.refs, kept.source[before])
     of_keys = {int(before[i]): why for i, why in bad_rows(data, *keys, [plan.columns[c] for c in plan.key]).items()}
     of_rows = bad_rows(data, *kept.rows, plan.columns)
     if max(len(of_keys), len(of_rows)) > SET_ASIDE_LIMIT:
@@ -315,7 +334,7 @@ def _without_refused(
 def _source_keys(kept: _Kept, entries: Array) -> Rows:
     """Places of the old keys of these entries; NULL if there was no row before."""
     source = kept.source[entries]
-    off, length = _key_rows(kept.refs, np.maximum(source, 0))
+    off, length = key_places(kept.refs, np.maximum(source, 0))
     return Rows(off, np.where(source < 0, NULL, length))
 
 
@@ -337,16 +356,18 @@ def read_rows(data: Array, changes: Changes, plan: DecodePlan, last: Array, prev
     return rows, part
 
 
-def _key_rows(refs: Refs, chosen: Array) -> Rows:
+def key_places(refs: Refs, chosen: Array) -> Rows:
+    """Places of the chosen keys, as rows."""
     return Rows(*(np.ascontiguousarray(values[chosen].T) for values in (refs.off, refs.len)))
 
 
-def _decode_keys(data: Array, plan: DecodePlan, refs: Refs, chosen: Array) -> pa.Table | None:
+def decode_keys(data: Array, plan: DecodePlan, refs: Refs, chosen: Array) -> pa.Table | None:
+    """The chosen keys as k0 … km; None if there are none."""
     if not chosen.size:
         return None
     names = [f"k{k}" for k in range(len(plan.key))]
     columns = [plan.columns[c] for c in plan.key]
-    return pa.Table.from_batches(decode_batches(data, *_key_rows(refs, chosen), columns, names))
+    return pa.Table.from_batches(decode_batches(data, *key_places(refs, chosen), columns, names))
 
 
 def _decode_rows(
@@ -371,7 +392,7 @@ def _decode_partials(
     if not chosen.any():
         return None
     values = Rows(rows.off[:, chosen], rows.len[:, chosen])
-    return with_unset(decode_with_keys(data, plan, plan.key, _key_rows(refs, source[chosen]), values), values)
+    return with_unset(decode_with_keys(data, plan, plan.key, key_places(refs, source[chosen]), values), values)
 
 
 def decode_with_keys(data: Array, plan: DecodePlan, key: Sequence[int], keys: Rows, rows: Rows) -> pa.Table:
@@ -408,11 +429,7 @@ def _net_soft(
     rows = np.flatnonzero(changes.op != TRUNCATE)
     try:
         plan = checked_plan(part, changes, fills_at)
-        refs, *found = read_keys(data, Changes(*(np.ascontiguousarray(values[rows]) for values in changes)), plan)
-        mine = np.ones(len(changes.op), np.bool_)
-        mine[rows] = _own_keys(refs, found[0], found[1], bucket)
-        before, after = np.full(len(mine), -1, np.int32), np.full(len(mine), -1, np.int32)
-        before[rows], after[rows] = found
+        refs, before, after, mine = keys_around_truncates(data, changes, plan, bucket)
         net = _net_keys(data, changes, plan, (refs, before, after), mine, nothing, times)
     except (TableTrouble, ValueOutOfDomain) as error:
         return replace(nothing, fault=error.fault)
@@ -436,7 +453,7 @@ def _with_tombstones(
     if np.any((rows.len == UNSET).any(axis=0) & (source < 0)):
         check(kernels.VALUE_UNKNOWN)
     origin = np.where(source >= 0, source, key)
-    table = with_unset(decode_with_keys(data, plan, plan.key, _key_rows(refs, origin), rows), rows)
+    table = with_unset(decode_with_keys(data, plan, plan.key, key_places(refs, origin), rows), rows)
     at = times[net.left_at[places]]
     table = table.append_column("at", pa.array(at, pa.int64(), mask=at == 0).cast(pa.timestamp("us", "UTC")))
     table = table.append_column("n", pa.array(net.left_at[places], pa.int64()))
@@ -484,7 +501,7 @@ def read_images(data: Array, changes: Changes, plan: DecodePlan) -> tuple[Refs, 
 
 
 def _decode_images(data: Array, plan: DecodePlan, refs: Refs, chosen: Array) -> pa.Table | None:
-    return _decode_rows(data, plan.columns, _key_rows(refs, chosen))
+    return _decode_rows(data, plan.columns, key_places(refs, chosen))
 
 
 def _net_append(data: Array, changes: Changes, plan: DecodePlan, bucket: Bucket, nothing: TableChanges) -> _Outcome:

@@ -15,6 +15,7 @@ from engine.net.change_kernels import Changes
 from engine.net.in_order import Places, changes_in_order
 from engine.net.plan import plan_for
 from engine.net.table import Bucket, net_table
+from engine.net.versions import Commits, with_versions
 from engine.platform.compiled import Array
 
 ReadBlocks = Callable[[Sequence[BlockRef]], Iterator[tuple[Any, Any]]]
@@ -43,15 +44,19 @@ def run_task(descriptor: TaskDescriptor, read_blocks: ReadBlocks, scanner: Scann
         if descriptor.in_order:
             tables.append(changes_in_order(part, found.data, begin, changes, Places(chosen, found.end[chosen]), bucket))
         else:
-            times = found.time_us[chosen] if part.versions[-1].soft_delete else None
-            tables.append(net_table(part, found.data, begin, changes, bucket, times))
+            schema, times = part.versions[-1], found.time_us[chosen]
+            net = net_table(part, found.data, begin, changes, bucket, times if schema.soft_delete else None)
+            if schema.history:
+                commits = Commits(found.end[chosen], times)
+                net = with_versions(net, part, found.data, begin, changes, bucket, commits)
+            tables.append(net)
     records = sum(r.stop - r.start for r in descriptor.ranges)
     seconds = time.perf_counter() - started
     return TaskResult(descriptor.bucket, tuple(filter(_matters, tables)), records, seconds, found.xids, found.tally)
 
 
 def _matters(table: TableChanges) -> bool:
-    return bool(table.truncated or table.counts or table.net_rows or table.fault)
+    return bool(table.counts or table.net_rows or table.fault or not table.is_empty)
 
 
 def _fills(descriptor: TaskDescriptor) -> tuple[bytes, list[int]]:

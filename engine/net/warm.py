@@ -13,6 +13,7 @@ from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, Ta
 from engine.net.change_kernels import Changes
 from engine.net.copy_text import decode_copy_text
 from engine.net.table import Bucket, net_table
+from engine.net.versions import Commits, with_versions
 from engine.platform.compiled import Array
 
 _SAMPLES: dict[str, str] = {
@@ -66,10 +67,13 @@ def _net(mode: KeyMode, data: Array, found: list[tuple[int, int, int, int]]) -> 
         old.astype(np.int64),
         kind.astype(np.uint8),
     )
-    shares = [
-        net_table(TablePart(TableId("t0"), (_schema(mode),), ZERO), data, len(data), changes, Bucket(b, 2))
-        for b in (0, 1)
-    ]
+    part, commits = TablePart(TableId("t0"), (_schema(mode),), ZERO), Commits(np.ones(len(op), np.uint64), new)
+    shares = []
+    for bucket in (Bucket(0, 2), Bucket(1, 2)):
+        share = net_table(part, data, len(data), changes, bucket)
+        if mode is KeyMode.KEYED:
+            share = with_versions(share, part, data, len(data), changes, bucket, commits)
+        shares.append(share)
     return next((share for share in shares if share.inserts is not None), shares[0])
 
 

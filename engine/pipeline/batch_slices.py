@@ -211,7 +211,11 @@ def _known(group: _Group, piece: BatchSlice, announced: Sequence[int]) -> tuple[
     ):
         return None
     tables = {part.table for part in piece.parts}
-    return tuple(replace(change, commit_us=first.time_us) for change in staged.changes if change.table in tables)
+    return tuple(
+        replace(change, commit_us=first.time_us, commit_end=first.end.value)
+        for change in staged.changes
+        if change.table in tables
+    )
 
 
 def _same(part: TablePart, staged: Staged, announced: int) -> bool:

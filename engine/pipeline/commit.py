@@ -437,7 +437,7 @@ class CommitStage:
             now_us=self._clock.wall_us(),
         )
         in_order = self._target.in_order() if applying.way is not None else None
-        whole = any(commit.set_aside or commit.aside or commit.schema.soft_delete for commit in commits.values())
+        whole = any(c.set_aside or c.aside or c.schema.soft_delete or c.schema.history for c in commits.values())
         in_parts = self._target.in_parts() if applying.parts > 1 and not whole else None
         if applying.way is not None and in_order is not None:
             in_order.commit_in_order(batch, applying.way)

@@ -74,7 +74,8 @@ def _compute(
             # In a table without a key, rows are deleted by all their values.
             deletes=_whole(row, one.deletes) if schema.mode is KeyMode.BAG else one.deletes,
             partials=_completed(row, one.partials, read),
-            tombstones=_of_tombstones(row, one.tombstones, read),
+            tombstones=_of_rows_gone(row, one.tombstones, read),
+            versions=_of_rows_gone(row, one.versions, read),
         )
         for one in changes
     ]
@@ -111,8 +112,8 @@ def _completed(row: _Row, staged: Any | None, read: ReadRows) -> Any | None:
     return row.filled(rows, given)
 
 
-def _of_tombstones(row: _Row, staged: Any | None, read: ReadRows) -> Any | None:
-    """As `_completed`; a deleted row without unset columns need not be on the target."""
+def _of_rows_gone(row: _Row, staged: Any | None, read: ReadRows) -> Any | None:
+    """As `_completed`, for deleted rows or versions; one without unset columns need not be on the target."""
     if staged is None:
         return None
     rows = rows_of(staged)

@@ -270,13 +270,8 @@ def rest_of(commits: Mapping[TableId, TableCommit], early: frozenset[StagedRows]
 
 
 def only_inserts(changes: Sequence[TableChanges]) -> bool:
-    """Whether the changes consist of inserts, without faults and refused rows."""
+    """Whether the changes consist of inserts, without faults, refused rows and versions."""
     return not any(
-        one.truncated
-        or one.fault is not None
-        or one.refused is not None
-        or one.deletes is not None
-        or one.partials is not None
-        or one.tombstones is not None
+        one.truncated or one.fault is not None or any(part is not None for part in one.parts if part is not one.inserts)
         for one in changes
     )

@@ -296,9 +296,4 @@ def _within(staged: Staged, ranges: Sequence[LogRange]) -> bool:
 
 def files_of(staged: Staged) -> set[str]:
     """Paths of the slice's row files."""
-    return {
-        part.path
-        for change in staged.changes
-        for part in (change.deletes, change.inserts, change.partials, change.refused, change.tombstones)
-        if isinstance(part, StagedRows)
-    }
+    return {part.path for change in staged.changes for part in change.parts if isinstance(part, StagedRows)}

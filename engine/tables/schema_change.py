@@ -48,6 +48,8 @@ def judge(known: TableSchema, new: TableSchema) -> Verdict:
         return RecopyRequired("its row filter changed")
     if known.soft_delete != new.soft_delete:
         return RecopyRequired("its option 'deletes' changed")
+    if known.history != new.history:
+        return RecopyRequired("its option 'history' changed")
     before = {column.attnum: column for column in known.columns}
     after = {column.attnum: column for column in new.columns}
     changes = [f"column {c.name} was dropped" for number, c in before.items() if number not in after]

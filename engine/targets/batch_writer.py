@@ -9,13 +9,16 @@ from functools import partial
 from engine.model.batch import TableChanges
 from engine.model.copies import StandingCopy
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.history import history_of
 from engine.model.identity import TableId, TableName
 from engine.model.position import ZERO, Lsn
 from engine.model.quarantine import PARKED_KEPT
+from engine.model.schema import TableSchema
 from engine.model.target import BatchCommit, PartitionSwap, TableCommit, TableRecord
 from engine.targets.arrow_rows import refuse_faults
 from engine.targets.batch_quarantine import BatchQuarantine
 from engine.targets.evolution import evolution
+from engine.targets.history import Moment, followed
 from engine.targets.metadata_store import MetadataStore
 from engine.targets.quarantined_rows import DecodeText
 from engine.targets.rows_written import require_all_written
@@ -148,6 +151,7 @@ class BatchWriter:
             self.shared.open(commit.table, before.target)
             self._evolve(commit, before.target, before)
             self.shared.shown(before.target, commit.schema)
+        self._evolve_history(commit, before)
         record = TableRecord(
             commit.table,
             before.target,
@@ -158,6 +162,11 @@ class BatchWriter:
             mark=before.mark,
         )
         self.records.write_table(batch.subscription, record)
+
+    def _evolve_history(self, commit: TableCommit, before: TableReservation) -> None:
+        if before.schema is not None and before.schema != commit.schema and commit.schema.history:
+            change = evolution(commit.table, before.schema, commit.schema)
+            self.tables.evolve(commit.table, history_of(before.target), commit.schema, change)
 
     def _evolve(self, commit: TableCommit, place: TableName, before: TableReservation | CopyRecord) -> None:
         if before.schema is None or before.schema == commit.schema:
@@ -171,11 +180,18 @@ class BatchWriter:
         return commit.compute(commit.changes, partial(self.tables.read_rows, commit.table, place, commit.schema))
 
     def _change(self, batch: BatchCommit, commit: TableCommit, place: TableName, *, of_copy: bool = False) -> None:
-        if self.refused.concern(batch, commit, of_copy=of_copy):
+        careful = self.refused.concern(batch, commit, of_copy=of_copy)
+        if not (careful or commit.changes):
+            return
+        if careful:
             refuse_faults(commit.table, commit.changes)
-            self.refused.change(batch, commit, place, self._computed(commit, place), of_copy=of_copy)
-        elif commit.changes:
-            self._write(commit, place, self._computed(commit, place))
+        changes = self._computed(commit, place)
+        if careful:
+            self.refused.change(batch, commit, place, changes, of_copy=of_copy)
+        else:
+            self._write(commit, place, changes)
+        if commit.schema.history and not of_copy:
+            self.tables.history(commit.table, history_of(place), commit.schema).apply(changes)
 
     def _write(self, commit: TableCommit, place: TableName, changes: Sequence[TableChanges]) -> None:
         """Apply net changes. Raises EngineFault(LEDGER_UNBALANCED) if the target reports another number of rows."""
@@ -193,6 +209,7 @@ class BatchWriter:
         self._change(batch, commit, copy.place, of_copy=True)
         if commit.check_key:
             self.tables.check_key(commit.table, copy.place, commit.schema)
+        self._bring_history(batch, commit, copy, before)
         self._keep_deleted(batch, commit, copy, before)
         self.shared.open(commit.table, commit.target)
         self.refused.put_in_place(
@@ -219,6 +236,44 @@ class BatchWriter:
                 commit.table, copy.place, commit.schema, before.target, before.schema, batch.now_us
             )
 
+    def _bring_history(
+        self, batch: BatchCommit, commit: TableCommit, copy: CopyRecord, before: TableReservation
+    ) -> None:
+        """With history, begin it with the rows of the copy, or continue that of the table that the copy replaces."""
+        if not commit.schema.history:
+            return
+        place, old = history_of(commit.target), before.schema
+        if old is not None and self._has_history(before) and self.tables.exists(place):
+            change = followed(commit.table, old, commit.schema)
+            self.tables.evolve(commit.table, place, commit.schema, change)
+        else:
+            self._take_name(commit.table, place)
+            self.tables.create_history(place, commit.schema)
+        history = self.tables.history(commit.table, place, commit.schema)
+        history.bring(self.tables.qualified(copy.place), Moment.of(batch))
+
+    def check_history_name(self, table: TableId, before: TableReservation, schema: TableSchema) -> None:
+        """Raise EngineFault(TABLE_NAME_COLLISION) if the table is to have a history table and another one has its name."""
+        if schema.history and not self._has_history(before):
+            self._take_name(table, history_of(before.target))
+
+    def _has_history(self, reservation: TableReservation) -> bool:
+        """Whether the history table with the table's name is ours."""
+        return reservation.schema is not None and reservation.schema.history and reservation.applied > ZERO
+
+    def _take_name(self, table: TableId, place: TableName) -> None:
+        """Make sure that a history table may have this name."""
+        others = [one for one in self.records.reservations(None) if self.records.same_table(one.target, place)]
+        if self.tables.exists(place) or any(not one.removed for one in others):
+            detail = (
+                f"the history of the table would be {place}, which is the name of another table on the target; rename or drop that, or"
+                " set history to false"
+            )
+            raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail)
+        if others:
+            # The table that was left under this name was dropped: it is not to be taken over any more.
+            self.records.delete_left(place)
+
     def _exchange(self, batch: BatchCommit, commit: TableCommit, swap: PartitionSwap, before: TableReservation) -> None:
         copies = self.records.copies(batch.subscription, commit.table)
         if not copies or copies[0].load != swap.load:
@@ -227,6 +282,9 @@ class BatchWriter:
         self._evolve(commit, copy.place, copy)
         if swap.changes:
             self._write(commit, copy.place, swap.changes)
+        if commit.schema.history:
+            history = self.tables.history(commit.table, history_of(before.target), commit.schema)
+            history.bring(self.tables.qualified(copy.place), Moment.of(batch), swap.rows)
         self.tables.exchange_partitions(commit.table, copy.place, before.target, commit.schema, swap.rows, batch.now_us)
         self.records.delete_copy(commit.table)
         known = self.records.loads(batch.subscription).get(commit.table, {})
@@ -288,6 +346,8 @@ class BatchWriter:
             raise EngineFault(FaultKind.TABLE_NOT_DROPPED, left.table, detail)
         if left.applied > ZERO:
             self.shared.open(left.table, left.target)
+            if self._has_history(left):
+                self.tables.drop_for_good(left.table, history_of(left.target))
             self.tables.drop_for_good(left.table, left.target)
             self.shared.remove_member(left.target)
         elif self.tables.exists(left.target):

@@ -48,6 +48,8 @@ def evolution(table: TableId, old: TableSchema, new: TableSchema) -> Evolution:
         raise structure_changed(table, "the key that identifies its rows changed")
     if old.soft_delete != new.soft_delete:
         raise structure_changed(table, "its option 'deletes' changed")
+    if old.history != new.history:
+        raise structure_changed(table, "its option 'history' changed")
     return Evolution(
         tuple(column for number, column in before.items() if number not in after),
         tuple(column for number, column in after.items() if number not in before),
@@ -73,6 +75,8 @@ class Structure:
 
     create: Callable[[str, TableSchema, bool], list[str]]
     """Makes an empty table at a place. True: with its key."""
+    create_history: Callable[[str, TableSchema], list[str]]
+    """Makes an empty history table at a place."""
     evolve: Callable[[TableId, str, Evolution], list[str]]
     """Changes a table at a place."""
     check: Callable[[TableId, TableSchema], None] = require_columns

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.history import HISTORY_SUFFIX
 from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
 from engine.model.partitions import WHOLE, Loads
 from engine.model.position import ZERO, Lsn
 from engine.model.quarantine import RefusedRow
 from engine.model.target import TableRead, TableRecord, TargetProgress
 from engine.targets.quarantined_rows import body_of, row_from
-from engine.targets.structure_text import from_text, to_text
+from engine.targets.structure_text import WITH_HISTORY, from_text, to_text
 from engine.targets.target_metadata import (
     OWN_SCHEMA,
     CopyRecord,
@@ -367,24 +368,28 @@ class MetadataStore(ABC):
         return int(self._execute(f"SELECT {self.dialect.now}").fetchall()[0][0])
 
     def readable(self, subscription: SubscriptionName) -> list[TableName]:
-        """The relations that readers of the subscription may see: its tables, including removed ones, and shared tables that show their
-        rows.
+        """The relations that readers of the subscription may see: its tables, including removed ones, their history tables, and shared
+        tables that show their rows.
 
         Some of them may not exist yet, or not any more.
         """
         sql = (
             f"SELECT target_schema, target_name FROM {self._own}.tables WHERE subscription = ?"
+            f" UNION SELECT t.target_schema, {_history_of('t')} FROM {self._own}.tables AS t"
+            f" WHERE subscription = ? AND {_history_of('t')} IS NOT NULL"
             f" UNION SELECT shared_schema, shared_name FROM {self._shared} AS s"
             " WHERE subscription = ? AND structure IS NOT NULL ORDER BY 1, 2"
         )
-        return [TableName(*row) for row in self._execute(sql, [subscription, subscription]).fetchall()]
+        return [TableName(*row) for row in self._execute(sql, [subscription] * 3).fetchall()]
 
     def reads(self, relations: Collection[TableName]) -> list[TableRead]:
-        """The tables among these relations, and those whose rows the shared tables among them show."""
-        named = [self.dialect.member_of(self.dialect.folded_column(c)) for c in ("t.target_name", "s.shared_name")]
+        """The tables among these relations, those whose history tables are among them, and those whose rows the shared tables among them
+        show."""
+        columns = ("t.target_name", "s.shared_name", _history_of("t"))
+        named = [self.dialect.member_of(self.dialect.folded_column(column)) for column in columns]
         sql = (
             "SELECT t.subscription, t.table_id, t.target_schema, t.target_name, t.ready AND t.parked IS NULL, t.removed,"
-            " coalesce(s.shared_schema, ''), coalesce(s.shared_name, '')"
+            f" coalesce(s.shared_schema, ''), coalesce(s.shared_name, ''), t.target_schema, coalesce({_history_of('t')}, '')"
             f" FROM {self._own}.tables AS t LEFT JOIN {self._shared} AS s"
             " ON s.subscription = t.subscription AND s.table_id = t.table_id AND s.structure IS NOT NULL"
             f" WHERE {' OR '.join(named)}"
@@ -393,8 +398,8 @@ class MetadataStore(ABC):
         wanted = {self._folded(relation) for relation in relations}
         return [
             TableRead(SubscriptionName(row[0]), TableId(row[1]), TableName(*row[2:4]), row[4], row[5])
-            for row in self._execute(sql, [names, names]).fetchall()
-            if not wanted.isdisjoint({self._folded(TableName(*row[2:4])), self._folded(TableName(*row[6:]))})
+            for row in self._execute(sql, [names] * 3).fetchall()
+            if not wanted.isdisjoint({self._folded(TableName(*row[at : at + 2])) for at in (2, 6, 8)})
         ]
 
     @abstractmethod
@@ -492,6 +497,12 @@ class MetadataStore(ABC):
 def progress_row(subscription: SubscriptionName, position: Position) -> dict[str, object]:
     """A subscription's row of `progress`."""
     return {"subscription": subscription, **dict(zip(_PROGRESS, position.values(), strict=True))}
+
+
+def _history_of(alias: str) -> str:
+    """SQL: the name of a table's history table, from its row of `tables`; NULL if it has none."""
+    kept = f"strpos({alias}.structure, '{WITH_HISTORY}') > 0"
+    return f"CASE WHEN {kept} THEN {alias}.target_name || '{HISTORY_SUFFIX}' END"
 
 
 def _table_row(subscription: SubscriptionName, one: TableReservation) -> dict[str, object]:

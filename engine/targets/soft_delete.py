@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from engine.model.batch import TableChanges
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.history import HISTORY_COLUMNS
 from engine.model.identity import TableId
 from engine.model.schema import Column, TableSchema
 from engine.model.soft_delete import DELETED_AT
@@ -23,6 +24,7 @@ from engine.targets.identifiers import quoted
 
 MARK = quoted(DELETED_AT)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_REMEDY = "To drop them, set deletes to 'delete' and reload it; then set it to 'mark' and reload it again"
 
 
 def live(schema: TableSchema, alias: str) -> str:
@@ -76,12 +78,13 @@ def any_doubtful(tombstones: Any) -> bool:
     return bool(pc.any(tombstones.column("doubtful")).as_py())
 
 
-def refuse_own_name(table: TableId, schema: TableSchema, fold: Callable[[str], str]) -> None:
-    """Raise EngineFault(TABLE_COLUMNS_UNFIT) if a column has the name of the column of deletion times. `fold`: the form of a name in which
-    the target compares it."""
-    twin = next((c.name for c in schema.columns if schema.soft_delete and fold(c.name) == DELETED_AT), None)
+def refuse_own_names(table: TableId, schema: TableSchema, fold: Callable[[str], str]) -> None:
+    """Raise EngineFault(TABLE_COLUMNS_UNFIT) if a column has the name of a column of ours. `fold`: the form of a name in which the target
+    compares it."""
+    own = [*([DELETED_AT] if schema.soft_delete else []), *(HISTORY_COLUMNS if schema.history else [])]
+    twin = next((c.name for c in schema.columns if fold(c.name) in own), None)
     if twin is not None:
-        detail = f"column {twin!r} has the name of the column in which deletions are marked; give it another one with 'rename'"
+        detail = f"column {twin!r} has the name of a column in which deletions or versions are noted; give it another one with 'rename'"
         raise EngineFault(FaultKind.TABLE_COLUMNS_UNFIT, table, detail)
 
 
@@ -95,7 +98,7 @@ def keep_statement(
     """
     place, schema = copy
     old_place, old = target
-    pairs = _carried(table, old, schema)
+    pairs = carried(table, old, schema, "rows that are marked as deleted", _REMEDY)
     names = ", ".join([*(quoted(new.name) for new, _ in pairs), MARK])
     since = moment(since_us)
     mark = f"coalesce(t.{MARK}, {since})" if old.soft_delete else since
@@ -108,8 +111,11 @@ def keep_statement(
     )
 
 
-def _carried(table: TableId, old: TableSchema, new: TableSchema) -> list[tuple[Column, Column]]:
-    """Columns of a new copy with those of the old table that have their values. A table that was created again is matched by names."""
+def carried(table: TableId, old: TableSchema, new: TableSchema, what: str, remedy: str) -> list[tuple[Column, Column]]:
+    """Columns of a new copy with those of the old table that have their values. A table that was created again is matched by names.
+
+    Raises EngineFault(TABLE_COLUMNS_UNFIT) if old rows do not fit the copy: `what` they are, and the `remedy`.
+    """
     if old.relation == new.relation:
         by_number = {column.attnum: column for column in old.columns}
         pairs = [(c, by_number[c.attnum]) for c in new.columns if c.attnum in by_number]
@@ -121,10 +127,7 @@ def _carried(table: TableId, old: TableSchema, new: TableSchema) -> list[tuple[C
     if len(was_key) < len(new.key) or was_key != set(old.key):
         changed = ["its key"]
     if changed:
-        detail = (
-            f"rows that are marked as deleted do not fit its new structure ({', '.join(changed)} changed). To drop them, set deletes to"
-            " 'delete' and reload it; then set it to 'mark' and reload it again"
-        )
+        detail = f"{what} do not fit its new structure ({', '.join(changed)} changed). {remedy}"
         raise EngineFault(FaultKind.TABLE_COLUMNS_UNFIT, table, detail)
     return pairs
 

@@ -15,6 +15,7 @@ from engine.model.partitions import PartitionRows
 from engine.model.quarantine import Texts
 from engine.model.schema import TableSchema
 from engine.targets.evolution import Evolution, Structure
+from engine.targets.history import HistoryTable
 from engine.targets.identifiers import quoted
 from engine.targets.metadata_store import Rows
 from engine.targets.quarantined_rows import RefusedByTarget
@@ -26,7 +27,7 @@ from engine.targets.sql_statements import SqlStatements
 class SqlTables(SqlStatements, ABC):
     """A base for operations on the target's tables within the caller's transaction.
 
-    A kind of target implements the eight abstract methods. It overrides others if its tables can reject rows, if it has savepoints, or if
+    A kind of target implements the nine abstract methods. It overrides others if its tables can reject rows, if it has savepoints, or if
     it writes to users' own tables.
     """
 
@@ -69,6 +70,10 @@ class SqlTables(SqlStatements, ABC):
         """Replace the table's rows of these partitions by the copy's rows; the copy is dropped. `now_us`: as in `keep_deleted`."""
 
     @abstractmethod
+    def history(self, table: TableId, place: TableName, schema: TableSchema) -> HistoryTable:
+        """The history table of a table, at this place. `schema`: of the table."""
+
+    @abstractmethod
     def drop_for_good(self, table: TableId, place: TableName) -> None:
         """Drop a table that readers saw, if it exists. Raises EngineFault(TABLE_NOT_DROPPED) if other objects depend on it."""
 
@@ -109,6 +114,11 @@ class SqlTables(SqlStatements, ABC):
         self._structure.check(table, schema)
         self.create_schema(copy.schema)
         for statement in self._structure.create(self.qualified(copy), schema, keyed):
+            self.execute(statement)
+
+    def create_history(self, place: TableName, schema: TableSchema) -> None:
+        """Create an empty history table. `schema`: of its table."""
+        for statement in self._structure.create_history(self.qualified(place), schema):
             self.execute(statement)
 
     def check_key(self, table: TableId, place: TableName, schema: TableSchema) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.history import history_of
 from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.quarantine import RefusedCause, RefusedRow, SetAside, Texts
@@ -133,8 +134,10 @@ class SqlTarget(Target):
         with self.writing(table) as writer:
             records = writer.records
             self.fence(records, subscription)
-            if not any(records.same_table(r.target, target) for r in records.reservations(subscription, [table])):
+            reserved = [r for r in records.reservations(subscription, [table]) if records.same_table(r.target, target)]
+            if not reserved:
                 raise EngineFault(FaultKind.INTERNAL, table, "its name on the target was not reserved")
+            writer.check_history_name(table, reserved[0], schema)
             writer.drop_copies(records.copies(None, table))
             place = hidden_name(table, target)
             writer.tables.make_copy(table, place, target, schema, keyed=keyed)
@@ -199,7 +202,9 @@ class SqlTarget(Target):
             return writer.refused.skip(subscription, table, rows, by)
 
     def evolution(self, table: TableId, target: TableName, old: TableSchema, new: TableSchema) -> list[str]:
-        return self.structure.evolve(table, qualified(target), evolution(table, old, new))
+        places = [target, history_of(target)] if new.history else [target]
+        change = evolution(table, old, new)
+        return [one for place in places for one in self.structure.evolve(table, qualified(place), change)]
 
     def check_place(self) -> None:
         """No effect: a database cannot disappear while sessions use it."""

@@ -14,6 +14,8 @@ from engine.model.schema import Column, Expression, Input, KeyMode, ReplicaIdent
 
 FORMAT = 1
 """Version of this text form, the engine's own; another one is refused."""
+WITH_HISTORY = '"history":true'
+"""Part of the text of a schema with history, and of no other."""
 
 
 def to_text(schema: TableSchema) -> str:
@@ -32,6 +34,7 @@ def to_text(schema: TableSchema) -> str:
         "last_number": schema.last_number,
         "row_filter": asdict(schema.row_filter) if schema.row_filter is not None else None,
         "soft_delete": schema.soft_delete,
+        "history": schema.history,
     }
     return json.dumps(body, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
@@ -59,6 +62,7 @@ def from_text(text: str) -> TableSchema:
         last_number=body.get("last_number", 0),
         row_filter=_read_filter(body["row_filter"]) if body.get("row_filter") is not None else None,
         soft_delete=body.get("soft_delete", False),
+        history=body.get("history", False),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from engine.model.copies import KeyBound, StandingCopy
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.history import history_of
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
 from engine.model.last_commit import LastCommit
 from engine.model.partitions import WHOLE, LoadReason, Loads, PartitionLoad, generation_of
@@ -88,6 +89,12 @@ class TableReservation:
     mark: str | None
     existing: OwnerTable | None = None
     """None: the table is ours."""
+
+
+def places_of(reservations: Sequence[TableReservation]) -> set[TableName]:
+    """The names that these tables use on the target, those of their history tables included."""
+    kept = {history_of(r.target) for r in reservations if r.schema is not None and r.schema.history}
+    return {r.target for r in reservations} | kept
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,7 +198,7 @@ def configure(
     ] = False,
     subscription: Subscription = None,
 ) -> Answer:
-    """Change options of a table. A changed key, condition, mapping, mask or deletes means a new copy; --plan shows it before."""
+    """Change options of a table. A changed key, condition, mapping, mask, deletes or history means a new copy; --plan shows it before."""
     if not options_set:
         raise ManifestError("name an option with --set NAME=VALUE")
     path = table_path(api, subscription, table)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.kinds import ConnectionKind
+from engine.model.history import history_of
 from engine.model.identity import TableName
 from engine.model.shared import SharedInto
 from engine.model.table_options import TableOptions
@@ -158,17 +159,23 @@ def check_targets(tables: Sequence[Declaration], target: ConnectionKind, taken: 
         if target.fold(table.target_schema) in target.own_schemas:
             detail = f"The target's schema '{table.target_schema}' is reserved."
             errors.append(FieldError(pointer=table.pointer, detail=detail))
-        folded = (target.fold(table.target_schema), target.fold(table.target_name))
-        other = seen.setdefault(folded, f"{table.schema}.{table.name}")
-        if other != f"{table.schema}.{table.name}":
-            detail = (
-                f"'{table.schema}.{table.name}' and '{other}' would be the same table on the target: "
-                f"'{table.target_schema}.{table.target_name}'."
-            )
-            errors.append(FieldError(pointer=table.pointer, detail=detail))
+        own, kept = TableName(table.target_schema, table.target_name), table.options.history
+        for place, who in places_of(own, f"{table.schema}.{table.name}", history=kept):
+            other = seen.setdefault(_fold(target, place), who)
+            if other != who:
+                detail = f"'{who}' and '{other}' would be the same table on the target: '{place}'."
+                errors.append(FieldError(pointer=table.pointer, detail=detail))
+        if kept and len(history_of(own).name.encode()) > LONGEST_NAME:
+            detail = f"'{history_of(own).name}', the history table of '{own}', would have a name longer than {LONGEST_NAME} bytes."
+            errors.append(FieldError(pointer=f"{table.pointer}/history", detail=detail))
     if errors:
         raise InvalidRequest(errors[0].detail, "Give one of them another target name or schema.", errors=errors)
     _check_shared(tables, target, OccupiedPlaces(seen, taken.shown))
+
+
+def places_of(target: TableName, who: str, *, history: bool) -> list[tuple[TableName, str]]:
+    """The names that a table uses on the target, each with its source name."""
+    return [(target, who), *([(history_of(target), f"{who} (history)")] if history else [])]
 
 
 def _check_shared(tables: Sequence[Declaration], target: ConnectionKind, taken: OccupiedPlaces) -> None:

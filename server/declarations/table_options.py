@@ -198,6 +198,18 @@ class TableOptionsBody(DeclaredBody):
             )
         return self
 
+    @model_validator(mode="after")
+    def _history_can_be_kept(self) -> TableOptionsBody:
+        if not self.options.history:
+            return self
+        if self.insert_only:
+            raise ValueError("history needs a key, which insert_only is not for; leave out 'history' or insert_only")
+        if self.into_existing:
+            raise ValueError("history is kept of tables that Penstock creates; leave out 'history' or into_existing")
+        if self.options.refused_rows is RefusedPolicy.SET_ASIDE:
+            raise ValueError("quarantined rows would have no history: with 'history', refused_rows must be 'park'")
+        return self
+
     @property
     def options(self) -> TableOptions:
         """The model's form."""

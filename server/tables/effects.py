@@ -23,7 +23,7 @@ class OptionEffect(StrEnum):
 COPIES = frozenset({OptionEffect.NEW_COPY, OptionEffect.PARKS, OptionEffect.NEXT_RELOAD})
 """Effects that begin with another copy of the table."""
 
-_NEW_COPY = frozenset({"key", "where", "insert_only", "columns", "mask", "deletes"})
+_NEW_COPY = frozenset({"key", "where", "insert_only", "columns", "mask", "deletes", "history"})
 _SELECTION = frozenset({"include_columns", "exclude_columns"})
 _NEW_START = _SELECTION | {"mask", "insert_only"}
 

@@ -126,9 +126,9 @@ def patch_table(
     body: TablePatch,
     if_match: IfMatch = None,
 ) -> TableView:
-    """`desired_state` pauses and resumes. A changed key, condition, mapping, mask or `deletes` means a new copy, which begins automatically
-    if the subscription's `schema_changes` policy is `apply`; `into_existing` takes effect with the next reload. `POST …/plans` shows it
-    before."""
+    """`desired_state` pauses and resumes. A changed key, condition, mapping, mask, `deletes` or `history` means a new copy, which begins
+    automatically if the subscription's `schema_changes` policy is `apply`; `into_existing` takes effect with the next reload.
+    `POST …/plans` shows it before."""
     row = service.patch_table(session, name, table_id, body, _target_kind(session, name), if_match)
     set_etag(response, row)
     return shown_table(request, session, name, row)

@@ -95,6 +95,7 @@ class TableView(Aliased, Remedied):
                     "priority": 0,
                     "refused_rows": "park",
                     "deletes": "delete",
+                    "history": False,
                     "rows_set_aside": 0,
                     "created_at": "2026-05-04T10:00:00Z",
                 }

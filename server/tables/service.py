@@ -21,7 +21,13 @@ from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
 from server.declarations.policies import SchemaChangesBody, TableFreshnessBody, table_freshness
 from server.declarations.table_body import require_supported, shared_from
-from server.declarations.table_declaration import Declaration, OccupiedPlaces, check_targets, refuse_existing
+from server.declarations.table_declaration import (
+    Declaration,
+    OccupiedPlaces,
+    check_targets,
+    places_of,
+    refuse_existing,
+)
 from server.declarations.table_options import (
     TableOptionsBody,
     declared_options,
@@ -140,7 +146,7 @@ def add_by_pattern(
         row = _insert(session, subscription, table, "appeared on the source and was added by a pattern")
         who = ".".join(table.source)
         taken = OccupiedPlaces(
-            {**taken.places, _target_place(row, target): who},
+            {**taken.places, **_target_places(row, who, target)},
             [*taken.shown, *([(who, table.shared)] if table.shared is not None else [])],
         )
     if len(wanted) > len(refused):
@@ -159,13 +165,20 @@ def _occupied_places(
     rows += [(row, row.full_name) for row in present]
     shared = [(who, shared_from(row.shared_into)) for row, who in rows]
     return OccupiedPlaces(
-        {_target_place(row, target): who for row, who in rows},
+        {place: whose for row, who in rows for place, whose in _target_places(row, who, target).items()},
         [(who, into) for who, into in shared if into is not None],
     )
 
 
-def _target_place(row: TableRow, target: ConnectionKind) -> tuple[str, str]:
-    return target.fold(row.target_schema), target.fold(row.target_name)
+def _placed(row: TableRow, options: TableOptions, pointer: str = "") -> Declaration:
+    """A table of the subscription with other options, for a check of its names on the target."""
+    own = row.schema_name, row.name, row.target_schema, row.target_name
+    return Declaration(*own, options, row.from_pattern, pointer, shared_from(row.shared_into))
+
+
+def _target_places(row: TableRow, who: str, target: ConnectionKind) -> dict[tuple[str, str], str]:
+    places = places_of(TableName(row.target_schema, row.target_name), who, history=row.history)
+    return {(target.fold(place.schema), target.fold(place.name)): whose for place, whose in places}
 
 
 def reconcile_tables(
@@ -188,7 +201,14 @@ def reconcile_tables(
     present = {(row.schema_name, row.name): row for row in repository.list_present(session, subscription.id or 0)}
     staying = [row for source, row in present.items() if keep or source in wanted]
     check_targets(
-        [table for source, table in wanted.items() if source not in present],
+        [
+            *(table for source, table in wanted.items() if source not in present),
+            *(
+                _placed(row, wanted[source].options, wanted[source].pointer)
+                for source, row in present.items()
+                if source in wanted and wanted[source].options.history and not row.history
+            ),
+        ],
         target,
         _occupied_places(session, subscription, staying, target),
     )
@@ -229,6 +249,9 @@ def patch_table(
     if row.shared_into is not None and options.deletes is DeleteMode.MARK:
         detail = "A table with shared_into cannot mark deletes."
         raise InvalidRequest.at("/deletes", detail, "Remove it and add it again without shared_into.")
+    if options.history and not row.history:
+        present = repository.list_present(session, subscription.id or 0)
+        check_targets([_placed(row, options)], target, _occupied_places(session, subscription, present, target))
     changed = _apply_options(session, subscription, row, options)
     if "freshness" in body.model_fields_set:
         changed |= _apply_goal(session, name, row, _merged_goal(row, body.freshness))

@@ -149,6 +149,30 @@ def test_deletes_are_marked_from_the_next_copy_on(client: TestClient, table: dic
     assert client.patch(one, json={"deletes": None}).json()["deletes"] == "delete"
 
 
+def test_history_begins_with_the_next_copy(client: TestClient, table: dict[str, Any]) -> None:
+    one = f"{URL}/{table['id']}"
+    assert table["history"] is False
+    plan = client.post(f"{one}/plans", json={"history": True}).json()
+    assert plan["fields"] == [{"field": "history", "before": False, "after": True, "effect": "at_once"}]
+    assert client.patch(one, json={"history": True}).json()["history"] is True
+    event = client.get("/api/v1/events", params={"kind": "table_settings_changed"}).json()["items"][0]
+    assert "history" in event["detail"]
+    for wrong in ({"history": 3}, {"insert_only": True}, {"refused_rows": "set_aside"}):
+        assert client.patch(one, json=wrong).status_code == 422
+    assert client.patch(one, json={"history": None}).json()["history"] is False
+
+
+def test_a_history_table_takes_no_name_of_another_table(client: TestClient, table: dict[str, Any]) -> None:
+    one, taken = f"{URL}/{table['id']}", f"{table['name']}__history"
+    other = client.post(URL, json={"schema": table["schema"], "name": taken}).json()
+    refused = client.patch(one, json={"history": True})
+    assert (refused.status_code, taken in refused.json()["detail"]) == (422, True)
+    client.delete(f"{URL}/{other['id']}")
+    assert client.patch(one, json={"history": True}).status_code == 200
+    refused = client.post(URL, json={"schema": table["schema"], "name": taken})
+    assert (refused.status_code, taken in refused.json()["detail"]) == (422, True)
+
+
 @pytest.mark.parametrize("option", [{"operations": ["insert"]}])
 def test_what_the_engine_does_not_follow_is_refused_of_one_table(
     client: TestClient, app: FastAPI, table: dict[str, Any], option: dict[str, Any]

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from engine.model.history import HISTORY_COLUMNS
 from engine.model.identity import RelationId, TableName
 from engine.model.masks import MASK_KEY, SHORTEST_KEY, Mask, MaskMethod
 from engine.model.row_filter import RowFilter, UnfitFilterError, row_filter
@@ -491,13 +492,14 @@ def schema_of(table: CatalogTable, spec: TableSpec) -> TableSchema | None:
         computed=computed_of(table, spec),
         row_filter=filter_of(filtered, spec),
         soft_delete=spec.deletes is DeleteMode.MARK,
+        history=spec.history,
         last_number=table.last_number,
     )
 
 
 def selection_problem(table: CatalogTable, spec: TableSpec) -> str | None:
     """Why the table's columns and rows cannot be selected as declared, as text; None if they can."""
-    problem = filter_problem(table, spec) or deletes_problem(table, spec)
+    problem = filter_problem(table, spec) or deletes_problem(table, spec) or history_problem(table, spec)
     if problem is not None:
         return problem
     selection = spec.selection
@@ -559,18 +561,40 @@ def deletes_problem(table: CatalogTable, spec: TableSpec) -> str | None:
     """Why deleted rows of the table cannot be marked as declared, as text; None if they can, or need not be."""
     if spec.deletes is DeleteMode.DELETE:
         return None
-    choice = key_of(table, spec)
-    if choice.problem is None and choice.mode is not KeyMode.KEYED:
+    if _lacks_key(table, spec):
         return (
             "deletes: 'mark' needs a key, by which a row that is inserted again is recognized; add a primary key on the source, or"
             " declare 'key'"
         )
-    taken = (name for name in (*table.column_names, *table.generated) if spec.selection.takes(name))
-    if any(spec.rename.get(name, name).lower() == DELETED_AT for name in taken):
+    if _takes_name(table, spec, [DELETED_AT]) is not None:
         return (
             f"deletes: 'mark' adds the column {DELETED_AT}, which the table has; give that another name with 'rename'"
         )
     return None
+
+
+def history_problem(table: CatalogTable, spec: TableSpec) -> str | None:
+    """Why versions of the table's rows cannot be kept as declared, as text; None if they can, or need not be."""
+    if not spec.history:
+        return None
+    if _lacks_key(table, spec):
+        return "history needs a key, by which versions of one row are recognized; add a primary key on the source, or declare 'key'"
+    name = _takes_name(table, spec, HISTORY_COLUMNS)
+    if name is not None:
+        return f"the history table has a column {name} of its own, and the table has one too; give that another name with 'rename'"
+    return None
+
+
+def _lacks_key(table: CatalogTable, spec: TableSpec) -> bool:
+    """Whether the table can be followed, but not by a key."""
+    choice = key_of(table, spec)
+    return choice.problem is None and choice.mode is not KeyMode.KEYED
+
+
+def _takes_name(table: CatalogTable, spec: TableSpec, names: Sequence[str]) -> str | None:
+    """The first of these names that a column of the table has on the target."""
+    taken = {spec.rename.get(c, c).lower() for c in (*table.column_names, *table.generated) if spec.selection.takes(c)}
+    return next((name for name in names if name in taken), None)
 
 
 def _may_be_large(column: CatalogColumn) -> bool:

@@ -73,6 +73,7 @@ def complete(
         computed=_computed(columns, spec, known, table, as_now=matcher.as_now),
         row_filter=conditions,
         soft_delete=spec.deletes is DeleteMode.MARK,
+        history=spec.history,
         last_number=_last_number(columns, known, table, as_now=matcher.as_now),
     )
 

@@ -142,7 +142,7 @@ def _complete_tombstones(connection: StagingConnection, place: Place, rows: Any)
             lost = int(connection.execute(sql).fetchall()[0][0])
             if lost:
                 raise _anomaly(place, f"{lost} deleted rows are not on the target")
-        values = ", ".join([*_completed_values(place, rows), "s.at", "s.n", "s.doubtful"])
+        values = ", ".join([*completed_values(place, rows), "s.at", "s.n", "s.doubtful"])
         connection.execute(f"CREATE TEMP TABLE {_TOMBSTONES} AS SELECT {values} FROM {joined_rows}")
 
 
@@ -211,7 +211,7 @@ def _complete(connection: StagingConnection, place: Place, partials: Any) -> Non
     """Create the temporary table of rows whose unset columns have the value of the existing row."""
     with connection.staged(partials) as source:
         sql = (
-            f"CREATE TEMP TABLE {_COMPLETED} AS SELECT {', '.join(_completed_values(place, partials))}"
+            f"CREATE TEMP TABLE {_COMPLETED} AS SELECT {', '.join(completed_values(place, partials))}"
             f" FROM {source} AS s JOIN {place.qualified} AS t ON {_on_key(place)}"
         )
         found = int(connection.execute(sql).fetchall()[0][0])
@@ -219,7 +219,7 @@ def _complete(connection: StagingConnection, place: Place, partials: Any) -> Non
         raise _anomaly(place, f"{partials.num_rows} changed rows, of which the target has {found}")
 
 
-def _completed_values(place: Place, rows: Any) -> list[str]:
+def completed_values(place: Place, rows: Any) -> list[str]:
     """Expressions for c0 … cn: of the row `s`, or if it is unset there, of the existing row `t`."""
     columns = [f"c{i}" for i in range(len(place.columns))]
     keys = [f"k{j}" for j in range(len(place.key))]

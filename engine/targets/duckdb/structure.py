@@ -10,8 +10,9 @@ from engine.targets.duckdb.fill import OutsideDomain, fill_expression
 from engine.targets.duckdb.identifiers import folded, literal, same_to_duckdb
 from engine.targets.duckdb.types import duckdb_type
 from engine.targets.evolution import Evolution, Structure, require_columns
+from engine.targets.history import own_columns
 from engine.targets.identifiers import quoted
-from engine.targets.soft_delete import mark_column, refuse_own_name
+from engine.targets.soft_delete import mark_column, refuse_own_names
 
 
 def check_columns(table: TableId, schema: TableSchema) -> None:
@@ -23,14 +24,22 @@ def check_columns(table: TableId, schema: TableSchema) -> None:
             f"columns {twins[0]!r} and {twins[1]!r} differ only in case, which DuckDB ignores; rename one on the source"
         )
         raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail)
-    refuse_own_name(table, schema, folded)
+    refuse_own_names(table, schema, folded)
 
 
 def create_statements(place: str, schema: TableSchema, keyed: bool = False) -> list[str]:
     """DDL for an empty table. No keys, constraints or indexes; the source enforces NOT NULL."""
     del keyed
-    listed = [f"{quoted(c.name)} {duckdb_type(value_type(c))}" for c in schema.columns]
-    columns = ", ".join([*listed, *(f"{name} TIMESTAMPTZ" for name in mark_column(schema))])
+    return _create(place, schema, [f"{name} TIMESTAMPTZ" for name in mark_column(schema)])
+
+
+def create_history_statements(place: str, schema: TableSchema) -> list[str]:
+    """DDL for an empty history table."""
+    return _create(place, schema, own_columns("TIMESTAMPTZ", "VARCHAR"))
+
+
+def _create(place: str, schema: TableSchema, more: list[str]) -> list[str]:
+    columns = ", ".join([*(f"{quoted(c.name)} {duckdb_type(value_type(c))}" for c in schema.columns), *more])
     return [f"CREATE TABLE {place} ({columns})", *(_remark(place, c) for c in schema.columns if _needs_remark(c))]
 
 
@@ -91,4 +100,4 @@ def _type_words(source: SourceType) -> str:
     return f"{_type_words(source.element)}[]" if source.element is not None else source.name
 
 
-DUCKDB_STRUCTURE = Structure(create_statements, evolve_statements, check_columns)
+DUCKDB_STRUCTURE = Structure(create_statements, create_history_statements, evolve_statements, check_columns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from engine.model.quarantine import Texts
 from engine.model.schema import TableSchema
 from engine.targets.duckdb.changes import Place, apply_changes, belongs, delete_behind, read_rows, rows_at
 from engine.targets.duckdb.errors import fault_of, is_broken, is_out_of_memory
+from engine.targets.duckdb.history import DuckDbHistory
 from engine.targets.duckdb.identifiers import folded_name
 from engine.targets.duckdb.preflight import standing
 from engine.targets.duckdb.staging import StagingConnection
@@ -74,6 +76,9 @@ class DuckDbTables(SqlTables):
         columns = ", ".join([*place.columns, *mark_column(schema)])
         self.execute(f"INSERT INTO {place.qualified} ({columns}) SELECT {columns} FROM {self.qualified(copy)}")
         self.drop(copy)
+
+    def history(self, table: TableId, place: TableName, schema: TableSchema) -> DuckDbHistory:
+        return DuckDbHistory(self._connection, table, self.qualified(place), replace(schema, soft_delete=False))
 
     def drop_for_good(self, table: TableId, place: TableName) -> None:
         """Checks for dependent views itself, because DuckDB would leave them without their table."""

@@ -60,7 +60,7 @@ from engine.targets.metadata_store import MetadataStore
 from engine.targets.quarantined_rows import DecodeText, no_decoder
 from engine.targets.shared import shared_findings
 from engine.targets.sql_target import SqlTarget
-from engine.targets.target_metadata import Member, Position, counts, hidden_name, same_batch
+from engine.targets.target_metadata import Member, Position, counts, hidden_name, places_of, same_batch
 
 _CLOSED = "the target was closed"
 """Why held snapshots end with the target."""
@@ -483,7 +483,7 @@ class DuckDbTarget(SqlTarget):
         with self._reading() as (connection, catalog):
             records = DuckDbMetadata(connection, catalog)
             members = records.members() if records.exist() else []
-            ours = {folded_name(r.target) for r in records.reservations(None)} if records.exist() else set()
+            ours = set(map(folded_name, places_of(records.reservations(None)))) if records.exist() else set()
             ours |= {folded_name(member.into.relation) for member in members if member.schema is not None}
             return {folded_name(name) for name in standing(connection)} - ours, members
 

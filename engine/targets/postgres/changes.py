@@ -217,7 +217,7 @@ def _make_room(connection: PostgresConnection, place: Place, inserts: Any | None
 
 def _complete_tombstones(connection: PostgresConnection, place: Place, rows: Any) -> None:
     """Create the temporary table of deleted rows, with the time of deletion last. Those without unset columns need no existing row."""
-    columns, parts = _completed_values(place, rows)
+    columns, parts = completed_values(place, rows)
     unset = [c.name for c in columns if c.value is _BOOL]
     needed = " OR ".join(f"coalesce(s.{name}, false)" for name in unset) or "false"
     more = [_AT, StagedColumn("n", _COUNT, "pg_catalog.int8"), StagedColumn("doubtful", _BOOL, "pg_catalog.bool")]
@@ -432,7 +432,7 @@ def image(alias: str, names: Sequence[str]) -> str:
 
 def _complete(connection: PostgresConnection, place: Place, partials: Any) -> None:
     """Create the temporary table of rows whose unset columns have the value of the existing row."""
-    columns, parts = _completed_values(place, partials)
+    columns, parts = completed_values(place, partials)
     with staged(connection, partials, columns, place.key_columns) as source:
         sql = f"CREATE TEMPORARY TABLE {_COMPLETED} ON COMMIT DROP AS SELECT {', '.join(parts)}"
         found = _run(connection, f"{sql} FROM {source.sql} JOIN {place.qualified} AS t ON {_on_key(place)}", source)
@@ -440,7 +440,7 @@ def _complete(connection: PostgresConnection, place: Place, partials: Any) -> No
         raise _anomaly(place, f"{partials.num_rows} changed rows, of which the target has {found}")
 
 
-def _completed_values(place: Place, rows: Any) -> tuple[list[StagedColumn], list[str]]:
+def completed_values(place: Place, rows: Any) -> tuple[list[StagedColumn], list[str]]:
     """The staged columns, and expressions for c0 … cn: of the row `s`, or if it is unset there, of the existing row `t`."""
     unset = [f"u{i}" for i in range(len(place.columns)) if rows.schema.get_field_index(f"u{i}") >= 0]
     columns = [*place.key_columns, *place.columns, *(StagedColumn(name, _BOOL, "pg_catalog.bool") for name in unset)]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from engine.model.identity import TableId
 from engine.model.schema import Column, TableSchema
 from engine.targets.evolution import Evolution, Structure, require_columns
+from engine.targets.history import CURRENT, own_columns
 from engine.targets.identifiers import quoted
 from engine.targets.postgres.identifiers import literal
 from engine.targets.postgres.types import MARK_TYPE, postgres_type
-from engine.targets.soft_delete import mark_column, refuse_own_name
+from engine.targets.soft_delete import mark_column, refuse_own_names
 
 
 def create_statements(place: str, schema: TableSchema, keyed: bool) -> list[str]:
@@ -17,6 +18,14 @@ def create_statements(place: str, schema: TableSchema, keyed: bool) -> list[str]
     columns = ", ".join([*listed, *(f"{name} {MARK_TYPE}" for name in mark_column(schema))])
     key = key_statement(place, schema) if keyed else None
     return [f"CREATE TABLE {place} ({columns})", *([key] if key is not None else [])]
+
+
+def create_history_statements(place: str, schema: TableSchema) -> list[str]:
+    """DDL for an empty history table. Its index finds the current version of a row, and keeps a second one out."""
+    listed = [f"{quoted(c.name)} {postgres_type(c)}" for c in schema.columns]
+    columns = ", ".join([*listed, *own_columns(MARK_TYPE, "pg_catalog.text")])
+    keys = ", ".join(map(quoted, schema.key))
+    return [f"CREATE TABLE {place} ({columns})", f"CREATE UNIQUE INDEX ON {place} ({keys}) WHERE {CURRENT}"]
 
 
 def key_statement(place: str, schema: TableSchema) -> str | None:
@@ -68,7 +77,7 @@ def add_statements(place: str, column: Column) -> list[str]:
 def check_columns(table: TableId, schema: TableSchema) -> None:
     """Reject schemas that PostgreSQL cannot represent: no column at all, or one with the name of a column of ours."""
     require_columns(table, schema)
-    refuse_own_name(table, schema, str)
+    refuse_own_names(table, schema, str)
 
 
-POSTGRES_STRUCTURE = Structure(create_statements, evolve_statements, check_columns)
+POSTGRES_STRUCTURE = Structure(create_statements, create_history_statements, evolve_statements, check_columns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -29,6 +30,7 @@ from engine.targets.postgres.changes import (
     texts_at,
 )
 from engine.targets.postgres.errors import cause_of, fault_of_table
+from engine.targets.postgres.history import PostgresHistory
 from engine.targets.postgres.identifiers import literal
 from engine.targets.postgres.metadata import PostgresMetadata
 from engine.targets.postgres.owner_tables.ddl import add_columns, follow
@@ -174,6 +176,9 @@ class PostgresTables(SqlTables):
         self.remove_deleted(copy, target, schema)
         types = [column.type for column in place.columns]
         self._pour(copy, target, list(zip(place.quoted, types, strict=True)) + _marks(schema))
+
+    def history(self, table: TableId, place: TableName, schema: TableSchema) -> PostgresHistory:
+        return PostgresHistory(self._connection, table, self.qualified(place), replace(schema, soft_delete=False))
 
     def drop_for_good(self, table: TableId, place: TableName) -> None:
         try:

@@ -68,9 +68,7 @@ from engine.targets.postgres.two_phase.writer import Dealt, PartSessions, PartsU
 from engine.targets.postgres.writer import Writer, roll_back
 from engine.targets.shared import shared_findings
 from engine.targets.sql_target import SqlTarget
-from engine.targets.target_metadata import (
-    Position,
-)
+from engine.targets.target_metadata import Position, places_of
 
 QUERY_MEMORY = 512 << 20
 """Memory of a query process in bytes where the caller names none; the engine passes its setting `query_memory_mb`."""
@@ -168,7 +166,7 @@ class PostgresTarget(SqlTarget):
                 findings += place_findings(connection) or origin_findings(connection)
                 findings += role_findings(connection, self._spec.settings)
                 records = PostgresMetadata(connection)
-                ours = {r.target for r in records.reservations(None)} if records.exist() else set()
+                ours = places_of(records.reservations(None)) if records.exist() else set()
                 members = records.members() if ours else []
                 ours |= {member.into.relation for member in members if member.schema is not None}
                 new = [place for place in [*tables, *relations] if place not in existing and place not in ours]

@@ -53,6 +53,7 @@ class TableRow(SQLModel, table=True):
     """Its own freshness goal: members of `server.declarations.policies.TableFreshnessBody`. None: that of the subscription."""
     refused_rows: str = Field(default="park", max_length=16)
     deletes: str = Field(default="delete", max_length=16)
+    history: bool = False
     rows_set_aside: int = 0
     differs: bool = False
     """Its last verification found differences from the source, and it was not copied since."""

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from engine.model.history import FROM_POSITION, TO_POSITION, VALID_FROM, VALID_TO
 from engine.model.soft_delete import DELETED_AT, DeleteMode
 from engine.model.subscription import BatchPolicy
 from engine.pipeline.streamed_transactions import StreamedCounts
@@ -118,3 +119,29 @@ def test_rows_deleted_by_a_large_transaction_have_the_time_of_its_commit(
     assert before < found[0][0] < datetime.now(UTC)
     last = f"SELECT left(note, 1), min(id), max(id), count(*) FROM orders WHERE {DELETED_AT} IS NOT NULL GROUP BY 1 ORDER BY 1"
     assert replica.query(last) == [("m", 1, 6000, 6000), ("n", 12001, 20000, 8000)]
+
+
+def test_a_large_transaction_begins_one_version_of_each_row(
+    shop: Database, replicate: Callable[..., Replica], session: Session
+) -> None:
+    replica = replicate(shop, [table("orders", history=True)], batch=BatchPolicy(small_rows=0), piece_bytes=256 * 1024)
+    session.execute("BEGIN; UPDATE orders SET note = repeat('n', 50); DELETE FROM orders WHERE id <= 10000")
+    wait_until(lambda: counts(replica).staged >= 2)
+    session.execute("INSERT INTO orders SELECT i, 1, repeat('m', 50) FROM generate_series(1, 12000) i WHERE i <= 10000")
+    session.execute("UPDATE orders SET total = total + 1; DELETE FROM orders WHERE id <= 5000")
+    wait_until(lambda: counts(replica).staged >= 5)
+    before = datetime.now(UTC)
+    session.execute("COMMIT")
+    replica.assert_equal()
+    assert counts(replica).used >= 5
+    history = "FROM orders__history WHERE {} IS NOT NULL"
+    ends = replica.query(f"SELECT DISTINCT {TO_POSITION}, {VALID_TO} " + history.format(TO_POSITION))
+    begins = replica.query(
+        f"SELECT DISTINCT {FROM_POSITION}, {VALID_FROM} FROM orders__history WHERE {TO_POSITION} IS NULL"
+    )
+    assert ends == begins
+    assert len(ends) == 1
+    assert before < ends[0][1] < datetime.now(UTC)
+    assert replica.query("SELECT count(*), min(note) " + history.format(TO_POSITION)) == [(20_000, "note 1")]
+    current = f"SELECT id, total, note FROM orders__history WHERE {VALID_TO} IS NULL ORDER BY id"
+    assert replica.query(current) == replica.query("SELECT id, total, note FROM orders ORDER BY id")

@@ -152,7 +152,7 @@ def test_an_option_that_is_declared_is_stored_and_comes_back() -> None:
         priority=7,
         refused_rows=RefusedPolicy.SET_ASIDE,
     )
-    others = TableOptions(deletes=DeleteMode.MARK)
+    others = TableOptions(deletes=DeleteMode.MARK, history=True)
     for each in fields(TableOptions):
         default = getattr(TableOptions(), each.name)
         assert any(getattr(options, each.name) != default for options in (every, others))
@@ -175,6 +175,22 @@ def test_deletes_are_not_marked_together_with(other: dict[str, Any]) -> None:
     body(name="orders", **other)
     with pytest.raises(ValidationError, match="deletes"):
         body(name="orders", deletes="mark", **other)
+
+
+@pytest.mark.parametrize("other", [{"insert_only": True}, {"into_existing": True}, {"refused_rows": "set_aside"}])
+def test_history_is_not_kept_together_with(other: dict[str, Any]) -> None:
+    body(name="orders", **other)
+    with pytest.raises(ValidationError, match="history"):
+        body(name="orders", history=True, **other)
+
+
+def test_a_history_table_needs_a_name_of_its_own() -> None:
+    tables = [body(name="orders", history=True), body(name="orders__history")]
+    with pytest.raises(InvalidRequest, match=r"'public\.orders \(history\)'.* would be the same table"):
+        resolve_tables(tables, [], DUCK, "s")
+    with pytest.raises(InvalidRequest, match="longer than 63 bytes"):
+        resolve_tables([body(name="o" * 60, history=True)], [], DUCK, "s")
+    assert len(resolve_tables([body(name="o" * 54, history=True), body(name="orders__history")], [], DUCK, "s")) == 2
 
 
 def test_rest_takes_changes_and_shows_every_option() -> None:

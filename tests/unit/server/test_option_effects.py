@@ -32,6 +32,7 @@ def effect(before: dict[str, Any], after: dict[str, Any], *, on: str | None = No
         ({"where": "a > 1"}, NEW_COPY),
         ({"insert_only": True}, NEW_COPY),
         ({"deletes": "mark"}, NEW_COPY),
+        ({"history": True}, NEW_COPY),
         ({"map_as": {"a": "text"}}, NEW_COPY),
         ({"mask": {"a": Mask(MaskMethod.NULL)}}, NEW_COPY),
         ({"rename": {"a": "b"}}, IN_PLACE),

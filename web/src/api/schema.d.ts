@@ -1021,9 +1021,9 @@ export interface paths {
         head?: never;
         /**
          * Change, pause or resume a table
-         * @description `desired_state` pauses and resumes. A changed key, condition, mapping, mask or `deletes` means a new copy, which begins automatically
-         *     if the subscription's `schema_changes` policy is `apply`; `into_existing` takes effect with the next reload. `POST …/plans` shows it
-         *     before.
+         * @description `desired_state` pauses and resumes. A changed key, condition, mapping, mask, `deletes` or `history` means a new copy, which begins
+         *     automatically if the subscription's `schema_changes` policy is `apply`; `into_existing` takes effect with the next reload.
+         *     `POST …/plans` shows it before.
          */
         patch: operations["tables_patch"];
         trace?: never;
@@ -5516,6 +5516,12 @@ export interface components {
             /** @description The table's own freshness goal, in place of the subscription's. A change takes hold at once. */
             freshness?: components["schemas"]["TableFreshnessBody"] | null;
             /**
+             * History
+             * @description Keep every version of each row, with the time from which and to which it was valid, in the table `NAME__history` next to the target's table `NAME`. Needs a key.
+             * @default false
+             */
+            history?: boolean;
+            /**
              * Include Columns
              * @description Names of the columns to replicate, or patterns with `*` (any characters); by default all columns.
              * @default []
@@ -5641,6 +5647,8 @@ export interface components {
             /** Exclude Columns */
             exclude_columns?: string[] | null;
             freshness?: components["schemas"]["TableFreshnessBody"] | null;
+            /** History */
+            history?: boolean | null;
             /** Include Columns */
             include_columns?: string[] | null;
             /** Insert Only */
@@ -5751,6 +5759,7 @@ export interface components {
          *         "following": false,
          *         "status": "moving"
          *       },
+         *       "history": false,
          *       "id": "t3f2a9c81d07e",
          *       "insert_only": false,
          *       "into_existing": false,
@@ -5815,6 +5824,12 @@ export interface components {
              */
             from_pattern?: boolean;
             health: components["schemas"]["TableHealth"];
+            /**
+             * History
+             * @description Every version of each row is kept in a table of its own.
+             * @default false
+             */
+            history?: boolean;
             /** Id */
             id: string;
             /**

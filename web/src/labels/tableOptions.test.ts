@@ -24,6 +24,8 @@ describe("optionValue", () => {
     ],
     ["refused_rows", "set_aside", "are quarantined"],
     ["deletes", "mark", "stay, marked"],
+    ["history", true, "are kept"],
+    ["history", false, "are not kept"],
     ["priority", 0, "0"],
     ["later", { a: 1 }, '{"a":1}'],
   ])("%s: %j is %s", (option, value, words) => expect(optionValue(option, value)).toBe(words));

@@ -17,6 +17,7 @@ const NAMES: Record<string, string> = {
   priority: "Priority of its copies",
   refused_rows: "Rows that the target refuses",
   deletes: "Rows that the source deletes",
+  history: "Versions of its rows",
   desired_state: "Requested state",
 };
 
@@ -28,6 +29,7 @@ const NONE = "none";
 export function optionValue(option: string, value: unknown): string {
   if (option === "refused_rows") return value === "set_aside" ? "are quarantined" : "park the table";
   if (option === "deletes") return value === "mark" ? "stay, marked" : "are deleted";
+  if (option === "history") return value === true ? "are kept" : "are not kept";
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (Array.isArray(value)) return value.join(", ") || (option === "key" ? "the source's own" : NONE);
   if (typeof value !== "object" || value === null) return value == null || value === "" ? NONE : String(value);

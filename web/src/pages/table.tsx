@@ -147,6 +147,9 @@ function Declaration({ table }: { table: Table }) {
         {count(table.copied.rows)}
       </Fact>
       <Fact name="Rows that the source deletes">{table.deletes === "mark" ? "stay, marked" : "are deleted"}</Fact>
+      <Fact name="Versions of its rows" note={table.history ? `in ${table.target.schema}.${table.target.name}__history` : undefined}>
+        {table.history ? "are kept" : "are not kept"}
+      </Fact>
       <Fact
         name="Rows that the target refuses"
         note={(table.rows_set_aside ?? 0) > 0 ? `${count(table.rows_set_aside)} quarantined now` : undefined}

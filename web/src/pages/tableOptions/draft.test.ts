@@ -51,6 +51,10 @@ describe("bodyOf", () => {
       columns: { n: { map_as: "text" } },
       insert_only: true,
     }));
+  it("asks for the history of a table, and no more of it", () => {
+    expect(bodyOf(orders, draft({ history: true }), { schema: "", name: "" })).toEqual({ ...orders, history: true });
+    expect(patchOf(draft({ history: true }), draft())).toEqual({ history: false });
+  });
   it("means a name with an asterisk literally", () =>
     expect(bodyOf({ schema: "public", name: "a*" }, draft())).toMatchObject({ exact: true }));
 });

@@ -20,6 +20,7 @@ export interface OptionsDraft {
   rename: Readonly<Record<string, string>>;
   refusedRows: "park" | "set_aside";
   deletes: "delete" | "mark";
+  history: boolean;
   priority: string;
 }
 
@@ -35,6 +36,7 @@ export const NO_OPTIONS: OptionsDraft = {
   rename: {},
   refusedRows: "park",
   deletes: "delete",
+  history: false,
   priority: "0",
 };
 
@@ -50,6 +52,7 @@ export const draftOf = (table: Table): OptionsDraft => ({
   rename: table.rename ?? {},
   refusedRows: table.refused_rows ?? "park",
   deletes: table.deletes ?? "delete",
+  history: table.history ?? false,
   priority: String(table.priority ?? 0),
 });
 
@@ -69,6 +72,7 @@ function optionsOf(draft: OptionsDraft) {
     rename: Object.fromEntries(Object.entries(draft.rename).filter(([, name]) => name !== "")),
     refused_rows: draft.refusedRows,
     deletes: draft.deletes,
+    history: draft.history,
     priority: Number(draft.priority),
   };
 }

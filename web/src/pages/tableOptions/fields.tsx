@@ -78,6 +78,11 @@ export function OptionFields({ draft, onChange, columns, keyed, refused }: Optio
       />
       <Refused details={[wrong("deletes")]} />
       <label className="check">
+        <input type="checkbox" checked={draft.history} onChange={(event) => onChange({ history: event.target.checked })} />
+        Keep every version of each row, in a table of its own whose name ends in __history
+      </label>
+      <Refused details={[wrong("history")]} />
+      <label className="check">
         <input type="checkbox" checked={draft.insertOnly} onChange={(event) => onChange({ insertOnly: event.target.checked })} />
         Replicate only its inserts and truncates; updates and deletes on the source are not followed
       </label>
