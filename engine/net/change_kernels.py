@@ -397,69 +397,6 @@ def _arrive(net: Net, place: int, row: int, several: bool) -> bool:
     return True
 
 
-@kernel
-def net_keyed(
-    data: Array, changes: Changes, layout: Layout, refs: Refs, before: Array, after: Array,
-    mine: Array, cleared: bool, net: Net, pair: Rows,
-) -> tuple[int, int]:  # fmt: skip
-    """Net the changes `mine` (indices in order) by key. Returns (fault, change), or (OK, -1) with `net` filled.
-
-    `cleared`: the table was truncated before the first change, so only rows that the changes insert exist. A TRUNCATE may be among the
-    changes with soft delete only.
-    `pair`: scratch space for two images if every change carries its full old image, else without columns.
-    """
-    for i in mine:
-        if changes.op[i] == _TRUNCATE:
-            _clear(net, i)
-            cleared = True
-            continue
-        fault = _take_change_of_row(data, changes, i, layout, refs, before[i], after[i], cleared, net, pair)
-        if fault != OK:
-            return fault, i
-    return (TWO_ROWS if _has_two_rows(net) else OK), -1
-
-
-@kernel
-def _take_change_of_row(
-    data: Array, changes: Changes, i: int, layout: Layout, refs: Refs, before: int, after: int,
-    cleared: bool, net: Net, pair: Rows,
-) -> int:  # fmt: skip
-    """Apply change `i`, an insert, update or delete, to the rows at the places of its keys. Arguments as in `net_keyed`."""
-    place = -1
-    row = -1
-    if before >= 0:
-        place = _place(data, refs, before, net, cleared)
-        row = _find_row(data, changes, i, layout, net, place, before, pair)
-        if row < 0:
-            return NOT_THERE
-    net.used[2] += 1
-    if before >= 0 and before != after:
-        _note_leaving(net, place, row, i)
-    if changes.op[i] == _DELETE:
-        _leave(net, place, row)
-        net.last[row] = -1
-        return OK
-    if changes.op[i] == _INSERT:
-        row = _new_row(net, -1)
-    net.prev[i] = net.last[row]
-    net.last[row] = i
-    if before != after:
-        if before >= 0:
-            _leave(net, place, row)
-        place = _place(data, refs, after, net, cleared)
-        if not _arrive(net, place, row, pair.len.shape[0] > 0):
-            return ALREADY_THERE
-    return OK
-
-
-@kernel
-def _has_two_rows(net: Net) -> bool:
-    found = False
-    for place in range(net.used[0]):
-        found = found or (net.head[place] >= 0 and net.next[net.head[place]] >= 0)
-    return found
-
-
 class Outcomes(NamedTuple):
     """What each transaction left at each place that it touched, in order of transactions.
 
@@ -501,36 +438,96 @@ def _end_transaction(net: Net, outcomes: Outcomes, number: int) -> None:
 
 
 @kernel
+def _touch_rows(net: Net, outcomes: Outcomes, number: int) -> None:
+    """Touch the places with a row."""
+    for place in range(net.used[0]):
+        if net.head[place] >= 0:
+            _touch(outcomes, place, number)
+
+
+@kernel
+def _net_rows(
+    data: Array, changes: Changes, layout: Layout, refs: Refs, before: Array, after: Array,
+    mine: Array, cleared: bool, net: Net, pair: Rows, numbers: Array, outcomes: Outcomes | None,
+) -> tuple[int, int]:  # fmt: skip
+    """`net_keyed`, or `find_outcomes` if `outcomes` is not None.
+
+    One loop for both, compiled once for each: a function that is called for each change would cost 200 ns. numba leaves out what depends on
+    the type of `outcomes` only where the condition says nothing else.
+    """
+    several = pair.len.shape[0] > 0
+    number = -1
+    for i in mine:
+        place = -1
+        row = -1
+        if outcomes is not None:  # noqa: SIM102 - see above
+            if numbers[i] != number:
+                _end_transaction(net, outcomes, number)
+                number = numbers[i]
+        if changes.op[i] == _TRUNCATE:
+            if outcomes is not None:
+                _touch_rows(net, outcomes, number)
+            _clear(net, i)
+            cleared = True
+            continue
+        if outcomes is not None:
+            for ref in (before[i], after[i]):
+                if ref >= 0:
+                    _touch(outcomes, _place(data, refs, ref, net, cleared), number)
+        if before[i] >= 0:
+            place = _place(data, refs, before[i], net, cleared)
+            row = _find_row(data, changes, i, layout, net, place, before[i], pair)
+            if row < 0:
+                return NOT_THERE, i
+        net.used[2] += 1
+        if before[i] >= 0 and before[i] != after[i]:
+            _note_leaving(net, place, row, i)
+        if changes.op[i] == _DELETE:
+            _leave(net, place, row)
+            net.last[row] = -1
+            continue
+        if changes.op[i] == _INSERT:
+            row = _new_row(net, -1)
+        net.prev[i] = net.last[row]
+        net.last[row] = i
+        if before[i] != after[i]:
+            if before[i] >= 0:
+                _leave(net, place, row)
+            place = _place(data, refs, after[i], net, cleared)
+            if not _arrive(net, place, row, several):
+                return ALREADY_THERE, i
+    if outcomes is not None:
+        _end_transaction(net, outcomes, number)
+        for row in range(net.used[1]):
+            if net.source[row] >= 0:
+                outcomes.existed[_place(data, refs, net.source[row], net, cleared)] = True
+    for place in range(net.used[0]):
+        if net.head[place] >= 0 and net.next[net.head[place]] >= 0:
+            return TWO_ROWS, -1
+    return OK, -1
+
+
+@kernel
+def net_keyed(
+    data: Array, changes: Changes, layout: Layout, refs: Refs, before: Array, after: Array,
+    mine: Array, cleared: bool, net: Net, pair: Rows,
+) -> tuple[int, int]:  # fmt: skip
+    """Net the changes `mine` (indices in order) by key. Returns (fault, change), or (OK, -1) with `net` filled.
+
+    `cleared`: the table was truncated before the first change, so only rows that the changes insert exist. A TRUNCATE may be among the
+    changes with soft delete only.
+    `pair`: scratch space for two images if every change carries its full old image, else without columns.
+    """
+    return _net_rows(data, changes, layout, refs, before, after, mine, cleared, net, pair, mine, None)
+
+
+@kernel
 def find_outcomes(
     data: Array, changes: Changes, layout: Layout, refs: Refs, before: Array, after: Array,
     mine: Array, numbers: Array, net: Net, pair: Rows, outcomes: Outcomes,
 ) -> tuple[int, int]:  # fmt: skip
     """As `net_keyed`, with TRUNCATEs among the changes; also fills `outcomes`. `numbers`: of the changes' transactions, ascending."""
-    cleared = False
-    number = -1
-    for i in mine:
-        if numbers[i] != number:
-            _end_transaction(net, outcomes, number)
-            number = numbers[i]
-        if changes.op[i] == _TRUNCATE:
-            for place in range(net.used[0]):
-                if net.head[place] >= 0:
-                    _touch(outcomes, place, number)
-            _clear(net, i)
-            cleared = True
-            continue
-        fault = _take_change_of_row(data, changes, i, layout, refs, before[i], after[i], cleared, net, pair)
-        if fault != OK:
-            return fault, i
-        if before[i] >= 0:
-            _touch(outcomes, _place(data, refs, before[i], net, cleared), number)
-        if after[i] >= 0:
-            _touch(outcomes, _place(data, refs, after[i], net, cleared), number)
-    _end_transaction(net, outcomes, number)
-    for row in range(net.used[1]):
-        if net.source[row] >= 0:
-            outcomes.existed[_place(data, refs, net.source[row], net, cleared)] = True
-    return (TWO_ROWS if _has_two_rows(net) else OK), -1
+    return _net_rows(data, changes, layout, refs, before, after, mine, False, net, pair, numbers, outcomes)
 
 
 @kernel

@@ -44,9 +44,10 @@ def run_task(descriptor: TaskDescriptor, read_blocks: ReadBlocks, scanner: Scann
         if descriptor.in_order:
             tables.append(changes_in_order(part, found.data, begin, changes, Places(chosen, found.end[chosen]), bucket))
         else:
-            schema, times = part.versions[-1], found.time_us[chosen]
+            schema = part.versions[-1]
+            times = found.time_us[chosen] if schema.soft_delete or schema.history else None
             net = net_table(part, found.data, begin, changes, bucket, times if schema.soft_delete else None)
-            if schema.history:
+            if schema.history and times is not None:
                 commits = Commits(found.end[chosen], times)
                 net = with_versions(net, part, found.data, begin, changes, bucket, commits)
             tables.append(net)

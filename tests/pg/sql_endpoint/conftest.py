@@ -1,4 +1,4 @@
-"""One server, engine and copy with an SQL endpoint, for all tests of the folder."""
+"""One server, engine and copy in use with an SQL endpoint, for all tests of the folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import pytest
 
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.channel import ADMIN
-from tests.fixtures.postgres import Database, standing_database
+from tests.fixtures.load import Load
+from tests.fixtures.postgres import Database, Session, standing_database
 from tests.fixtures.service import SUBSCRIPTION, Service, running_service
 
 USER = "preset-admin"
@@ -41,6 +42,13 @@ class Endpoint:
         return psycopg.connect(**self.settings(**changed), autocommit=autocommit)
 
 
+class Traffic(Load):
+    """Changes of orders that leave their values, so that clients read a copy in use."""
+
+    def transact(self, connection: Session) -> None:
+        connection.execute("UPDATE orders SET note = note WHERE id % 100 = %s", [self.rng.randrange(100)])
+
+
 @pytest.fixture(scope="package")
 def endpoint(pg18: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
     with standing_database(pg18, "sql_endpoint") as database:
@@ -52,7 +60,9 @@ def endpoint(pg18: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -
             flight_port = service.engine.sql_endpoint.wait_for_port(30, "flight")
             assert port is not None, "the endpoint does not listen"
             assert flight_port is not None, "the endpoint does not listen for Flight SQL"
-            yield Endpoint(service, port, flight_port)
+            with Traffic(database.connect, "traffic", rest_s=0.02) as traffic:
+                traffic.more(1)
+                yield Endpoint(service, port, flight_port)
 
 
 @pytest.fixture

@@ -209,7 +209,7 @@ def _scan(monkeypatch: pytest.MonkeyPatch, chosen: Callable[[int], list[int]]) -
     def corrupt(self: RecordScanner, *given: Any) -> Any:
         found = scan(self, *given)
         at = np.array(chosen(len(found.op)), np.int64)
-        names = ("op", "relation", "version", "new", "old", "old_kind", "end")
+        names = ("op", "relation", "version", "new", "old", "old_kind", "end", "time_us")
         return replace(found, **{name: getattr(found, name)[at] for name in names})
 
     monkeypatch.setattr(RecordScanner, "scan", corrupt)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0031_table_history"
-down_revision = "0030_soft_delete"
+revision = "0032_table_history"
+down_revision = "0031_token_settings"
 branch_labels = None
 depends_on = None
 
