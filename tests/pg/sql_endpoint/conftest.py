@@ -46,7 +46,7 @@ class Traffic(Load):
     """Changes of orders that leave their values, so that clients read a copy in use."""
 
     def transact(self, connection: Session) -> None:
-        connection.execute("UPDATE orders SET note = note WHERE id % 100 = %s", [self.rng.randrange(100)])
+        connection.execute("UPDATE orders SET note = note WHERE id %% 100 = %s", [self.rng.randrange(100)])
 
 
 @pytest.fixture(scope="package")

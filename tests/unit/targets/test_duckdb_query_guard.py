@@ -72,7 +72,7 @@ def test_what_a_statement_names(
         ("SELECT 1 WHERE 1 <> ALL ($2::int[]) AND $1 = 1", {"2"}),
         ("SELECT CAST($1 AS text[]), TRY_CAST($2 AS numeric(10, 2)[]), $3::int[3], $4::int[][]", {"1", "2", "3", "4"}),
         ("SELECT CAST($1 AS int), [$2], unnest([$3]), CAST([$4] AS int[])", set()),
-        ("FROM unnest($1) AS u(x)", set()),
+        ("FROM unnest($1) AS u(x)", {"1"}),
     ],
 )
 def test_parameters_that_are_arrays(sql: str, arrays: set[str]) -> None:
