@@ -38,6 +38,9 @@ def error_of(problem: Mapping[str, Any]) -> flight.FlightError:
     code = str(problem.get("code", ""))
     known = [f"{name}={problem[name]}" for name in _MEASURES if problem.get(name) is not None]
     message = f"{code}: {problem.get('detail') or code}"
+    parts = [part["pointer"] for part in problem.get("errors") or [] if part.get("pointer")]
+    if parts:
+        message += f" ({', '.join(parts)})"
     if known:
         message += f" ({', '.join(known)})"
     if problem.get("remedy"):

@@ -83,7 +83,8 @@ def error_of(problem: Mapping[str, Any]) -> SqlError:
     if code == "query_invalid":
         state = next((found for text, found in _WORDS if text in message), state)
     known = {name: problem[name] for name in ("position", "applied", "waited_ms", "estimate_ms") if problem.get(name)}
-    detail = ", ".join(f"{name}={value}" for name, value in known.items())
+    parts = [part["pointer"] for part in problem.get("errors") or [] if part.get("pointer")]
+    detail = ", ".join([*parts, *(f"{name}={value}" for name, value in known.items())])
     remedy = problem.get("remedy")
     return SqlError(
         state, message, detail=f"{code}: {detail}" if detail else code, hint=str(remedy) if remedy else None

@@ -75,7 +75,7 @@ async def test_asyncpg(connection: Any, kind: str, value: Any, sqlalchemy_type: 
         assert [row["name"] for row in await connection.fetch(sql, given)] == names
     excluded = _select(kind, value, f"x <> ALL ($1::{kind}[]) OR x IS NULL")
     assert [row["name"] for row in await connection.fetch(excluded, [value])] == ["b"]
-    assert await connection.fetchval(f"SELECT $1::{kind}[]", [value, None]) == [value, None]
+    assert await connection.fetchval(f"SELECT $1::{_STORED.get(kind, kind)}[] AS x", [value, None]) == [value, None]
 
 
 @_BY_KIND

@@ -86,13 +86,16 @@ def test_metadata(connection: Any) -> None:
     assert _rows(best, "COLUMN_NAME") == [("id",)]
 
 
-def test_arrays_as_parameters(connection: Any) -> None:
+def test_arrays_as_parameters(java: Any, connection: Any) -> None:
+    def array(*values: Any) -> Any:
+        return java.java.util.ArrayList(list(values)).toArray()
+
     statement = connection.prepareStatement(
         "SELECT id FROM orders WHERE id = ANY (?) AND customer = ANY (?) ORDER BY id"
     )
     for _ in range(7):  # The driver asks for the binary form from the fifth execution on.
-        statement.setArray(1, connection.createArrayOf("int8", [3, None, 5]))
-        statement.setArray(2, connection.createArrayOf("text", ["customer 5", 'x,"{}']))
+        statement.setArray(1, connection.createArrayOf("int8", array(3, None, 5)))
+        statement.setArray(2, connection.createArrayOf("text", array("customer 5", 'x,"{}')))
         assert _rows(statement.executeQuery(), "id") == [(5,)]
     statement.close()
 
