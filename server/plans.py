@@ -1,4 +1,4 @@
-"""What a PUT would do, determined without doing it: the parts common to plans of connections and of subscriptions."""
+"""What a PUT would do, determined without doing it: the parts common to plans of connections, alert channels and subscriptions."""
 
 from __future__ import annotations
 
@@ -23,6 +23,14 @@ class FieldChange(BaseModel):
     field: str
     before: JsonValue = Field(description="Null if there is none.")
     after: JsonValue
+
+
+class SecretsPlan(BaseModel):
+    """Base of plans for resources with secrets."""
+
+    result: PlanResult
+    fields: list[FieldChange]
+    secrets: list[str] = Field(description="Names of secrets that change. Their values are never shown.")
 
 
 def field_changes(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> list[FieldChange]:

@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from server.naming import Name
-from server.plans import FieldChange, PlanResult
+from server.plans import SecretsPlan
 
 
 class AlertCause(StrEnum):
@@ -179,7 +179,7 @@ class AlertChannelView(BaseModel):
     updated_at: datetime
 
 
-class AlertChannelPlan(BaseModel):
+class AlertChannelPlan(SecretsPlan):
     """What a PUT of this body would do now."""
 
     model_config = ConfigDict(
@@ -195,9 +195,6 @@ class AlertChannelPlan(BaseModel):
         }
     )
 
-    result: PlanResult
-    fields: list[FieldChange]
-    secrets: list[str] = Field(description="Names of secrets that change. Their values are never shown.")
     etag: str | None = Field(
         description="The channel's current ETag; null if it does not exist. Send it as If-Match with the PUT, so that the plan still"
         " applies."

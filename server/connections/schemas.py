@@ -12,7 +12,7 @@ from engine.model.subscription import OriginFilter
 from server.declarations.captures import CapturePolicy
 from server.declarations.table_body import TableBody
 from server.naming import QualifiedName
-from server.plans import FieldChange, PlanResult
+from server.plans import SecretsPlan
 from server.remedies import Remedied
 
 Secret = Annotated[SecretStr, Field(min_length=1, max_length=4096)]
@@ -89,7 +89,7 @@ class ConnectionView(BaseModel):
     updated_at: datetime
 
 
-class ConnectionPlan(BaseModel):
+class ConnectionPlan(SecretsPlan):
     """What a PUT of this body would do now."""
 
     model_config = ConfigDict(
@@ -105,9 +105,6 @@ class ConnectionPlan(BaseModel):
         }
     )
 
-    result: PlanResult
-    fields: list[FieldChange]
-    secrets: list[str] = Field(description="Names of secrets that change. Their values are never shown.")
     etag: str | None = Field(
         description="The connection's current ETag; null if it does not exist. Send it as If-Match with the PUT, so that the plan still"
         " applies."
