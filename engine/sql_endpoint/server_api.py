@@ -22,6 +22,11 @@ class ProblemError(Exception):
         self.problem = problem
 
 
+def wrong_parts(problem: Mapping[str, Any]) -> list[str]:
+    """JSON pointers to the parts of a request that a problem document names as wrong."""
+    return [part["pointer"] for part in problem.get("errors") or [] if part.get("pointer")]
+
+
 @dataclass(frozen=True, slots=True)
 class Login:
     """A token that may log in. `scram`: its verifier; None: no password is needed. `settings`: run-time parameters with which its sessions

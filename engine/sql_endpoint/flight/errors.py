@@ -8,6 +8,8 @@ from typing import Any
 
 from pyarrow import flight
 
+from engine.sql_endpoint.server_api import wrong_parts
+
 INTERNAL = "internal_error"
 _STATUSES: dict[str, type[flight.FlightError]] = {
     "freshness_timeout": flight.FlightTimedOutError,
@@ -38,8 +40,7 @@ def error_of(problem: Mapping[str, Any]) -> flight.FlightError:
     code = str(problem.get("code", ""))
     known = [f"{name}={problem[name]}" for name in _MEASURES if problem.get(name) is not None]
     message = f"{code}: {problem.get('detail') or code}"
-    parts = [part["pointer"] for part in problem.get("errors") or [] if part.get("pointer")]
-    if parts:
+    if parts := wrong_parts(problem):
         message += f" ({', '.join(parts)})"
     if known:
         message += f" ({', '.join(known)})"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from engine.sql_endpoint.server_api import wrong_parts
+
 FRESHNESS_TIMEOUT = "PF001"
 """The deadline passed before the requested position was visible. A class of our own: PostgreSQL leaves those that begin with P to
 implementations, except P0."""
@@ -83,8 +85,7 @@ def error_of(problem: Mapping[str, Any]) -> SqlError:
     if code == "query_invalid":
         state = next((found for text, found in _WORDS if text in message), state)
     known = {name: problem[name] for name in ("position", "applied", "waited_ms", "estimate_ms") if problem.get(name)}
-    parts = [part["pointer"] for part in problem.get("errors") or [] if part.get("pointer")]
-    detail = ", ".join([*parts, *(f"{name}={value}" for name, value in known.items())])
+    detail = ", ".join([*wrong_parts(problem), *(f"{name}={value}" for name, value in known.items())])
     remedy = problem.get("remedy")
     return SqlError(
         state, message, detail=f"{code}: {detail}" if detail else code, hint=str(remedy) if remedy else None
