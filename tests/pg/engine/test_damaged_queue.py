@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from engine.pipeline.queue_start import QueueStart
 from engine.pipeline.reader_process import ReaderProcess
 from engine.platform.failpoints import Failpoint
 from engine.queue import is_durable
+from engine.queue.durability_switch import QueueState
 from engine.safety.source_monitor import SourceMonitor
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
@@ -246,6 +248,32 @@ def test_persist_is_left_only_when_the_target_has_what_was_confirmed(
     replica.wait_live()
     replica.assert_equal()
     assert not replica.events_of("log_gap")
+
+
+def test_nothing_earlier_is_confirmed_when_persist_is_left_during_a_run(
+    shop: Database, replicate: Replicate, job_stage: JobStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until the target has what was confirmed, also a log reader that replaces a killed one, which remembers no confirmed position."""
+    told = confirms(monkeypatch)
+    replica = replicate(shop, [table("orders"), table("lines")], queue_mode=QueueMode.PERSIST)
+    current = replica.pipeline.run
+    assert current is not None
+    with job_stage.held():
+        only_in_the_queue(replica, job_stage)
+        replica.spec = replace(replica.spec, queue_mode=QueueMode.MEMORY)
+        replica.pipeline.update(replica.spec)
+        wait_until(lambda: current._switch.state is QueueState.LEAVING)
+        reader = current.reader_pid()
+        assert reader is not None
+        os.kill(reader, signal.SIGKILL)
+        wait_until(lambda: current.reader_pid() not in {None, reader})
+        shop.execute(LATER)
+        captured(replica, replica.now())
+        assert current._switch.state is QueueState.LEAVING
+    wait_until(lambda: current._switch.state is QueueState.MEMORY)
+    assert replica.pipeline.run is current
+    assert told == sorted(told)
+    replica.assert_equal()
 
 
 def test_what_nobody_has_made_durable_does_not_count_as_that_when_the_mode_changes(
