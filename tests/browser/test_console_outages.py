@@ -59,8 +59,14 @@ def test_a_killed_server(visit: Visit, shop: Shop) -> None:
     shop.kill_server()
     expect(link_mark(page)).to_have_text("reconnecting")
     expect(row(page, "public.customers")).to_be_visible()
+    page.get_by_role("link", name="Charts", exact=True).click()
+    expect(page.get_by_role("main")).to_contain_text("Loading …")
     shop.settle()
     # As browsers say when a network is back: the next attempt is not waited for.
     page.evaluate("dispatchEvent(new Event('online'))")
     expect_live(page)
+    # What was not loaded before is loaded now.
+    expect(page.get_by_role("main")).not_to_contain_text("Loading …")
+    expect(page.get_by_role("alert")).to_have_count(0)
+    page.go_back()
     _expect_followed(page, shop)

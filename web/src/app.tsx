@@ -1,4 +1,4 @@
-import { lazy, Suspense, useEffect } from "react";
+import { Suspense, useEffect } from "react";
 import { Link, Route, Switch, useLocation } from "wouter";
 import { ALERTS, CONNECTIONS, FLEET, FRESHNESS, NEW_ALERT_CHANNEL, NEW_CONNECTION, NEW_SUBSCRIPTION, TICKETS, TOKENS } from "./addresses";
 import { AskedAction } from "./components/actions";
@@ -6,6 +6,7 @@ import { Announcements } from "./components/announcements";
 import { CrashGuard } from "./components/crash";
 import { Preferences } from "./components/preferences";
 import { StreamStatus } from "./components/streamStatus";
+import { later } from "./later";
 import { ConnectionsPage } from "./pages/connections";
 import { FleetPage } from "./pages/fleet";
 import { NothingHerePage } from "./pages/nothingHere";
@@ -22,13 +23,13 @@ import { queryClient } from "./stream/queryClient";
 import { usePermission } from "./usePermission";
 
 // What a first visit does not show is loaded when it is visited.
-const AlertsPage = lazy(async () => ({ default: (await import("./pages/alerts/page")).AlertsPage }));
-const AlertChannelPage = lazy(async () => ({ default: (await import("./pages/alerts/channelPages")).AlertChannelPage }));
-const NewAlertChannelPage = lazy(async () => ({ default: (await import("./pages/alerts/channelPages")).NewAlertChannelPage }));
-const TokensPage = lazy(async () => ({ default: (await import("./pages/tokens/page")).TokensPage }));
-const AddTablePage = lazy(async () => ({ default: (await import("./pages/tableOptions/addPage")).AddTablePage }));
-const TableOptionsPage = lazy(async () => ({ default: (await import("./pages/tableOptions/page")).TableOptionsPage }));
-const FreshnessPage = lazy(async () => ({ default: (await import("./pages/freshness/page")).FreshnessPage }));
+const AlertsPage = later(async () => (await import("./pages/alerts/page")).AlertsPage);
+const AlertChannelPage = later(async () => (await import("./pages/alerts/channelPages")).AlertChannelPage);
+const NewAlertChannelPage = later(async () => (await import("./pages/alerts/channelPages")).NewAlertChannelPage);
+const TokensPage = later(async () => (await import("./pages/tokens/page")).TokensPage);
+const AddTablePage = later(async () => (await import("./pages/tableOptions/addPage")).AddTablePage);
+const TableOptionsPage = later(async () => (await import("./pages/tableOptions/page")).TableOptionsPage);
+const FreshnessPage = later(async () => (await import("./pages/freshness/page")).FreshnessPage);
 
 /** The ways through the console; pages about one thing are reached from there. `within`: what such pages' addresses begin with. */
 const NAV_ITEMS = [

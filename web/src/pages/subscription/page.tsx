@@ -1,9 +1,10 @@
 import { useQuery } from "@tanstack/react-query";
-import { lazy, Suspense } from "react";
+import { Suspense } from "react";
 import { Link } from "wouter";
 import { addTableAddress, CONNECTIONS, subscriptionPart } from "../../addresses";
 import type { Subscription } from "../../api/client";
 import { eventsQuery } from "../../api/queries";
+import { CrashGuard } from "../../components/crash";
 import { EventList } from "../../components/events";
 import { Fact, Facts } from "../../components/facts";
 import { LagCell } from "../../components/lagCell";
@@ -16,6 +17,7 @@ import { UsageBar } from "../../components/usageBar";
 import { aspectsOf, healthOf, slotShare, warnShare } from "../../labels/health";
 import { bytes, count, ofBytes, some } from "../../labels/numbers";
 import { copiedWords, copyWords } from "../../labels/tables";
+import { later } from "../../later";
 import { FreshnessGoalSection } from "../freshnessGoal";
 import { NothingHerePage } from "../nothingHere";
 import { Tables } from "../subscriptionTables";
@@ -25,15 +27,15 @@ import { SubscriptionFrame } from "./frame";
 import { Pipeline } from "./pipeline";
 
 // What a first visit does not show is loaded when it is visited.
-const SettingsPage = lazy(async () => ({ default: (await import("./settings")).SettingsPage }));
-const VerificationsPage = lazy(async () => ({ default: (await import("./verifications")).VerificationsPage }));
-const LagCauses = lazy(() => import("./lagCauses"));
+const SettingsPage = later(async () => (await import("./settings")).SettingsPage);
+const VerificationsPage = later(async () => (await import("./verifications")).VerificationsPage);
+const LagCauses = later(async () => (await import("./lagCauses")).default);
 
 /** The contents of further pages. */
 const LATER = {
-  charts: lazy(() => import("./charts")),
-  snapshots: lazy(() => import("./snapshots/page")),
-  "read-points": lazy(() => import("./readPoints")),
+  charts: later(async () => (await import("./charts")).default),
+  snapshots: later(async () => (await import("./snapshots/page")).default),
+  "read-points": later(async () => (await import("./readPoints")).default),
 };
 
 /** A subscription's pages; `part`: which one, empty for the first. */
@@ -81,9 +83,11 @@ function Overview({ name }: { name: string }) {
           <Judged subscription={found} />
           <Section title="Stages" aside="The last minute">
             <Pipeline subscription={found} />
-            <Suspense fallback={<p className="soft">Loading …</p>}>
-              <LagCauses subscription={name} />
-            </Suspense>
+            <CrashGuard place={name}>
+              <Suspense fallback={<p className="soft">Loading …</p>}>
+                <LagCauses subscription={name} />
+              </Suspense>
+            </CrashGuard>
           </Section>
           <Section title="Progress">
             <Progress subscription={found} />
