@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import re
 
+from engine.model.positions import POSITION_EXAMPLE, is_position
+
 SERVER_VERSION = "15.0"
 """Clients choose their catalog queries by it: the relations of `engine.targets.duckdb.pg_catalog` are those of PostgreSQL 15."""
 
@@ -174,11 +176,18 @@ def checked_value(known: str, value: str) -> str:
         raise ParameterError("22023", f'parameter "{READ_POINT}" is the name of a read point, or empty')
     if known == "DateStyle" and not value.upper().startswith("ISO"):
         raise ParameterError("22023", 'DateStyle cannot be other than "ISO, MDY"')
-    if known == FRESHNESS and not value.strip():
-        raise ParameterError(
-            "22023", f'parameter "{FRESHNESS}" cannot be empty', "It can be latest, any, or a position."
-        )
+    if known == FRESHNESS:
+        return _freshness(value)
     return "ISO, MDY" if known == "DateStyle" else value
+
+
+def _freshness(value: str) -> str:
+    """As it is stored. A position may have the form of any kind of source: only a statement knows its subscription's."""
+    plain = value.strip()
+    if plain.lower() not in {"any", "latest"} and not is_position(plain):
+        hint = f"It can be any, latest, or a position of the source, like {POSITION_EXAMPLE}."
+        raise ParameterError("22023", f'parameter "{FRESHNESS}" cannot be "{value}"', hint)
+    return plain
 
 
 def check_transaction(text: str) -> None:

@@ -19,9 +19,9 @@ from server.cli.home import Home, console_link
 from server.cli.options import HomeFolder, Host, NoAuth, Port
 from server.cli.output import err, out, reported, state
 from server.cli.running import Interrupt, Running, StartError, UpOptions
+from server.cli.sql_access import SqlPorts
 from server.processes.ports import free_port, why_not_listen
 from server.processes.supervisor import ChildDied
-from server.security.principal import PRESET_ADMIN
 from server.settings import Settings, SettingsError, default_home, load_settings
 
 database = typer.Typer(help="The control database.", no_args_is_help=True)
@@ -43,6 +43,16 @@ def up(
             help="Let SQL clients read the copies on this port, by PostgreSQL's protocol; default: not at all.",
         ),
     ] = None,
+    flight_port: Annotated[
+        int | None,
+        typer.Option(
+            "--flight-port",
+            envvar="PENSTOCK_FLIGHT_PORT",
+            min=1,
+            max=65535,
+            help="Let clients of Arrow Flight SQL read the copies on this port; default: not at all.",
+        ),
+    ] = None,
     log_to_stderr: Annotated[
         bool, typer.Option("--log-to-stderr", help="JSON logs on stderr; default: files in the folder logs of --home.")
     ] = False,
@@ -52,8 +62,9 @@ def up(
     settings = load_settings(home=folder, host=host, port=port, insecure_no_auth=insecure_no_auth or None)
     _require_usable(settings)
     logs = None if log_to_stderr else folder.expanduser().absolute() / "logs"
-    extra = {} if sql_port is None else {"PENSTOCK_SQL_PORT": str(sql_port)}
-    running = Running(UpOptions(folder, host, port or free_port(), insecure_no_auth, logs, extra), _tell_death)
+    sql = SqlPorts(sql_port, flight_port)
+    options = UpOptions(folder, host, port or free_port(), insecure_no_auth, logs, sql=sql)
+    running = Running(options, _tell_death)
     interrupt = Interrupt()
     if logs is not None:
         followed = [ChildLog(name, logs / f"{name}.log", _show_log_line) for name in ("server", "engine")]
@@ -66,11 +77,6 @@ def up(
             err.print(f"Logs: {escape(str(logs))}")
         raise typer.Exit(ExitCode.DIFFERENT) from None
     _greet(running)
-    if sql_port is not None:
-        out.print(
-            f'SQL clients: psql "host=127.0.0.1 port={sql_port} user={PRESET_ADMIN} dbname=SUBSCRIPTION",'
-            " with the token as password"
-        )
     try:
         interrupt.event.wait()
     finally:
@@ -117,6 +123,8 @@ def _greet(running: Running) -> None:
         out.print(
             f"'penstock' is not on the PATH. Call it as [bold]{escape(command)}[/], for example {escape(command)} status"
         )
+    for line in running.sql_lines("SUBSCRIPTION"):
+        out.print(escape(line))
     if running.options.logs is not None:
         out.print(f"Logs: {escape(str(running.options.logs))}; warnings are shown here.")
     out.print("Ctrl-C stops everything.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sys
@@ -14,6 +15,7 @@ from types import FrameType
 
 from server.cli.client import Api
 from server.cli.home import Home
+from server.cli.sql_access import SqlPorts
 from server.private_file import write_private_file
 from server.processes.ports import why_not_listen
 from server.processes.supervisor import ChildDied, ChildSpec, Supervisor
@@ -36,6 +38,7 @@ class UpOptions:
     logs: Path | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
     """Additional environment variables of both children."""
+    sql: SqlPorts = field(default_factory=SqlPorts)
 
     @property
     def url(self) -> str:
@@ -52,7 +55,8 @@ class Running:
         self.home.make()
         engine_token, _ = self.home.token(self.home.engine_token_file)
         self.admin_token, self.admin_token_is_new = self._admin_token()
-        environment = {**os.environ, **options.extra, **self._environment(engine_token)}
+        environment = {**os.environ, **options.extra, **options.sql.environment, **self._environment(engine_token)}
+        self._sql_trouble = functools.partial(options.sql.trouble, environment)
         self._first_death = threading.Event()
         self._stopped = threading.Event()
         self._on_death = on_death
@@ -84,6 +88,11 @@ class Running:
         """End both; processes that remain after `timeout_s` are killed. Takes at most five seconds by default. Thread-safe."""
         self._stopped.set()
         self.supervisor.stop(timeout_s)
+
+    def sql_lines(self, subscription: str) -> list[str]:
+        """What people need to read copies by SQL: a line for each protocol that is spoken."""
+        token_file = None if self.options.insecure_no_auth else self.home.admin_token_file
+        return self.options.sql.lines(subscription, token_file)
 
     def api(self, *, timeout_s: float = 30.0) -> Api:
         """A client with the administrator's token."""
@@ -132,7 +141,7 @@ class Running:
         return self.options.logs / f"{name}.log"
 
     def _check_address(self) -> None:
-        trouble = why_not_listen(self.options.host, self.options.port)
+        trouble = why_not_listen(self.options.host, self.options.port) or self._sql_trouble()
         if trouble is not None:
             raise StartError(trouble)
 

@@ -27,8 +27,7 @@ def up(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         "up",
         "--home",
         str(tmp_path / "home"),
-        "--port",
-        str(free_port()),
+        *(part for option in ("--port", "--sql-port", "--flight-port") for part in (option, str(free_port()))),
     ]
     with (tmp_path / "log").open("w") as log:
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
@@ -55,6 +54,10 @@ def test_tells_address_and_token_and_ends_with_its_children(up: subprocess.Popen
     assert url in lines[0]
     assert any(token_file.read_text().strip() in line for line in lines)
     assert any(line.endswith(f"{url}/#token={token_file.read_text().strip()}") for line in lines)
+    (by_psql,) = [line for line in lines if line.startswith("SQL clients: ")]
+    (by_flight,) = [line for line in lines if line.startswith("Flight SQL: ")]
+    assert f"$(cat {token_file})" in by_psql
+    assert str(token_file) in by_flight
     assert stat.S_IMODE(token_file.stat().st_mode) == 0o600
     with Api(url, token_file.read_text().strip()) as api:
         assert api.get("/subscriptions")["items"] == []

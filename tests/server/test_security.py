@@ -118,6 +118,7 @@ def test_settings_of_a_token_are_checked_stored_and_changed(client: TestClient) 
     [
         ({"penstock.fresh": "latest"}, "/settings/penstock.fresh"),
         ({"penstock.on_timeout": "perhaps"}, "/settings/penstock.on_timeout"),
+        ({"penstock.freshness": "latests"}, "/settings/penstock.freshness"),
         ({"penstock.timeout_ms": "soon"}, "/settings/penstock.timeout_ms"),
         ({"penstock.position": "0/1"}, "/settings/penstock.position"),
         ({"session_authorization": "x"}, "/settings/session_authorization"),

@@ -5,18 +5,20 @@ The engine compares 64-bit integers (`engine.model.position.Lsn`); a form is the
 
 from __future__ import annotations
 
-from engine.model.positions.form import PositionForm, text_of
+from engine.model.positions.form import POSITION_EXAMPLE, PositionForm, is_position, text_of
 from engine.model.positions.marks import ONLY_LOG, Mark, Marks, Reached, first_uncovered, single_mark
 from engine.model.positions.whole_number import WholeNumberForm
 
 __all__ = [
     "ONLY_LOG",
+    "POSITION_EXAMPLE",
     "Mark",
     "Marks",
     "PositionForm",
     "Reached",
     "WholeNumberForm",
     "first_uncovered",
+    "is_position",
     "single_mark",
     "text_of",
 ]

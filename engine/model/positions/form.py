@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
-from engine.model.position import Lsn
+from engine.model.position import Lsn, MalformedPosition
 from engine.model.positions.marks import Marks, single_mark
+from engine.model.positions.whole_number import WholeNumberForm
+
+POSITION_EXAMPLE = "0/16B3748"
+"""A position of the usual kind of source."""
+_READERS: tuple[Callable[[str], object], ...] = (Lsn.parse, WholeNumberForm().parse)
+"""Of the forms that positions of any kind of source have."""
 
 
 class PositionForm(Protocol):
@@ -43,3 +51,12 @@ class PositionForm(Protocol):
 def text_of(form: PositionForm, position: Lsn | None) -> str | None:
     """The text of a position in the only log of a source; None for None."""
     return None if position is None else form.text(single_mark(position))
+
+
+def is_position(text: str) -> bool:
+    """Whether a text has the form of a position of some kind of source."""
+    for read in _READERS:
+        with suppress(MalformedPosition):
+            read(text)
+            return True
+    return False

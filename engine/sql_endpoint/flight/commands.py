@@ -67,10 +67,17 @@ class GetTableTypes:
 
 
 @dataclass(frozen=True, slots=True)
-class GetKeys:
-    """CommandGetPrimaryKeys, and those of foreign keys."""
+class GetPrimaryKeys:
+    """CommandGetPrimaryKeys. `table` is a name, not a pattern."""
 
-    primary: bool
+    catalog: str | None
+    schema: str | None
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class GetForeignKeys:
+    """The commands for keys that refer to other tables, of which copies have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +92,7 @@ class Unknown:
     name: str
 
 
-Metadata = GetSqlInfo | GetCatalogs | GetDbSchemas | GetTables | GetTableTypes | GetKeys
+Metadata = GetSqlInfo | GetCatalogs | GetDbSchemas | GetTables | GetTableTypes | GetPrimaryKeys | GetForeignKeys
 Command = StatementQuery | StatementTicket | PreparedQuery | Metadata | Update | Unknown
 
 
@@ -131,9 +138,9 @@ def _command(name: str, fields: Fields) -> Command:
         case "CommandGetTableTypes":
             return GetTableTypes()
         case "CommandGetPrimaryKeys":
-            return GetKeys(primary=True)
+            return GetPrimaryKeys(fields.optional_text(1), fields.optional_text(2), fields.text(3))
         case "CommandGetExportedKeys" | "CommandGetImportedKeys" | "CommandGetCrossReference":
-            return GetKeys(primary=False)
+            return GetForeignKeys()
         case "CommandStatementUpdate" | "CommandPreparedStatementUpdate" | "CommandStatementIngest":
             return Update()
         case _:

@@ -102,14 +102,13 @@ class Logins:
 
 
 class Caller(flight.ServerMiddleware):  # type: ignore[misc]
-    """A call whose client is known. `identity`: the digest of its token; `settings`: run-time parameters of the token; `headers`: by name
-    in lower case."""
+    """A call whose client is known. `identity`: the digest of its token; `login`: the name of that token and its run-time parameters;
+    `headers`: by name in lower case."""
 
-    def __init__(
-        self, identity: str, settings: Mapping[str, str], headers: Mapping[str, str], bearer: str | None
-    ) -> None:
+    def __init__(self, identity: str, login: Login, headers: Mapping[str, str], bearer: str | None) -> None:
         self.identity = identity
-        self.settings = settings
+        self.user = login.name
+        self.settings = login.settings
         self.headers = headers
         self._bearer = bearer
 
@@ -132,7 +131,7 @@ class CallerFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         identity, login = self._logins.identified(given)
         shown = {name.lower(): str(values[0]) for name, values in headers.items() if values}
         is_login = info.method == flight.FlightMethod.HANDSHAKE and given.user is not None
-        return Caller(identity, login.settings, shown, given.token if is_login else None)
+        return Caller(identity, login, shown, given.token if is_login else None)
 
 
 class HeaderLogin(flight.ServerAuthHandler):  # type: ignore[misc]

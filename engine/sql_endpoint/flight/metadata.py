@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 from engine.sql_endpoint.flight.commands import (
     GetCatalogs,
     GetDbSchemas,
-    GetKeys,
+    GetForeignKeys,
+    GetPrimaryKeys,
     GetSqlInfo,
     GetTables,
     GetTableTypes,
@@ -24,6 +25,16 @@ TABLES_SQL = (
     " CAST(table_name AS varchar) AS table_name FROM information_schema.tables"
     " WHERE table_schema NOT IN ('information_schema', 'pg_catalog') ORDER BY 1, 2, 3"
 )
+KEYS_SQL = (
+    "SELECT CAST(n.nspname AS varchar) AS table_schema, CAST(c.relname AS varchar) AS table_name,"
+    " CAST(a.attname AS varchar) AS column_name, CAST(k.conname AS varchar) AS key_name, CAST(u.place AS integer) AS key_sequence"
+    " FROM pg_catalog.pg_constraint k JOIN pg_catalog.pg_class c ON c.oid = k.conrelid"
+    " JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
+    " CROSS JOIN LATERAL unnest(k.conkey) WITH ORDINALITY AS u(attnum, place)"
+    " JOIN pg_catalog.pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = u.attnum"
+    " WHERE k.contype = 'p' ORDER BY 1, 2, 4, 5"
+)
+"""In the catalog as clients of PostgreSQL see it: DuckDB's own has no keys."""
 TABLE_TYPE = "TABLE"
 """The type of all relations: to readers, copies and views over them are tables."""
 
@@ -112,14 +123,22 @@ def schema_of(command: Metadata) -> Any:
             return _TABLES.append(_TABLE_SCHEMA) if command.include_schema else _TABLES
         case GetTableTypes():
             return _TABLE_TYPES
-        case GetKeys():
-            return _PRIMARY_KEYS if command.primary else _FOREIGN_KEYS
+        case GetPrimaryKeys():
+            return _PRIMARY_KEYS
+        case GetForeignKeys():
+            return _FOREIGN_KEYS
 
 
-def rows_of(command: Metadata, select: Callable[[str], Any], described: Callable[[str], Any]) -> Any:
+def rows_of(
+    command: Metadata,
+    select: Callable[[str], Any],
+    select_as_postgres: Callable[[str], Any],
+    described: Callable[[str], Any],
+) -> Any:
     """The answer, a pyarrow.Table.
 
-    `select`: the rows of a statement on the target, as pyarrow.Table. `described`: the schema of a statement's rows.
+    `select`: the rows of a statement on the target, as pyarrow.Table. `select_as_postgres`: likewise, with PostgreSQL's catalog.
+    `described`: the schema of a statement's rows.
     """
     schema = schema_of(command)
     match command:
@@ -135,8 +154,29 @@ def rows_of(command: Metadata, select: Callable[[str], Any], described: Callable
             return _tables(command, select, described, schema)
         case GetTableTypes():
             return pa.Table.from_pydict({"table_type": [TABLE_TYPE]}, schema=schema)
-        case GetKeys():  # copies declare none that readers may rely on
+        case GetPrimaryKeys():
+            return _primary_keys(command, select, select_as_postgres)
+        case GetForeignKeys():
             return schema.empty_table()
+
+
+def _primary_keys(command: GetPrimaryKeys, select: Callable[[str], Any], keys: Callable[[str], Any]) -> Any:
+    """The columns by which a table is replicated, if readers see the table."""
+    wanted = {"table_catalog": command.catalog, "table_schema": command.schema, "table_name": command.table}
+    shown = select(TABLES_SQL).to_pylist()
+    catalogs = {
+        (row["table_schema"], row["table_name"]): row["table_catalog"]
+        for row in shown
+        if all(value is None or row[name] == value for name, value in wanted.items())
+    }
+    rows = []
+    for key in keys(KEYS_SQL).to_pylist() if catalogs else ():
+        table = key["table_schema"], key["table_name"]
+        if table in catalogs:
+            rows.append((catalogs[table], *key.values()))
+    columns = zip(*rows, strict=True) if rows else [()] * len(_PRIMARY_KEYS)
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, _PRIMARY_KEYS, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=_PRIMARY_KEYS)
 
 
 def _tables(command: GetTables, select: Callable[[str], Any], described: Callable[[str], Any], schema: Any) -> Any:

@@ -235,13 +235,17 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
         return found
 
     def _metadata(self, context: Any, caller: Caller, command: commands.Metadata) -> Any:
-        def select(sql: str) -> Any:
-            asking = self._answers.ask(Client(_subscription(caller.headers)), sql, (), _NO_WAIT, _TIMEOUT_MS)
+        def select(sql: str, user: str | None = None) -> Any:
+            client = Client(_subscription(caller.headers), user)
+            asking = self._answers.ask(client, sql, (), _NO_WAIT, _TIMEOUT_MS)
             rows = Rows(self._answer(asking, context.is_cancelled), context.is_cancelled)
             with contextlib.closing(rows):
                 return pa.Table.from_batches(rows.batches(context.is_cancelled), rows.schema)
 
-        return metadata.rows_of(command, select, lambda sql: self._described(context, caller, sql))
+        def select_as_postgres(sql: str) -> Any:
+            return select(sql, caller.user)
+
+        return metadata.rows_of(command, select, select_as_postgres, lambda sql: self._described(context, caller, sql))
 
     def _answer(self, asking: Coroutine[Any, Any, Answer], is_gone: IsGone) -> Answer:
         """Raises a Flight error."""

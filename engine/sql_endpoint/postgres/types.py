@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -26,6 +27,7 @@ PARAMETER_CASTS: dict[int, str] = {
     TypeOid.BOOL: "BOOLEAN", TypeOid.INT2: "SMALLINT", TypeOid.INT4: "INTEGER", TypeOid.INT8: "BIGINT", TypeOid.FLOAT4: "REAL",
     TypeOid.FLOAT8: "DOUBLE PRECISION", TypeOid.DATE: "DATE", TypeOid.TIME: "TIME", TypeOid.TIMESTAMP: "TIMESTAMP",
     TypeOid.TIMESTAMPTZ: "TIMESTAMPTZ", TypeOid.INTERVAL: "INTERVAL", TypeOid.UUID: "UUID",
+    TypeOid.BYTEA: "BYTEA",
 }  # fmt: skip
 _MOST_DIGITS = 38
 """Most digits of DuckDB's type DECIMAL."""
@@ -43,6 +45,9 @@ PARAMETER_NAMES: dict[str, int] = {
     "timestamp with time zone": TypeOid.TIMESTAMPTZ,
 }  # fmt: skip
 """Types of parameters, by their names in a cast; others are texts."""
+_CAST_PARAMETER = re.compile(r"\bCAST\(\$[0-9]+ AS ")
+_FUNCTION_CALL = re.compile(r"([a-z_][a-z0-9_]*)\(")
+_NAMED_TYPES = frozenset(TypeOid)
 JSONB, _BPCHAR, _XML = 3802, 1042, 142
 """OIDs of types that PostgreSQL targets have and DuckDB has not."""
 _NUMBERS = frozenset(
@@ -114,7 +119,19 @@ def _column(field: Any) -> ColumnDescription:
         oid, modifier = oid_of(field.type), _modifier(field.type)
     if not _is_written(field.type, oid):
         oid, modifier = oid_of(field.type), _modifier(field.type)
-    return ColumnDescription(field.name, oid, SIZES.get(oid, -1), modifier)
+    return ColumnDescription(_column_name(field.name, oid), oid, SIZES.get(oid, -1), modifier)
+
+
+def _column_name(name: str, oid: int) -> str:
+    """The name of a column. DuckDB calls one without a name by its text. With the cast of a parameter in it, that would change with the
+    parameter's value, so it is called as PostgreSQL calls it: by the function or the type, or `?column?`."""
+    if _CAST_PARAMETER.search(name) is None:
+        return name
+    if name.startswith("CAST("):
+        element = ELEMENT_OF.get(oid, oid)
+        return TypeOid(element).name.lower() if element in _NAMED_TYPES else "?column?"
+    function = _FUNCTION_CALL.match(name)
+    return "?column?" if function is None else function[1]
 
 
 def _modifier(kind: Any) -> int:

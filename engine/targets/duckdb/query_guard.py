@@ -118,14 +118,35 @@ def array_parameters(tree: Any) -> frozenset[str]:
             inner = [argument.get("expression") for argument in node.get("arguments", []) if isinstance(argument, dict)]
         else:
             continue
-        found.update(
-            str(one["identifier"]) for one in inner if isinstance(one, dict) and one.get("class") == "PARAMETER"
-        )
+        found.update(_parameters(inner))
     return frozenset(found)
 
 
+def bytea_parameters(tree: Any) -> frozenset[str]:
+    """Names of the parameters that a query casts to `bytea`, or a list of it, by PostgreSQL's name of the type."""
+    casts = [node for node in nodes(tree) if node.get("type") == "OPERATOR_CAST" and _is_bytea(node.get("type_expr"))]
+    return frozenset(_parameters([node.get("child") for node in casts]))
+
+
+def _parameters(expressions: list[Any]) -> Iterator[str]:
+    """The names of those that are parameters."""
+    for one in expressions:
+        if isinstance(one, dict) and one.get("class") == "PARAMETER":
+            yield str(one["identifier"])
+
+
 def _is_list(node: Any) -> bool:
-    return isinstance(node, dict) and str(node.get("type_name", "")).lower() in {"list", "array"}
+    return _type_name(node) in {"list", "array"}
+
+
+def _is_bytea(node: Any) -> bool:
+    if _is_list(node):
+        return any(_type_name(child) == "bytea" for child in node.get("children") or [])
+    return _type_name(node) == "bytea"
+
+
+def _type_name(node: Any) -> str:
+    return str(node.get("type_name", "")).lower() if isinstance(node, dict) else ""
 
 
 def _expressions(node: Any) -> Iterator[str]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, TypeAlias
 
 import duckdb
 import pyarrow as pa
@@ -24,15 +24,18 @@ from engine.model.identity import TableName
 from engine.model.target import QueryRefused, SqlClient
 from engine.platform.pipe_file import PipeFile
 from engine.postgres.array_literals import array_elements
+from engine.postgres.bytea_literals import bytea_value
 from engine.queries.channel import MAX_SQL_CHARACTERS, EngineChannel, Run, match_parameters, serve
 from engine.queries.rows import grown, pieces, target_field
 from engine.targets.duckdb.errors import is_out_of_memory
 from engine.targets.duckdb.identifiers import folded, literal, qualified
 from engine.targets.duckdb.pg_catalog.detection import is_catalog_query
 from engine.targets.duckdb.pushed import condition_of, scan_column
-from engine.targets.duckdb.query_guard import Named, array_parameters, named, refusal
+from engine.targets.duckdb.query_guard import Named, array_parameters, bytea_parameters, named, refusal
 from engine.targets.identifiers import quoted
 
+Bound: TypeAlias = str | bytes | list[str | bytes | None] | None
+"""What DuckDB gets for a parameter."""
 MAX_NESTING = 200
 """Most open brackets of a statement: people write far fewer, and DuckDB's parser recurses for each (see `bounded`). Not measured."""
 SEARCH_PATH = "main,public"
@@ -126,8 +129,8 @@ def _run(engine: EngineChannel, connection: Any, request: Mapping[str, Any]) -> 
         return
     if client is not None:
         _name_database(connection, client["database"])
-    statement, names, arrays = single_read(connection, request["sql"])
-    values = bound_values(statement.named_parameters, request["parameters"], arrays)
+    statement, names, forms = single_read(connection, request["sql"])
+    values = bound_values(statement.named_parameters, request["parameters"], *forms)
     named = {"places": sorted(names.places), "expressions": sorted(names.expressions), "catalog": names.catalog}
     answer = engine.asked({"kind": "named", **named})
     known: list[Any] = []
@@ -197,9 +200,9 @@ def bounded(sql: str) -> None:
         raise QueryRefused("query_too_large", f"the statement nests deeper than {MAX_NESTING} levels")
 
 
-def single_read(connection: Any, sql: str) -> tuple[Any, Named, frozenset[str]]:
-    """The one statement, parsed, the names in it, and those of its parameters that are arrays. Rejected unless it is a SELECT that only
-    reads rows."""
+def single_read(connection: Any, sql: str) -> tuple[Any, Named, tuple[frozenset[str], frozenset[str]]]:
+    """The one statement, parsed, the names in it, and those of its parameters that are arrays and that are bytea. Rejected unless it is a
+    SELECT that only reads rows."""
     bounded(sql)
     statements = connection.extract_statements(sql)
     if len(statements) != 1:
@@ -217,14 +220,18 @@ def single_read(connection: Any, sql: str) -> tuple[Any, Named, frozenset[str]]:
     reason = refusal(tree)
     if reason is not None:
         raise QueryRefused("query_not_a_read", reason)
-    return statement, named(tree), array_parameters(tree)
+    return statement, named(tree), (array_parameters(tree), bytea_parameters(tree))
 
 
 def bound_values(
-    names: Collection[str], given: Sequence[str | None], arrays: Collection[str] = ()
-) -> dict[str, str | list[str | None] | None]:
+    names: Collection[str],
+    given: Sequence[str | None],
+    arrays: Collection[str] = (),
+    byteas: Collection[str] = (),
+) -> dict[str, Bound]:
     """The value of each parameter of a statement. DuckDB binds a string like a string literal, so the place decides its type; one that
-    is an array may have PostgreSQL's notation, and is then bound as a list of strings.
+    is an array may have PostgreSQL's notation, and is then bound as a list. One that is bytea, or its elements, has PostgreSQL's notation,
+    which for a blob DuckDB would read differently.
 
     `names`: of the statement's parameters, as DuckDB has them. Raises QueryRefused(query_invalid).
     """
@@ -232,16 +239,24 @@ def bound_values(
     if named:
         raise QueryRefused("query_invalid", f"the parameter ${named[0]} has a name; write $1, $2, … or ?")
     match_parameters(max(map(int, names), default=0), len(given))
-    return {name: _value(name, given[int(name) - 1], name in arrays) for name in names}
+    found: dict[str, Bound] = {}
+    for name in names:
+        try:
+            found[name] = _value(given[int(name) - 1], name in arrays, bytea_value if name in byteas else str)
+        except ValueError as error:
+            raise QueryRefused("query_invalid", f"the parameter ${name} is {error}") from None
+    return found
 
 
-def _value(name: str, text: str | None, is_array: bool) -> str | list[str | None] | None:
-    if text is None or not is_array or not text.lstrip().startswith("{"):
+def _value(text: str | None, is_array: bool, read: Callable[[str], str | bytes]) -> Bound:
+    """`read`: from the text of the value, or of an element. Raises ValueError."""
+    if text is None:
+        return None
+    if not is_array:
+        return read(text)
+    if not text.lstrip().startswith("{"):
         return text
-    try:
-        return array_elements(text)
-    except ValueError as error:
-        raise QueryRefused("query_invalid", f"the parameter ${name} is {error}") from None
+    return [None if element is None else read(element) for element in array_elements(text)]
 
 
 def _show(engine: EngineChannel, connection: Any, known: list[Any], tables: list[Any]) -> None:

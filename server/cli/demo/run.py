@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from time import monotonic
 from types import TracebackType
 from typing import Self
@@ -13,7 +12,7 @@ from rich.markup import escape
 
 from server.cli.client import NoServerError, ProblemError
 from server.cli.demo.show import Show
-from server.cli.demo.stage import DemoError, Stage, StageOptions
+from server.cli.demo.stage import SUBSCRIPTION, DemoError, Stage, StageOptions
 from server.cli.demo.view import View
 from server.cli.exit_codes import ExitCode
 from server.cli.home import console_link
@@ -25,12 +24,10 @@ from server.demo.embedded import PostgresFailedError
 _LINE_EVERY_S = 5.0
 
 
-def run_demo(
-    *, home: Path | None, host: str, port: int | None, rate: float, seconds: float | None, as_json: bool
-) -> None:
+def run_demo(options: StageOptions, *, rate: float, seconds: float | None, as_json: bool) -> None:
     """Run the demonstration to its end, print its report, and raise typer.Exit with the exit code."""
     interrupt = Interrupt()
-    stage = Stage(StageOptions(home, host, port), lambda line: err.print(f"[dim]{escape(line)}[/]"))
+    stage = Stage(options, lambda line: err.print(f"[dim]{escape(line)}[/]"))
     try:
         with Screen(View(stage.running.options.url), live=out.is_terminal and not as_json) as screen:
             show = Show(stage, rate, seconds, screen.update)
@@ -74,6 +71,8 @@ def _run(stage: Stage, show: Show, interrupt: Interrupt) -> str | None:
     try:
         stage.set_up()
         err.print(f"Penstock is at [bold]{console_link(stage.running.options.url, stage.running.admin_token)}[/]")
+        for line in stage.running.sql_lines(SUBSCRIPTION):
+            err.print(escape(line))
         show.run()
     except KeyboardInterrupt:
         return None

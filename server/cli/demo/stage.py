@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -15,10 +15,11 @@ import psycopg
 
 from server.cli.client import Api, Document, NoServerError, ProblemError, segment
 from server.cli.running import Running, UpOptions
+from server.cli.sql_access import LOOPBACK, SqlPorts
 from server.demo import schema
 from server.demo.embedded import EmbeddedPostgres
 from server.demo.persistent_cluster import persistent_cluster
-from server.processes.ports import free_port
+from server.processes.ports import free_ports, is_listened_on
 from server.processes.supervisor import ChildDied
 from server.remedies import in_commands
 
@@ -37,12 +38,13 @@ class DemoError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class StageOptions:
-    """Options. `home` None: a temporary folder, removed at the end."""
+    """Options. `home` None: a temporary folder, removed at the end; a port None: a free one."""
 
     home: Path | None = None
     host: str = "127.0.0.1"
     port: int | None = None
-    extra: dict[str, str] = field(default_factory=dict)
+    sql_port: int | None = None
+    flight_port: int | None = None
 
 
 class Stage:
@@ -57,8 +59,15 @@ class Stage:
         self._interrupted = threading.Event()
         self._ending = threading.Lock()
         self.postgres = self._postgres()
+        free = free_ports(3)
+        self.sql = SqlPorts(options.sql_port or free[1], options.flight_port or free[2])
         up = UpOptions(
-            self.home, options.host, options.port or free_port(), logs=self.home / "logs", extra=options.extra
+            self.home,
+            options.host,
+            options.port or free[0],
+            logs=self.home / "logs",
+            extra={"PENSTOCK_SQL_HOST": LOOPBACK},
+            sql=self.sql,
         )
         self.running = Running(up, self.deaths.append)
         self.api: Api = self.running.api()
@@ -90,6 +99,7 @@ class Stage:
             schema.create(connection)
         self._step("waiting for the engine")
         self._wait_until(self._engine_connected, _ENGINE_TIMEOUT_S, "the engine did not connect")
+        self._wait_until(self._sql_listens, _ENGINE_TIMEOUT_S, "the SQL endpoint does not listen")
         self._declare()
 
     def wait_live(self) -> None:
@@ -170,6 +180,9 @@ class Stage:
         except (ProblemError, NoServerError):
             return False
         return True
+
+    def _sql_listens(self) -> bool:
+        return all(is_listened_on(LOOPBACK, port) for port in (self.sql.postgres, self.sql.flight) if port is not None)
 
     def _all_live(self) -> bool:
         subscription = self.api.get(f"/subscriptions/{SUBSCRIPTION}")

@@ -18,7 +18,7 @@ from engine.targets.duckdb.pg_catalog.definitions import relations
 from engine.targets.duckdb.pg_catalog.objects import Objects
 from server.demo.binaries import system
 from server.demo.embedded import EmbeddedPostgres
-from tests.fixtures.pg_catalog import DDL, golden_queries, shop
+from tests.fixtures.pg_catalog import DDL, PreparedQuery, golden_queries, prepared_queries, shop
 from tests.fixtures.postgres import Database, standing_database
 
 _OF_THE_SERVER = """
@@ -36,9 +36,36 @@ sql_parts sql_sizing udt_privileges usage_privileges view_column_usage view_rout
 
 pytestmark = pytest.mark.pg15
 
-_WIDER = {(25, 18), (25, 19), (25, 24), (25, 1043), (25, 2205), (1009, 1002), (1009, 1003), (1009, 1034), (20, 23)}
+_WIDER = {
+    (25, 18),
+    (25, 19),
+    (25, 24),
+    (25, 1043),
+    (25, 2205),
+    (1009, 1002),
+    (1009, 1003),
+    (1009, 1034),
+    (20, 23),
+    (25, 194),
+    (25, 2277),
+}
 """Types in place of PostgreSQL's that hold the same values: text for names, bigint for integer."""
 _VECTORS = (22, 30)
+_OF_A_SERVER = {
+    *(
+        "datfrozenxid",
+        "datminmxid",
+        "relfrozenxid",
+        "relminmxid",
+        "reltoastrelid",
+        "attoptions",
+        "indclass",
+        "amhandler",
+    ),
+    *("rolsuper", "rolcreaterole", "rolcreatedb", "rolreplication", "rolbypassrls"),
+    *("total_rel_size", "rel_size", "index_rel_size", "index_num_scans"),
+}
+"""Columns whose values are those of a server that stores tables, and of its superuser."""
 _PSQL = [
     r"\d",
     r"\d shop.orders",
@@ -103,6 +130,42 @@ class Both:
             found.append(f"rows {ours} instead of {theirs}")
         return found
 
+    def differences_with_values(self, query: PreparedQuery) -> list[str]:
+        """How the answers to a statement with parameters differ, without what is of a server's own in PostgreSQL's."""
+        theirs, ours = [], []
+        for expression in query.expressions("shop", "shop.orders"):
+            row = self.source.execute(f"SELECT {expression}".encode()).fetchone()
+            assert row is not None
+            theirs.append(row[0])
+            ours.append(self._translated(row[0]))
+        cursor = psycopg.RawCursor(self.source)
+        cursor.execute(query.sql.encode(), theirs)
+        columns = cursor.description or []
+        answered = self.catalog.answer(query.sql, ours)
+        found = []
+        if answered.rows.column_names != [one.name for one in columns]:
+            return [f"names {answered.rows.column_names} instead of {[one.name for one in columns]}"]
+        pairs = list(zip(answered.types, [one.type_code for one in columns], strict=True))
+        if wrong := [
+            (one.name, pair)
+            for one, pair in zip(columns, pairs, strict=True)
+            if pair[0] != pair[1] and pair not in _WIDER
+        ]:
+            found.append(f"types {wrong}")
+        names = [one.name for one in columns]
+        number = names.index("attnum") if "attnum" in names else None
+        rows = [row for row in cursor.fetchall() if number is None or row[number] > 0]  # a copy has no system columns
+        if answered.rows.num_rows != len(rows):
+            found.append(f"{answered.rows.num_rows} rows instead of {len(rows)}")
+        for i, column in enumerate(columns):
+            values = answered.rows.column(i).to_pylist()
+            if answered.types[i] in _VECTORS:
+                values = [None if value is None else " ".join(map(str, value)) for value in values]
+            expected = [self._translated(row[i]) for row in rows]
+            if column.name not in _OF_A_SERVER and sorted(map(repr, values)) != sorted(map(repr, expected)):
+                found.append(f"{column.name}: {values} instead of {expected}")
+        return found
+
     def _translated(self, value: Any) -> Any:
         if isinstance(value, list):
             return [self._translated(one) for one in value]
@@ -123,11 +186,14 @@ def _same_objects(source: psycopg.Connection[Any], objects: Objects) -> dict[int
     ours = {("c", one.schema, one.name): one.oid for one in objects.everything}
     ours |= {("t", one.schema, one.name): one.row_type for one in objects.own}
     ours |= {("n", name, ""): oid for name, oid in objects.schemas.items()}
+    database = objects.described.database
+    ours["d", database, ""] = objects.oids["database", database]
     ours |= {("k", key.table.schema, key.index.name): key.constraint for key in objects.keys}
     theirs = source.execute(
         """SELECT 'c', n.nspname, c.relname, c.oid::int8 FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
         UNION ALL SELECT 't', n.nspname, c.relname, c.reltype::int8 FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
         UNION ALL SELECT 'n', nspname, '', oid::int8 FROM pg_namespace
+        UNION ALL SELECT 'd', datname, '', oid::int8 FROM pg_database
         UNION ALL SELECT 'k', n.nspname, conname, k.oid::int8 FROM pg_constraint k JOIN pg_namespace n ON n.oid = connamespace"""
     ).fetchall()
     return {
@@ -140,6 +206,11 @@ def _same_objects(source: psycopg.Connection[Any], objects: Objects) -> dict[int
 @pytest.mark.parametrize(("name", "sql"), list(golden_queries()), ids=[name for name, _ in golden_queries()])
 def test_a_golden_query_has_the_same_answer(both: Both, name: str, sql: str) -> None:
     assert both.differences(sql) == [], name
+
+
+@pytest.mark.parametrize("query", prepared_queries(), ids=lambda query: query.name)
+def test_a_prepared_query_has_the_same_answer(both: Both, query: PreparedQuery) -> None:
+    assert both.differences_with_values(query) == []
 
 
 @pytest.mark.parametrize("command", _PSQL)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import psycopg
 import pytest
 
 from server.demo.embedded import EmbeddedPostgres
@@ -15,6 +13,7 @@ from tests.fixtures.channel import ADMIN
 from tests.fixtures.load import Load
 from tests.fixtures.postgres import Database, Session, standing_database
 from tests.fixtures.service import SUBSCRIPTION, Service, running_service
+from tests.fixtures.sql_clients import Address
 
 USER = "preset-admin"
 _TABLES = """
@@ -22,24 +21,16 @@ CREATE TABLE orders (id bigint PRIMARY KEY, customer text NOT NULL, total numeri
 INSERT INTO orders SELECT i, 'customer ' || i % 10, i * 1.5, now(), NULL FROM generate_series(1, 1000) i;
 CREATE TABLE lines (order_id bigint, n int, sku text, PRIMARY KEY (order_id, n));
 INSERT INTO lines SELECT i, 1, 'sku ' || i FROM generate_series(1, 100) i;
+CREATE TABLE files (id int PRIMARY KEY, content bytea);
+INSERT INTO files VALUES (1, '\\x00ff'), (2, '\\x5c783030'), (3, ''), (4, NULL);
 """
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
-    """The endpoint of a service, and how to reach it."""
+class Endpoint(Address):
+    """The endpoint of a service."""
 
     service: Service
-    port: int
-    flight_port: int
-
-    def settings(self, **changed: Any) -> dict[str, Any]:
-        """Connection parameters by their names in libpq."""
-        given = {"host": "127.0.0.1", "port": self.port, "user": USER, "password": ADMIN, "dbname": SUBSCRIPTION}
-        return {**given, "sslmode": "disable", **changed}
-
-    def connect(self, *, autocommit: bool = True, **changed: Any) -> psycopg.Connection[Any]:
-        return psycopg.connect(**self.settings(**changed), autocommit=autocommit)
 
 
 class Traffic(Load):
@@ -54,7 +45,7 @@ def endpoint(pg18: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -
     with standing_database(pg18, "sql_endpoint") as database:
         database.execute(_TABLES)
         folder: Path = tmp_path_factory.mktemp("service")
-        with running_service(database, folder, ["orders", "lines"], sql_port=0, flight_port=0) as service:
+        with running_service(database, folder, ["orders", "lines", "files"], sql_port=0, flight_port=0) as service:
             assert service.engine.sql_endpoint is not None
             port = service.engine.sql_endpoint.wait_for_port(30)
             flight_port = service.engine.sql_endpoint.wait_for_port(30, "flight")
@@ -62,7 +53,7 @@ def endpoint(pg18: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -
             assert flight_port is not None, "the endpoint does not listen for Flight SQL"
             with Traffic(database.connect, "traffic", rest_s=0.02) as traffic:
                 traffic.more(1)
-                yield Endpoint(service, port, flight_port)
+                yield Endpoint(port, flight_port, USER, ADMIN, SUBSCRIPTION, service)
 
 
 @pytest.fixture

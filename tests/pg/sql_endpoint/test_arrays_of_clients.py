@@ -8,14 +8,13 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
-import asyncpg
 import psycopg
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from tests.fixtures.channel import ADMIN
-from tests.pg.sql_endpoint.conftest import USER, Endpoint
+from tests.fixtures.sql_clients import asyncpg_session, sqlalchemy_engine
+from tests.pg.sql_endpoint.conftest import Endpoint
 
 pytestmark = [pytest.mark.pg, pytest.mark.xdist_group("sql_endpoint")]
 
@@ -60,11 +59,8 @@ def test_psycopg(endpoint: Endpoint, kind: str, value: Any, sqlalchemy_type: Any
 
 @pytest.fixture
 async def connection(endpoint: Endpoint) -> AsyncIterator[Any]:
-    opened = await asyncpg.connect(
-        host="127.0.0.1", port=endpoint.port, user=USER, password=ADMIN, database="shop", ssl=False
-    )
-    yield opened
-    await opened.close()
+    async with asyncpg_session(endpoint) as opened:
+        yield opened
 
 
 @_BY_KIND
@@ -80,7 +76,7 @@ async def test_asyncpg(connection: Any, kind: str, value: Any, sqlalchemy_type: 
 
 @_BY_KIND
 def test_sqlalchemy(endpoint: Endpoint, kind: str, value: Any, sqlalchemy_type: Any) -> None:
-    engine = sa.create_engine(f"postgresql+psycopg://{USER}:{ADMIN}@127.0.0.1:{endpoint.port}/shop")
+    engine = sqlalchemy_engine(endpoint)
     given = sa.literal([value, None], postgresql.ARRAY(sqlalchemy_type))
     rows = sa.text(_select(kind, value, "true")).columns(sa.column("name"), sa.column("x", sqlalchemy_type)).subquery()
     with engine.connect() as connection:

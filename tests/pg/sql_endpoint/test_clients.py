@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 from decimal import Decimal
 
-import asyncpg
+import psycopg
 import pytest
 import sqlalchemy as sa
 
-from tests.fixtures.channel import ADMIN
+from tests.fixtures.sql_clients import asyncpg_session, needs_psql, psql, sqlalchemy_engine
 from tests.pg.sql_endpoint.conftest import USER, Endpoint
 
 pytestmark = [pytest.mark.pg, pytest.mark.xdist_group("sql_endpoint")]
 
 
-@pytest.mark.skipif(shutil.which("psql") is None, reason="no psql on this machine")
+@needs_psql
 @pytest.mark.parametrize(
     ("command", "words"),
     [
@@ -35,19 +32,14 @@ pytestmark = [pytest.mark.pg, pytest.mark.xdist_group("sql_endpoint")]
     ],
 )
 def test_psql_describes(endpoint: Endpoint, command: str, words: list[str]) -> None:
-    settings = endpoint.settings()
-    environment = os.environ | {"PGPASSWORD": settings["password"]}
-    address = f"host={settings['host']} port={settings['port']} user={settings['user']} dbname={settings['dbname']}"
-    ended = subprocess.run(
-        ["psql", "-X", "-c", command, address], env=environment, capture_output=True, text=True, check=False
-    )
+    ended = psql(endpoint, "-c", command)
     assert ended.stderr.replace("Did not find any relations.\n", "") == ""
     assert [word for word in words if word not in ended.stdout] == []
 
 
 @pytest.fixture
 def engine(endpoint: Endpoint) -> sa.Engine:
-    return sa.create_engine(f"postgresql+psycopg://{USER}:{ADMIN}@127.0.0.1:{endpoint.port}/shop")
+    return sqlalchemy_engine(endpoint)
 
 
 def test_sqlalchemy_reflects_and_reads(engine: sa.Engine) -> None:
@@ -71,10 +63,7 @@ def test_sqlalchemy_reflects_and_reads(engine: sa.Engine) -> None:
 
 
 async def test_asyncpg_reads_in_the_binary_format(endpoint: Endpoint) -> None:
-    connection = await asyncpg.connect(
-        host="127.0.0.1", port=endpoint.port, user=USER, password=ADMIN, database="shop", ssl=False
-    )
-    try:
+    async with asyncpg_session(endpoint) as connection:
         row = await connection.fetchrow("SELECT id, customer, total, note FROM orders WHERE id = $1::bigint", 7)
         assert dict(row) == {"id": 7, "customer": "customer 7", "total": Decimal("10.50"), "note": None}
         assert await connection.fetchval("SELECT [1, NULL, 3]::int[]") == [1, None, 3]
@@ -84,5 +73,31 @@ async def test_asyncpg_reads_in_the_binary_format(endpoint: Endpoint) -> None:
                 record["i"] async for record in connection.cursor("SELECT i FROM range(100) AS r(i)", prefetch=7)
             ]
         assert sorted(numbers) == list(range(100))
-    finally:
-        await connection.close()
+
+
+async def test_columns_without_a_name_keep_theirs_with_any_parameter(endpoint: Endpoint) -> None:
+    async with asyncpg_session(endpoint) as connection:
+        for number in (Decimal("1.50"), Decimal("12345.6789"), None):
+            row = await connection.fetchrow("SELECT $1::numeric, $2::bigint + 1, $3::text[]", number, 7, ["a"])
+            assert list(row.items()) == [("numeric", number), ("?column?", 8), ("text", ["a"])]
+        statement = await connection.prepare('SELECT round($1::numeric, 1), id AS "CAST" FROM orders WHERE id = 1')
+        for number in (Decimal("2.25"), Decimal("1234.5")):
+            (row,) = await statement.fetch(number)
+            assert [*row.keys()] == ["round", "CAST"]
+
+
+async def test_bytea_as_a_parameter(endpoint: Endpoint) -> None:
+    sql = "SELECT id, content, {0} AS given FROM files WHERE content = {0} OR content = ANY ({1})"
+    async with asyncpg_session(endpoint) as connection:
+        with endpoint.connect() as session:
+            for number, content in ((1, b"\0\xff"), (2, b"\\x00"), (3, b"")):
+                for forms in (("%t", "%t"), ("%b", "%b"), ("%t::bytea", "%b::bytea[]")):
+                    found = session.execute(sql.format(*forms), [content, content, [content]]).fetchall()
+                    assert found == [(number, content, content)], forms
+                records = await connection.fetch(sql.format("$1::bytea", "$2::bytea[]"), content, [content, None])
+                assert [tuple(record) for record in records] == [(number, content, content)]
+            escaped = session.execute("SELECT id FROM files WHERE content = %s::bytea", [r"\000\377"]).fetchall()
+            assert escaped == [(1,)]
+            with pytest.raises(psycopg.Error, match=r"the parameter \$1 is not bytea") as wrong:
+                session.execute("SELECT id FROM files WHERE content = %s::bytea", [r"\x5ecret"])
+            assert "5ecret" not in str(wrong.value)

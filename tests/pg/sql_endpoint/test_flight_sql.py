@@ -9,15 +9,16 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-import adbc_driver_flightsql.dbapi
 import adbc_driver_manager
 import pyarrow as pa
 import pytest
 from pyarrow import flight
 
 from engine.sql_endpoint.flight.commands import tickets_of
+from engine.sql_endpoint.flight.metadata import KEYS_SQL
 from engine.sql_endpoint.flight.protobuf import Fields, encoded, packed_any, unpacked_any
 from tests.contract.test_duckdb_query_fences import ATTACKS
+from tests.fixtures import sql_clients
 from tests.fixtures.channel import ADMIN
 from tests.fixtures.postgres import Database
 from tests.fixtures.service import SUBSCRIPTION
@@ -210,9 +211,22 @@ def test_metadata(client: Client) -> None:
     assert described.equals(client.info("SELECT * FROM orders").schema)
     assert client.command("CommandGetTableTypes", {}) == [{"table_type": "TABLE"}]
     assert client.command("CommandGetSqlInfo", {1: 3}) == [{"info_name": 3, "value": True}]
-    assert client.command("CommandGetPrimaryKeys", {3: b"orders"}) == []
     with pytest.raises(flight.FlightServerError, match="not_supported_yet"):
         client.command("CommandGetXdbcTypeInfo", {})
+
+
+def test_primary_keys(client: Client, database: Database) -> None:
+    found = client.command("CommandGetPrimaryKeys", {3: b"lines"})
+    (catalog,) = client.command("CommandGetCatalogs", {})
+    assert [tuple(row.values()) for row in found] == [
+        (catalog["catalog_name"], "public", "lines", "order_id", "lines_pkey", 1),
+        (catalog["catalog_name"], "public", "lines", "n", "lines_pkey", 2),
+    ]
+    assert client.command("CommandGetPrimaryKeys", {2: b"other", 3: b"lines"}) == []
+    assert client.command("CommandGetImportedKeys", {3: b"lines"}) == []
+    # On a PostgreSQL target, it is PostgreSQL that answers.
+    keys = [row for row in database.execute(KEYS_SQL) if row[1] == "lines"]
+    assert keys == [tuple(row.values())[1:] for row in found]
 
 
 def test_the_columns_of_a_statement_without_executing_it(client: Client) -> None:
@@ -339,17 +353,8 @@ def test_many_clients_at_once(endpoint: Endpoint) -> None:
 
 @pytest.fixture
 def adbc(endpoint: Endpoint) -> Iterator[Any]:
-    with _adbc(endpoint, username=USER, password=ADMIN) as connection:
+    with sql_clients.adbc(endpoint) as connection:
         yield connection
-
-
-def _adbc(endpoint: Endpoint, **login: str) -> Any:
-    given = {
-        f"adbc.flight.sql.rpc.call_header.penstock-{n}": v
-        for n, v in (("subscription", SUBSCRIPTION), ("freshness", "latest"))
-    }
-    uri = f"grpc://127.0.0.1:{endpoint.flight_port}"
-    return adbc_driver_flightsql.dbapi.connect(uri, db_kwargs=given | login, autocommit=True)
 
 
 def test_adbc_reads_its_own_writes_with_parameters(adbc: Any, database: Database) -> None:
@@ -380,6 +385,6 @@ def test_adbc_errors(adbc: Any, endpoint: Endpoint) -> None:
         assert cursor.fetchone() == (100,)
     with (
         pytest.raises(adbc_driver_manager.Error, match=r"(?i)unauthenticated"),
-        _adbc(endpoint, username=USER, password="no") as wrong,
+        sql_clients.adbc(endpoint, username=USER, password="no") as wrong,
     ):
         wrong.cursor().execute("SELECT 1")

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
 import threading
 from typing import Any
 
@@ -14,6 +11,7 @@ import pytest
 from psycopg import pq
 
 from tests.fixtures.postgres import Database
+from tests.fixtures.sql_clients import needs_psql, psql
 from tests.pg.sql_endpoint.conftest import Endpoint
 
 pytestmark = [pytest.mark.pg, pytest.mark.xdist_group("sql_endpoint")]
@@ -189,10 +187,8 @@ def test_tokens_of_the_api_log_in_until_they_are_revoked(endpoint: Endpoint) -> 
         endpoint.connect(user="dashboard", password=made["token"])
 
 
-@pytest.mark.skipif(shutil.which("psql") is None, reason="no psql on this machine")
+@needs_psql
 def test_psql(endpoint: Endpoint) -> None:
-    settings = endpoint.settings()
-    environment = os.environ | {"PGPASSWORD": settings["password"]}
     commands = [
         "SET penstock.freshness = latest",
         "SELECT count(*) AS lines FROM lines",
@@ -201,9 +197,6 @@ def test_psql(endpoint: Endpoint) -> None:
         "SHOW penstock.freshness",
     ]
     arguments = [part for command in commands for part in ("-c", command)]
-    address = f"host={settings['host']} port={settings['port']} user={settings['user']} dbname={settings['dbname']}"
-    ended = subprocess.run(
-        ["psql", "-X", "-A", "-t", address, *arguments], env=environment, capture_output=True, text=True, check=False
-    )
+    ended = psql(endpoint, "-A", "-t", *arguments)
     assert ended.stderr == ""
     assert ended.stdout.splitlines() == ["SET", "100", *["1"] * 100, "latest"]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from engine.connectors import SOURCES
 from engine.model.position import Lsn, MalformedPosition
-from engine.model.positions import PositionForm, WholeNumberForm, single_mark
+from engine.model.positions import PositionForm, WholeNumberForm, is_position, single_mark
 from engine.sources.postgres_log.position_form import PostgresLogForm
 
 ALL = [*(kind.terms.form for kind in SOURCES.values()), WholeNumberForm()]
@@ -36,6 +36,17 @@ def test_the_example_is_taken_and_is_written_the_same(form: PositionForm) -> Non
 def test_anything_else_is_refused(form: PositionForm, text: str) -> None:
     with pytest.raises(MalformedPosition):
         form.parse(text)
+
+
+@every_form
+@given(position=POSITION)
+def test_its_texts_are_known_as_positions(form: PositionForm, position: Lsn) -> None:
+    assert is_position(form.text(single_mark(position)))
+
+
+@pytest.mark.parametrize("text", ["", "latests", "0/", "0/16B3748 ", "007", "-1", "0/123456789", "nightly"])
+def test_other_texts_are_no_positions(text: str) -> None:
+    assert not is_position(text)
 
 
 def test_lag_is_in_bytes_or_unknown() -> None:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from engine.sql_endpoint.flight import commands
 from engine.sql_endpoint.flight.commands import (
     GetDbSchemas,
-    GetKeys,
+    GetForeignKeys,
+    GetPrimaryKeys,
     GetSqlInfo,
     GetTables,
     PreparedQuery,
@@ -44,8 +45,9 @@ def test_a_statement_as_other_libraries_encode_it() -> None:
         ("CommandGetDbSchemas", {}, GetDbSchemas(None, None)),
         ("CommandGetDbSchemas", {1: b"", 2: b"p%"}, GetDbSchemas("", "p%")),
         ("CommandGetTables", {3: b"o_", 4: b"TABLE", 5: 1}, GetTables(None, None, "o_", ("TABLE",), True)),
-        ("CommandGetPrimaryKeys", {3: b"orders"}, GetKeys(primary=True)),
-        ("CommandGetCrossReference", {}, GetKeys(primary=False)),
+        ("CommandGetPrimaryKeys", {3: b"orders"}, GetPrimaryKeys(None, None, "orders")),
+        ("CommandGetPrimaryKeys", {1: b"", 2: b"public", 3: b"o"}, GetPrimaryKeys("", "public", "o")),
+        ("CommandGetCrossReference", {}, GetForeignKeys()),
         ("CommandStatementUpdate", {1: b"DELETE"}, Update()),
         ("CommandStatementIngest", {}, Update()),
         ("CommandStatementSubstraitPlan", {}, Unknown("CommandStatementSubstraitPlan")),

@@ -14,7 +14,8 @@ from pyarrow import flight
 from engine.sql_endpoint.flight.commands import (
     GetCatalogs,
     GetDbSchemas,
-    GetKeys,
+    GetForeignKeys,
+    GetPrimaryKeys,
     GetSqlInfo,
     GetTables,
     GetTableTypes,
@@ -28,6 +29,16 @@ CATALOG = pa.table(
         "table_catalog": ["copy"] * 3,
         "table_schema": ["archive", "public", "public"],
         "table_name": ["orders", "lines", 'or"ders'],
+    }
+)
+
+KEYS = pa.table(
+    {
+        "table_schema": ["public"] * 3,
+        "table_name": ["lines", "lines", "secret"],
+        "column_name": ["order", "n", "id"],
+        "key_name": ["lines_pkey", "lines_pkey", "secret_pkey"],
+        "key_sequence": pa.array([1, 2, 1], pa.int32()),
     }
 )
 
@@ -96,7 +107,7 @@ def rows(command: Metadata) -> Any:
     def select(sql: str) -> Any:
         return CATALOG if "information_schema" in sql else CATALOG.select(["table_catalog"]).slice(0, 1)
 
-    found = rows_of(command, select, lambda sql: pa.schema([pa.field(sql, pa.int64())]))
+    found = rows_of(command, select, lambda _: KEYS, lambda sql: pa.schema([pa.field(sql, pa.int64())]))
     found.validate(full=True)
     assert found.schema == schema_of(command)
     return found
@@ -108,7 +119,18 @@ def test_catalogs_schemas_and_types() -> None:
     assert rows(GetDbSchemas("copy", "pub%")).column("db_schema_name").to_pylist() == ["public"]
     assert rows(GetDbSchemas("other", None)).num_rows == 0
     assert rows(GetTableTypes()).to_pydict() == {"table_type": ["TABLE"]}
-    assert rows(GetKeys(primary=True)).num_rows == rows(GetKeys(primary=False)).num_rows == 0
+    assert rows(GetForeignKeys()).num_rows == 0
+
+
+def test_primary_keys() -> None:
+    lines = [("copy", "public", "lines", "order", "lines_pkey", 1), ("copy", "public", "lines", "n", "lines_pkey", 2)]
+    for asked in ((None, None, "lines"), ("copy", "public", "lines"), ("copy", None, "lines")):
+        assert [tuple(row.values()) for row in rows(GetPrimaryKeys(*asked)).to_pylist()] == lines
+    # A pattern, others of these names, a table without a key, and one that readers do not see.
+    for none in ((None, None, "l%"), ("", None, "lines"), ("copy", "archive", "lines"), (None, "public", "orders")):
+        assert rows(GetPrimaryKeys(*none)).num_rows == 0
+    for hidden in ('or"ders', "secret"):
+        assert rows(GetPrimaryKeys(None, None, hidden)).num_rows == 0
 
 
 def test_tables_by_patterns_and_with_schemas() -> None:

@@ -68,6 +68,22 @@ def test_the_settings_of_a_role_are_below_those_of_the_session() -> None:
     assert _shown(parameters, "penstock.on_timeout") == "error"
 
 
+def test_a_freshness_that_is_none_is_refused_wherever_it_is_given() -> None:
+    for give in (
+        lambda: SessionParameters().set("penstock.freshness = 'latests'"),
+        lambda: SessionParameters().set("penstock.freshness = latests", local=True),
+        lambda: SessionParameters().start({"options": "-c penstock.freshness=latests"}),
+        lambda: SessionParameters().start({"penstock.freshness": "latests"}),
+        lambda: SessionParameters().start({}, {"penstock.freshness": "latests"}),
+        lambda: SessionParameters().freshness({"penstock.freshness": "latests"}),
+    ):
+        with pytest.raises(SqlError, match=r'parameter "penstock\.freshness" cannot be "latests"') as refused:
+            give()
+        assert refused.value.hint == "It can be any, latest, or a position of the source, like 0/16B3748."
+    for text in ("any", "LATEST", "0/16B3748", "ab/CD", "4711"):
+        assert SessionParameters().set(f"penstock.freshness = '{text}'") is None
+
+
 def test_an_invalid_setting_of_a_role_refuses_the_session() -> None:
     with pytest.raises(SqlError, match="there is no parameter"):
         SessionParameters().start({}, {"penstock.fresh": "latest"})
@@ -101,6 +117,8 @@ def test_the_freshness_of_a_statement() -> None:
         ("penstock.position = '0/1'", "55P02"),
         ("penstock.on_timeout = perhaps", "22023"),
         ("penstock.freshness = ''", "22023"),
+        ("penstock.freshness = 'latests'", "22023"),
+        ("penstock.freshness = '0/16B3748x'", "22023"),
         ("client_encoding = latin1", "22023"),
         ("standard_conforming_strings = off", "22023"),
         ("transaction_isolation = 'repeatable read'", "0A000"),

@@ -13,6 +13,7 @@ from engine.targets.duckdb.query_guard import (
     TABLE_FUNCTIONS,
     Named,
     array_parameters,
+    bytea_parameters,
     named,
     refusal,
 )
@@ -78,6 +79,18 @@ def test_what_a_statement_names(
 def test_parameters_that_are_arrays(sql: str, arrays: set[str]) -> None:
     tree = json.loads(duckdb.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0])
     assert array_parameters(tree) == arrays
+
+
+@pytest.mark.parametrize(
+    ("sql", "byteas"),
+    [
+        ("SELECT $1::bytea, CAST($2 AS BYTEA), $3::bytea[], $4 = ANY (CAST($5 AS bytea[]))", {"1", "2", "3", "5"}),
+        ("SELECT $1::blob, $2::text::bytea, $3::blob[], $4::bytea[][]", set()),
+    ],
+)
+def test_parameters_that_are_bytea(sql: str, byteas: set[str]) -> None:
+    tree = json.loads(duckdb.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0])
+    assert bytea_parameters(tree) == byteas
 
 
 def test_the_guard_reads_casts_of_any_form() -> None:
