@@ -115,7 +115,7 @@ _SAME_DIALECT: dict[str, frozenset[type[exp.Expr]]] = {
 }
 """More kinds of nodes, permitted if source and target have the same dialect: what differs between dialects."""
 _SAME_TYPES = frozenset(
-    {*(_T.TEXT, _T.VARCHAR, _T.FLOAT, _T.DECIMAL, _T.INTERVAL, _T.TIME, _T.JSON, _T.JSONB), *(_T.ARRAY,)}
+    {*(_T.TEXT, _T.VARCHAR, _T.FLOAT, _T.DECIMAL, _T.INTERVAL, _T.TIME, _T.JSON, _T.JSONB), *(_T.ARRAY, _T.VARBINARY)}
 )
 _FUNCTIONS = {
     ("duckdb", "postgres"): frozenset({"now"}),

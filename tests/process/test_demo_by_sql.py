@@ -30,6 +30,7 @@ from tests.fixtures.sql_clients import (
     Address,
     DbtProject,
     adbc,
+    ask_adbc_for,
     java_with_driver,
     jdbc,
     jdbc_rows,
@@ -47,18 +48,20 @@ _NUMBERS = itertools.count(1_000_000_000)
 """Ids of the sessions' orders: beyond those that the load places."""
 _COLUMNS = ("own", "wrong_totals", "wrong_lines", "wrong_payments", "events")
 _SUMS = f"""
-SELECT (SELECT count(*) FROM {{orders}} WHERE note = '{{client}}') AS own,
+WITH placed AS (SELECT id, total, note FROM {{orders}} WHERE id > {ORDERS}),
+    parts AS (SELECT order_id, quantity * price AS price FROM {{lines}} WHERE order_id > {ORDERS}),
+    noted AS (SELECT order_id, kind FROM {{events}} WHERE order_id > {ORDERS})
+SELECT (SELECT count(*) FROM placed WHERE note = '{{client}}') AS own,
     (SELECT count(*) FROM (
-        SELECT o.id FROM {{orders}} AS o LEFT JOIN {{lines}} AS l ON l.order_id = o.id WHERE o.id > {ORDERS}
-        GROUP BY o.id, o.total HAVING o.total <> coalesce(sum(l.quantity * l.price), 1)) AS w) AS wrong_totals,
-    (SELECT count(*) FROM {{lines}} AS l LEFT JOIN {{orders}} AS o ON o.id = l.order_id WHERE o.id IS NULL) AS wrong_lines,
+        SELECT id FROM placed LEFT JOIN parts ON order_id = id GROUP BY id, total HAVING total <> coalesce(sum(price), 1)) AS wrong
+    ) AS wrong_totals,
+    (SELECT count(*) FROM parts LEFT JOIN placed ON id = order_id WHERE id IS NULL) AS wrong_lines,
     (SELECT count(*) FROM {{payments}} WHERE order_id > {ORDERS})
-        - (SELECT count(*) FROM {{events}} AS e JOIN {{orders}} AS o ON o.id = e.order_id WHERE e.kind = 'paid' AND o.id > {ORDERS})
-        AS wrong_payments,
-    (SELECT count(*) FROM {{events}}) AS events
+        - (SELECT count(*) FROM noted JOIN placed ON id = order_id WHERE kind = 'paid') AS wrong_payments,
+    (SELECT count(*) FROM noted) AS events
 """
-"""Own orders; orders of the load whose total is not the sum of their lines (1 without lines); lines without an order; payments beyond or
-below the events of existing orders; and all events, which only become more."""
+"""Of the orders of the load: own ones; those whose total is not the sum of their lines (1 without lines); lines without an order;
+payments beyond or below the events of existing orders; and all events, which only become more."""
 _TABLES = {"orders": "orders", "lines": "order_lines", "payments": "payments", "events": "order_events"}
 
 Read = Callable[[str, str], list[tuple[Any, ...]]]
@@ -145,7 +148,7 @@ def _place(source: psycopg.Connection[Any], client: str) -> str:
 
 def _check(demo: Demo, client: str, read: Read) -> None:
     """Commit, and read with either freshness in turn."""
-    seen = ORDERS
+    seen = 0
     with demo.connect() as source:
         for number in range(1, _ROUNDS + 1):
             position = _place(source, client)
@@ -153,7 +156,7 @@ def _check(demo: Demo, client: str, read: Read) -> None:
             assert (own, totals, lines, payments) == (number, 0, 0, 0)
             assert events >= seen
             seen = events
-    assert seen > ORDERS, "the load runs"
+    assert seen > 0, "the load runs"
 
 
 @needs_psql
@@ -170,24 +173,27 @@ def test_psql_as_it_is_pasted(demo: Demo) -> None:
 
 def test_sqlalchemy(demo: Demo) -> None:
     engine = sqlalchemy_engine(demo.address)
+    with engine.connect() as session:
 
-    def read(freshness: str, sql: str) -> list[tuple[Any, ...]]:
-        with engine.connect() as session:
+        def read(freshness: str, sql: str) -> list[tuple[Any, ...]]:
             session.execute(sa.text(f"SET penstock.freshness = '{freshness}'"))
             return [tuple(row) for row in session.execute(sa.text(sql)).all()]
 
-    _check(demo, "SQLAlchemy", read)
+        _check(demo, "SQLAlchemy", read)
     engine.dispose()
 
 
 def test_adbc(demo: Demo) -> None:
-    def read(freshness: str, sql: str) -> list[tuple[Any, ...]]:
-        with adbc(demo.address, freshness) as connection, connection.cursor() as cursor:
-            cursor.execute(sql)
-            rows: list[tuple[Any, ...]] = cursor.fetchall()
-            return rows
+    with adbc(demo.address) as connection:
 
-    _check(demo, "ADBC", read)
+        def read(freshness: str, sql: str) -> list[tuple[Any, ...]]:
+            ask_adbc_for(connection, freshness)
+            with connection.cursor() as cursor:
+                cursor.execute(sql)
+                rows: list[tuple[Any, ...]] = cursor.fetchall()
+                return rows
+
+        _check(demo, "ADBC", read)
 
 
 @needs_jdbc

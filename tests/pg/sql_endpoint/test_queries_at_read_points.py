@@ -131,6 +131,7 @@ def test_it_is_described_listed_and_deleted(endpoint: Endpoint, api: httpx.Clien
     assert (made["state"], made["reason"], made["name"]) == ("held", None, "month-end")
     assert made["created_at"] < made["expires_at"]
     assert [(one["name"], one["complete"], one["schema_version"]) for one in made["tables"]] == [
+        ("files", True, 1),
         ("lines", True, 1),
         ("orders", True, 1),
     ]
