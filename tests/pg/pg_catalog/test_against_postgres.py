@@ -134,12 +134,12 @@ class Both:
         """How the answers to a statement with parameters differ, without what is of a server's own in PostgreSQL's."""
         theirs, ours = [], []
         for expression in query.expressions("shop", "shop.orders"):
-            row = self.source.execute(f"SELECT {expression}".encode()).fetchone()
+            row = self.source.execute(f"SELECT {expression}".encode(), prepare=False).fetchone()
             assert row is not None
             theirs.append(row[0])
             ours.append(self._translated(row[0]))
         cursor = psycopg.RawCursor(self.source)
-        cursor.execute(query.sql.encode(), theirs)
+        cursor.execute(query.sql.encode(), theirs, prepare=False)
         columns = cursor.description or []
         answered = self.catalog.answer(query.sql, ours)
         found = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from decimal import Decimal
@@ -65,15 +66,24 @@ def test_arrays_as_parameters(java: Any, connection: Any) -> None:
 
 def test_what_dbeaver_prepares_is_answered(java: Any, endpoint: Endpoint) -> None:
     connection = jdbc(java, endpoint, prepareThreshold="-1")  # values in the binary form, if the driver reads it
-    found = {}
+
+    connection.setClientInfo("ApplicationName", "DBeaver - Main <shop>")
+    assert jdbc_rows(connection.createStatement().executeQuery("SHOW search_path"), "search_path") == [
+        ('"$user", public',)
+    ]
+
+    @functools.cache
+    def value_of(expression: str) -> Any:
+        rows = connection.createStatement().executeQuery(f"SELECT {expression} AS value")
+        return jdbc_rows(rows, "value")[0][0]
+
+    found: dict[str, list[list[Any]]] = {}
     for query in prepared_queries():
         statement = connection.prepareStatement(re.sub(r"\$\d", "?", query.sql))
-        for place, ((kind, _), expression) in enumerate(
-            zip(query.values, query.expressions("public", "public.lines"), strict=True), start=1
-        ):
-            ((value,),) = jdbc_rows(connection.createStatement().executeQuery(f"SELECT {expression} AS value"), "value")
-            bind = {"text": statement.setString, "bigint": statement.setLong, "integer": statement.setInt}[kind]
-            bind(place, value)
+        binds = {"text": statement.setString, "bigint": statement.setLong, "integer": statement.setInt}
+        expressions = query.expressions("public", "public.lines")
+        for i, ((kind, _), expression) in enumerate(zip(query.values, expressions, strict=True)):
+            binds[kind](i + 1, value_of(expression))
         rows = statement.executeQuery()
         width = rows.getMetaData().getColumnCount()
         found[query.name] = []
