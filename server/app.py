@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import cache
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.concurrency import run_in_threadpool
+from starlette.routing import BaseRoute
 
 from server import error_handlers, openapi, pages, retention
 from server.body_limit import BodyLimitMiddleware
@@ -42,21 +44,29 @@ def create_app(settings: Settings | None = None, clock: Clock | None = None) -> 
         docs_url=None,
         redoc_url=None,
         lifespan=_lifespan,
+        routes=[*_routes()],
     )
     app.state.settings = settings
     app.state.clock = clock or SystemClock()
     app.state.engine_gateway = NoEngine()
     app.state.sample = Sample(settings.home)
-    for router in API_ROUTERS:
-        app.include_router(router, prefix=API_PREFIX)
-    for router in PLAIN_ROUTERS:
-        app.include_router(router)
     pages.install(app)
     error_handlers.install(app)
     openapi.install(app)
     app.add_middleware(BodyLimitMiddleware, limit=settings.max_body_bytes, exempt=f"{API_PREFIX}/engines/")
     app.add_middleware(TraceMiddleware)
     return app
+
+
+@cache
+def _routes() -> tuple[BaseRoute, ...]:
+    """Every router's routes. Each is analysed at the first request, for longer than all else takes; applications share the result."""
+    every = APIRouter()
+    for router in API_ROUTERS:
+        every.include_router(router, prefix=API_PREFIX)
+    for router in PLAIN_ROUTERS:
+        every.include_router(router)
+    return tuple(every.routes)
 
 
 @asynccontextmanager

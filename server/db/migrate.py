@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
 
 from alembic import command
@@ -39,7 +40,8 @@ def upgrade(url: str, revision: str = "head") -> None:
         with database.engine.execution_options(sqlite_begin="BEGIN IMMEDIATE").begin() as connection:
             _lock(connection)
             _require_known(connection)
-            command.upgrade(_config(connection), revision)
+            if revision != "head" or not is_current(connection):
+                command.upgrade(_config(connection), revision)
     finally:
         database.close()
 
@@ -56,8 +58,7 @@ def downgrade(url: str, revision: str) -> None:
 
 def is_current(connection: Connection) -> bool:
     """Whether the newest migration has been applied."""
-    head = ScriptDirectory.from_config(_config()).get_current_head()
-    return MigrationContext.configure(connection).get_current_revision() == head
+    return MigrationContext.configure(connection).get_current_revision() == _own_revisions()[0]
 
 
 def require_usable(url: str) -> None:
@@ -109,8 +110,7 @@ def _parsed(url: str) -> URL:
 
 def _require_known(connection: Connection) -> None:
     revision = MigrationContext.configure(connection).get_current_revision()
-    known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
-    if revision is not None and revision not in known:
+    if revision is not None and revision not in _own_revisions():
         raise SettingsError(
             f"the control database has the schema '{revision}' of a newer version of Penstock; "
             "run that version, or name another database or data folder"
@@ -132,6 +132,12 @@ def schema_differences(connection: Connection) -> list[object]:
     """Differences between the database and the models; empty if migrations and models agree."""
     context = MigrationContext.configure(connection, opts={"compare_type": True, "target_metadata": metadata})
     return list(compare_metadata(context, metadata))
+
+
+@cache
+def _own_revisions() -> tuple[str, ...]:
+    """The revisions of this version, the newest first. Reading them loads every migration."""
+    return tuple(script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions())
 
 
 def _lock(connection: Connection) -> None:

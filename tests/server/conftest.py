@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -14,13 +13,13 @@ from fastapi import FastAPI
 
 from engine.link.messages import Assign
 from server.app import create_app
-from server.db.migrate import upgrade
 from server.demo.binaries import PostgresMissingError
 from server.demo.sample import Address, SampleState, Standing
 from server.security import tokens
 from server.security.principal import Role
 from server.settings import Settings, load_settings
 from tests.fixtures.channel import FakeEngine, declare, running_server
+from tests.fixtures.control_database import lay_control_database
 
 with warnings.catch_warnings():
     # It asks for a successor of httpx; what is here of it works with httpx.
@@ -77,21 +76,13 @@ class PlayedSample:
         self.state = SampleState.ABSENT
 
 
-@pytest.fixture(scope="session")
-def control_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty control database of the newest structure, to be copied: making one takes longer than most tests."""
-    made = load_settings(home=tmp_path_factory.mktemp("control"))
-    upgrade(made.control_database)
-    return made.home / "penstock.db"
-
-
 @pytest.fixture
-def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, control_database: Path) -> Settings:
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     for name in ("ADMIN_TOKEN", "ENGINE_TOKEN", "DATABASE_URL", "SECRET_KEYS", "HOME", "HOST", "PORT"):
         monkeypatch.delenv(f"PENSTOCK_{name}", raising=False)
     made = load_settings(home=tmp_path / "home", admin_token=ADMIN, log_level="error")
     made.make_home()
-    shutil.copy(control_database, made.home)
+    lay_control_database(made.home)
     return made
 
 

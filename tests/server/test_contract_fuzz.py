@@ -194,7 +194,7 @@ def test_wrong_requests_end_in_problems(server: TestClient, operation: Operation
     _prepare(server)
     token = ENGINE if operation.name.startswith("engines_") and operation.name != "engines_list" else ADMIN
 
-    @settings(max_examples=25, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=15, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(requests(operation))
     def check(request: dict[str, Any]) -> None:
         sent = {**request["headers"], "Authorization": f"Bearer {token}"}

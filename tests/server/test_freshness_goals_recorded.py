@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -28,6 +27,7 @@ from server.gateway.threads import EngineThreads
 from server.goals import repository
 from server.goals.budget import Standing
 from server.goals.recorder import GoalRecorder, Measurement
+from tests.fixtures.control_database import lay_control_database
 from tests.fixtures.control_rows import subscription_row
 from tests.fixtures.manual_clock import ManualClock
 
@@ -117,9 +117,8 @@ class Rig:
 
 
 @pytest.fixture
-def database(tmp_path: Path, control_database: Path) -> Iterator[Database]:
-    shutil.copy(control_database, tmp_path / "control.db")
-    found = Database(f"sqlite:///{tmp_path / 'control.db'}", ManualClock(BEGUN))
+def database(tmp_path: Path) -> Iterator[Database]:
+    found = Database(f"sqlite:///{lay_control_database(tmp_path)}", ManualClock(BEGUN))
     with found.write() as session:
         row = subscription_row(session)
         row.freshness = GOAL
