@@ -35,7 +35,7 @@ from tests.contract.target_material import (
     sql_name,
     structure,
 )
-from tests.contract.targets import KINDS, OpenTarget, target_opener
+from tests.contract.targets import EACH_KIND, OpenTarget, target_opener
 from tests.unit.net.batch_builder import column
 from tests.unit.net.history_model import OID, History, Step, Transaction, time_of
 from tests.unit.net.test_soft_delete_property import PLAIN, ROWS, TRANSACTIONS, shares_of
@@ -359,7 +359,7 @@ def test_the_history_of_another_subscription_is_not_readable(pipeline: Pipeline)
 # Random histories
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=EACH_KIND)
 def lasting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
     """One target for all histories."""
     with target_opener(request.param, request, tmp_path_factory.mktemp("versions")) as opened:

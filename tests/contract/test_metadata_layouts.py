@@ -9,7 +9,7 @@ import pytest
 
 from engine.model.position import Lsn
 from tests.contract.target_material import SUBSCRIPTION, Pipeline
-from tests.contract.targets import KINDS, builder, target_opener
+from tests.contract.targets import EACH_KIND, builder, target_opener
 
 pytestmark = pytest.mark.pg
 
@@ -55,7 +55,7 @@ OLDER = (
 """What makes the layout before of each layout, the newest first."""
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=EACH_KIND)
 def pipeline(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pipeline]:
     with target_opener(str(request.param), request, tmp_path) as opener:
         target = opener()

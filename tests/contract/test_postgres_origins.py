@@ -82,6 +82,7 @@ def names(mart: Database) -> set[str]:
     return {row[0] for row in mart.execute("SELECT roname FROM pg_replication_origin")}
 
 
+@pytest.mark.parametrize("pg", [16, 18], indirect=True)
 def test_copies_batches_and_lanes_write_with_an_origin_and_their_own_commit_times(
     pg: EmbeddedPostgres,
     database_on: Callable[[EmbeddedPostgres], Database],

@@ -34,7 +34,7 @@ from tests.contract.target_material import (
     partials,
     structure,
 )
-from tests.contract.targets import KINDS, OpenTarget, target_opener
+from tests.contract.targets import EACH_KIND, OpenTarget, target_opener
 from tests.unit.net.batch_builder import column
 from tests.unit.net.dictionary_target import Marked
 from tests.unit.net.history_model import ENDS, OID, History, Step, Transaction
@@ -303,7 +303,7 @@ def test_the_ledger_counts_marked_rows(pipeline: Pipeline) -> None:
 # Random histories
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=EACH_KIND)
 def lasting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
     """One target for all histories."""
     with target_opener(request.param, request, tmp_path_factory.mktemp("soft")) as opened:

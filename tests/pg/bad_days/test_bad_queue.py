@@ -22,7 +22,8 @@ from tests.pg.bad_days.small_disk import SmallDisk
 pytestmark = pytest.mark.pg
 
 ALL_MODES = pytest.mark.parametrize(
-    "mode", [QueueMode.AUTO, QueueMode.PERSIST, pytest.param(QueueMode.MEMORY, marks=pytest.mark.chaos)]
+    "mode",
+    [QueueMode.PERSIST, *(pytest.param(mode, marks=pytest.mark.chaos) for mode in (QueueMode.AUTO, QueueMode.MEMORY))],
 )
 UNHURRIED = BatchPolicy(max_age_ms=600_000)
 """Records stay in the queue until a test waits for them."""

@@ -34,11 +34,23 @@ def meddle(shop: Database, replica: BadDay, statements: tuple[str, ...]) -> None
 
 
 @pytest.mark.parametrize(
-    ("point", "mode"),
-    [(Failpoint.READER_FREED, QueueMode.MEMORY), (Failpoint.READER_BEFORE_OPEN, QueueMode.PERSIST)],
-)
-@pytest.mark.parametrize(
-    "statements", [ADVANCED, READ, MADE_AGAIN, DROPPED], ids=["advanced", "read", "made_again", "dropped"]
+    ("statements", "point", "mode"),
+    [
+        pytest.param(
+            statements, point, mode, id=f"{name}-{point.value}-{mode.value}", marks=[] if quick else pytest.mark.chaos
+        )
+        for name, statements, quick_point in (
+            ("advanced", ADVANCED, Failpoint.READER_FREED),
+            ("read", READ, Failpoint.READER_BEFORE_OPEN),
+            ("made_again", MADE_AGAIN, Failpoint.READER_FREED),
+            ("dropped", DROPPED, Failpoint.READER_BEFORE_OPEN),
+        )
+        for point, mode in (
+            (Failpoint.READER_FREED, QueueMode.MEMORY),
+            (Failpoint.READER_BEFORE_OPEN, QueueMode.PERSIST),
+        )
+        for quick in [point is quick_point]
+    ],
 )
 def test_a_slot_that_lost_changes_before_a_new_reader_has_it_is_a_gap(
     shop: Database, bad_day: BadDays, armed: Path, statements: tuple[str, ...], point: Failpoint, mode: QueueMode

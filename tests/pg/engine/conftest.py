@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.model.subscription import BatchPolicy, ConnectionSpec
+from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures import replication
 from tests.fixtures.local_runner import GatedRunner
 from tests.fixtures.postgres import Database, Session
@@ -24,8 +25,8 @@ INSERT INTO orders SELECT i, i * 1.5, 'note ' || i FROM generate_series(1, 20000
 
 
 @pytest.fixture
-def shop(private_cluster: Callable[..., object], database_on: Callable[..., Database]) -> Database:
-    made = database_on(private_cluster(18, logical_decoding_work_mem="'64kB'"))
+def shop(pg18: EmbeddedPostgres, database_on: Callable[..., Database]) -> Database:
+    made = database_on(pg18, logical_decoding_work_mem="'64kB'")
     made.execute(_SHOP)
     return made
 
@@ -34,6 +35,13 @@ def shop(private_cluster: Callable[..., object], database_on: Callable[..., Data
 def replica(shop: Database, replicate: Callable[..., Replica]) -> Replica:
     """Tables of which every change counts, in pieces far smaller than the transactions of the tests."""
     return replicate(shop, [table("orders"), table("log")], batch=BatchPolicy(small_rows=0), piece_bytes=_PIECE)
+
+
+@pytest.fixture(params=[pytest.param(16, marks=pytest.mark.chaos), 18], ids=["pg16", "pg18"])
+def pg(request: pytest.FixtureRequest) -> EmbeddedPostgres:
+    """What an older source does otherwise is tested in tests/pg/postgres_log."""
+    cluster: EmbeddedPostgres = request.getfixturevalue(f"pg{request.param}")
+    return cluster
 
 
 @pytest.fixture

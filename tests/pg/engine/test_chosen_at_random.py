@@ -47,7 +47,7 @@ ROWS = {
 SEEDS = [11, *(pytest.param(seed, marks=pytest.mark.chaos) for seed in range(12, 18))]
 
 
-@pytest.fixture(params=["duckdb", "postgres"])
+@pytest.fixture(params=["duckdb", pytest.param("postgres", marks=pytest.mark.chaos)])
 def target_kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -172,7 +172,6 @@ TOLD = {
 }
 
 
-@pytest.mark.parametrize("target_kind", ["duckdb", "postgres"])
 def test_changes_that_the_source_tells_by_itself_in_the_middle(
     shop: Database, replicate: Replicate, runner: type[BusyRunner], monkeypatch: pytest.MonkeyPatch, target_kind: str
 ) -> None:

@@ -49,7 +49,7 @@ MARKED = f"SELECT id, n, big FROM kept WHERE {DELETED_AT} IS NOT NULL ORDER BY i
 LIVE = f"SELECT id, n, big FROM kept WHERE {DELETED_AT} IS NULL ORDER BY id"
 
 
-@pytest.fixture(params=["duckdb", "postgres"])
+@pytest.fixture(params=["duckdb", pytest.param("postgres", marks=pytest.mark.chaos)])
 def target_kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -71,6 +71,7 @@ def assert_kept(shop: Database, query: Callable[[str], list[tuple[Any, ...]]]) -
     assert query(MARKED) == rows(shop, gone)
 
 
+@pytest.mark.parametrize("target_kind", ["duckdb", "postgres"], indirect=True)
 def test_deleted_rows_stay_through_changes_reloads_and_restarts(shop: Database, replicate: Replicate) -> None:
     replica = replicate(shop, [KEPT, PLAIN])
     before = datetime.now(UTC)

@@ -29,7 +29,7 @@ INSERT INTO plain VALUES (1);
 """
 
 
-@pytest.fixture(params=["duckdb", "postgres"])
+@pytest.fixture(params=["duckdb", pytest.param("postgres", marks=pytest.mark.chaos)])
 def target_kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -45,6 +45,7 @@ def copies(replica: Replica, name: str) -> int:
     return [r.state for r in own].count("catching_up")
 
 
+@pytest.mark.parametrize("target_kind", ["duckdb", "postgres"], indirect=True)
 def test_a_subscription_made_when_they_were_left_out_gets_them(
     shop: Database, replicate: Replicate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,13 +160,13 @@ def test_an_older_source_is_asked_for_what_its_log_leaves_out(
 
 
 def test_a_large_open_transaction_that_is_worked_on_before_its_commit(
-    private_cluster: Callable[..., EmbeddedPostgres],
+    pg18: EmbeddedPostgres,
     database_on: Callable[..., Database],
     replicate: Replicate,
     target_kind: str,
 ) -> None:
     """Of tables whose columns the source computes nothing is staged early; of the others it is, and both come with the commit."""
-    shop = database_on(private_cluster(18, logical_decoding_work_mem="'64kB'"))
+    shop = database_on(pg18, logical_decoding_work_mem="'64kB'")
     shop.execute(SHOP)
     shop.execute(
         "CREATE TABLE made (id int PRIMARY KEY, note text, size int GENERATED ALWAYS AS (length(note) + id) VIRTUAL)"

@@ -20,7 +20,7 @@ CHANGES = 25
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.chaos) for n in range(2, 12))])
-@pytest.mark.parametrize("target_kind", ["duckdb", "postgres"])
+@pytest.mark.parametrize("target_kind", ["duckdb", pytest.param("postgres", marks=pytest.mark.chaos)])
 def test_each_answer_has_what_was_committed(database: Database, replicate: Callable[..., Replica], seed: int) -> None:
     rng, known = random.Random(seed), Known(0)
     database.execute(create(known))

@@ -52,7 +52,7 @@ INSERT INTO bag SELECT v, w, %s % 7 FROM (VALUES {VALUES}) AS t(v, w), generate_
 """
 
 
-@pytest.fixture(params=["duckdb", "postgres"])
+@pytest.fixture(params=["duckdb", pytest.param("postgres", marks=pytest.mark.chaos)])
 def target_kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -74,6 +74,7 @@ def hashed(value: str) -> str:
     return hmac.new(KEY.encode(), value.encode(), hashlib.sha256).hexdigest()
 
 
+@pytest.mark.parametrize("target_kind", ["duckdb", "postgres"], indirect=True)
 def test_copy_and_log_mask_alike_and_no_file_holds_a_value(
     shop: Database, replicate: Replicate, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
 from tests.pg.engine.test_masked_columns import HASH, SECRET, hashed, with_key
@@ -18,12 +19,12 @@ Replicate = Callable[..., Replica]
 
 
 def test_large_open_transactions_are_masked_as_they_are_sent(
-    private_cluster: Callable[..., object],
+    pg18: EmbeddedPostgres,
     database_on: Callable[..., Database],
     replicate: Replicate,
     tmp_path: Path,
 ) -> None:
-    shop = database_on(private_cluster(18, logical_decoding_work_mem="'64kB'"))
+    shop = database_on(pg18, logical_decoding_work_mem="'64kB'")
     shop.execute(
         "CREATE TABLE users (id int PRIMARY KEY, ssn text, gone text); CREATE TABLE plain (id int PRIMARY KEY)"
     )

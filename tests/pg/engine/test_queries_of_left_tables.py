@@ -25,7 +25,10 @@ from engine.tables.state import Registered
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
 
-pytestmark = [pytest.mark.pg, pytest.mark.parametrize("target_kind", ["duckdb", "postgres"])]
+pytestmark = pytest.mark.pg
+
+each_target = pytest.mark.parametrize("target_kind", ["duckdb", "postgres"])
+mostly_duckdb = pytest.mark.parametrize("target_kind", ["duckdb", pytest.param("postgres", marks=pytest.mark.chaos)])
 DEADLINE_S = 30.0
 
 
@@ -100,6 +103,7 @@ def _refused(link: Link, name: str, state: str) -> None:
     assert link.problem.tables
 
 
+@mostly_duckdb
 def test_a_paused_table_is_refused_by_name_and_included_where_that_is_wanted(
     database: Database, replicate: Callable[..., Replica], ask: Ask
 ) -> None:
@@ -130,6 +134,7 @@ def test_a_paused_table_is_refused_by_name_and_included_where_that_is_wanted(
     assert (strange.status, strange.code) == (422, "query_not_translatable")
 
 
+@each_target
 def test_a_table_that_parks_between_the_wait_and_the_read_is_seen_in_the_snapshot(
     database: Database, replicate: Callable[..., Replica], ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,6 +152,7 @@ def test_a_table_that_parks_between_the_wait_and_the_read_is_seen_in_the_snapsho
     assert link.problem.tables == (replica.table_id("orders"),)
 
 
+@mostly_duckdb
 def test_a_table_that_is_not_on_the_target_yet_is_named_with_its_state(
     database: Database, replicate: Callable[..., Replica], ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,6 +173,7 @@ def test_a_table_that_is_not_on_the_target_yet_is_named_with_its_state(
     assert other.code == "query_invalid"
 
 
+@each_target
 def test_rows_of_a_target_that_was_set_back_have_its_own_position(
     database: Database, replicate: Callable[..., Replica], ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:

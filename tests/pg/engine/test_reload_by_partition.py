@@ -176,7 +176,6 @@ def test_rows_of_other_partitions_are_left_as_they_are(
     assert succeeded(replica, "r3") == {few: ("asked", 4)}
 
 
-@BOTH
 def test_those_that_differ_are_found_and_loaded(
     database: Database, replicate: Replicate, runner: type[WatchedRunner]
 ) -> None:

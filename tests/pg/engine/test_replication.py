@@ -16,6 +16,7 @@ from engine.model.position import Lsn
 from engine.model.subscription import BatchPolicy, QueueMode, SchemaPolicy
 from engine.model.subscription_state import DesiredState
 from engine.pipeline.run import ReplicationRun
+from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
 from tests.fixtures.waiting import wait_until
@@ -38,7 +39,9 @@ def shop(database: Database) -> Database:
     return database
 
 
-@pytest.mark.parametrize("mode", list(QueueMode))
+@pytest.mark.parametrize(
+    "mode", [QueueMode.MEMORY, QueueMode.PERSIST, pytest.param(QueueMode.AUTO, marks=pytest.mark.chaos)]
+)
 def test_copy_changes_and_equality_at_a_cut(shop: Database, replicate: Replicate, mode: QueueMode) -> None:
     replica = replicate(shop, [table("orders"), table("lines")], queue_mode=mode)
     assert replica.query("select count(*), sum(total) from orders")[0][0] == 1000
@@ -62,10 +65,9 @@ def test_rolled_back_work_is_never_visible(shop: Database, replicate: Replicate)
 
 
 def test_streamed_transactions_with_savepoints(
-    private_cluster: Callable[..., object], database_on: Callable[..., Database], replicate: Replicate
+    pg18: EmbeddedPostgres, database_on: Callable[..., Database], replicate: Replicate
 ) -> None:
-    cluster = private_cluster(18, debug_logical_replication_streaming="immediate")
-    shop = database_on(cluster)
+    shop = database_on(pg18, debug_logical_replication_streaming="immediate")
     shop.execute(SHOP)
     replica = replicate(shop, [table("orders"), table("lines")])
     with shop.connect() as one, shop.connect() as two:

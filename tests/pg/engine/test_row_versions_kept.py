@@ -59,7 +59,7 @@ AS_OF = (
 )
 
 
-@pytest.fixture(params=["duckdb", "postgres"])
+@pytest.fixture(params=["duckdb", pytest.param("postgres", marks=pytest.mark.chaos)])
 def target_kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -128,6 +128,7 @@ def now(shop: Database) -> str:
     return str(rows(shop, "SELECT clock_timestamp()::text")[0][0])
 
 
+@pytest.mark.parametrize("target_kind", ["duckdb", "postgres"], indirect=True)
 def test_every_version_is_there_through_reloads_and_structures(shop: Database, replicate: Replicate) -> None:
     replica = replicate(shop, [KEPT, PLAIN])
     forget_notes(shop)

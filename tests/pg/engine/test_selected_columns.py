@@ -35,7 +35,7 @@ TABLES = (
 )
 
 
-@pytest.fixture(params=["duckdb", "postgres"])
+@pytest.fixture(params=["duckdb", pytest.param("postgres", marks=pytest.mark.chaos)])
 def target_kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -56,6 +56,7 @@ def columns(replica: Replica, name: str) -> list[str]:
     return sorted(column for (column,) in found)
 
 
+@pytest.mark.parametrize("target_kind", ["duckdb", "postgres"], indirect=True)
 def test_columns_that_are_left_out_are_in_no_file_and_the_others_are_followed(
     shop: Database, replicate: Replicate, tmp_path: Path
 ) -> None:

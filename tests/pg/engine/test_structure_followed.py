@@ -352,7 +352,7 @@ def held(replica: Replica, name: str, words: str) -> TableStateReport:
     return replica.reports.wait(last, f"{name} waits with {words}")
 
 
-@pytest.mark.parametrize("target_kind", ["duckdb", "postgres"])
+@pytest.mark.parametrize("target_kind", ["duckdb", pytest.param("postgres", marks=pytest.mark.chaos)])
 def test_a_change_waits_for_approval_and_what_comes_meanwhile_is_kept(shop: Database, replicate: Replicate) -> None:
     replica = replicate(shop, [table("orders"), table("lines")], schema_changes=SchemaPolicy.ASK)
     shop.execute("UPDATE orders SET note = 'before' WHERE id = 1")

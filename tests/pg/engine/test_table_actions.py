@@ -21,7 +21,10 @@ from tests.contract.targets import builder
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
 
-pytestmark = [pytest.mark.pg, pytest.mark.parametrize("target_kind", ["duckdb", "postgres"])]
+pytestmark = pytest.mark.pg
+
+each_target = pytest.mark.parametrize("target_kind", ["duckdb", "postgres"])
+mostly_duckdb = pytest.mark.parametrize("target_kind", ["duckdb", pytest.param("postgres", marks=pytest.mark.chaos)])
 
 Replicate = Callable[..., Replica]
 
@@ -54,6 +57,7 @@ def wait_dropped(replica: Replica, gone: TableId) -> TableDropped:
     return replica.reports.wait(found, "what became of the table on the target", 20)
 
 
+@each_target
 def test_a_table_is_removed_with_its_target_table_and_added_again(shop: Database, replicate: Replicate) -> None:
     orders, lines = table("orders"), table("lines")
     replica = replicate(shop, [orders, lines])
@@ -71,6 +75,7 @@ def test_a_table_is_removed_with_its_target_table_and_added_again(shop: Database
     replica.assert_equal()
 
 
+@mostly_duckdb
 def test_a_table_removed_while_nothing_runs_is_dropped_at_the_next_start(shop: Database, replicate: Replicate) -> None:
     orders, lines = table("orders"), table("lines")
     replica = replicate(shop, [orders, lines])
@@ -86,6 +91,7 @@ def test_a_table_removed_while_nothing_runs_is_dropped_at_the_next_start(shop: D
     replica.assert_equal()
 
 
+@each_target
 def test_a_target_table_that_a_view_shows_stays_and_the_others_go_on(shop: Database, replicate: Replicate) -> None:
     orders, lines = table("orders"), table("lines")
     replica = replicate(shop, [orders, lines])
@@ -122,6 +128,7 @@ def in_the_way(replica: Replica, of: TableSpec) -> list[str]:
     return [code for code in found if code != "target_superuser"]
 
 
+@mostly_duckdb
 def test_a_parked_table_is_tried_again_when_its_cause_is_mended(shop: Database, replicate: Replicate) -> None:
     shop.execute("CREATE TABLE bare (a int); INSERT INTO bare SELECT generate_series(1, 10)")
     bare, lines = table("bare"), table("lines")
@@ -159,6 +166,7 @@ def owned(shop: Database) -> Iterator[DatabaseOf]:
     shop.execute(f"DROP OWNED BY {owner}; DROP ROLE {owner}")
 
 
+@mostly_duckdb
 def test_a_table_with_rows_that_the_user_may_not_see_is_not_copied_without_them(
     owned: DatabaseOf, replicate: Replicate
 ) -> None:

@@ -36,8 +36,17 @@ def shop(database: Database) -> Database:
     return database
 
 
-@pytest.mark.parametrize("insert_only", [False, True], ids=["followed", "insert_only"])
-@pytest.mark.parametrize("mend", ["ALTER TABLE days_2 SET LOGGED", "ALTER TABLE days DETACH PARTITION days_2"])
+@pytest.mark.parametrize(
+    ("mend", "insert_only"),
+    [
+        pytest.param("ALTER TABLE days_2 SET LOGGED", False, id="logged-followed"),
+        pytest.param("ALTER TABLE days_2 SET LOGGED", True, marks=pytest.mark.chaos, id="logged-insert_only"),
+        pytest.param(
+            "ALTER TABLE days DETACH PARTITION days_2", False, marks=pytest.mark.chaos, id="detached-followed"
+        ),
+        pytest.param("ALTER TABLE days DETACH PARTITION days_2", True, id="detached-insert_only"),
+    ],
+)
 def test_a_root_with_an_unlogged_partition_parks_from_the_start_and_is_copied_when_that_is_mended(
     shop: Database, replicate: Replicate, *, insert_only: bool, mend: str
 ) -> None:

@@ -13,7 +13,10 @@ from engine.model.subscription import TableSpec
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
 
-pytestmark = [pytest.mark.pg, pytest.mark.parametrize("target_kind", ["duckdb", "postgres"])]
+pytestmark = [
+    pytest.mark.pg,
+    pytest.mark.parametrize("target_kind", ["duckdb", pytest.param("postgres", marks=pytest.mark.chaos)]),
+]
 
 Replicate = Callable[..., Replica]
 EVERY = TablePattern("public", exclude=("*_old",))

@@ -29,7 +29,7 @@ DOCUMENTED = {
 """What is written, and what is printed."""
 
 
-@pytest.mark.parametrize("kind", ["duckdb", "postgres"])
+@pytest.mark.parametrize("kind", ["duckdb", pytest.param("postgres", marks=pytest.mark.chaos)])
 def test_copy_insert_and_update_bring_what_is_documented(
     pg15: EmbeddedPostgres,
     database_on: Callable[..., Database],

@@ -25,7 +25,7 @@ _OPTIONS = "publish = 'insert, update, delete, truncate', publish_via_partition_
 _STORED = ", publish_generated_columns = stored"
 
 
-@pytest.fixture(params=["pg15", "pg16", "pg18"])
+@pytest.fixture(params=["pg15", pytest.param("pg16", marks=pytest.mark.chaos), "pg18"])
 def db(request: pytest.FixtureRequest, database_on: Callable[..., Database]) -> Database:
     made = database_on(request.getfixturevalue(request.param))
     made.execute("CREATE TABLE a (id int PRIMARY KEY, v text); CREATE TABLE b (id int PRIMARY KEY)")

@@ -45,7 +45,7 @@ WAYS = [
         id=f"{way}-{kind}",
     )
     for way, kind, marks in (
-        ("stepwise", "duckdb", ()),
+        ("stepwise", "duckdb", (pytest.mark.chaos,)),
         ("at_once", "duckdb", ()),
         ("stepwise", "postgres", ()),
         ("at_once", "postgres", (pytest.mark.chaos,)),
