@@ -325,6 +325,7 @@ WITHOUT_COMMAND = {
     "engines_commands": "for engines",
     "engines_put_result": "for engines",
     "engines_register": "for engines",
+    "engines_positions": "for engines",
     "engines_report": "for engines",
     "sql_endpoint_login": "for engines",
     "sql_endpoint_statement": "for engines",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -13,9 +14,16 @@ class Clock(Protocol):
         """The time of day, in UTC. May jump: not for durations."""
         ...
 
+    def monotonic(self) -> float:
+        """Seconds since an arbitrary moment; for durations. The event loop's own time is not: it is read once a turn, in milliseconds."""
+        ...
+
 
 class SystemClock:
     """The machine's clock."""
 
     def now(self) -> datetime:
         return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()

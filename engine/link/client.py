@@ -20,6 +20,7 @@ from engine.link.messages import (
     Command,
     Demand,
     Heartbeat,
+    PositionBundle,
     Progress,
     Registered,
     Registration,
@@ -27,7 +28,7 @@ from engine.link.messages import (
     ReportBundle,
     Sync,
 )
-from engine.link.outgoing import Outgoing
+from engine.link.outgoing import Outgoing, is_unhurried
 from engine.link.queries import RanOn
 from engine.model.position import ZERO, Lsn
 
@@ -38,6 +39,7 @@ _FRAMES = {"Content-Type": "application/octet-stream"}
 # HTTP status codes (RFC 9110): the server does not know this engine or request, and the result is not awaited any more.
 _NOT_FOUND = 404
 _GONE = 410
+_POSITIONS_TIMEOUT_S = 5.0
 _BUNDLE = 500
 """Most reports in one message. The server stores a message in one transaction, which must not hold its database for long. Not measured."""
 _ANSWER_DEADLINE_S = 30.0
@@ -101,6 +103,12 @@ class ServerLink:
         self._sequence = 0
         self._hurried = 0
         self._in_flight = False
+        self._overtaken: int | None = None
+        """Sequence number of the bundle in flight, if awaited positions may overtake it."""
+        self._early: dict[str, Lsn] = {}
+        """Positions that overtook the bundle in flight, by subscription."""
+        self._tried: dict[str, Lsn] = {}
+        """The last position of each subscription that was sent to overtake a bundle."""
         self._connected = False
         self._registering = threading.Lock()
         self._stopping = threading.Event()
@@ -108,6 +116,7 @@ class ServerLink:
         self._threads = [
             threading.Thread(target=self._listen, name="link-commands", daemon=True),
             threading.Thread(target=self._send, name="link-reports", daemon=True),
+            threading.Thread(target=self._send_positions, name="link-positions", daemon=True),
         ]
 
     def start(self) -> None:
@@ -191,7 +200,7 @@ class ServerLink:
                 self._hurried -= 1
 
     def close(self) -> None:
-        """End both threads. Queued reports are lost; the engine reports its state again at its next start."""
+        """End the threads. Queued reports are lost; the engine reports its state again at its next start."""
         self._stopping.set()
         with self._state:
             self._state.notify_all()
@@ -270,7 +279,9 @@ class ServerLink:
                 for report in reports:
                     if isinstance(report, Progress):
                         self._sent[report.subscription] = report.applied
-                self._in_flight = False
+                self._sent |= self._early
+                self._early.clear()
+                self._in_flight, self._overtaken = False, None
                 self._state.notify_all()
 
     def _next_reports(self) -> list[Report] | None:
@@ -278,23 +289,29 @@ class ServerLink:
         due = monotonic() + self._limits.pace_s
         with self._state:
             while not self._stopping.is_set():
-                waiting = len(self._outgoing)
+                if not len(self._outgoing):
+                    self._state.wait()
+                    if self._outgoing.only_batches:
+                        due = monotonic() + self._limits.pace_s
+                    continue
                 left = due - monotonic()
-                if waiting and (left <= 0 or not self._outgoing.only_progress or self._somebody_waits()):
+                if left <= 0 or not self._outgoing.only_unhurried or self._hurried or self._awaited():
+                    reports = self._outgoing.take_reports(_BUNDLE)
                     self._in_flight = True
-                    return self._outgoing.take_reports(_BUNDLE)
-                self._state.wait(max(left, 0.001) if waiting else None)
+                    self._let_overtake(self._sequence + 1, reports)
+                    return reports
+                self._state.wait(max(left, 0.001))
         return None
 
-    def _somebody_waits(self) -> bool:
-        if self._hurried:
-            return True
+    def _awaited(self) -> list[Progress]:
+        """Unsent progress that waits of the server need."""
+        found = []
         for subscription, position in self._demanded.items():
             progress = self._outgoing.progress(subscription)
-            sent = self._sent.get(subscription, ZERO)
+            sent = max(self._sent.get(subscription, ZERO), self._early.get(subscription, ZERO))
             if progress is not None and sent < position and sent < progress.applied:
-                return True
-        return False
+                found.append(progress)
+        return found
 
     def _post_reports(self, reports: list[Report]) -> None:
         """Send the bundle repeatedly until the server has received it. The server ignores a sequence number that it has received before,
@@ -316,6 +333,58 @@ class ServerLink:
             self._sequence = sequence
             self._log_dropped()
             return
+
+    # Positions
+
+    def _let_overtake(self, sequence: int, reports: Sequence[Report]) -> None:
+        """These are in flight. The server applies states only when they are written, so nothing may overtake those."""
+        self._overtaken = sequence if all(map(is_unhurried, reports)) else None
+
+    def _send_positions(self) -> None:
+        """Send awaited positions while a bundle is in flight: the server writes it to its database before it answers, and the next bundle
+        has to wait for that."""
+        while (bundle := self._next_positions()) is not None:
+            if self._post_positions(bundle):
+                with self._state:
+                    if self._in_flight:
+                        self._early |= {one.subscription: one.applied for one in bundle.positions}
+
+    def _next_positions(self) -> PositionBundle | None:
+        """Wait until awaited positions may overtake the bundle in flight; None while closing.
+
+        Each position is sent once. If that fails it is in the next bundle.
+        """
+        with self._state:
+            while not self._stopping.is_set():
+                bundle = self._positions_ahead()
+                if bundle is not None:
+                    return bundle
+                self._state.wait()
+        return None
+
+    def _positions_ahead(self) -> PositionBundle | None:
+        """Awaited positions that may overtake the bundle in flight and were not sent before."""
+        if self._overtaken is None or not self._outgoing.only_unhurried:
+            return None
+        found = [one for one in self._awaited() if self._tried.get(one.subscription) != one.applied]
+        self._tried |= {one.subscription: one.applied for one in found}
+        return PositionBundle(after=self._overtaken, positions=tuple(found)) if found else None
+
+    def _post_positions(self, bundle: PositionBundle) -> bool:
+        """Whether the server applied them. It refuses them unless `after` is the last bundle that it applied."""
+        try:
+            path = f"engines/{self._engine_id()}/positions"
+            response = self._http.post(path, content=encode(bundle), headers=_JSON, timeout=_POSITIONS_TIMEOUT_S)
+        except (_AwayError, httpx.HTTPError, OSError):
+            self._positions_failed(bundle)
+            return False
+        return response.is_success
+
+    def _positions_failed(self, bundle: PositionBundle) -> None:
+        """Let no others overtake this bundle: the server may still apply those, which must not be after later ones."""
+        with self._state:
+            if self._overtaken == bundle.after:
+                self._overtaken = None
 
     def _log_dropped(self) -> None:
         lost = self._outgoing.dropped - self._logged_dropped

@@ -681,3 +681,14 @@ class ReportBundle(Message):
 
     sequence: int
     reports: tuple[Report, ...]
+
+
+class PositionBundle(Message):
+    """Positions that are applied while the server still writes the bundle with the sequence `after`, the last that was sent.
+
+    They end waits and are not stored; a later bundle contains them too. Nothing that waits depend on, such as a table's state, is reported
+    between the two.
+    """
+
+    after: int
+    positions: tuple[Progress, ...]

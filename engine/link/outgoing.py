@@ -16,6 +16,15 @@ def _replaceable_by(report: Report) -> _Key | None:
     return None
 
 
+_UNHURRIED = (Progress, CopyProgress, BatchReport)
+"""Reports that need not be sent at once, and of which waits depend on the progress only."""
+
+
+def is_unhurried(report: Report) -> bool:
+    """Whether it may be sent with later reports, and progress after it needs nothing of it."""
+    return isinstance(report, _UNHURRIED)
+
+
 class Outgoing:
     """Reports in the order in which they were added. Not thread-safe.
 
@@ -29,15 +38,21 @@ class Outgoing:
         self._items: dict[int, Report] = {}
         self._place: dict[_Key, int] = {}
         self._next = 0
+        self._batches = 0
         self.dropped = 0
 
     def __len__(self) -> int:
         return len(self._items)
 
     @property
-    def only_progress(self) -> bool:
-        """True if all queued reports are of kinds that a newer report may replace."""
-        return len(self._place) == len(self._items)
+    def only_unhurried(self) -> bool:
+        """True if no queued report has to be sent at once: they are progress, or batches, which the next progress takes along."""
+        return len(self._place) + self._batches == len(self._items)
+
+    @property
+    def only_batches(self) -> bool:
+        """True if all queued reports are batches: the progress that they led to follows in a moment."""
+        return self._batches == len(self._items)
 
     def progress(self, subscription: str) -> Progress | None:
         """The unsent progress of a subscription, None if there is none."""
@@ -63,12 +78,13 @@ class Outgoing:
             self._make_room()
         self._items[self._next] = report
         self._next += 1
+        self._batches += isinstance(report, BatchReport)
 
     def take_reports(self, most: int) -> list[Report]:
         """Remove and return the first reports, in order."""
         taken = []
         for number in list(self._items)[:most]:
-            report = self._items.pop(number)
+            report = self._remove(number)
             key = _replaceable_by(report)
             if key is not None:
                 del self._place[key]
@@ -80,8 +96,13 @@ class Outgoing:
         if number is None:
             number = self._oldest_superseded_state()
         if number is not None:
-            del self._items[number]
+            self._remove(number)
             self.dropped += 1
+
+    def _remove(self, number: int) -> Report:
+        report = self._items.pop(number)
+        self._batches -= isinstance(report, BatchReport)
+        return report
 
     def _oldest_batch(self) -> int | None:
         return next((number for number, report in self._items.items() if isinstance(report, BatchReport)), None)

@@ -19,6 +19,7 @@ from engine.link.messages import (
     Command,
     Forgotten,
     Heartbeat,
+    Progress,
     Registered,
     Registration,
     ReloadReport,
@@ -194,8 +195,11 @@ class EngineChannel:
 
     # Reports
 
-    async def apply_reports(self, engine_id: str, sequence: int, bundle: Sequence[Report]) -> None:
-        """Apply a bundle of reports and end the waits that it satisfies.
+    async def apply_reports(
+        self, engine_id: str, sequence: int, bundle: Sequence[Report], received_s: float | None = None
+    ) -> None:
+        """Apply a bundle of reports and end the waits that it satisfies. `received_s`: when its bytes had been received, by the
+        clock's `monotonic`.
 
         Progress ends waits before it is written: it is durable on the target already. States are written first.
         """
@@ -203,17 +207,32 @@ class EngineChannel:
             async with self._freshness.state_lock:
                 counted = await self._write(engine_id, sequence, bundle)
                 self._record_sequence(engine_id, sequence)
-                unknown = self._apply_to_status(counted)
+                unknown = self._apply_to_status(counted, received_s)
             if unknown:
                 await self._freshness.refresh(sorted(unknown))
         else:
             if sequence > self._sequences.get(engine_id, 0):  # A repeated bundle may be outdated.
                 self._record_sequence(engine_id, sequence)
-                self._apply_to_status(bundle)
+                self._apply_to_status(bundle, received_s)
             counted = await self._write(engine_id, sequence, bundle)
         for report in counted:
             for observe in self._observers:
                 observe(report)
+
+    def apply_positions(
+        self, engine_id: str, after: int, positions: Sequence[Progress], received_s: float | None = None
+    ) -> bool:
+        """Apply positions while the bundle `after` may still be being written, and end the waits that they satisfy.
+
+        Returns False, and applies nothing, unless `after` is the last bundle of the engine that was applied to the statuses: the states of
+        an earlier bundle must be known before, and positions that were delayed until a later bundle are outdated.
+        """
+        if self._sequences.get(engine_id) != after:
+            return False
+        for report in positions:
+            self._freshness.apply_report(report)
+        self._freshness.judge_waits(received_s)
+        return True
 
     async def _write(self, engine_id: str, sequence: int, bundle: Sequence[Report]) -> list[Report]:
         def write() -> list[Report] | None:
@@ -222,7 +241,7 @@ class EngineChannel:
 
         return await self._threads.run(write) or []
 
-    def _apply_to_status(self, bundle: Sequence[Report]) -> set[str]:
+    def _apply_to_status(self, bundle: Sequence[Report], received_s: float | None) -> set[str]:
         """Apply reports to the statuses; returns the subscriptions whose statuses must be read again."""
         unknown = set()
         for report in bundle:
@@ -233,7 +252,7 @@ class EngineChannel:
                 unknown.add(report.subscription)
             elif not self._freshness.apply_report(report):
                 unknown.add(report.subscription)
-        self._freshness.judge_waits()
+        self._freshness.judge_waits(received_s)
         return unknown
 
     def _record_sequence(self, engine_id: str, sequence: int) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Depends, Header, Request, Response, status
 from fastapi.responses import StreamingResponse
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect
 
 from engine.link.answer_frames import FrameReader, FrameTooLargeError, MalformedFramesError
-from engine.link.messages import PROTOCOL, REPORTS, Answer, Registered, Registration, Report
+from engine.link.messages import PROTOCOL, REPORTS, Answer, PositionBundle, Registered, Registration, Report
 from engine.link.queries import RanOn
 from engine.model.position import Lsn, MalformedPosition
 from server.db.dependencies import Reading
@@ -35,6 +38,12 @@ class EngineTooOld(Conflict):
     code = "engine_protocol"
     title = "Server and engine use different protocol versions"
     default_remedy = "Run the same release of server and engine."
+
+
+class PositionsOutOfOrder(Conflict):
+    code = "positions_out_of_order"
+    title = "The positions came before or after their place"
+    default_remedy = "Send them with the next reports."
 
 
 class ResultTooLarge(Problem):
@@ -126,7 +135,25 @@ async def _close_on_disconnect(request: Request, stream: CommandStream) -> None:
     stream.finish()
 
 
-@router.post(
+class _TimedRoute(APIRoute):
+    """Notes in `request.state.received_s` when the body had been received, before it is parsed."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handle_timed(request: Request) -> Response:
+            with suppress(ClientDisconnect):  # `handle` refuses a body that is incomplete.
+                await request.body()
+            request.state.received_s = request.app.state.clock.monotonic()
+            return await handle(request)
+
+        return handle_timed
+
+
+_timed = APIRouter(route_class=_TimedRoute)
+
+
+@_timed.post(
     "/{engine_id}/reports",
     operation_id="engines_report",
     dependencies=_ENGINE,
@@ -135,7 +162,25 @@ async def _close_on_disconnect(request: Request, stream: CommandStream) -> None:
 )
 async def report(request: Request, engine_id: str, body: Bundle) -> None:
     """Reports of an engine, in order; a bundle that was processed before is ignored."""
-    await channel_of(request).apply_reports(engine_id, body.sequence, _parse_report(body.reports))
+    received_s: float = request.state.received_s
+    await channel_of(request).apply_reports(engine_id, body.sequence, _parse_report(body.reports), received_s)
+
+
+@_timed.post(
+    "/{engine_id}/positions",
+    operation_id="engines_positions",
+    dependencies=_ENGINE,
+    status_code=status.HTTP_204_NO_CONTENT,
+    responses=responses(PositionsOutOfOrder),
+)
+async def positions(request: Request, engine_id: str, body: PositionBundle) -> None:
+    """Positions that end waits while the server still writes the reports sent before them."""
+    received_s: float = request.state.received_s
+    if not channel_of(request).apply_positions(engine_id, body.after, body.positions, received_s):
+        raise PositionsOutOfOrder(f"Bundle {body.after} is not the last one that was applied.")
+
+
+router.include_router(_timed)
 
 
 def _parse_report(raw: list[dict[str, Any]]) -> list[Report]:

@@ -7,6 +7,7 @@ from typing import Annotated, cast
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response, status
 from fastapi.responses import JSONResponse
+from starlette.background import BackgroundTask
 
 from server.errors import InvalidRequest, NotFound, responses
 from server.freshness.completeness import assess
@@ -14,7 +15,7 @@ from server.freshness.errors import FreshnessRefusedEarly, FreshnessTimeout, Fre
 from server.freshness.schemas import Completeness, Freshness, Lag, Positions, WaitBody, WaitRequest, WaitSatisfied
 from server.freshness.service import WaitHasEnded, WaitService
 from server.freshness.tracker import FreshnessTracker
-from server.freshness.wait import parse_request
+from server.freshness.wait import WaitOutcome, parse_request
 from server.gateway.interface import EngineTimeout
 from server.security.principal import Role
 from server.security.require import needs
@@ -116,13 +117,14 @@ async def create_wait(
         location = f"{request.url.path}/{wait.id}"
         headers = {"Location": location, "Preference-Applied": "respond-async"}
         return JSONResponse(wait.model_dump(mode="json"), status.HTTP_202_ACCEPTED, headers)
-    answer = asyncio.ensure_future(waits.run_wait_now(spec))
+    answer = asyncio.ensure_future(waits.answer_wait(spec))
     gone = asyncio.ensure_future(_disconnected(request))
     try:
         await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not answer.done():
             return Response(status_code=_CLIENT_CLOSED)
-        return JSONResponse(answer.result().model_dump(mode="json"))
+        satisfied, outcome = answer.result()
+        return JSONResponse(satisfied.model_dump(mode="json"), background=_record_wake_up(request, name, outcome))
     finally:
         answer.cancel()
         gone.cancel()
@@ -147,6 +149,19 @@ async def cancel_wait(request: Request, name: str, wait_id: str) -> None:
 
 def _wants_async(prefer: str | None) -> bool:
     return any(part.split(";")[0].strip().lower() == "respond-async" for part in (prefer or "").split(","))
+
+
+def _record_wake_up(request: Request, subscription: str, outcome: WaitOutcome) -> BackgroundTask | None:
+    """What records the wake-up of a wait once its answer has been handed to the transport."""
+    reported_s = outcome.reported_s
+    if reported_s is None:
+        return None
+    state = request.app.state
+
+    async def record() -> None:  # A plain function would run in a thread, which costs more than it does.
+        state.meters.record_wake_up(subscription, state.clock.monotonic() - reported_s)
+
+    return BackgroundTask(record)
 
 
 async def _disconnected(request: Request) -> None:

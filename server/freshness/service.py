@@ -65,6 +65,10 @@ class WaitService:
         self._lines = 0
 
     async def run_wait_now(self, spec: WaitSpec) -> WaitSatisfied:
+        """As `answer_wait`, without the outcome."""
+        return (await self.answer_wait(spec))[0]
+
+    async def answer_wait(self, spec: WaitSpec) -> tuple[WaitSatisfied, WaitOutcome]:
         """Run the wait to its end. Cancelling this call cancels the wait.
 
         Raises:
@@ -87,7 +91,7 @@ class WaitService:
         if outcome.problem is not None:
             outcome.problem.extra["id"] = wait_id
             raise outcome.problem
-        return _satisfied(body)
+        return _satisfied(body), outcome
 
     async def begin_wait(self, spec: WaitSpec) -> WaitBody:
         """Store a wait whose answer is fetched later, and start it. Returns it with the status `waiting`.

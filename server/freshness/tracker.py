@@ -52,7 +52,7 @@ class FreshnessTracker:
         self._database = database
         self._threads = threads
         self._hub = hub
-        self._clock = clock
+        self.clock = clock
         self._registries: dict[str, WaitRegistry] = {}
         self._nows: dict[str, SharedNow] = {}
         self._readings: dict[str, deque[Reading]] = {}
@@ -145,7 +145,7 @@ class FreshnessTracker:
         if registry is None:
             fresh.stream = lambda: self._hub.stream_of(fresh.name)
             fresh.away_s = lambda: self._hub.away_s(fresh.name)
-            fresh.now = self._clock.now
+            fresh.now = self.clock.now
             self._registries[fresh.name] = WaitRegistry(fresh)
             self._nows[fresh.name] = SharedNow(lambda: self._read_now(fresh.name))
             return
@@ -198,8 +198,8 @@ class FreshnessTracker:
             self._moved.setdefault(report.subscription, set())
         return True
 
-    def judge_waits(self) -> None:
-        """End the waits that reports have decided.
+    def judge_waits(self, received_s: float | None = None) -> None:
+        """End the waits that reports have decided. `received_s`: when the server had received them, by the clock's `monotonic`.
 
         Call it when all positions and states that arrived together have been applied.
         """
@@ -208,9 +208,11 @@ class FreshnessTracker:
             registry = self._registries.get(subscription)
             if registry is None:
                 continue
+            registry.report_received_s = received_s
             registry.end_reached_waits()
             if tables is None or tables:
                 registry.end_decided_waits(tables)
+            registry.report_received_s = None
             self.schedule_demand(subscription)
 
     def _apply_subscription_state(self, report: SubscriptionStateReport) -> bool:
@@ -299,7 +301,7 @@ class FreshnessTracker:
         engine_id, registry = self._hub.owner(subscription), self._registries.get(subscription)
         if engine_id is None or registry is None:
             raise EngineAwayError
-        status, began = registry.status, self._clock.now()
+        status, began = registry.status, self.clock.now()
         run = status.current_run
         live = frozenset(view.id for view in status.tables.values() if view.state is TableStateKind.LIVE)
         reply = await self._hub.request(

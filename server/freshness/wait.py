@@ -64,6 +64,9 @@ class WaitOutcome:
     receipt: Receipt | None = None
     problem: Problem | None = None
     stale: Staleness | None = None
+    reported_s: float | None = None
+    """When the server had received the report that satisfied the wait, by the clock's `monotonic`. None if the wait was not open then,
+    or something else ended it."""
 
 
 async def parse_request(
@@ -140,6 +143,15 @@ async def run_wait(tracker: FreshnessTracker, spec: WaitSpec) -> WaitOutcome:
     return await _Run(tracker, spec, await tracker.current_registry(spec.subscription)).run()
 
 
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """How a wait ended, under which run, and `WaitOutcome.reported_s`."""
+
+    verdict: Verdict
+    run: tuple[int, int]
+    reported_s: float | None
+
+
 class _Run:
     """One running wait."""
 
@@ -166,14 +178,16 @@ class _Run:
                     late_ms = self._estimate_beyond_deadline(marks)
                     if late_ms is not None:
                         return self._stale() or self._refused_early(marks, late_ms)
-                    verdict, reached_by = await self._wait_until_visible(marks)
+                    ending = await self._wait_until_visible(marks)
                     # For a table that became live later, in a run that started since and perhaps on an older target, it
                     # is not known up to which position its structure is that of the catalog.
-                    if verdict is not None or self._spec.marks is not None or (all_live and reached_by == run):
+                    if ending.verdict is not None or self._spec.marks is not None or (all_live and ending.run == run):
                         break
         except TimeoutError:
             return self._stale() or self._timed_out()
-        return self._unreachable(verdict) if verdict is not None else self._satisfied(marks)
+        if ending.verdict is not None:
+            return self._unreachable(ending.verdict)
+        return replace(self._satisfied(marks), reported_s=ending.reported_s)
 
     def _estimate_beyond_deadline(self, marks: Marks) -> int | None:
         """The estimate in milliseconds, if the wait is to be refused for it; None if it may be satisfied in time, or that is unknown."""
@@ -210,12 +224,18 @@ class _Run:
                 self._now_ms = self._elapsed_ms()
                 return marks
 
-    async def _wait_until_visible(self, marks: Marks) -> tuple[Verdict, tuple[int, int]]:
-        """How the wait ended, and under which run."""
-        future: asyncio.Future[tuple[Verdict, tuple[int, int]]] = self._loop.create_future()
-        status = self._registry.status
-        wait = self._wait_for(marks, lambda verdict: future.set_result((verdict, status.current_run)))
-        self._on_arrival = not self._registry.add(wait)
+    async def _wait_until_visible(self, marks: Marks) -> _Ending:
+        registry = self._registry
+        opened_s = self._tracker.clock.monotonic()
+        future: asyncio.Future[_Ending] = self._loop.create_future()
+
+        def end(verdict: Verdict) -> None:
+            received_s = registry.report_received_s
+            reported_s = received_s if received_s is not None and opened_s <= received_s else None
+            future.set_result(_Ending(verdict, registry.status.current_run, reported_s))
+
+        wait = self._wait_for(marks, end)
+        self._on_arrival = not registry.add(wait)
         if self._on_arrival:
             return await future
         self._tracker.schedule_demand(self._spec.subscription)
@@ -223,7 +243,7 @@ class _Run:
         try:
             return await future
         finally:
-            self._registry.remove(wait)
+            registry.remove(wait)
             if flush is not None:
                 flush.cancel()
 

@@ -76,6 +76,8 @@ class WaitRegistry:
 
     def __init__(self, status: SubscriptionStatus) -> None:
         self.status = status
+        self.report_received_s: float | None = None
+        """While the waits decided by reports are ended: the time at which the server received the reports. Set by the tracker."""
         self._order = count()
         self._by_position: dict[str, Heap] = defaultdict(list)
         """By log, the waits of which the first unreached mark is in that log."""

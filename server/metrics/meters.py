@@ -8,6 +8,7 @@ from engine.link.messages import BatchReport, Report
 from server.freshness.wait import WaitOutcome
 
 _WAIT_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 2.5, 5, 10, 30, 60, 300, 600)
+_WAKE_UP_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.75, 1, 2.5, 5, 10, 30)
 _BATCH_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _BATCH_TRANSACTIONS = (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 200_000)
 
@@ -29,6 +30,13 @@ class Meters:
             "penstock_freshness_waits_satisfied_on_arrival",
             "Freshness waits whose position was applied already when they came.",
             of,
+            registry=self.registry,
+        )
+        self._wake_ups = Histogram(
+            "penstock_freshness_wake_up_seconds",
+            "Time from the receipt of the report that satisfied a freshness wait to the answer, of waits that were open at the receipt.",
+            of,
+            buckets=_WAKE_UP_SECONDS,
             registry=self.registry,
         )
         self._rows = Counter(
@@ -74,6 +82,10 @@ class Meters:
         self._waits.labels(subscription, outcome.status.value).observe(outcome.waited_ms / 1000)
         if outcome.receipt is not None and outcome.receipt.on_arrival:
             self._on_arrival.labels(subscription).inc()
+
+    def record_wake_up(self, subscription: str, seconds: float) -> None:
+        """`seconds`: from the receipt of the report that satisfied the wait until its answer was handed to the transport."""
+        self._wake_ups.labels(subscription).observe(seconds)
 
     def record_report(self, report: Report) -> None:
         if isinstance(report, BatchReport):

@@ -59,6 +59,8 @@ def test_many_waits_end(tmp_path: Path) -> None:
     document = json.loads((tmp_path / "many-waits.json").read_text())
     assert document["waits_at_once"] == 60
     assert document["wake_ups"]["after_first_answer"]["count"] > 60
+    assert document["wake_ups"]["in_server"]["count"] > 60
+    assert document["goal_met"] == document["wake_ups"]["in_server"]["goal_met"]
     assert document["ended_together"]["count"] > 30
     assert document["sql_sessions"]["count"] > 0
     assert document["events"]["count"] >= 12

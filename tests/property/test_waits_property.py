@@ -17,7 +17,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from engine.link.message import SubscriptionReport
-from engine.link.messages import Progress, ReloadReport, Report, SubscriptionStateReport, Sync, TableStateReport
+from engine.link.messages import (
+    PositionBundle,
+    Progress,
+    ReloadReport,
+    Report,
+    SubscriptionStateReport,
+    Sync,
+    TableStateReport,
+)
 from engine.model.fault import FaultKind
 from engine.model.identity import TableId
 from engine.model.position import Lsn
@@ -114,6 +122,7 @@ class Waits(RuleBasedStateMachine):
         self.engines: list[Engine] = []
         self.late: list[tuple[str, int, list[Report]]] = []
         """Bundles whose first sending is still on its way."""
+        self.late_positions: list[tuple[str, PositionBundle]] = []
         self.wrong: list[str] = []
 
     def teardown(self) -> None:
@@ -351,7 +360,7 @@ class Waits(RuleBasedStateMachine):
         engine = self.engine
         while most > 0 and engine is not None and (bundle := engine.take(most)) is not None:
             self.take_in(engine.id, *bundle)
-            engine.in_flight = None
+            engine.taken_in()
             most -= len(bundle[1])
 
     @precondition(lambda self: any(engine.alive for engine in self.engines))
@@ -367,7 +376,41 @@ class Waits(RuleBasedStateMachine):
             return
         self.take_in(engine.id, *bundle)
         if fate == "arrives":
-            engine.in_flight = None
+            engine.taken_in()
+
+    @precondition(lambda self: any(engine.alive and engine.in_flight is not None for engine in self.engines))
+    @rule(
+        which=st.integers(0, 20),
+        fate=st.sampled_from(["arrives", "arrives", "answer lost", "late"]),
+        taken_in=st.booleans(),
+    )
+    def positions_overtake_a_bundle(self, which: int, fate: str, taken_in: bool) -> None:
+        """`taken_in`: the server has the bundle, and its answer is on the way."""
+        able = [engine for engine in self.engines if engine.alive and engine.in_flight is not None]
+        engine = able[-1] if which > 3 else able[which % len(able)]
+        assert engine.in_flight is not None
+        if taken_in:
+            self.take_in(engine.id, *engine.in_flight)
+        positions = engine.take_positions()
+        if positions is None:
+            return
+        if fate == "late":
+            self.late_positions.append((engine.id, positions))
+        else:
+            self.take_in_positions(engine.id, positions)
+        if fate != "arrives":
+            engine.link._positions_failed(positions)
+
+    @precondition(lambda self: self.late_positions)
+    @rule(which=st.integers(0, 20))
+    def late_positions_arrive(self, which: int) -> None:
+        self.take_in_positions(*self.late_positions.pop(which % len(self.late_positions)))
+
+    def take_in_positions(self, engine: str, bundle: PositionBundle) -> None:
+        async def apply() -> None:
+            self.channel.apply_positions(engine, bundle.after, bundle.positions)
+
+        self.run(apply())
 
     @precondition(lambda self: self.late)
     @rule(which=st.integers(0, 20))

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from engine.link.client import ServerLink
-from engine.link.messages import Registration, Report
+from engine.link.messages import PositionBundle, Registration, Report
 from engine.model.batch import SealedBatch, TableChanges, TableFault, TablePart
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, RelationId, SubscriptionName, TableId, TableName
@@ -47,6 +47,7 @@ from tests.fixtures.table_copies import finish_copy
 NAME = "s"
 TABLES = (TableId("t1"), TableId("t2"))
 _NOW = ServerClock().now()
+_END_OF_TIME = Lsn((1 << 64) - 1)
 _ROWS: Any = object()
 
 
@@ -384,7 +385,17 @@ class Engine:
                 return None
             self.sequence += 1
             self.in_flight = self.sequence, outgoing.take_reports(most)
+            self.link._let_overtake(*self.in_flight)
         return self.in_flight
+
+    def taken_in(self) -> None:
+        """The server's answer to the bundle that is on its way has arrived."""
+        self.in_flight, self.link._overtaken = None, None
+
+    def take_positions(self) -> PositionBundle | None:
+        """Positions that the link sends while a bundle is on its way. A wait needs each."""
+        self.link._demanded[NAME] = _END_OF_TIME
+        return self.link._positions_ahead() if self.in_flight is not None else None
 
 
 # The server's rows

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,47 @@ def _begin(pool: ThreadPoolExecutor, client: httpx.Client, **body: Any) -> Futur
 def _demanded(engine: FakeEngine, position: str) -> None:
     """The wait for this position is registered once it is demanded."""
     engine.seen(Demand, lambda c: c.position == Lsn.parse(position))
+
+
+@contextmanager
+def _locked(home: Path) -> Iterator[None]:
+    """Nothing can be written to the control database."""
+    database = sqlite3.connect(home / "penstock.db", isolation_level=None)
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        database.rollback()
+        database.close()
+
+
+def test_positions_end_waits_while_an_earlier_report_is_being_written(
+    engine: FakeEngine, assign: Assign, client: httpx.Client, pool: ThreadPoolExecutor, tmp_path: Path
+) -> None:
+    waits = [_begin(pool, client, position=position) for position in ("0/60", "0/70", "0/80")]
+    for position in ("0/60", "0/70", "0/80"):
+        _demanded(engine, position)
+    with _locked(tmp_path):
+        for wait, position in zip(waits, ("0/60", "0/70", "0/80"), strict=True):
+            engine.batch(assign, int(position[2:]))
+            engine.progress(assign, position)
+            assert wait.result(DEADLINE_S).status_code == 200
+    assert engine.link.flush(DEADLINE_S)
+    assert client.get("/subscriptions/orders").json()["positions"]["applied"] == "0/80"
+    assert [one["batch"] for one in client.get("/subscriptions/orders/batches").json()["items"]] == [80, 70, 60]
+
+
+def test_no_position_overtakes_the_writing_of_a_state(
+    engine: FakeEngine, assign: Assign, client: httpx.Client, pool: ThreadPoolExecutor, tmp_path: Path
+) -> None:
+    wait = _begin(pool, client, position="0/60")
+    _demanded(engine, "0/60")
+    with _locked(tmp_path):
+        engine.table(assign, assign.tables[0].table, "parked", reason="a value does not fit")
+        engine.progress(assign, "0/60")
+        assert not engine.link.flush(0.5)
+        assert not wait.done()
+    assert wait.result(DEADLINE_S).status_code == 409
 
 
 def test_a_position_that_is_applied_already_is_answered_without_demand(

@@ -81,6 +81,7 @@ def exposed() -> Exposed:
     meters.registry.register(_gauges())
     receipt = cast("Receipt", SimpleNamespace(on_arrival=True))
     meters.record_wait("s", WaitOutcome(WaitStatus.SATISFIED, 5.0, "0/1", "0/1", receipt))
+    meters.record_wake_up("s", 0.1)
     meters.record_report(
         BatchReport(
             subscription="s",

@@ -27,6 +27,8 @@ _TABLES, _WAITS, _LINES = 1000, 110, 100_000
 class _Service:
     """One subscription that has everything already."""
 
+    clock = SystemClock()
+
     def __init__(self) -> None:
         tables = {f"t{n}": TableView(f"t{n}", "public", f"table {n}", TableStateKind.LIVE) for n in range(_TABLES)}
         at = datetime(2026, 1, 1, tzinfo=UTC)

@@ -12,7 +12,17 @@ from typing import Any
 import pytest
 
 from engine.link.client import LinkLimits, ServerLink
-from engine.link.messages import Answer, Command, Demand, EventReport, Progress, Registration
+from engine.link.messages import (
+    Answer,
+    BatchReport,
+    Command,
+    Demand,
+    EventReport,
+    PositionBundle,
+    Progress,
+    Registration,
+    Report,
+)
 from engine.model.position import Lsn
 
 _DEADLINE_S = 10.0
@@ -26,6 +36,11 @@ class _Script:
         self.bundles: list[dict[str, Any]] = []
         self.answers: list[dict[str, Any]] = []
         self.registrations = 0
+        self.positions: list[dict[str, Any]] = []
+        self.status_of_positions = 204
+        self.may_answer = threading.Event()
+        """Reports are answered once it is set."""
+        self.may_answer.set()
         self.statuses: list[int] = []
         """Answers to the next reports, before they succeed."""
         self.commands: list[bytes] = [b'{"kind":"sync","subscriptions":{}}\n']
@@ -66,10 +81,14 @@ def _handler(script: _Script) -> type[BaseHTTPRequestHandler]:
             elif self.path.endswith("/answers"):
                 script.note(lambda: script.answers.append(content))
                 self._reply(204)
+            elif self.path.endswith("/positions"):
+                script.note(lambda: script.positions.append(content))
+                self._reply(script.status_of_positions)
             elif script.statuses:
                 self._reply(script.statuses.pop(0))
             else:
                 script.note(lambda: script.bundles.append(content))
+                script.may_answer.wait(_DEADLINE_S)
                 self._reply(204)
 
         def do_GET(self) -> None:
@@ -126,6 +145,20 @@ def _progress(applied: int) -> Progress:
     return Progress(subscription="s", epoch=1, applied=Lsn(applied), at=datetime(2026, 1, 1, tzinfo=UTC))
 
 
+def _batch(number: int) -> BatchReport:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    return BatchReport(
+        subscription="s",
+        epoch=1,
+        batch=number,
+        after=Lsn(0),
+        end=Lsn(1),
+        transactions=1,
+        path="driver",
+        committed_at=at,
+    )
+
+
 @pytest.mark.parametrize("trouble", [[500, 502], [503], [401]])
 def test_reports_are_sent_until_they_are_taken_in_and_once(
     script: _Script, open_link: Callable[..., ServerLink], trouble: list[int]
@@ -173,6 +206,7 @@ def test_progress_waits_for_its_pace_unless_somebody_waits_for_it(
     assert demanded.wait(_DEADLINE_S)
     link.report(_progress(5))
     script.wait_until(lambda: len(script.bundles) == 1)
+    assert link.flush(_DEADLINE_S)
     link.report(_progress(9))
     script.wait_until(lambda: len(script.bundles) == 2)
     link.report(_progress(10))
@@ -183,6 +217,98 @@ def test_progress_waits_for_its_pace_unless_somebody_waits_for_it(
         ("progress", "0/B"),
         ("event", None),
     ]
+
+
+@pytest.fixture
+def awaiting(script: _Script, open_link: Callable[..., ServerLink]) -> ServerLink:
+    """A link whose server waits for a position far ahead, and answers no bundle until `may_answer` is set."""
+    demanded = threading.Event()
+    script.may_answer.clear()
+    script.commands.append(b'{"kind":"demand","subscription":"s","position":"0/FF"}\n')
+    link = open_link(lambda c: demanded.set() if isinstance(c, Demand) else None, pace_s=3600.0)
+    assert demanded.wait(_DEADLINE_S)
+    return link
+
+
+def _contents(bundle: dict[str, Any]) -> list[tuple[str, str | None]]:
+    return [(report["kind"], report.get("applied")) for report in bundle["reports"]]
+
+
+def test_a_batch_waits_for_the_progress_that_it_led_to(script: _Script, awaiting: ServerLink) -> None:
+    script.may_answer.set()
+    awaiting.report(_batch(1))
+    awaiting.report(_progress(5))
+    assert awaiting.flush(_DEADLINE_S)
+    assert [_contents(bundle) for bundle in script.bundles] == [[("batch", None), ("progress", "0/5")]]
+
+
+@pytest.mark.parametrize("status", [204, 409, 404])
+def test_an_awaited_position_overtakes_the_bundle_in_flight_and_is_sent_again(
+    script: _Script, awaiting: ServerLink, status: int
+) -> None:
+    script.status_of_positions = status
+    awaiting.report(_progress(5))
+    script.wait_until(lambda: len(script.bundles) == 1)
+    awaiting.report(_batch(1))
+    awaiting.report(_progress(6))
+    script.wait_until(lambda: len(script.positions) == 1)
+    (sent,) = script.positions
+    assert (sent["after"], [one["applied"] for one in sent["positions"]]) == (41, ["0/6"])
+    script.may_answer.set()
+    assert awaiting.flush(_DEADLINE_S)
+    assert [_contents(bundle) for bundle in script.bundles[1:]] == [[("batch", None), ("progress", "0/6")]]
+    assert len(script.positions) == 1
+
+
+def _still(url: str) -> ServerLink:
+    """A link whose threads do not run, and whose server waits for a position far ahead."""
+    link = ServerLink(url, "t" * 20, Registration(instance="i", name="n", version="v"), lambda _: None)
+    link._demanded["s"] = Lsn(255)
+    return link
+
+
+def _in_flight(link: ServerLink, *reports: Report) -> None:
+    for report in reports:
+        link.report(report)
+    link._next_reports()
+
+
+def test_no_position_overtakes_a_state_that_is_in_flight_or_queued() -> None:
+    for flying, queued in ((_event("a"), _batch(1)), (_batch(1), _event("a"))):
+        link = _still("http://127.0.0.1:1")
+        _in_flight(link, flying, _progress(5))
+        link.report(queued)
+        link.report(_progress(6))
+        assert link._positions_ahead() is None
+        link.close()
+
+
+def test_a_position_overtakes_once_and_only_if_a_wait_needs_it() -> None:
+    link = _still("http://127.0.0.1:1")
+    link.report(_progress(4))
+    assert link._positions_ahead() is None  # Nothing is in flight.
+    _in_flight(link, _progress(5))
+    assert link._positions_ahead() is None  # It is in flight itself.
+    link.report(_progress(6))
+    link._demanded["s"] = Lsn(4)
+    link._sent["s"] = Lsn(5)
+    assert link._positions_ahead() is None
+    link._demanded["s"] = Lsn(7)
+    assert link._positions_ahead() == PositionBundle(after=1, positions=(_progress(6),))
+    assert link._positions_ahead() is None
+    link.close()
+
+
+def test_after_a_failure_no_other_position_overtakes_the_bundle() -> None:
+    link = _still("http://127.0.0.1:1")
+    _in_flight(link, _progress(5))
+    link.report(_progress(6))
+    sent = link._positions_ahead()
+    assert sent is not None
+    link._positions_failed(sent)
+    link.report(_progress(7))
+    assert link._positions_ahead() is None
+    link.close()
 
 
 def test_lines_that_make_no_sense_and_commands_that_fail_do_not_end_the_stream(

@@ -42,7 +42,7 @@ def test_the_newest_progress_replaces_the_older_one() -> None:
     for applied in (1, 2, 3):
         queue.put(_progress(applied))
     queue.put(_progress(9, "other"))
-    assert queue.only_progress
+    assert queue.only_unhurried
     assert queue.take_reports(10) == [_progress(3), _progress(9, "other")]
     assert len(queue) == 0
 
@@ -52,7 +52,7 @@ def test_progress_never_overtakes_a_state() -> None:
     queue.put(_progress(1))
     queue.put(_state("t1", "parked"))
     queue.put(_progress(2))
-    assert not queue.only_progress
+    assert not queue.only_unhurried
     assert queue.take_reports(10) == [_state("t1", "parked"), _progress(2)]
 
 

@@ -398,6 +398,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/engines/{engine_id}/positions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Positions
+         * @description Positions that end waits while the server still writes the reports sent before them.
+         */
+        post: operations["engines_positions"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/engines/{engine_id}/reports": {
         parameters: {
             query?: never;
@@ -3368,6 +3388,17 @@ export interface components {
             user?: string | null;
         };
         /**
+         * Lsn
+         * @description A log sequence number, 0 to 2**64 - 1: everything that committed up to it is included. Compare with `<=` and `>=`.
+         *
+         *     What it counts depends on the kind of source (`engine.model.positions`), which also has its form for users. `str` and `parse` are the
+         *     form of stored records and messages.
+         */
+        Lsn: {
+            /** Value */
+            value: number;
+        };
+        /**
          * Mask
          * @description The mask of a column. NULL stays NULL.
          *
@@ -3724,6 +3755,19 @@ export interface components {
             schema: string;
         };
         /**
+         * PositionBundle
+         * @description Positions that are applied while the server still writes the bundle with the sequence `after`, the last that was sent.
+         *
+         *     They end waits and are not stored; a later bundle contains them too. Nothing that waits depend on, such as a table's state, is reported
+         *     between the two.
+         */
+        PositionBundle: {
+            /** After */
+            after: number;
+            /** Positions */
+            positions: components["schemas"]["Progress"][];
+        };
+        /**
          * Problem
          * @description Why a request failed, in the text shown to the user.
          */
@@ -3789,6 +3833,64 @@ export interface components {
              * @example urn:penstock:problem:not_found
              */
             type: string;
+        };
+        /**
+         * Progress
+         * @description Position of a subscription. `applied`: durable on the target, for every live table. A table's change of state is reported before the
+         *     progress of the batch that caused it, in the same bundle or an earlier one.
+         *
+         *     `run`: the engine's run that reached the position; `stream`: the last command stream that had begun when it was reported.
+         */
+        Progress: {
+            applied: components["schemas"]["Lsn"];
+            /** Applied Of Logs */
+            applied_of_logs?: {
+                [key: string]: components["schemas"]["Lsn"];
+            };
+            /**
+             * At
+             * Format: date-time
+             */
+            at: string;
+            captured?: components["schemas"]["Lsn"] | null;
+            /** Committed At */
+            committed_at?: string | null;
+            /** Epoch */
+            epoch: number;
+            /**
+             * Kind
+             * @default progress
+             * @constant
+             */
+            kind?: "progress";
+            /** Lag Bytes */
+            lag_bytes?: number | null;
+            /** Lag Seconds */
+            lag_seconds?: number | null;
+            /** Retained Bytes */
+            retained_bytes?: number | null;
+            /**
+             * Run
+             * @default 0
+             */
+            run?: number;
+            /** Sealed At */
+            sealed_at?: string | null;
+            source?: components["schemas"]["Lsn"] | null;
+            /** Source Of Logs */
+            source_of_logs?: {
+                [key: string]: components["schemas"]["Lsn"];
+            };
+            /**
+             * Stream
+             * @default
+             */
+            stream?: string;
+            structure?: components["schemas"]["Lsn"] | null;
+            /** Structure At */
+            structure_at?: string | null;
+            /** Subscription */
+            subscription: string;
         };
         /**
          * QueryAnswer
@@ -8485,6 +8587,66 @@ export interface operations {
             };
             /** @description `server_stopping`: The server is about to stop */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    engines_positions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                engine_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PositionBundle"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `positions_out_of_order`: The positions came before or after their place */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `invalid_request`: Invalid request */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
