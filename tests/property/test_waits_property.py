@@ -254,6 +254,7 @@ class Waits(RuleBasedStateMachine):
         rows=st.booleans(),
         meanwhile=st.sampled_from(["nothing", "told", "told and delivered", "told and delivered"]),
         awaited=st.sets(st.sampled_from(TABLES)),
+        overtakes=st.booleans(),
         delivered=DELIVERED,
     )
     def a_batch_is_committed(
@@ -264,12 +265,14 @@ class Waits(RuleBasedStateMachine):
         rows: bool,
         meanwhile: str,
         awaited: set[TableId],
+        overtakes: bool,
         delivered: int,
     ) -> None:
         """Of the newest engine, mostly; an older one that still runs may be the one that has the target.
 
         Other threads of its run tell the position at any time, and it may arrive at once: `meanwhile` is between the commit and each report
-        of what it did to a table. `awaited`: tables whose changes in the batch a client waits for.
+        of what it did to a table. `awaited`: tables whose changes in the batch a client waits for. `overtakes`: the server still writes the
+        bundle before when the batch's position is known.
         """
         able = [engine for engine in self.engines if engine.alive and engine.run is not None]
         engine = able[-1] if which > 3 else able[which % len(able)]
@@ -284,8 +287,15 @@ class Waits(RuleBasedStateMachine):
                 self.deliver(ALL)
 
         run.meanwhile = report_position if meanwhile.startswith("told") else lambda: None
+        if overtakes:
+            run.report_position()
+            bundle = engine.take(ALL)
+            assert bundle is not None
+            self.take_in(engine.id, *bundle)
         engine.commit(more, parks, rows=rows or parks is not None)
         run.meanwhile = lambda: None
+        if overtakes:
+            self.overtake(engine, "arrives")
         self.deliver(delivered)
 
     @_that_is(lambda engine: engine.run is not None)
@@ -391,6 +401,10 @@ class Waits(RuleBasedStateMachine):
         assert engine.in_flight is not None
         if taken_in:
             self.take_in(engine.id, *engine.in_flight)
+        self.overtake(engine, fate)
+
+    def overtake(self, engine: Engine, fate: str) -> None:
+        """Positions that may overtake the bundle on its way are sent."""
         positions = engine.take_positions()
         if positions is None:
             return

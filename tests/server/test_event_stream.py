@@ -14,7 +14,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from server.db.session import ReadSession, WriteInReadSession
-from server.events import repository
+from server.events import endpoints, repository
 from server.events.service import record_event
 from tests.server.conftest import ADMIN
 
@@ -125,6 +125,22 @@ def test_only_commits_with_events_are_read(url: str, app: FastAPI, monkeypatch: 
         assert next(messages)["data"] == {"subscription": "s"}
         assert next(messages)["data"]["kind"] == "real"
         assert reads == [0, 0]
+
+
+def test_a_stream_without_news_is_kept_alive_and_goes_on(
+    url: str, app: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoints, "_KEEPALIVE_S", 0.01)
+    headers = {**HEADERS, "Last-Event-ID": "0"}
+    with (
+        httpx.Client(timeout=20) as client,
+        client.stream("GET", f"{url}/api/v1/events/stream", headers=headers) as answer,
+    ):
+        assert answer.headers["cache-control"] == "no-cache"
+        lines = (line for line in answer.iter_lines() if line)
+        assert [next(lines) for _ in range(3)] == [": connected", ": ping", ": ping"]
+        record(app, "one")
+        assert next(line for line in lines if line != ": ping") == "event: event"
 
 
 class _Undone(Exception):
