@@ -116,9 +116,8 @@ class ReplicationRun:
         self._mark = RestartWatermark(parts.settings.queue_folder, parts.spec.reader, parts.source.terms)
         self._mark.begin(status, new_reader=parts.start.fresh)
         self._released = status.confirmed or ZERO
-        """The last position confirmed to the source, at first by an earlier run. No lower position is confirmed, also not to a log reader
-        that replaces another one: some versions would accept it, and a later start there would receive transactions without their
-        beginnings."""
+        """The last position confirmed to the source, at first by an earlier run. No lower one is confirmed: some versions would accept
+        it, and a later start there would receive transactions without their beginnings."""
         found = QueueCheck(
             status, parts.source.log.current(), parts.source.terms, parts.start.fresh, parts.suspect_queue
         )
