@@ -14,20 +14,16 @@ from engine.model.schema import Column, TableSchema
 from engine.model.sequences import SourceSequence
 from engine.model.subscription import TableSpec
 from engine.model.ticket import TicketWritten
-from engine.sources.postgres_log import (
-    ddl_capture,
-    generated_columns,
-    position,
-    sequences,
-)
-from engine.sources.postgres_log.catalog import (
+from engine.sources.postgres import generated_columns, sequences
+from engine.sources.postgres.catalog import (
     roots_of,
 )
-from engine.sources.postgres_log.connect import Connector
+from engine.sources.postgres.connect import Connector
+from engine.sources.postgres.partitions import partitions
+from engine.sources.postgres_log import ddl_capture, position
 from engine.sources.postgres_log.ddl_message import read_ddl_message
 from engine.sources.postgres_log.given_tables import GivenTables
 from engine.sources.postgres_log.partition_watch import mark_told, marks_of
-from engine.sources.postgres_log.partitions import partitions
 
 
 class PostgresPartitions:

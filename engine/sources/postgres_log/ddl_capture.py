@@ -13,7 +13,7 @@ import psycopg
 from engine.model.ddl import DdlCapture
 from engine.model.fault import FaultKind
 from engine.postgres.sessions import PostgresConnection
-from engine.sources.postgres_log.catalog import (
+from engine.sources.postgres.catalog import (
     COLUMN_FACTS,
     INDEX_FACTS,
     MISSING_VALUE,
@@ -21,8 +21,8 @@ from engine.sources.postgres_log.catalog import (
     UNIQUE_INDEXES,
     USABLE_INDEX,
 )
-from engine.sources.postgres_log.connect import SOURCE, Connector
-from engine.sources.postgres_log.types import TYPE_FACTS, TYPES
+from engine.sources.postgres.connect import SOURCE, Connector
+from engine.sources.postgres.types import TYPE_FACTS, TYPES
 
 VERSION = 3
 """Version of the function and of its messages; each message carries it."""

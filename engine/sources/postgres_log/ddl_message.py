@@ -13,7 +13,7 @@ from engine.model.identity import RelationId, TableName
 from engine.model.schema import ReplicaIdentity, TableSchema
 from engine.model.subscription import TableSpec
 from engine.records.relation import Announced, identity_of
-from engine.sources.postgres_log.catalog import (
+from engine.sources.postgres.catalog import (
     FILTER_VERSION,
     CatalogTable,
     UniqueIndex,
@@ -27,9 +27,9 @@ from engine.sources.postgres_log.catalog import (
     table_of,
     with_leaves_fill,
 )
+from engine.sources.postgres.types import TypeRow
 from engine.sources.postgres_log.ddl_capture import PREFIX, VERSION
 from engine.sources.postgres_log.own_messages import HEAD
-from engine.sources.postgres_log.types import TypeRow
 
 _BEHIND = HEAD + len(PREFIX) + 1 + 4
 """Offset of the content: it follows the prefix with its NUL byte and the 4-byte length of the content."""

@@ -137,10 +137,10 @@ POSTGRES_LOG = SourceKind(
     PostgresLogCapture,
     POSTGRES_LOG_TERMS,
     Imported("engine.sources.postgres_log.source:PostgresSource"),
-    Imported("engine.sources.postgres_log.frames:warm"),
+    Imported("engine.sources.postgres.frames:warm"),
     preloaded=("engine.sources.postgres_log.source",),
     queries=SourceQueries(
-        Imported("engine.sources.postgres_log.queries:rows_of"),
-        Imported("engine.sources.postgres_log.queries:run_query"),
+        Imported("engine.sources.postgres.queries:rows_of"),
+        Imported("engine.sources.postgres.queries:run_query"),
     ),
 )

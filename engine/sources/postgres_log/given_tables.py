@@ -16,8 +16,8 @@ from engine.model.identity import RelationId, TableName
 from engine.model.source import Earlier, PartitionRewrite
 from engine.model.subscription import TableSpec
 from engine.postgres.sessions import PostgresConnection
-from engine.sources.postgres_log.catalog import one_look
-from engine.sources.postgres_log.connect import Connector
+from engine.sources.postgres.catalog import one_look
+from engine.sources.postgres.connect import Connector
 from engine.sources.postgres_log.given_publication import (
     GivenPublication,
     GivenTable,

@@ -16,21 +16,18 @@ from engine.model.source import (
 )
 from engine.model.subscription import OriginFilter, TableSpec
 from engine.records.relation import parse_relation
-from engine.sources.postgres_log import (
-    ddl_capture,
-    position,
-)
-from engine.sources.postgres_log.catalog import (
+from engine.sources.postgres.catalog import (
     load_numbered,
     one_look,
 )
+from engine.sources.postgres.connect import Connector
+from engine.sources.postgres.relation import complete, is_announced
+from engine.sources.postgres.types import load_types
+from engine.sources.postgres_log import ddl_capture, position
 from engine.sources.postgres_log.catalog_mark import CatalogMarks
-from engine.sources.postgres_log.connect import Connector
 from engine.sources.postgres_log.ddl_message import CatalogDdlTable
 from engine.sources.postgres_log.given import Given
-from engine.sources.postgres_log.relation import complete, is_announced
 from engine.sources.postgres_log.stream import PostgresLogStream, open_stream
-from engine.sources.postgres_log.types import load_types
 
 
 class PostgresLog:

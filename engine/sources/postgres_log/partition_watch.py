@@ -15,8 +15,8 @@ from engine.model.position import Lsn
 from engine.model.source import PartitionRewrite
 from engine.model.subscription import TableSpec
 from engine.postgres.sessions import PostgresConnection
-from engine.sources.postgres_log.catalog import names_of, one_look
-from engine.sources.postgres_log.connect import Connector
+from engine.sources.postgres.catalog import names_of, one_look
+from engine.sources.postgres.connect import Connector
 from engine.sources.postgres_log.position import current
 
 _CREATED_IN_PLACE = 2

@@ -11,7 +11,7 @@ from engine.model.position import Lsn
 from engine.model.source import SourceIdentity
 from engine.model.ticket import PREFIX, TicketWritten
 from engine.postgres.sessions import PostgresConnection
-from engine.sources.postgres_log.connect import SOURCE, Connector
+from engine.sources.postgres.connect import SOURCE, Connector
 
 MESSAGE_PREFIX = "penstock"
 _MARK = """

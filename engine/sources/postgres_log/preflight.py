@@ -16,8 +16,7 @@ from engine.model.masks import MASK_KEY, mark_of
 from engine.model.source import DiscoveredTable, Finding, Severity
 from engine.model.subscription import OriginFilter, TableSpec
 from engine.postgres.sessions import PostgresConnection
-from engine.sources.postgres_log import ddl_capture, mending, slots
-from engine.sources.postgres_log.catalog import (
+from engine.sources.postgres.catalog import (
     STORED_VERSION,
     CatalogTable,
     choose_key,
@@ -30,7 +29,8 @@ from engine.sources.postgres_log.catalog import (
     selected,
     selection_problem,
 )
-from engine.sources.postgres_log.connect import Connector
+from engine.sources.postgres.connect import Connector
+from engine.sources.postgres_log import ddl_capture, mending, slots
 from engine.sources.postgres_log.given import NOTHING_GIVEN, Given
 from engine.sources.postgres_log.given_publication import look_for_unsent, missing, read_publication, read_tables
 from engine.sources.postgres_log.stream import ORIGIN_VERSION, origin_refusal

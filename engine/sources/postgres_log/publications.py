@@ -18,7 +18,7 @@ from engine.model.identity import TableName
 from engine.model.source import Earlier
 from engine.model.subscription import TableSpec
 from engine.postgres.sessions import PostgresConnection
-from engine.sources.postgres_log.catalog import (
+from engine.sources.postgres.catalog import (
     FILTER_VERSION,
     CatalogTable,
     filter_problem,
@@ -27,7 +27,7 @@ from engine.sources.postgres_log.catalog import (
     one_look,
     publishes_stored,
 )
-from engine.sources.postgres_log.connect import Connector
+from engine.sources.postgres.connect import Connector
 from engine.sources.postgres_log.filter_trials import FilterTrials
 from engine.sources.postgres_log.publication_marks import mark_text, strangers, writers_in
 

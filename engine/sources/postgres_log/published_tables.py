@@ -12,11 +12,9 @@ from engine.model.source import (
     GuardReading,
 )
 from engine.model.subscription import TableSpec
-from engine.sources.postgres_log import (
-    publications,
-)
+from engine.sources.postgres.connect import Connector
+from engine.sources.postgres_log import publications
 from engine.sources.postgres_log.catalog_mark import CatalogMarks
-from engine.sources.postgres_log.connect import Connector
 from engine.sources.postgres_log.filter_trials import FilterTrials
 from engine.sources.postgres_log.given_tables import GivenTables
 from engine.sources.postgres_log.partition_watch import PartitionWatch, TablesLook

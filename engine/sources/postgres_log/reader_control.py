@@ -11,11 +11,8 @@ from engine.model.source import (
     GuardReading,
     ReaderStatus,
 )
-from engine.sources.postgres_log import (
-    publications,
-    slots,
-)
-from engine.sources.postgres_log.connect import Connector
+from engine.sources.postgres.connect import Connector
+from engine.sources.postgres_log import publications, slots
 from engine.sources.postgres_log.given import Given
 
 

@@ -17,7 +17,7 @@ from engine.model.position import ZERO, Lsn
 from engine.model.redaction import redacted
 from engine.model.source import ExportedSnapshot, ReaderStatus, Sender, SenderState
 from engine.postgres.sessions import PostgresConnection, describe_state
-from engine.sources.postgres_log.connect import SOURCE, Connector
+from engine.sources.postgres.connect import SOURCE, Connector
 
 CREATE_TIMEOUT_S = 600.0
 """Seconds to create a slot, which waits for all transactions that are open at its beginning: longer than most of them. Not measured."""

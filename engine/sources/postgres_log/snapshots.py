@@ -13,12 +13,10 @@ from engine.model.source import (
     TableSplit,
 )
 from engine.model.subscription import TableSpec
-from engine.sources.postgres_log import (
-    slots,
-    splits,
-)
-from engine.sources.postgres_log.connect import Connector
-from engine.sources.postgres_log.key_walk import walk_key
+from engine.sources.postgres import splits
+from engine.sources.postgres.connect import Connector
+from engine.sources.postgres.key_walk import walk_key
+from engine.sources.postgres_log import slots
 
 
 class PostgresSnapshots:

@@ -22,10 +22,15 @@ from engine.model.source import (
     TicketWriter,
 )
 from engine.model.subscription import ConnectionSpec, OriginFilter, TableSpec
-from engine.sources.postgres_log import (
-    position,
-    preflight,
+from engine.sources.postgres.catalog import (
+    load_tables,
+    names_of,
+    one_look,
+    schema_of,
+    standing,
 )
+from engine.sources.postgres.connect import Connector
+from engine.sources.postgres_log import position, preflight
 from engine.sources.postgres_log.capabilities import (
     PostgresComputedColumns,
     PostgresDdlReports,
@@ -33,15 +38,7 @@ from engine.sources.postgres_log.capabilities import (
     PostgresSequences,
     PostgresTickets,
 )
-from engine.sources.postgres_log.catalog import (
-    load_tables,
-    names_of,
-    one_look,
-    schema_of,
-    standing,
-)
 from engine.sources.postgres_log.catalog_mark import CatalogMarks
-from engine.sources.postgres_log.connect import Connector
 from engine.sources.postgres_log.filter_trials import FilterTrials
 from engine.sources.postgres_log.given import given_by
 from engine.sources.postgres_log.given_tables import GivenTables

@@ -19,13 +19,13 @@ from engine.postgres.sessions import describe_state
 from engine.records.change_counts import ChangeCounter
 from engine.records.history import HistoryCheck, SessionCommits
 from engine.records.scan import find_controls
+from engine.sources.postgres.connect import SOURCE, Connector
+from engine.sources.postgres.frames import MALFORMED, Array, Frames, cut, error_fields
+from engine.sources.postgres.transport import Inbox, Transport, open_transport
 from engine.sources.postgres_log import slots
-from engine.sources.postgres_log.connect import SOURCE, Connector
-from engine.sources.postgres_log.frames import MALFORMED, Array, Frames, cut, error_fields
 from engine.sources.postgres_log.keep_alive import KeepAlive, period_s
 from engine.sources.postgres_log.own_messages import own_records
 from engine.sources.postgres_log.terms import POSTGRES_LOG_TERMS
-from engine.sources.postgres_log.transport import Inbox, Transport, open_transport
 
 CHUNK_BYTES = 8 * 1024 * 1024
 """Most bytes of records in one chunk: as `transport.RECEIVE_BUFFER_BYTES`. A larger record is a chunk of its own. Not measured."""

@@ -8,7 +8,7 @@ import pytest
 
 from engine.link.messages import SchemaVersion, TableStateReport
 from engine.model.subscription import ApplyMode, ApplyPolicy, BatchPolicy
-from engine.sources.postgres_log import catalog
+from engine.sources.postgres import catalog
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table

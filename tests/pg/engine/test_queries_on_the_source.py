@@ -22,7 +22,7 @@ from engine.model.shared import SharedInto
 from engine.model.soft_delete import DeleteMode
 from engine.model.subscription import ConnectionSpec, TableSpec
 from engine.model.target import QueryLimits, QueryRefused, TableRead
-from engine.sources.postgres_log.queries import rows_of, run_query
+from engine.sources.postgres.queries import rows_of, run_query
 from engine.tables.registry import TableRegistry
 from tests.fixtures.postgres import Database
 

@@ -8,7 +8,7 @@ import pytest
 
 from engine.model.schema import Column, SourceType
 from engine.net import decode_copy_text
-from engine.sources.postgres_log.types import TypeRow, source_type
+from engine.sources.postgres.types import TypeRow, source_type
 from tests.unit.net.batch_builder import table
 
 TYPES = {

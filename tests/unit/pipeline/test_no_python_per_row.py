@@ -27,7 +27,7 @@ from engine.records import scan
 from engine.records.scan import RecordScanner
 from engine.sort.batcher import Batcher
 from engine.sort.sorter import TransactionSorter
-from engine.sources.postgres_log import frames
+from engine.sources.postgres import frames
 from engine.sources.postgres_log.stream import PostgresLogStream
 from engine.targets.duckdb.target import DuckDbTarget
 from tests.contract.target_material import Pipeline

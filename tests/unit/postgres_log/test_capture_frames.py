@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import Lsn
 from engine.model.subscription import OriginFilter
-from engine.sources.postgres_log.frames import MALFORMED, cut, error_fields
+from engine.sources.postgres.frames import MALFORMED, cut, error_fields
+from engine.sources.postgres.transport import Inbox
 from engine.sources.postgres_log.position import without_page_header
 from engine.sources.postgres_log.stream import start_command
-from engine.sources.postgres_log.transport import Inbox
 from tests.unit.postgres_log.replication_wire import Pieces, copy_data, keepalive, xlog
 
 

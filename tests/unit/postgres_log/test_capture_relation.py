@@ -15,9 +15,9 @@ from engine.model.identity import RelationId, TableId, TableName
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.subscription import TableSpec
 from engine.records.relation import parse_relation
-from engine.sources.postgres_log.catalog import CatalogColumn, CatalogTable, UniqueIndex, schema_of
-from engine.sources.postgres_log.relation import complete
-from engine.sources.postgres_log.types import TypeRow
+from engine.sources.postgres.catalog import CatalogColumn, CatalogTable, UniqueIndex, schema_of
+from engine.sources.postgres.relation import complete
+from engine.sources.postgres.types import TypeRow
 
 NAME = TableName("public", "t")
 TYPES = {

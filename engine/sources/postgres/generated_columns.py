@@ -10,7 +10,7 @@ from psycopg import sql
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
 from engine.model.schema import Column, Input
-from engine.sources.postgres_log.connect import SOURCE, Connector
+from engine.sources.postgres.connect import SOURCE, Connector
 
 _ROW = sql.Identifier("__penstock_row")
 

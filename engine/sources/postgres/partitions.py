@@ -16,7 +16,7 @@ from engine.model.partitions import Bound, DefaultBound, Edge, Limit, ListBound,
 from engine.model.schema import KeyMode, TableSchema
 from engine.model.values import Kind
 from engine.postgres.sessions import PostgresConnection
-from engine.sources.postgres_log.connect import SOURCE, Connector
+from engine.sources.postgres.connect import SOURCE, Connector
 
 _TREE = """
 WITH RECURSIVE tree(oid, parent) AS (

@@ -16,7 +16,7 @@ from engine.model.soft_delete import DELETED_AT, DeleteMode
 from engine.model.subscription import TableSpec
 from engine.postgres.sessions import PostgresConnection
 from engine.records.relation import MASKED_TYPES, identity_of
-from engine.sources.postgres_log.types import TypeRow, load_types, source_type
+from engine.sources.postgres.types import TypeRow, load_types, source_type
 
 TABLE_FACTS = """c.oid, n.nspname, c.relname, c.relkind::text, c.relpersistence::text, c.relreplident::text,
        c.relfilenode::bigint, c.reltuples"""

@@ -20,7 +20,7 @@ from engine.postgres.query_answers import PostgresStatement
 from engine.postgres.query_process import main as query_process
 from engine.postgres.sessions import Sessions
 from engine.queries.pool import QueryPool
-from engine.sources.postgres_log.connect import SOURCE
+from engine.sources.postgres.connect import SOURCE
 
 _SETTINGS = {
     "row_security": "off",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from engine.model.identity import TableName
 from engine.model.sequences import SourceSequence
 from engine.postgres.sequences import refuse_forbidden, sequences_of, values_of
-from engine.sources.postgres_log.connect import Connector
+from engine.sources.postgres.connect import Connector
 
 
 def of_tables(connector: Connector, tables: Sequence[TableName]) -> list[SourceSequence]:

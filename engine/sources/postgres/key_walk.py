@@ -13,8 +13,8 @@ from engine.model.schema import Column, KeyMode, ReplicaIdentity, TableSchema
 from engine.model.source import KeyedSplit, KeyWalk, TableSplit
 from engine.model.values import Kind
 from engine.postgres.sessions import PostgresConnection
-from engine.sources.postgres_log.connect import SOURCE, Connector
-from engine.sources.postgres_log.splits import columns_read, masks_of, select_rows
+from engine.sources.postgres.connect import SOURCE, Connector
+from engine.sources.postgres.splits import columns_read, masks_of, select_rows
 
 ROW_BYTES = 100
 """Assumed row size if the source has no statistics of the table."""

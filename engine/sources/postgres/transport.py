@@ -22,7 +22,7 @@ from psycopg import pq
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.postgres.sessions import PostgresConnection
-from engine.sources.postgres_log.frames import MESSAGE_HEADER
+from engine.sources.postgres.frames import MESSAGE_HEADER
 
 RECEIVE_BUFFER_BYTES = 8 * 1024 * 1024
 """Receive buffer for a server elsewhere, and most bytes taken from libpq at once. A backlog of 61 MB took 2.7 s with it and pauses of 10

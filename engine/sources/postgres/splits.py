@@ -15,9 +15,9 @@ from engine.model.schema import TableSchema
 from engine.model.source import TableSplit
 from engine.postgres.sessions import PostgresConnection, describe_state
 from engine.records.masked_lines import mask_lines
-from engine.sources.postgres_log.connect import SOURCE, Connector
-from engine.sources.postgres_log.frames import MALFORMED, copy_lines, error_fields
-from engine.sources.postgres_log.transport import Inbox, RawSocket
+from engine.sources.postgres.connect import SOURCE, Connector
+from engine.sources.postgres.frames import MALFORMED, copy_lines, error_fields
+from engine.sources.postgres.transport import Inbox, RawSocket
 
 PIECE_BYTES = 256 * 1024
 """Least bytes of whole lines that are handed on at once: large enough for small fixed costs, small against the memory of a copy. Not

@@ -10,7 +10,7 @@ from engine.model.schema import Column, TableSchema, still_computed
 from engine.model.soft_delete import DeleteMode
 from engine.model.subscription import TableSpec
 from engine.records.relation import Announced, AnnouncedColumn
-from engine.sources.postgres_log.catalog import (
+from engine.sources.postgres.catalog import (
     CatalogColumn,
     CatalogTable,
     choose_key,
@@ -22,7 +22,7 @@ from engine.sources.postgres_log.catalog import (
     selected,
     selection_problem,
 )
-from engine.sources.postgres_log.types import TypeRow, source_type
+from engine.sources.postgres.types import TypeRow, source_type
 
 
 def complete(
