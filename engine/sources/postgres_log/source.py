@@ -30,6 +30,7 @@ from engine.sources.postgres.catalog import (
     standing,
 )
 from engine.sources.postgres.connect import Connector
+from engine.sources.postgres.table_checks import discover
 from engine.sources.postgres_log import position, preflight
 from engine.sources.postgres_log.capabilities import (
     PostgresComputedColumns,
@@ -85,7 +86,7 @@ class PostgresSource:
         return preflight.check(self._connector, tables, slot, origin, self._trials.refused, self._given)
 
     def discover(self) -> list[DiscoveredTable]:
-        return preflight.discover(self._connector)
+        return discover(self._connector)
 
     def identify(self) -> SourceIdentity:
         return position.identify(self._connector)
