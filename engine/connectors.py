@@ -16,10 +16,13 @@ from engine.model.subscription import ConnectionSpec, SubscriptionSpec
 from engine.model.target import Target
 from engine.platform.settings import EngineSettings
 from engine.sources.postgres_log.declaration import POSTGRES_LOG
+from engine.sources.postgres_triggers.declaration import POSTGRES_TRIGGERS
 from engine.targets.duckdb.declaration import DUCKDB
 from engine.targets.postgres.declaration import POSTGRES
 
-SOURCES: dict[tuple[str, str], SourceKind] = {(kind.connection.name, kind.name): kind for kind in (POSTGRES_LOG,)}
+SOURCES: dict[tuple[str, str], SourceKind] = {
+    (kind.connection.name, kind.name): kind for kind in (POSTGRES_LOG, POSTGRES_TRIGGERS)
+}
 """By kind of connection and of capture. The first one of a kind of connection is its usual capture."""
 TARGETS: dict[str, TargetKind] = {kind.connection.name: kind for kind in (POSTGRES, DUCKDB)}
 """By kind of connection."""

@@ -245,14 +245,12 @@ POLICIES: dict[FaultKind, Policy] = {
         " it is a defect of Penstock; please report it with the engine's log. " + _RELOAD_ALL,
     ),
     FaultKind.CHANGE_TRIGGERS_CHANGED: Policy(
-        Action.FAIL_SUBSCRIPTION,
-        "Changes may be missing since the triggers were changed. Install them again, then reload: POST /subscriptions/{name}/reloads copies"
-        " all tables; old rows stay readable until the swap.",
+        Action.PARK_TABLE,
+        "Changes may be missing since the triggers were changed. A reload creates them again. " + _RELOAD_TABLE,
     ),
     FaultKind.CHANGE_TRIGGERS_PRIVILEGE: Policy(
         Action.FAIL_SUBSCRIPTION,
-        "Grant the user CREATE on the database and TRIGGER on the tables, or let a user who has these rights install the triggers; then set"
-        " desired_state to running.",
+        "Grant the user CREATE on the database, and membership in the role that owns the tables; then set desired_state to running.",
     ),
     FaultKind.CASCADE_UNCAPTURED: Policy(
         Action.PARK_TABLE,
@@ -294,8 +292,6 @@ POLICIES: dict[FaultKind, Policy] = {
 
 RESERVED = frozenset(
     {
-        FaultKind.CHANGE_TRIGGERS_CHANGED,
-        FaultKind.CHANGE_TRIGGERS_PRIVILEGE,
         FaultKind.CASCADE_UNCAPTURED,
         FaultKind.SOURCE_WRITES_HIDDEN,
         FaultKind.GTID_DOMAINS,

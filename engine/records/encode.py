@@ -18,7 +18,9 @@ from engine.platform.compiled import Array, kernel
 
 _CLOCK_ZERO_US = 946_684_800_000_000
 """2000-01-01 UTC, the zero of the form's clock, in microseconds since 1970."""
-INSERT, UPDATE, DELETE = ord("I"), ord("U"), ord("D")
+INSERT, UPDATE, DELETE, TRUNCATE = ord("I"), ord("U"), ord("D"), ord("T")
+_TRUNCATE_BYTES = 10
+"""A truncate record of one table: type, number of tables, flags, table."""
 _KEY, _OLD, _NEW, _TEXT, _NULL = (ord(c) for c in "KONtn")
 
 
@@ -49,8 +51,11 @@ class Texts:
         return Texts(tuple(data), tuple(offsets), tuple(present))
 
 
-class _Flat(NamedTuple):
-    """All columns in one buffer, so that a kernel needs no list of arrays: value (row, column) is at row * columns + column."""
+class Places(NamedTuple):
+    """Where values lie in one buffer, so that a kernel needs no list of arrays: value (row, column) is at row * columns + column.
+
+    `data` (uint8); `starts` and `sizes` (int64), size -1 for NULL.
+    """
 
     data: Array
     starts: Array
@@ -91,19 +96,37 @@ def encode_rows(
     """
     if old is None and bool((operations == DELETE).any()):
         raise ValueError("a delete needs its old row")
-    news = _flat(new)
-    olds = _flat(old) if old is not None else _Flat(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64))
-    columns = len(new.data)
+    olds = (
+        _flat(old) if old is not None else Places(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64))
+    )
+    with_old = np.full(len(operations), old is not None) & (operations != INSERT)
+    return encode_places(relation, operations, len(new.data), _flat(new), olds, with_old, whole=whole)
+
+
+def encode_places(
+    relation: RelationId,
+    operations: Array,
+    columns: int,
+    news: Places,
+    olds: Places,
+    with_old: Array,
+    *,
+    whole: bool = False,
+) -> tuple[Array, Array]:
+    """As `encode_rows`, from places of `columns` values for each row; `with_old` (bool): the rows with an old row.
+
+    `operations` may contain TRUNCATE, which has no values.
+    """
     sizes = np.empty(len(operations) + 1, np.int64)
     sizes[0] = 0
-    _measure(operations, columns, old is not None, news.sizes, olds.sizes, sizes)
+    _measure(operations, columns, with_old, news.sizes, olds.sizes, sizes)
     offsets = np.cumsum(sizes)
     out = np.empty(int(offsets[-1]), np.uint8)
-    _write(operations, columns, int(relation), _OLD if whole else _KEY, old is not None, news, olds, offsets, out)
+    _write(operations, columns, int(relation), _OLD if whole else _KEY, with_old, news, olds, offsets, out)
     return out, offsets
 
 
-def _flat(texts: Texts) -> _Flat:
+def _flat(texts: Texts) -> Places:
     rows = len(texts.present[0]) if texts.present else 0
     columns = len(texts.data)
     starts, sizes = np.empty((rows, columns), np.int64), np.empty((rows, columns), np.int64)
@@ -112,7 +135,7 @@ def _flat(texts: Texts) -> _Flat:
         starts[:, column] = offsets[:-1] + before
         sizes[:, column] = np.where(present, np.diff(offsets), -1)
         before += len(data)
-    return _Flat(np.concatenate([*texts.data, np.empty(0, np.uint8)]), starts.reshape(-1), sizes.reshape(-1))
+    return Places(np.concatenate([*texts.data, np.empty(0, np.uint8)]), starts.reshape(-1), sizes.reshape(-1))
 
 
 @kernel
@@ -124,10 +147,13 @@ def _tuple_size(sizes: Array, row: int, columns: int) -> int:
 
 
 @kernel
-def _measure(operations: Array, columns: int, has_old: bool, news: Array, olds: Array, out: Array) -> None:
+def _measure(operations: Array, columns: int, with_old: Array, news: Array, olds: Array, out: Array) -> None:
     for row in range(operations.size):
+        if operations[row] == TRUNCATE:
+            out[row + 1] = _TRUNCATE_BYTES
+            continue
         size = 5
-        if has_old and operations[row] != INSERT:
+        if with_old[row]:
             size += _tuple_size(olds, row, columns)
         if operations[row] != DELETE:
             size += _tuple_size(news, row, columns)
@@ -142,7 +168,7 @@ def _put32(out: Array, at: int, value: int) -> int:
 
 
 @kernel
-def _put_tuple(out: Array, at: int, letter: int, flat: _Flat, row: int, columns: int) -> int:
+def _put_tuple(out: Array, at: int, letter: int, flat: Places, row: int, columns: int) -> int:
     out[at], out[at + 1], out[at + 2] = letter, columns >> 8, columns & 255
     at += 3
     for value in range(row * columns, (row + 1) * columns):
@@ -165,17 +191,22 @@ def _write(
     columns: int,
     relation: int,
     old_letter: int,
-    has_old: bool,
-    news: _Flat,
-    olds: _Flat,
+    with_old: Array,
+    news: Places,
+    olds: Places,
     offsets: Array,
     out: Array,
 ) -> None:
     for row in range(operations.size):
         at = offsets[row]
         out[at] = operations[row]
+        if operations[row] == TRUNCATE:
+            at = _put32(out, at + 1, 1)
+            out[at] = 0
+            _put32(out, at + 1, relation)
+            continue
         at = _put32(out, at + 1, relation)
-        if has_old and operations[row] != INSERT:
+        if with_old[row]:
             at = _put_tuple(out, at, old_letter, olds, row, columns)
         if operations[row] != DELETE:
             at = _put_tuple(out, at, _NEW, news, row, columns)

@@ -42,6 +42,7 @@ class Can(Enum):
     """What a source may be able to do. A test that needs it is skipped for others, and names it."""
 
     STREAM_OPEN_TRANSACTIONS = "its log brings changes of open transactions"
+    SEE_OTHERS = "its positions move with changes of tables that it does not send"
     PUBLISH = "it sends only the tables that it was prepared for"
 
 

@@ -456,7 +456,7 @@ class RowsOrigin:
         self.database = RowsDatabase(name)
         self.scanner = RecordScanner()
         self.slot = "contract"
-        self.can: frozenset[Can] = frozenset()
+        self.can: frozenset[Can] = frozenset({Can.SEE_OTHERS})
         self.source: Source = self.open()
 
     def open(self) -> Source:

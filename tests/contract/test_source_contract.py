@@ -32,15 +32,17 @@ from tests.contract.source_material import (
     rows_of,
     run,
 )
-from tests.contract.source_postgres_log import postgres_log
+from tests.contract.source_postgres import PostgresOrigin, TriggersOrigin, postgres
 from tests.contract.source_rows import rows_source
 
 pytestmark = pytest.mark.pg
 
 Factory = Callable[[Callable[[str], Any], ExitStack, bool], Origin]
 SOURCES: dict[str, Factory] = {
-    "postgres_log-16": postgres_log(16),
-    "postgres_log-18": postgres_log(18),
+    "postgres_log-16": postgres(16, PostgresOrigin),
+    "postgres_log-18": postgres(18, PostgresOrigin),
+    "postgres_triggers-16": postgres(16, TriggersOrigin),
+    "postgres_triggers-18": postgres(18, TriggersOrigin),
     "rows": rows_source,
 }
 NOTES = "CREATE TABLE notes (id bigint PRIMARY KEY, v varchar(100))"
@@ -294,6 +296,7 @@ def test_now_is_reached_on_an_idle_source(origin: Origin, tail: Tail) -> None:
 
 
 def test_the_position_moves_with_traffic_of_others(origin: Origin, tail: Tail) -> None:
+    needs(origin, Can.SEE_OTHERS)
     run(origin, "CREATE TABLE elsewhere (id bigint PRIMARY KEY)")
     before = origin.source.log.now()
     run(origin, "INSERT INTO elsewhere VALUES " + ", ".join(f"({i})" for i in range(3000)))

@@ -12,6 +12,8 @@ WORDS = re.compile(r"slot|publication|pgoutput", re.IGNORECASE)
 OF_PYTHON = {"slots", "__slots__"}
 THEIR_PLACES = (
     "engine/sources/postgres_log/",
+    "engine/sources/postgres/",
+    "engine/sources/postgres_triggers/terms.py",
     "engine/connectors.py",
     # What speaks to PostgreSQL as source and as target, and places within an answer of the wire.
     "engine/postgres/",

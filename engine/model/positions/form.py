@@ -9,10 +9,15 @@ from typing import Protocol
 from engine.model.position import Lsn, MalformedPosition
 from engine.model.positions.marks import Marks, single_mark
 from engine.model.positions.whole_number import WholeNumberForm
+from engine.model.positions.windows import WindowForm
 
 POSITION_EXAMPLE = "0/16B3748"
 """A position of the usual kind of source."""
-_READERS: tuple[Callable[[str], object], ...] = (Lsn.parse, WholeNumberForm().parse)
+_READERS: tuple[Callable[[str], object], ...] = (
+    Lsn.parse,
+    WholeNumberForm().parse,
+    WindowForm().parse,
+)
 """Of the forms that positions of any kind of source have."""
 
 

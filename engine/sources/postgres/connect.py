@@ -31,7 +31,8 @@ SOURCE = StateKinds(
 
 class Connector(Sessions):
     """Sessions of one source. They set `row_security = off`, so that reading a table with rows hidden by row-level security is an error:
-    a copy without those rows would be incomplete without notice."""
+    a copy without those rows would be incomplete without notice. Transactions see what was committed before each statement, whatever the
+    role's default is."""
 
     def __init__(self, spec: ConnectionSpec) -> None:
-        super().__init__(spec, SOURCE, {"row_security": "off"})
+        super().__init__(spec, SOURCE, {"row_security": "off", "default_transaction_isolation": "read\\ committed"})

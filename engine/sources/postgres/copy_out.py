@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import select
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from psycopg import pq
 
@@ -27,10 +27,18 @@ COPY_KINDS = {
 }
 
 
-def copy_out(connector: Connector, connection: PostgresConnection, query: str, subject: str) -> Iterator[bytes]:
-    """COPY output, read from the socket itself if the session has no TLS: libpq's call per row costs more than reading the rows."""
+def copy_out(
+    connector: Connector,
+    connection: PostgresConnection,
+    query: str,
+    subject: str,
+    kinds: Mapping[str, FaultKind] = COPY_KINDS,
+) -> Iterator[bytes]:
+    """COPY output, read from the socket itself if the session has no TLS: libpq's call per row costs more than reading the rows.
+
+    `kinds`: fault kinds of SQLSTATEs, or of their classes, that are specific to the query."""
     if not connection.pgconn.ssl_in_use:
-        yield from _raw_copy(connection, query, subject)
+        yield from _raw_copy(connection, query, subject, kinds)
         return
     pgconn = connection.pgconn
     pgconn.send_query(f"COPY ({query}) TO STDOUT".encode())
@@ -42,12 +50,14 @@ def copy_out(connector: Connector, connection: PostgresConnection, query: str, s
         yield from _pieces(pgconn)
         result = pgconn.get_result()
     if result is None or result.status != pq.ExecStatus.COMMAND_OK:
-        raise _refused(connector, result, subject)
+        raise _refused(connector, result, subject, kinds)
     while pgconn.get_result() is not None:
         pass
 
 
-def _raw_copy(connection: PostgresConnection, query: str, subject: str) -> Iterator[bytes]:
+def _raw_copy(
+    connection: PostgresConnection, query: str, subject: str, kinds: Mapping[str, FaultKind]
+) -> Iterator[bytes]:
     """COPY output read from the socket. If the caller stops early, libpq's protocol state is lost and the session is closed."""
     raw = RawSocket(connection)
     raw.size_buffer()
@@ -64,7 +74,7 @@ def _raw_copy(connection: PostgresConnection, query: str, subject: str) -> Itera
                     pieces = []
             elif kind == b"E":
                 fields = error_fields(body)
-                fault = _fault(fields.get("C"), fields.get("M", ""), subject)
+                fault = _fault(fields.get("C"), fields.get("M", ""), subject, kinds)
             elif kind == b"Z":
                 finished = True
                 break
@@ -118,13 +128,17 @@ def _pieces(pgconn: pq.abc.PGconn) -> Iterator[bytes]:
         yield b"".join(lines)
 
 
-def _refused(connector: Connector, result: pq.abc.PGresult | None, subject: str) -> EngineFault:
+def _refused(
+    connector: Connector, result: pq.abc.PGresult | None, subject: str, kinds: Mapping[str, FaultKind]
+) -> EngineFault:
     if result is None:
         return EngineFault(FaultKind.SOURCE_UNREACHABLE, connector.name, "the connection was lost")
     state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode() or None
     message = (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode("utf-8", "replace")
-    return _fault(state, message, subject)
+    return _fault(state, message, subject, kinds)
 
 
-def _fault(state: str | None, message: str, subject: str) -> EngineFault:
-    return EngineFault(COPY_KINDS.get(state or "") or SOURCE.fault_kind(state), subject, describe_state(state, message))
+def _fault(state: str | None, message: str, subject: str, kinds: Mapping[str, FaultKind]) -> EngineFault:
+    code = state or ""
+    kind = kinds.get(code) or kinds.get(code[:2]) or SOURCE.fault_kind(state)
+    return EngineFault(kind, subject, describe_state(state, message))

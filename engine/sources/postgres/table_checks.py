@@ -56,7 +56,9 @@ _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 
 
 @dataclass(frozen=True, slots=True)
-class _Rights:
+class Rights:
+    """What the user may do with a table."""
+
     readable: bool
     owned: bool
     owner: str
@@ -71,7 +73,7 @@ def discover(connector: Connector) -> list[DiscoveredTable]:
         rows = connection.execute(_DISCOVER).fetchall()
         names = [TableName(schema, name) for schema, name, *_ in rows]
         catalog = load_tables(connection, names)
-        rights = _rights(connection, names)
+        rights = rights_of(connection, names)
     found = []
     for (schema, name, size, columns), table_name in zip(rows, names, strict=True):
         table = catalog.get(table_name)
@@ -97,7 +99,7 @@ def check_tables(connection: PostgresConnection, tables: Sequence[TableSpec], *,
     """Findings on these tables. `by_others`: others publish them."""
     names = [t.source for t in tables]
     catalog = load_tables(connection, names)
-    rights = _rights(connection, names)
+    rights = rights_of(connection, names)
     found: list[Finding] = []
     for spec in tables:
         table = catalog.get(spec.source)
@@ -145,13 +147,14 @@ def _unparsed(connection: PostgresConnection, table: TableName, condition: str) 
     return None
 
 
-def _rights(connection: PostgresConnection, names: Iterable[TableName]) -> dict[TableName, _Rights]:
+def rights_of(connection: PostgresConnection, names: Iterable[TableName]) -> dict[TableName, Rights]:
+    """The user's rights on these tables; missing tables are left out."""
     wanted = list(names)
     rows = connection.execute(_RIGHTS, [[n.schema for n in wanted], [n.name for n in wanted]]).fetchall()
-    return {TableName(schema, name): _Rights(*rights) for schema, name, *rights in rows}
+    return {TableName(schema, name): Rights(*rights) for schema, name, *rights in rows}
 
 
-def _table(table: CatalogTable, spec: TableSpec, rights: _Rights | None, *, by_others: bool = False) -> list[Finding]:
+def _table(table: CatalogTable, spec: TableSpec, rights: Rights | None, *, by_others: bool = False) -> list[Finding]:
     storage = _storage(table)
     if storage is not None:
         return [storage]

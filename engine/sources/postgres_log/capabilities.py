@@ -1,4 +1,4 @@
-"""Interfaces of `model.source` that depend on features of PostgreSQL: partitions, DDL messages, tickets, sequences, generated columns.
+"""Interfaces of `model.source` that depend on features of PostgreSQL: partitions, DDL messages, tickets.
 
 The protocols document the methods.
 """
@@ -8,22 +8,20 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from engine.model.ddl import DdlCapture, DdlMessage
-from engine.model.identity import RelationId, TableId, TableName, TicketId
+from engine.model.identity import RelationId, TableName, TicketId
 from engine.model.partitions import Partition
-from engine.model.schema import Column, TableSchema
-from engine.model.sequences import SourceSequence
+from engine.model.schema import TableSchema
 from engine.model.subscription import TableSpec
 from engine.model.ticket import TicketWritten
-from engine.sources.postgres import generated_columns, sequences
 from engine.sources.postgres.catalog import (
     roots_of,
 )
 from engine.sources.postgres.connect import Connector
+from engine.sources.postgres.partition_watch import mark_told, marks_of
 from engine.sources.postgres.partitions import partitions
 from engine.sources.postgres_log import ddl_capture, position
 from engine.sources.postgres_log.ddl_message import read_ddl_message
 from engine.sources.postgres_log.given_tables import GivenTables
-from engine.sources.postgres_log.partition_watch import mark_told, marks_of
 
 
 class PostgresPartitions:
@@ -80,23 +78,3 @@ class PostgresTickets:
 
     def write(self, ticket: TicketId) -> TicketWritten:
         return position.write_ticket(self._connector, ticket)
-
-
-class PostgresSequences:
-    """`SequenceReader` over the catalog."""
-
-    def __init__(self, connector: Connector) -> None:
-        self._connector = connector
-
-    def read(self, tables: Sequence[TableName]) -> list[SourceSequence]:
-        return sequences.of_tables(self._connector, tables)
-
-
-class PostgresComputedColumns:
-    """`ComputedColumns` by SQL expressions."""
-
-    def __init__(self, connector: Connector) -> None:
-        self._connector = connector
-
-    def compute(self, table: TableId, columns: Sequence[Column], inputs: Mapping[int, str], rows: int) -> bytes:
-        return generated_columns.compute(self._connector, table, columns, inputs, rows)

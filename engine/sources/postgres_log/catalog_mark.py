@@ -17,7 +17,7 @@ from engine.model.identity import TableName
 from engine.model.source import CatalogAt
 from engine.postgres.sessions import PostgresConnection
 from engine.sources.postgres.catalog import FILTER_VERSION
-from engine.sources.postgres_log.partition_watch import PartitionWatch
+from engine.sources.postgres.partition_watch import PartitionWatch
 from engine.sources.postgres_log.position import end_of_log, written_now
 
 _FIRST_OF_USERS = 16384

@@ -18,6 +18,7 @@ from engine.model.subscription import TableSpec
 from engine.postgres.sessions import PostgresConnection
 from engine.sources.postgres.catalog import one_look
 from engine.sources.postgres.connect import Connector
+from engine.sources.postgres.partition_watch import PartitionWatch, TablesLook
 from engine.sources.postgres_log.given_publication import (
     GivenPublication,
     GivenTable,
@@ -29,7 +30,6 @@ from engine.sources.postgres_log.given_publication import (
     read_publication,
     read_tables,
 )
-from engine.sources.postgres_log.partition_watch import PartitionWatch, TablesLook
 from engine.sources.postgres_log.position import current
 
 _UNRECORDED = "what the publication sent of the table before the last start was not recorded"

@@ -13,11 +13,11 @@ from engine.model.source import (
 )
 from engine.model.subscription import TableSpec
 from engine.sources.postgres.connect import Connector
+from engine.sources.postgres.partition_watch import PartitionWatch, TablesLook
 from engine.sources.postgres_log import publications
 from engine.sources.postgres_log.catalog_mark import CatalogMarks
 from engine.sources.postgres_log.filter_trials import FilterTrials
 from engine.sources.postgres_log.given_tables import GivenTables
-from engine.sources.postgres_log.partition_watch import PartitionWatch, TablesLook
 from engine.sources.postgres_log.reader_control import PostgresReaderControl
 
 

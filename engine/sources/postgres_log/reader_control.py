@@ -12,6 +12,7 @@ from engine.model.source import (
     ReaderStatus,
 )
 from engine.sources.postgres.connect import Connector
+from engine.sources.postgres.open_transactions import oldest_open
 from engine.sources.postgres_log import publications, slots
 from engine.sources.postgres_log.given import Given
 
@@ -47,7 +48,7 @@ class PostgresReaderControl:
 
     def check_reader(self, slot: str) -> GuardReading:
         """See SourceSafety.check_reader."""
-        holder = slots.oldest_open(self._connector)
+        holder = oldest_open(self._connector)
         return GuardReading(
             reader=self.status(slot),
             oldest_open=holder[0] if holder else None,

@@ -14,10 +14,10 @@ from psycopg import pq, sql
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import ZERO, Lsn
-from engine.model.redaction import redacted
 from engine.model.source import ExportedSnapshot, ReaderStatus, Sender, SenderState
 from engine.postgres.sessions import PostgresConnection, describe_state
 from engine.sources.postgres.connect import SOURCE, Connector
+from engine.sources.postgres.open_transactions import family_of, oldest_open
 
 CREATE_TIMEOUT_S = 600.0
 """Seconds to create a slot, which waits for all transactions that are open at its beginning: longer than most of them. Not measured."""
@@ -52,17 +52,6 @@ WHERE s.slot_name = %s
 _BLOCKED = frozenset({"walsenderwritedata", "clientwrite"})
 _IDLE = frozenset({"walsendermain", "walsenderwaitforwal"})
 """Wait events of a walsender in lower case, because versions write them differently."""
-_OLDEST_OPEN = """
-SELECT who || ', open for ' || greatest(0, extract(epoch FROM clock_timestamp() - since))::bigint || ' s',
-       greatest(0, extract(epoch FROM clock_timestamp() - since))::float8, statement
-FROM (
-    SELECT 'pid ' || pid AS who, xact_start AS since, coalesce(query, '') AS statement
-    FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid()
-    UNION ALL
-    SELECT 'prepared transaction of ' || owner, prepared, '' FROM pg_prepared_xacts
-) AS open_transactions
-ORDER BY since LIMIT 1
-"""
 _RETAINED = """
 SELECT greatest(0, coalesce(max(pg_wal_lsn_diff(
     CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END, restart_lsn
@@ -191,13 +180,6 @@ def check_position(connector: Connector, slot: str, start: Lsn) -> Lsn:
     return position
 
 
-def oldest_open(connector: Connector) -> tuple[str, float, str] | None:
-    """The oldest open transaction that has written: as `pid 123, open for 45 s`, its age in seconds, and its last statement, redacted."""
-    with connector.session() as connection:
-        row = connection.execute(_OLDEST_OPEN).fetchone()
-    return (str(row[0]), float(row[1]), redacted(str(row[2]))) if row is not None else None
-
-
 def retained_by(connector: Connector, slots: Collection[str]) -> int:
     """The largest retained WAL of these slots in bytes; 0 if none of them exists."""
     if not slots:
@@ -238,7 +220,7 @@ def terminate_reader(connector: Connector, slot: str, application: str) -> bool:
         if reader is None:
             return False
         pid, name, same_user = reader
-        if not same_user or _family(name or "") != _family(application):
+        if not same_user or family_of(name or "") != family_of(application):
             raise EngineFault(FaultKind.SLOT_IN_USE, slot, f"pid {pid} reads it, which is not ours")
         connection.execute("SELECT pg_terminate_backend(%s)", [pid])
         deadline = time.monotonic() + FREE_TIMEOUT_S
@@ -248,10 +230,6 @@ def terminate_reader(connector: Connector, slot: str, application: str) -> bool:
                 return True
             time.sleep(_POLL_S)
     raise EngineFault(FaultKind.SLOT_IN_USE, slot, f"our own older reader, pid {pid}, does not end")
-
-
-def _family(application: str) -> str:
-    return application.encode()[:63].decode(errors="ignore").rstrip("0123456789")
 
 
 def _create(

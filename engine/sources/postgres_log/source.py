@@ -22,6 +22,7 @@ from engine.model.source import (
     TicketWriter,
 )
 from engine.model.subscription import ConnectionSpec, OriginFilter, TableSpec
+from engine.sources.postgres.capabilities import PostgresComputedColumns, PostgresSequences
 from engine.sources.postgres.catalog import (
     load_tables,
     names_of,
@@ -30,13 +31,12 @@ from engine.sources.postgres.catalog import (
     standing,
 )
 from engine.sources.postgres.connect import Connector
+from engine.sources.postgres.partition_watch import PartitionWatch
 from engine.sources.postgres.table_checks import discover
 from engine.sources.postgres_log import position, preflight
 from engine.sources.postgres_log.capabilities import (
-    PostgresComputedColumns,
     PostgresDdlReports,
     PostgresPartitions,
-    PostgresSequences,
     PostgresTickets,
 )
 from engine.sources.postgres_log.catalog_mark import CatalogMarks
@@ -44,7 +44,6 @@ from engine.sources.postgres_log.filter_trials import FilterTrials
 from engine.sources.postgres_log.given import given_by
 from engine.sources.postgres_log.given_tables import GivenTables
 from engine.sources.postgres_log.log import PostgresLog
-from engine.sources.postgres_log.partition_watch import PartitionWatch
 from engine.sources.postgres_log.published_tables import PostgresPublications, PostgresSafety
 from engine.sources.postgres_log.reader_control import PostgresReaderControl
 from engine.sources.postgres_log.snapshots import PostgresSnapshots
@@ -60,7 +59,7 @@ class PostgresSource:
     def __init__(self, spec: ConnectionSpec) -> None:
         self._connector = connector = Connector(spec)
         self.terms = POSTGRES_LOG_TERMS
-        watch = PartitionWatch()
+        watch = PartitionWatch(position.current)
         marks = CatalogMarks(watch)
         copies = PostgresSnapshots(connector)
         self._given = given = given_by(spec)

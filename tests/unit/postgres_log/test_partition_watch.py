@@ -14,8 +14,8 @@ from engine.model.identity import RelationId, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.source import PartitionRewrite
 from engine.model.subscription import TableSpec
+from engine.sources.postgres.partition_watch import PartitionWatch
 from engine.sources.postgres_log import partition_watch as guard
-from engine.sources.postgres_log.partition_watch import PartitionWatch
 
 ROOT = TableName("public", "root")
 TABLES = [TableSpec(TableId("t1"), ROOT, ROOT)]
@@ -53,8 +53,7 @@ ROOT_KEY = (ROOT.schema, ROOT.name)
 
 
 @pytest.fixture
-def catalog(monkeypatch: pytest.MonkeyPatch) -> Catalog:
-    monkeypatch.setattr(guard, "current", lambda _: Lsn(77))
+def catalog() -> Catalog:
     return Catalog()
 
 
@@ -63,11 +62,11 @@ def look(watch: PartitionWatch, catalog: Catalog) -> guard.TablesLook:
 
 
 def mark_of(catalog: Catalog) -> str:
-    return look(PartitionWatch(), catalog).marks[ROOT]
+    return look(PartitionWatch(lambda _: Lsn(77)), catalog).marks[ROOT]
 
 
 def remembering(mark: str) -> PartitionWatch:
-    watch = PartitionWatch()
+    watch = PartitionWatch(lambda _: Lsn(77))
     watch.remember({ROOT: mark})
     return watch
 
@@ -145,7 +144,7 @@ def test_a_mark_of_before_it_told_who_joined_them_is_no_reason(catalog: Catalog)
 
 
 def test_what_was_below_a_root_once_stays_known(catalog: Catalog) -> None:
-    watch = PartitionWatch()
+    watch = PartitionWatch(lambda _: Lsn(77))
     assert look(watch, catalog).below == {ROOT: {31, 32}}
     catalog.members[33] = catalog.members.pop(32)
     found = look(watch, catalog)
@@ -157,7 +156,7 @@ def test_what_was_below_a_root_once_stays_known(catalog: Catalog) -> None:
 
 def test_only_the_last_that_left_a_root_are_known(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "LEFT_KEPT", 2)
-    watch = PartitionWatch()
+    watch = PartitionWatch(lambda _: Lsn(77))
     for number in range(40, 46):
         catalog.members = {number: ("root_1", number, 5, True)}
         found = look(watch, catalog)
@@ -186,7 +185,7 @@ def test_new_storage_names_its_writer(catalog: Catalog, *, new: bool) -> None:
 def test_a_mark_wins_over_what_was_seen_before_it_was_handed_in(catalog: Catalog) -> None:
     mark = mark_of(catalog)
     del catalog.members[32]
-    watch = PartitionWatch()
+    watch = PartitionWatch(lambda _: Lsn(77))
     look(watch, catalog)
     watch.remember({ROOT: mark})
     assert look(watch, catalog).faults.keys() == {ROOT}
@@ -225,7 +224,7 @@ def test_what_came_back_since_it_was_told_as_dropped_is_not_settled(catalog: Cat
 
 
 def test_a_table_under_another_name_goes_by_that_from_then_on(catalog: Catalog) -> None:
-    watch = PartitionWatch()
+    watch = PartitionWatch(lambda _: Lsn(77))
     look(watch, catalog)
     catalog.oid, catalog.moved_to = 0, "elsewhere"
     found = look(watch, catalog)
@@ -235,7 +234,7 @@ def test_a_table_under_another_name_goes_by_that_from_then_on(catalog: Catalog) 
 
 
 def test_a_name_that_another_table_took_is_a_table_made_again(catalog: Catalog) -> None:
-    watch = PartitionWatch()
+    watch = PartitionWatch(lambda _: Lsn(77))
     look(watch, catalog)
     catalog.oid, catalog.moved_to = 40, "elsewhere"
     found = look(watch, catalog)
@@ -243,7 +242,7 @@ def test_a_name_that_another_table_took_is_a_table_made_again(catalog: Catalog) 
 
 
 def test_a_dropped_table_is_told_again_when_there_is_one_again(catalog: Catalog) -> None:
-    watch = PartitionWatch()
+    watch = PartitionWatch(lambda _: Lsn(77))
     look(watch, catalog)
     catalog.oid = 0
     assert look(watch, catalog).replaced == {ROOT: RelationId(0)}
@@ -255,7 +254,7 @@ def test_a_dropped_table_is_told_again_when_there_is_one_again(catalog: Catalog)
 
 
 def test_a_table_made_again_goes_by_its_new_name_too(catalog: Catalog) -> None:
-    watch = PartitionWatch()
+    watch = PartitionWatch(lambda _: Lsn(77))
     look(watch, catalog)
     catalog.oid = 41
     assert look(watch, catalog).replaced == {ROOT: RelationId(41)}

@@ -2053,8 +2053,11 @@ export interface components {
          *     }
          */
         CheckRequest: {
-            /** @description The intended `capture` of a subscription with this source, for instance a `publication` that exists already. */
-            capture?: components["schemas"]["CapturePolicy"] | null;
+            /**
+             * Capture
+             * @description The intended `capture` of a subscription with this source, for instance a `publication` that exists already.
+             */
+            capture?: components["schemas"]["CapturePolicy"] | components["schemas"]["PostgresTriggersCapture"] | null;
             /** @description Check the connection that a PUT of this body would create; nothing is stored. It need not exist yet; if it does, secrets that are left out are the stored ones. */
             connection?: components["schemas"]["ConnectionPut"] | null;
             /**
@@ -3768,6 +3771,25 @@ export interface components {
             positions: components["schemas"]["Progress"][];
         };
         /**
+         * PostgresTriggersCapture
+         * @description How changes are recorded on the source, and read.
+         */
+        PostgresTriggersCapture: {
+            /**
+             * Budget Bytes
+             * @description Size of the shadow log above which recording is stopped to protect the source's disk; all tables must then be copied again. A warning event is recorded at half of it.
+             * @default 17179869184
+             */
+            budget_bytes?: number;
+            /**
+             * Kind
+             * @description Triggers record each change in a shadow log, the schema penstock on the source. For databases without logical decoding: it needs no replication role and no server setting, but costs each writing transaction time, and four triggers on each table.
+             * @default triggers
+             * @constant
+             */
+            kind?: "triggers";
+        };
+        /**
          * Problem
          * @description Why a request failed, in the text shown to the user.
          */
@@ -5406,7 +5428,8 @@ export interface components {
         SubscriptionPut: {
             apply?: components["schemas"]["ApplyBody"];
             batch?: components["schemas"]["BatchBody"];
-            capture?: components["schemas"]["CapturePolicy"];
+            /** Capture */
+            capture?: components["schemas"]["CapturePolicy"] | components["schemas"]["PostgresTriggersCapture"];
             copies?: components["schemas"]["CopiesBody"];
             /** @default running */
             desired_state?: components["schemas"]["DesiredState"];
@@ -5505,7 +5528,8 @@ export interface components {
             actions?: components["schemas"]["RemedyAction"][];
             apply: components["schemas"]["ApplyBody"];
             batch: components["schemas"]["BatchBody"];
-            capture: components["schemas"]["CapturePolicy"];
+            /** Capture */
+            capture: components["schemas"]["CapturePolicy"] | components["schemas"]["PostgresTriggersCapture"];
             /**
              * Code
              * @description Stable name of the reason.

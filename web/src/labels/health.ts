@@ -69,18 +69,22 @@ export function heldUp({ following, aspects, status }: Judged): Tone | null {
   return tone === "bad" ? "warn" : tone;
 }
 
+/** Bytes of log that the source may retain, whichever way its changes are captured. */
+export const logBudget = ({ capture }: Subscription): number | null | undefined =>
+  "budget_bytes" in capture ? capture.budget_bytes : "slot_budget_bytes" in capture ? capture.slot_budget_bytes : undefined;
+
 /** Log retained on the source as a share of what may be; null where it is not known. */
 export function slotShare(subscription: Subscription): number | null {
-  const { slot_budget_bytes } = subscription.capture;
-  if (subscription.retained_bytes == null || !slot_budget_bytes) return null;
-  return subscription.retained_bytes / slot_budget_bytes;
+  const budget = logBudget(subscription);
+  if (subscription.retained_bytes == null || !budget) return null;
+  return subscription.retained_bytes / budget;
 }
 
 const WARN_SHARE = 0.5;
 const GOAL_S = 60;
 
 /** From which share of the budget on it is a risk: the subscription's own setting. */
-export const warnShare = (subscription: Subscription): number => subscription.capture.guard?.warn_share ?? WARN_SHARE;
+export const warnShare = ({ capture }: Subscription): number => ("guard" in capture ? capture.guard?.warn_share : undefined) ?? WARN_SHARE;
 
 /** The most that the target should be behind, in seconds. */
 export const goalOf = (subscription: Subscription): number => subscription.freshness.goal_seconds ?? GOAL_S;

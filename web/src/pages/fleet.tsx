@@ -13,7 +13,7 @@ import { StatusCounts } from "../components/statusCounts";
 import { Ago } from "../components/time";
 import { UsageBar } from "../components/usageBar";
 import { type Filters, matches, useFilters } from "../filters";
-import { GROUP_WORDS, HEALTH_GROUPS, type Health, healthOf, heldUp, slotShare, warnShare, worstFirst } from "../labels/health";
+import { GROUP_WORDS, HEALTH_GROUPS, type Health, healthOf, heldUp, logBudget, slotShare, warnShare, worstFirst } from "../labels/health";
 import { bytes, count, ofBytes } from "../labels/numbers";
 import { statesByNeed, tableStateWords } from "../labels/tables";
 import { usePermission } from "../usePermission";
@@ -139,7 +139,7 @@ function Row({ item, health }: Judged) {
         {bytes(item.retained_bytes)}
         {share !== null && (
           <small>
-            <UsageBar share={share} warnAt={warnShare(item)} /> {ofBytes(item.capture.slot_budget_bytes)}
+            <UsageBar share={share} warnAt={warnShare(item)} /> {ofBytes(logBudget(item))}
           </small>
         )}
       </td>

@@ -9,7 +9,7 @@ import { QueryBoundary } from "../../components/queryBoundary";
 import { Moment } from "../../components/time";
 import { useFilters } from "../../filters";
 import { forecast } from "../../labels/forecast";
-import { goalOf, warnShare } from "../../labels/health";
+import { goalOf, logBudget, warnShare } from "../../labels/health";
 import { bytes, percent, seconds } from "../../labels/numbers";
 import { rounded, short } from "../../labels/stages";
 
@@ -161,7 +161,7 @@ function retainedLines(
   points: HistoryPoint[],
 ): Line[] {
   const held = line("held back", "first", (point) => point.retained_bytes);
-  const budget = subscription.capture.slot_budget_bytes;
+  const budget = logBudget(subscription);
   const most = Math.max(0, ...points.map((point) => point.retained_bytes ?? 0));
   if (budget == null || most * BUDGET_IN_SIGHT < budget) return [held];
   return [held, line("budget", "limit", () => budget)];
@@ -169,7 +169,7 @@ function retainedLines(
 
 /** How much of the budget is used, and when it will be used up. */
 function Budget({ subscription, points, toMs }: { subscription: Subscription; points: HistoryPoint[]; toMs: number }) {
-  const budget = subscription.capture.slot_budget_bytes;
+  const budget = logBudget(subscription);
   const last = points.findLast((point) => point.retained_bytes != null)?.retained_bytes;
   if (last == null || budget == null) return <>It is not known yet.</>;
   return (

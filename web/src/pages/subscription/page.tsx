@@ -14,7 +14,7 @@ import { StatusBadge } from "../../components/statusBadge";
 import { StatusBanner } from "../../components/statusBanner";
 import { Ago } from "../../components/time";
 import { UsageBar } from "../../components/usageBar";
-import { aspectsOf, healthOf, slotShare, warnShare } from "../../labels/health";
+import { aspectsOf, healthOf, logBudget, slotShare, warnShare } from "../../labels/health";
 import { bytes, count, ofBytes, some } from "../../labels/numbers";
 import { copiedWords, copyWords } from "../../labels/tables";
 import { later } from "../../later";
@@ -159,7 +159,7 @@ function Progress({ subscription }: { subscription: Subscription }) {
         note={
           share === null ? undefined : (
             <>
-              <UsageBar share={share} warnAt={warnShare(subscription)} /> {ofBytes(subscription.capture.slot_budget_bytes)}
+              <UsageBar share={share} warnAt={warnShare(subscription)} /> {ofBytes(logBudget(subscription))}
             </>
           )
         }

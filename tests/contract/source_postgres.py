@@ -1,4 +1,4 @@
-"""PostgreSQL's log as the source under contract, over an embedded server."""
+"""PostgreSQL as the source under contract, by its log and by triggers, over an embedded server."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from engine.model.source import Scanner, Source
 from engine.model.subscription import ConnectionSpec, TableSpec
 from engine.records.scan import RecordScanner
 from engine.sources.postgres_log.source import PostgresSource
+from engine.sources.postgres_triggers.source import TriggerSource
 from tests.contract.source_material import Can, Session
 from tests.fixtures.postgres import Database
 
@@ -45,18 +46,23 @@ class _PostgresSession:
 class PostgresOrigin:
     """Origin over one database."""
 
+    CAN = frozenset(Can)
+
     def __init__(self, database: Database, stack: ExitStack) -> None:
         self._database = database
         self._stack = stack
-        self.can = frozenset(Can)
+        self.can = self.CAN
         self.scanner: Scanner = RecordScanner()
         self.slot = f"contract_{database.name}_{next(_numbers)}"
         self.source: Source = self.open()
 
     def open(self) -> Source:
-        source = PostgresSource(ConnectionSpec("shop", "postgres", self._database.settings))
+        source = self._source(ConnectionSpec("shop", "postgres", self._database.settings))
         self._stack.callback(source.close)
         return source
+
+    def _source(self, spec: ConnectionSpec) -> Source:
+        return PostgresSource(spec)
 
     def table(self, name: str, **options: Any) -> TableSpec:
         source = TableName("public", name)
@@ -78,12 +84,27 @@ class PostgresOrigin:
         self._database.cluster.start()
 
 
-def postgres_log(version: int) -> Callable[[Callable[[str], Any], ExitStack, bool], PostgresOrigin]:
+class TriggersOrigin(PostgresOrigin):
+    """The same, captured by triggers. The shadow log exists before a test begins."""
+
+    CAN = frozenset({Can.PUBLISH})
+
+    def __init__(self, database: Database, stack: ExitStack) -> None:
+        super().__init__(database, stack)
+        self.source.sent_tables.prepare([], self.slot)
+
+    def _source(self, spec: ConnectionSpec) -> Source:
+        return TriggerSource(spec)
+
+
+def postgres(
+    version: int, kind: type[PostgresOrigin]
+) -> Callable[[Callable[[str], Any], ExitStack, bool], PostgresOrigin]:
     """A factory for one version: (fixture by name, stack, own server or a shared one) -> origin."""
 
     def make(fixture: Callable[[str], Any], stack: ExitStack, own: bool) -> PostgresOrigin:
         if own:
-            return PostgresOrigin(Database(fixture("private_cluster")(version), "postgres"), stack)
-        return PostgresOrigin(fixture("database_on")(fixture(f"pg{version}")), stack)
+            return kind(Database(fixture("private_cluster")(version), "postgres"), stack)
+        return kind(fixture("database_on")(fixture(f"pg{version}")), stack)
 
     return make

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from engine.model.fault import FaultKind
@@ -17,7 +17,6 @@ from engine.model.subscription import TableSpec
 from engine.postgres.sessions import PostgresConnection
 from engine.sources.postgres.catalog import names_of, one_look
 from engine.sources.postgres.connect import Connector
-from engine.sources.postgres_log.position import current
 
 _CREATED_IN_PLACE = 2
 """Most command ids (cmin) between the rows of the partition and of its row type if CREATE TABLE … PARTITION OF made both. CREATE TABLE
@@ -104,7 +103,9 @@ class PartitionWatch:
     The first check is compared with the fingerprints that `remember` set. Any thread may use it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, end: Callable[[Connector], Lsn]) -> None:
+        """`end`: reads the current end of the source's log."""
+        self._end = end
         self._lock = threading.Lock()
         self._below: dict[TableName, dict[int, _Member]] = {}
         self._left: dict[TableName, dict[RelationId, Lsn]] = {}
@@ -169,7 +170,7 @@ class PartitionWatch:
             away = self._known(names - oids.keys())
             elsewhere = names_of(connection, away) if away else {}
         # Read after the catalog: every transaction that the catalog showed has committed before this position.
-        seen_by = current(connector)
+        seen_by = self._end(connector)
         for name in roots:
             below.setdefault(name, {})
         faults: dict[TableName, str] = {}

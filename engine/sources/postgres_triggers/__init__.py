@@ -1,0 +1,1 @@
+"""PostgreSQL captured by triggers that record changes in a shadow table: needs neither logical decoding nor a replication role."""

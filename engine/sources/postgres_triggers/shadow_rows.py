@@ -1,0 +1,217 @@
+"""Turns COPY text of recorded changes into records: without Python code for each row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.model.control import ControlKind
+from engine.model.identity import RelationId
+from engine.model.position import Lsn
+from engine.model.source import RecordChunk
+from engine.platform.compiled import Array, kernel
+from engine.records.encode import DELETE, UPDATE, Places, begin_record, commit_record, encode_places
+from engine.records.scan import find_controls
+
+LEADING = 3
+"""Fields before the values: the change's number, its transaction's id, its operation."""
+_TAB, _NEWLINE, _BACKSLASH = ord("\t"), ord("\n"), ord("\\")
+_LETTERS = np.zeros(256, np.uint8)
+"""What follows a backslash in COPY text, by its byte; 0: the byte itself."""
+for _letter, _byte in (("b", 8), ("t", 9), ("n", 10), ("v", 11), ("f", 12), ("r", 13)):
+    _LETTERS[ord(_letter)] = _byte
+_MOST = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A transaction of a window. `number`: the low 32 bits of its id; `end`: its position; `time_us`: of its last change, since 1970."""
+
+    number: int
+    end: Lsn
+    time_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableRows:
+    """Records of changes of one table. `no`, `xid`: int64, for each row. `announcement`: the relation record to be sent before them, if the
+    session has not sent it. `at`: change number and transaction where it is sent; None: before the first row."""
+
+    no: Array
+    xid: Array
+    data: Array
+    offsets: Array
+    announcement: bytes | None = None
+    at: tuple[int, int] | None = None
+
+
+def rows_of(
+    text: bytes, relation: RelationId, columns: int, keys: Sequence[int], *, whole: bool, announcement: bytes | None
+) -> TableRows:
+    """The records of COPY text: number, transaction id, operation, `columns` old values and as many new ones in each line.
+
+    `keys`: places of the columns that identify a row; an old row is part of an update's record only if they differ. `whole`: it always is,
+    with all its values (replica identity FULL).
+    """
+    data = np.frombuffer(bytearray(text), np.uint8)
+    fields = LEADING + 2 * columns
+    count = int(np.count_nonzero(data == _NEWLINE))
+    places, lengths = np.empty(count * fields, np.int64), np.empty(count * fields, np.int64)
+    if _cut(data, fields, _LETTERS, places, lengths) != count * fields:
+        raise ValueError("COPY text with an unexpected number of fields")
+    numbers = np.empty((2, count), np.int64)
+    _numbers(data, places, fields, lengths, numbers)
+    starts, sizes = places.reshape(count, fields), lengths.reshape(count, fields)
+    operations = data[starts[:, 2]]
+    old_starts, old_sizes = starts[:, LEADING : LEADING + columns], sizes[:, LEADING : LEADING + columns].copy()
+    news = Places(
+        data,
+        np.ascontiguousarray(starts[:, LEADING + columns :]).reshape(-1),
+        np.ascontiguousarray(sizes[:, LEADING + columns :]).reshape(-1),
+    )
+    olds = Places(data, np.ascontiguousarray(old_starts).reshape(-1), old_sizes.reshape(-1))
+    with_old = (operations == DELETE) | (operations == UPDATE)
+    if not whole:
+        _only_changed_keys(operations, columns, np.asarray(keys, np.int64), news, olds, with_old)
+        others = np.ones(columns, np.bool_)
+        others[list(keys)] = False
+        old_sizes[:, others] = -1
+    records, offsets = encode_places(relation, operations, columns, news, olds, with_old, whole=whole)
+    return TableRows(numbers[0], numbers[1], records, offsets, announcement)
+
+
+@kernel
+def _cut(data: Array, fields: int, letters: Array, starts: Array, sizes: Array) -> int:
+    """Find the fields of all lines and unescape them in place. Returns how many there are, -1 if a line has another number of them."""
+    found, at, out, start = 0, 0, 0, 0
+    null = False
+    while at < data.size:
+        byte = data[at]
+        if byte == _BACKSLASH:
+            following = data[at + 1]
+            at += 2
+            if following == 78 and out == start:  # N
+                null = True
+                continue
+            letter = letters[following]
+            data[out] = letter if letter != 0 else following
+            out += 1
+            continue
+        if byte in (_TAB, _NEWLINE):
+            if found >= starts.size or (byte == _NEWLINE) != (found % fields == fields - 1):
+                return -1
+            starts[found] = start
+            sizes[found] = -1 if null else out - start
+            found += 1
+            at += 1
+            start, out, null = at, at, False
+            continue
+        data[out] = byte
+        out += 1
+        at += 1
+    return found
+
+
+@kernel
+def _numbers(data: Array, starts: Array, fields: int, sizes: Array, out: Array) -> None:
+    for row in range(out.shape[1]):
+        for field in range(2):
+            place = row * fields + field
+            value = 0
+            for at in range(starts[place], starts[place] + sizes[place]):
+                value = value * 10 + int(np.int64(data[at]) - 48)
+            out[field, row] = value
+
+
+@kernel
+def _only_changed_keys(
+    operations: Array, columns: int, keys: Array, news: Places, olds: Places, with_old: Array
+) -> None:
+    """Clear `with_old` for updates whose key values did not change."""
+    for row in range(operations.size):
+        if operations[row] != UPDATE:
+            continue
+        same = True
+        for key in keys:
+            place = row * columns + key
+            size = news.sizes[place]
+            if olds.sizes[place] != size:
+                same = False
+                break
+            old, new = olds.starts[place], news.starts[place]
+            for at in range(size):
+                if olds.data[old + at] != news.data[new + at]:
+                    same = False
+                    break
+            if not same:
+                break
+        if same:
+            with_old[row] = False
+
+
+def chunk_of(
+    transactions: Mapping[int, Transaction], tables: Sequence[TableRows], wal_end: Lsn, *, begins: bool, ends: bool
+) -> RecordChunk:
+    """Records of these transactions in their order, each between BEGIN and COMMIT.
+
+    `transactions`: by id, in order. `begins`, `ends`: False if the only transaction has begun in an earlier chunk, or continues in a later
+    one.
+    """
+    places = np.array(sorted(transactions), np.int64)
+    rank = np.empty(len(places), np.int64)
+    rank[np.searchsorted(places, np.array(list(transactions), np.int64))] = np.arange(len(places))
+    ranks = [rank[np.searchsorted(places, table.xid)] for table in tables]
+    apart = [int(rank[np.searchsorted(places, t.at[1])]) for t in tables if t.at is not None]
+    used = np.unique(np.concatenate([np.array(apart, np.int64), *ranks]))
+    if not (begins and ends):
+        used = np.zeros(1, np.int64)  # A part may have no rows of followed tables.
+    listed = list(transactions.values())
+    extra: list[tuple[int, int, bytes]] = []
+    for index in used.tolist():
+        one = listed[index]
+        if begins:
+            extra.append((index, -1, begin_record(one.end, one.number, one.time_us)))
+        if ends:
+            extra.append((index, _MOST, commit_record(one.end, one.time_us)))
+    for table, of_rows in zip(tables, ranks, strict=True):
+        if table.announcement is not None and table.at is not None:
+            extra.append((int(rank[np.searchsorted(places, table.at[1])]), 2 * table.at[0] - 1, table.announcement))
+        elif table.announcement is not None and len(table.no):
+            first = np.lexsort((table.no, of_rows))[0]
+            extra.append((int(of_rows[first]), 2 * int(table.no[first]) - 1, table.announcement))
+    sizes = np.concatenate([np.array([len(r) for _, _, r in extra], np.int64), *(np.diff(t.offsets) for t in tables)])
+    starts = np.concatenate([np.empty(0, np.int64), np.cumsum(sizes)[:-1]])
+    starts = np.concatenate([np.zeros(min(1, len(sizes)), np.int64), starts])
+    data = np.concatenate([np.frombuffer(b"".join(r for _, _, r in extra), np.uint8), *(t.data for t in tables)])
+    order = np.lexsort(
+        (
+            np.concatenate([np.array([key for _, key, _ in extra], np.int64), *(2 * t.no for t in tables)]),
+            np.concatenate([np.array([index for index, _, _ in extra], np.int64), *ranks]),
+        )
+    )
+    offsets = np.zeros(len(order) + 1, np.int32)
+    np.cumsum(sizes[order], out=offsets[1:])
+    gathered = np.empty(len(data), np.uint8)
+    _gather(data, starts, sizes, order, gathered)
+    controls, _ = find_controls(gathered, offsets, 0)
+    at = controls["ordinal"][controls["kind"] == ControlKind.RELATION].tolist()
+    relations = {int(i): gathered[offsets[i] : offsets[i + 1]].tobytes() for i in at}
+    return RecordChunk(gathered, offsets, controls, relations, wal_end)
+
+
+@kernel
+def _gather(data: Array, starts: Array, sizes: Array, order: Array, out: Array) -> None:
+    at = 0
+    for index in order:
+        size, start = sizes[index], starts[index]
+        out[at : at + size] = data[start : start + size]
+        at += size
+
+
+def warm() -> None:
+    """Compile or load every kernel of this module."""
+    line = b"1\t2\tU\t1\tx\t1\ty\n"
+    rows = rows_of(line, RelationId(1), 2, [0], whole=False, announcement=None)
+    chunk_of({2: Transaction(2, Lsn(1), 0)}, [rows], Lsn(1), begins=True, ends=True)

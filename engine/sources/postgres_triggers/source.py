@@ -1,0 +1,89 @@
+"""PostgreSQL captured by triggers, as a `model.source.Source`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from engine.model.absent_capabilities import NoDdlReports, NoPartitions, NoTickets
+from engine.model.identity import RelationId, TableName
+from engine.model.schema import TableSchema
+from engine.model.source import (
+    ComputedColumns,
+    DdlReports,
+    DiscoveredTable,
+    Finding,
+    LogSource,
+    PartitionedTables,
+    ReaderControl,
+    SentTables,
+    SequenceReader,
+    SnapshotSource,
+    SourceIdentity,
+    SourceSafety,
+    TicketWriter,
+)
+from engine.model.subscription import ConnectionSpec, OriginFilter, TableSpec
+from engine.sources.postgres.capabilities import PostgresComputedColumns, PostgresSequences
+from engine.sources.postgres.catalog import load_tables, names_of, one_look, schema_of, standing
+from engine.sources.postgres.connect import Connector
+from engine.sources.postgres.partition_watch import PartitionWatch
+from engine.sources.postgres_triggers import preflight
+from engine.sources.postgres_triggers.log import TriggerLog
+from engine.sources.postgres_triggers.reader_control import TriggerReaderControl
+from engine.sources.postgres_triggers.snapshots import WindowSnapshots
+from engine.sources.postgres_triggers.terms import POSTGRES_TRIGGERS_TERMS
+from engine.sources.postgres_triggers.triggered_tables import TriggeredTables, TriggerSafety
+
+
+class TriggerSource:
+    """`Source` over psycopg, with the settings of `PostgresSource`; its user needs no replication.
+
+    Methods may be called from several threads, and raise EngineFault. The protocol documents each of them.
+    """
+
+    def __init__(self, spec: ConnectionSpec) -> None:
+        self._connector = connector = Connector(spec)
+        self.terms = POSTGRES_TRIGGERS_TERMS
+        self.log: LogSource = TriggerLog(connector)
+        watch = PartitionWatch(lambda _: self.log.current())
+        reader, tables = TriggerReaderControl(connector), TriggeredTables(connector, watch)
+        self.copies: SnapshotSource = WindowSnapshots(connector)
+        self.reader: ReaderControl = reader
+        self.sent_tables: SentTables = tables
+        self.partitioned: PartitionedTables = NoPartitions()
+        self.safety: SourceSafety = TriggerSafety(connector, watch, tables, reader)
+        self.ddl: DdlReports = NoDdlReports()
+        self.tickets: TicketWriter = NoTickets()
+        self.sequences: SequenceReader = PostgresSequences(connector)
+        self.computed: ComputedColumns = PostgresComputedColumns(connector)
+
+    def preflight(
+        self, tables: Sequence[TableSpec], reader: str | None, origin: OriginFilter = OriginFilter.ANY
+    ) -> list[Finding]:
+        del reader
+        return preflight.check(self._connector, tables, origin)
+
+    def discover(self) -> list[DiscoveredTable]:
+        return preflight.discover_tables(self._connector)
+
+    def identify(self) -> SourceIdentity:
+        return preflight.identify(self._connector)
+
+    def describe(self, tables: Sequence[TableSpec]) -> dict[TableName, TableSchema]:
+        with self._connector.session() as connection, one_look(connection):
+            catalog = load_tables(connection, [t.source for t in tables])
+        there = {t.source: catalog[t.source] for t in tables if t.source in catalog}
+        specs = {t.source: t for t in tables if t.where is None}
+        found = {n: schema_of(table, specs[n]) for n, table in there.items() if table.kind == "r" and n in specs}
+        return {name: schema for name, schema in found.items() if schema is not None}
+
+    def names(self, relations: Collection[RelationId]) -> dict[RelationId, TableName]:
+        with self._connector.session() as connection:
+            return {RelationId(oid): name for oid, name in names_of(connection, relations).items()}
+
+    def standing(self, schemas: Collection[str]) -> dict[RelationId, TableName]:
+        with self._connector.session() as connection:
+            return {RelationId(oid): name for oid, name in standing(connection, schemas).items()}
+
+    def close(self) -> None:
+        self._connector.close()

@@ -1,0 +1,149 @@
+"""The structure in which a table's recorded rows are read, and the changes of it that a session meets.
+
+The catalog is read after the window was closed, so it may be later than the rows. A writer holds the table's lock until its transaction
+ends, and a change of the table waits for that. So if the catalog had this structure already when the window began, all its rows have it.
+Otherwise the names in each row say which one it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from engine.model.identity import RelationId, TableName
+from engine.model.schema import ReplicaIdentity
+from engine.postgres.sessions import PostgresConnection
+from engine.records.relation import Announced, AnnouncedColumn, relation_record
+from engine.sources.postgres.catalog import CatalogTable, load_numbered
+from engine.sources.postgres_triggers.objects import is_exact
+
+_MARKS = """
+SELECT c.oid::bigint, concat_ws(' ', c.xmin, c.relname, c.relreplident,
+       (SELECT string_agg(concat_ws(':', a.attnum, a.xmin, t.xmin, m.told), ' ' ORDER BY a.attnum)
+        FROM pg_attribute a LEFT JOIN pg_type t ON t.oid = a.atttypid
+        LEFT JOIN LATERAL (SELECT string_agg(concat(b.attnum, b.xmin), ',' ORDER BY b.attnum) AS told
+                           FROM pg_attribute b WHERE b.attrelid = t.typrelid AND t.typtype = 'c') AS m ON true
+        WHERE a.attrelid = c.oid AND a.attnum > 0),
+       (SELECT string_agg(concat_ws(':', i.indexrelid, i.xmin), ' ' ORDER BY i.indexrelid) FROM pg_index i WHERE i.indrelid = c.oid)),
+       ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum),
+       pg_current_snapshot()::text
+FROM pg_class c WHERE c.oid = ANY(%s::oid[])
+"""
+_UNREADABLE = 0
+"""OID of no type: a column announced with it matches none, so the table is copied again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """A table in the catalog. `mark`: changes with every change of its catalog rows. `names`: of all its columns, in order. `since`: the
+    snapshot of the first look that found it like this, as text. `earlier`: structures that rows not read yet may have."""
+
+    table: CatalogTable
+    mark: str
+    names: tuple[str, ...]
+    since: str
+    earlier: tuple[Structure, ...] = ()
+
+    def is_settled(self, before: str) -> bool:
+        """Whether all rows have it that were committed after this snapshot."""
+        return _is_not_later(self.since, before)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns whose values are sent."""
+        return self.table.column_names
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether its rows must have been recorded as text."""
+        return is_exact(self.table)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether old rows are sent as a whole."""
+        return self.table.identity is ReplicaIdentity.FULL
+
+    def keys(self, columns: Collection[str]) -> list[int]:
+        """Places of the columns that identify a row, among these."""
+        identity = set(self.table.identity_columns)
+        return [place for place, name in enumerate(columns) if name in identity]
+
+    def record(self, columns: Collection[str]) -> bytes:
+        """The relation record of rows with these columns only."""
+        identity = set(self.table.identity_columns)
+        return self._announced(
+            AnnouncedColumn(c.column.name, c.column.name in identity, c.type_oid, c.modifier)
+            for c in self.table.columns
+            if c.column.name in columns
+        )
+
+    def unreadable_record(self, name: str) -> bytes:
+        """A relation record that matches no structure, with the name of the column that cannot be read."""
+        return self._announced([AnnouncedColumn(name, False, _UNREADABLE, -1)])
+
+    def _announced(self, columns: Iterable[AnnouncedColumn]) -> bytes:
+        table = self.table
+        return relation_record(Announced(RelationId(table.oid), table.name, table.identity, tuple(columns)))
+
+
+_NUMBERS = """
+SELECT array_agg(c.oid::bigint ORDER BY c.oid) FROM unnest(%s::text[], %s::text[]) AS w(s, t)
+JOIN pg_namespace n ON n.nspname = w.s JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.t
+"""
+
+
+def marks_of(connection: PostgresConnection, names: Collection[TableName]) -> str:
+    """The marks of these tables as one text; it changes with every change of their catalog rows."""
+    oids = connection.execute(_NUMBERS, [[n.schema for n in names], [n.name for n in names]]).fetchall()[0][0]
+    rows = connection.execute(_MARKS, [oids or []]).fetchall()
+    return "; ".join(sorted(f"{oid} {mark}" for oid, mark, *_ in rows))
+
+
+class Structures:
+    """The structures that one session knows. For one thread."""
+
+    def __init__(self, connection: PostgresConnection) -> None:
+        self._connection = connection
+        self._known: dict[int, Structure] = {}
+
+    def look(self, relations: Collection[int], before: str) -> Mapping[int, Structure]:
+        """The current structures of these tables, for rows that were committed after the snapshot `before`; dropped ones are left out."""
+        rows = self._connection.execute(_MARKS, [list(relations)]).fetchall()
+        changed = [oid for oid, mark, *_ in rows if oid not in self._known or self._known[oid].mark != mark]
+        tables = load_numbered(self._connection, changed) if changed else {}
+        for oid, mark, names, snapshot in rows:
+            known = self._known.get(oid)
+            if oid in tables:
+                earlier = () if known is None else (*known.earlier, replace(known, earlier=()))
+                self._known[oid] = Structure(tables[oid], mark, tuple(names), snapshot, earlier)
+            elif known is not None and known.earlier and known.is_settled(before):
+                self._known[oid] = replace(known, earlier=())
+        return {oid: self._known[oid] for oid, *_ in rows if oid in self._known}
+
+
+def _is_not_later(one: str, other: str) -> bool:
+    """Whether the first snapshot includes nothing that the second does not. Snapshots of one database are nested."""
+    (_, end, open_), (_, other_end, other_open) = (text.split(":") for text in (one, other))
+    if end != other_end:
+        return int(end) < int(other_end)
+    return set(filter(None, other_open.split(","))) <= set(filter(None, open_.split(",")))
+
+
+def unreadable(names: Collection[str], now: Structure) -> str | None:
+    """The column whose values in rows with these names cannot be read with the current structure; None if all can.
+
+    A column that was dropped since is left out, since the copy loses it too. The rows do not show that one was renamed, or got another
+    type.
+    """
+    present = set(now.names)
+    attributes = {c.column.attnum: c for c in now.table.columns}
+    earlier = {c.column.name: c for one in now.earlier for c in one.table.columns}
+    for name in names:
+        if name not in present and (name not in earlier or earlier[name].column.attnum in attributes):
+            return name
+    for one in now.earlier:
+        for column in one.table.columns:
+            later = attributes.get(column.column.attnum)
+            if later is not None and (later.type_oid, later.modifier) != (column.type_oid, column.modifier):
+                return column.column.name
+    return None
