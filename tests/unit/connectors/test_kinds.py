@@ -29,7 +29,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
         return open_it
 
-    (usual,) = connectors.SOURCES.values()
+    usual = connectors.SOURCES["postgres", "postgres_log"]
     for capture in ("ledger", "diff"):
         kind = replace(usual, open_source=opener(capture))
         monkeypatch.setitem(connectors.SOURCES, ("paper", capture), kind)

@@ -14,8 +14,8 @@ from engine.model.identity import RelationId, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.source import PartitionRewrite
 from engine.model.subscription import TableSpec
+from engine.sources.postgres import partition_watch as guard
 from engine.sources.postgres.partition_watch import PartitionWatch
-from engine.sources.postgres_log import partition_watch as guard
 
 ROOT = TableName("public", "root")
 TABLES = [TableSpec(TableId("t1"), ROOT, ROOT)]
