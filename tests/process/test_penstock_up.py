@@ -15,6 +15,7 @@ import pytest
 
 from server.cli.client import Api
 from server.processes.ports import free_port
+from tests.fixtures.waiting import wait_until
 
 
 @pytest.fixture
@@ -61,12 +62,13 @@ def test_tells_address_and_token_and_ends_with_its_children(up: subprocess.Popen
     assert stat.S_IMODE(token_file.stat().st_mode) == 0o600
     with Api(url, token_file.read_text().strip()) as api:
         assert api.get("/subscriptions")["items"] == []
+    engine_log = home / "logs" / "engine.log"
+    wait_until(lambda: engine_log.stat().st_size > 0, 30, "the engine logs something")
     family = psutil.Process(up.pid).children(recursive=True)
     up.send_signal(signal.SIGTERM)
     assert up.wait(20) == 0
     assert len(family) >= 2
     assert '"event"' in (home / "logs" / "server.log").read_text()
-    assert (home / "logs" / "engine.log").stat().st_size > 0
     assert not [line for line in (tmp_path / "log").read_text().splitlines() if line.startswith("{")]
     assert any(f"{sys.executable} -m server.cli.main status" in line for line in lines)
     assert [process for process in family if process.is_running() and process.status() != psutil.STATUS_ZOMBIE] == []

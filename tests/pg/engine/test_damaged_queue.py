@@ -126,18 +126,23 @@ def only_in_the_queue(replica: Replica, job_stage: JobStage) -> Lsn:
     return behind
 
 
-def confirms(monkeypatch: pytest.MonkeyPatch) -> list[Lsn]:
-    """The positions that log readers are commanded to confirm from now on."""
-    told: list[Lsn] = []
-    real = ReaderProcess.send
+class Confirms:
+    """The positions that log readers are commanded to confirm from now on, by the name of the reader's thread."""
 
-    def send(reader: ReaderProcess, command: ReaderCommand) -> None:
-        if isinstance(command, Confirm):
-            told.append(command.position)
-        real(reader, command)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._sent: list[tuple[str, Lsn]] = []
+        real = ReaderProcess.send
 
-    monkeypatch.setattr(ReaderProcess, "send", send)
-    return told
+        def send(reader: ReaderProcess, command: ReaderCommand) -> None:
+            if isinstance(command, Confirm):
+                self._sent.append((reader._thread.name, command.position))
+            real(reader, command)
+
+        monkeypatch.setattr(ReaderProcess, "send", send)
+
+    def of(self, replica: Replica, after: int = 0) -> list[Lsn]:
+        """Those of this subscription, without the first `after`: a run of another test may still be ending."""
+        return [position for name, position in self._sent if name == f"reader-{replica.spec.reader}"][after:]
 
 
 def largest(replica: Replica) -> Path:
@@ -224,7 +229,7 @@ def test_persist_is_left_only_when_the_target_has_what_was_confirmed(
     shop: Database, replicate: Replicate, job_stage: JobStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Changed to `memory` while only the queue has some of the log: that is still taken from it, and nothing earlier is confirmed."""
-    told = confirms(monkeypatch)
+    told = Confirms(monkeypatch)
     replica = replicate(shop, [table("orders"), table("lines")], queue_mode=QueueMode.PERSIST)
     with job_stage.held():
         behind = only_in_the_queue(replica, job_stage)
@@ -233,7 +238,7 @@ def test_persist_is_left_only_when_the_target_has_what_was_confirmed(
     replica.wait_state("paused")
     assert replica.applied() < behind
     released = confirmed(replica)
-    told.clear()
+    before = len(told.of(replica))
     with job_stage.held():
         replica.spec = replace(replica.spec, queue_mode=QueueMode.MEMORY)
         replica.pipeline.update(replica.spec)
@@ -242,8 +247,8 @@ def test_persist_is_left_only_when_the_target_has_what_was_confirmed(
         captured(replica, replica.now())
         assert confirmed(replica) == released
     replica.assert_equal()
-    wait_until(lambda: bool(told))
-    assert min(told) >= released
+    wait_until(lambda: bool(told.of(replica, before)))
+    assert min(told.of(replica, before)) >= released
     replica.restart()
     replica.wait_live()
     replica.assert_equal()
@@ -254,7 +259,7 @@ def test_nothing_earlier_is_confirmed_when_persist_is_left_during_a_run(
     shop: Database, replicate: Replicate, job_stage: JobStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until the target has what was confirmed, also a log reader that replaces a killed one, which remembers no confirmed position."""
-    told = confirms(monkeypatch)
+    told = Confirms(monkeypatch)
     replica = replicate(shop, [table("orders"), table("lines")], queue_mode=QueueMode.PERSIST)
     current = replica.pipeline.run
     assert current is not None
@@ -272,7 +277,8 @@ def test_nothing_earlier_is_confirmed_when_persist_is_left_during_a_run(
         assert current._switch.state is QueueState.LEAVING
     wait_until(lambda: current._switch.state is QueueState.MEMORY)
     assert replica.pipeline.run is current
-    assert told == sorted(told)
+    assert told.of(replica) == sorted(told.of(replica))
+    assert told.of(replica)
     replica.assert_equal()
 
 

@@ -18,7 +18,7 @@ from engine.model.position import Lsn
 from engine.model.schema import KeyMode, ReplicaIdentity, TableSchema
 from engine.model.source import Earlier, Finding, Severity
 from engine.model.subscription import ConnectionSpec, OriginFilter, TableSpec
-from engine.sources.postgres.splits import PIECE_BYTES
+from engine.sources.postgres.copy_out import PIECE_BYTES
 from engine.sources.postgres_log import publications
 from engine.sources.postgres_log.source import PostgresSource
 from server.demo.embedded import EmbeddedPostgres
