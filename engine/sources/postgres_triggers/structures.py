@@ -24,7 +24,9 @@ SELECT c.oid::bigint, concat_ws(' ', c.xmin, c.relname, c.relreplident,
         LEFT JOIN LATERAL (SELECT string_agg(concat(b.attnum, b.xmin), ',' ORDER BY b.attnum) AS told
                            FROM pg_attribute b WHERE b.attrelid = t.typrelid AND t.typtype = 'c') AS m ON true
         WHERE a.attrelid = c.oid AND a.attnum > 0),
-       (SELECT string_agg(concat_ws(':', i.indexrelid, i.xmin), ' ' ORDER BY i.indexrelid) FROM pg_index i WHERE i.indrelid = c.oid)),
+       (SELECT string_agg(concat_ws(':', i.indexrelid, i.xmin), ' ' ORDER BY i.indexrelid) FROM pg_index i WHERE i.indrelid = c.oid),
+       (SELECT string_agg(concat_ws(':', g.oid, g.xmin, p.oid, p.xmin), ' ' ORDER BY g.oid)
+        FROM pg_trigger g JOIN pg_proc p ON p.oid = g.tgfoid WHERE g.tgrelid = c.oid AND NOT g.tgisinternal)),
        ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum),
        pg_current_snapshot()::text
 FROM pg_class c WHERE c.oid = ANY(%s::oid[])
@@ -93,7 +95,7 @@ JOIN pg_namespace n ON n.nspname = w.s JOIN pg_class c ON c.relnamespace = n.oid
 
 
 def marks_of(connection: PostgresConnection, names: Collection[TableName]) -> str:
-    """The marks of these tables as one text; it changes with every change of their catalog rows."""
+    """The marks of these tables as one text; it changes with every change of their catalog rows, also of their triggers."""
     oids = connection.execute(_NUMBERS, [[n.schema for n in names], [n.name for n in names]]).fetchall()[0][0]
     rows = connection.execute(_MARKS, [oids or []]).fetchall()
     return "; ".join(sorted(f"{oid} {mark}" for oid, mark, *_ in rows))

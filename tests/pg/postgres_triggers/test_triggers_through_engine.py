@@ -280,6 +280,17 @@ def test_a_table_whose_triggers_others_changed_is_parked_until_it_is_reloaded(
     replica.assert_equal()
 
 
+def test_no_wait_for_now_is_satisfied_past_changes_that_triggers_missed(bank: Database, replicate: Replicate) -> None:
+    """The next regular check is far: reading "now" finds the change of the triggers."""
+    replica = replicate(bank, "accounts", "moves", guard_interval_s=300.0)
+    replica.satisfied()
+    with bank.connect() as connection, connection.transaction():
+        connection.execute(TRAPS[0].encode())
+    with pytest.raises(AssertionError, match="for waits"):
+        replica.satisfied(3.0)
+    assert replica.wait_table("accounts", "parked").code == "change_triggers_changed"
+
+
 def test_writes_as_a_replica_are_recorded(bank: Database, replicate: Replicate) -> None:
     replica = replicate(bank, "accounts")
     with bank.connect() as connection:
