@@ -20,10 +20,10 @@ from engine.model.positions.windows import end_of, place_in, whole_window
 from engine.model.source import RecordChunk
 from engine.postgres.sessions import PostgresConnection
 from engine.records.history import HistoryCheck, SessionCommits
+from engine.records.landing import TableRows, Transaction, chunk_of, rows_of
 from engine.sources.postgres.connect import SOURCE, Connector
 from engine.sources.postgres.copy_out import COPY_KINDS, copy_out
 from engine.sources.postgres_triggers.objects import SHADOW_LOG_GONE, WINDOW_CHANNEL
-from engine.sources.postgres_triggers.shadow_rows import TableRows, Transaction, chunk_of, rows_of
 from engine.sources.postgres_triggers.structures import Structure, Structures, unreadable
 from engine.sources.postgres_triggers.terms import POSTGRES_TRIGGERS_TERMS
 from engine.sources.postgres_triggers.windows import Windows, close_if_unread, next_windows, prune

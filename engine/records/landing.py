@@ -1,4 +1,4 @@
-"""Turns COPY text of recorded changes into records: without Python code for each row."""
+"""Turns COPY text of recorded changes into chunks of records, without Python code for each row: for sources that shadow tables record."""
 
 from __future__ import annotations
 

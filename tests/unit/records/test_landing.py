@@ -11,8 +11,8 @@ from engine.model.control import ControlKind
 from engine.model.identity import RelationId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import ReplicaIdentity
+from engine.records.landing import TableRows, Transaction, chunk_of, rows_of
 from engine.records.relation import Announced, AnnouncedColumn, relation_record
-from engine.sources.postgres_triggers.shadow_rows import TableRows, Transaction, chunk_of, rows_of
 from tests.unit.net import pgoutput_encoder as wire
 
 SOME = RelationId(77)
