@@ -71,11 +71,6 @@ class Watched(Reports):
         self.begin_again: Callable[[], None] = lambda: None
         """The remedy where the source cannot decode its own log."""
 
-    def take(self, report: Report) -> None:
-        with self._changed:
-            self._note(report)
-            self._changed.notify_all()
-
     def forget(self) -> None:
         """Reset the counts."""
         with self._changed:
@@ -100,7 +95,7 @@ class Watched(Reports):
             assert came, f"not within {timeout_s:g} s: {what}"
         return result[0]
 
-    def _note(self, report: Report) -> None:
+    def _keep(self, report: Report) -> None:
         if isinstance(report, Progress):
             self.applied = max(self.applied, report.applied)
         elif isinstance(report, TableStateReport):

@@ -17,7 +17,7 @@ STEPS = 8
     ("target", "captured", "seed"),
     [
         pytest.param("duckdb", False, 1, marks=pytest.mark.chaos),
-        pytest.param("postgres", True, 2, marks=pytest.mark.chaos),
+        ("postgres", True, 2),
         pytest.param("duckdb", True, 3, marks=pytest.mark.chaos),
         pytest.param("postgres", False, 4, marks=pytest.mark.chaos),
     ],
