@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import select
 import shutil
 import threading
 from collections import deque
@@ -84,8 +85,13 @@ class QueryProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has ended."""
-        return self._child.wait(0.0)
+        """Whether it has ended. The connection shows it before what it was forked from reports it."""
+        try:
+            poll = select.poll()
+            poll.register(self._control.fileno(), 0)
+            return bool(poll.poll(0)) or self._child.wait(0.0)
+        except OSError:  # closed after its end
+            return True
 
     @property
     def exit_code(self) -> int | None:

@@ -305,7 +305,9 @@ def test_whatever_ends_the_run_the_next_one_goes_on(database: Database, replicat
     with armed(point):
         reload(replica, "r1", "sales", "public.sales_may")
         assert succeeded(replica, "r1") == {"public.sales_may": ("asked", 2)}
-        assert any(isinstance(r, EventReport) and r.code == "internal" for r in replica.reports.all())
+        replica.reports.wait(
+            lambda reports: [r for r in reports if isinstance(r, EventReport) and r.code == "internal"], "the run's end"
+        )
     replica.assert_equal()
 
 
