@@ -1,9 +1,11 @@
-"""Reading a pipe in pieces of exactly the size that is asked for, each into memory of its own."""
+"""Pipes as files: reads in pieces of exactly the size that is asked for, each into memory of its own, and writes that are complete."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
 
 
 class PipeFile:
@@ -37,3 +39,40 @@ class PipeFile:
 
     def close(self) -> None:
         """No effect."""
+
+
+class PipeSink:
+    """The writing end of a pipe, for writers of Arrow streams. Owns the descriptor.
+
+    The kernel cuts a write short when a signal, a debugger, or the freezer of a container interrupts it. pyarrow ignores how much of its
+    data was written, so that a plain file would lose bytes within a stream.
+    """
+
+    closed = False
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def write(self, data: Any) -> int:
+        """Write all of the bytes. Raises BrokenPipeError if the pipe is not read any more."""
+        rest = memoryview(data).cast("B")
+        size = len(rest)
+        while rest:
+            rest = rest[os.write(self._descriptor, rest) :]
+        return size
+
+    def flush(self) -> None:
+        """No effect: nothing is buffered."""
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            os.close(self._descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

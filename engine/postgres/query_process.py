@@ -21,6 +21,7 @@ from psycopg.abc import Buffer
 from psycopg.adapt import Loader
 
 from engine.model.target import BATCH_BYTES, MOST_ROW_BYTES, QueryRefused
+from engine.platform.pipe_file import PipeSink
 from engine.postgres.query_guard import refusal
 from engine.postgres.sessions import PostgresConnection
 from engine.queries.channel import MAX_SQL_CHARACTERS, EngineChannel, match_parameters, serve
@@ -192,19 +193,13 @@ def _answer(engine: EngineChannel, pieces: Iterator[bytes]) -> None:
     piece = next(pieces)
     ours, theirs = os.pipe()
     engine.send({"kind": "answer"}, ours)
-    with os.fdopen(theirs, "wb", buffering=0) as sink:
+    with PipeSink(theirs) as sink:
         while True:
-            _write(sink, PIECE.pack(len(piece)) + piece)
+            sink.write(PIECE.pack(len(piece)) + piece)
             try:
                 piece = next(pieces)
             except StopIteration:
                 return
-
-
-def _write(sink: Any, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[sink.write(rest) :]
 
 
 def _refused(error: psycopg.Error) -> list[str]:

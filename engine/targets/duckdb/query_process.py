@@ -22,7 +22,7 @@ import pyarrow.dataset
 
 from engine.model.identity import TableName
 from engine.model.target import QueryRefused, SqlClient
-from engine.platform.pipe_file import PipeFile
+from engine.platform.pipe_file import PipeFile, PipeSink
 from engine.postgres.array_literals import array_elements
 from engine.postgres.bytea_literals import bytea_value
 from engine.queries.channel import MAX_SQL_CHARACTERS, EngineChannel, Run, match_parameters, serve
@@ -178,7 +178,7 @@ def send_rows(engine: EngineChannel, schema: Any, batches: Iterator[Any]) -> Non
     ours, theirs = os.pipe()
     fcntl.fcntl(theirs, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     engine.send({"kind": "answer"}, ours)
-    with os.fdopen(theirs, "wb", buffering=0) as sink, pa.ipc.new_stream(sink, schema) as writer:
+    with PipeSink(theirs) as sink, pa.ipc.new_stream(sink, schema) as writer:
         for batch in () if first is None else grown(chain([first], batches)):
             for piece in pieces(batch):
                 writer.write_batch(piece)

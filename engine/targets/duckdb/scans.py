@@ -6,7 +6,6 @@ The engine computes nothing for readers: a scan selects columns and compares the
 from __future__ import annotations
 
 import fcntl
-import os
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ import pyarrow as pa
 from engine.model.identity import SubscriptionName, TableName
 from engine.model.position import Lsn
 from engine.model.target import QueryRefused, TableRead
+from engine.platform.pipe_file import PipeSink
 from engine.targets.duckdb.database import Database
 from engine.targets.duckdb.identifiers import folded, folded_name, qualified
 from engine.targets.duckdb.metadata import DuckDbMetadata
@@ -141,7 +141,7 @@ class Snapshot:
 
     def _scan(self, relation: Shown, message: Mapping[str, Any], sink: int) -> None:
         fcntl.fcntl(sink, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-        with os.fdopen(sink, "wb", buffering=0) as file:
+        with PipeSink(sink) as file:
             connection = self._free.get()
             if connection is None or self._over:
                 return
