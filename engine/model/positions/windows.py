@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from typing import ClassVar
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import Lsn, MalformedPosition
@@ -35,12 +37,13 @@ def whole_window(position: Lsn) -> int:
     return window if place == WINDOW_END else window - 1
 
 
+@dataclass(frozen=True, slots=True)
 class WindowForm:
-    """`w4711` is the end of window 4711, `w4711.3` its third transaction."""
+    """`w4711` is the end of window 4711, `w4711.3` its third transaction. `origin`: see PositionForm."""
 
-    example = "w4711"
-    origin = "SELECT penstock.close_window() on the source, after the commit"
-    horizon = 10_000 << PLACE_BITS
+    origin: str = "the window that includes the commit"
+    example: ClassVar[str] = "w4711"
+    horizon: ClassVar[int] = 10_000 << PLACE_BITS
 
     def parse(self, text: str) -> Marks:
         found = _TEXT.fullmatch(text)

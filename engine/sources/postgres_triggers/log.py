@@ -11,7 +11,7 @@ from engine.model.last_commit import LastCommit
 from engine.model.position import ZERO, Lsn
 from engine.model.positions.windows import end_of
 from engine.model.schema import TableSchema
-from engine.model.source import CatalogAt, Resolve
+from engine.model.source import CatalogAt, LogStream, Resolve
 from engine.model.subscription import OriginFilter, TableSpec
 from engine.records.relation import parse_relation
 from engine.sources.postgres.catalog import load_numbered, one_look
@@ -19,7 +19,7 @@ from engine.sources.postgres.connect import Connector
 from engine.sources.postgres.relation import complete
 from engine.sources.postgres.types import load_types
 from engine.sources.postgres_triggers.objects import is_installed
-from engine.sources.postgres_triggers.stream import TriggerStream, open_stream
+from engine.sources.postgres_triggers.stream import open_stream
 from engine.sources.postgres_triggers.structures import marks_of
 from engine.sources.postgres_triggers.windows import close_window, last_window
 
@@ -55,7 +55,7 @@ class TriggerLog:
         wake: int | None = None,
         origin: OriginFilter = OriginFilter.ANY,
         last: LastCommit | None = None,
-    ) -> TriggerStream:
+    ) -> LogStream:
         if origin is not OriginFilter.ANY:
             detail = "triggers record changes of every origin; let `capture.origin` be `any`"
             raise EngineFault(FaultKind.ORIGIN_UNSUPPORTED, reader, detail)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import select
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import psycopg
@@ -16,11 +15,11 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId
 from engine.model.last_commit import LastCommit
 from engine.model.position import Lsn
-from engine.model.positions.windows import end_of, place_in, whole_window
+from engine.model.positions.windows import end_of, place_in
 from engine.model.source import RecordChunk
 from engine.postgres.sessions import PostgresConnection
-from engine.records.history import HistoryCheck, SessionCommits
 from engine.records.landing import TableRows, Transaction, chunk_of, rows_of
+from engine.records.window_stream import MOST_BYTES, MOST_ROWS, PRUNED_AT_ONCE, WindowStream, begin_at
 from engine.sources.postgres.connect import SOURCE, Connector
 from engine.sources.postgres.copy_out import COPY_KINDS, copy_out
 from engine.sources.postgres_triggers.objects import SHADOW_LOG_GONE, WINDOW_CHANNEL
@@ -28,18 +27,8 @@ from engine.sources.postgres_triggers.structures import Structure, Structures, u
 from engine.sources.postgres_triggers.terms import POSTGRES_TRIGGERS_TERMS
 from engine.sources.postgres_triggers.windows import Windows, close_if_unread, next_windows, prune
 
-WINDOW_S = 0.2
-"""Seconds between two looks for new changes; each look that finds some closes a window. A wait for "now" closes one at once."""
-_MOST_ROWS = 20_000
-"""Most changes that are read at once; a single larger transaction is read in parts. Not measured."""
-_MOST_BYTES = 4 * 1024 * 1024
-"""Their bytes as stored, compressed. Not measured."""
 _TRANSACTIONS_AT_ONCE = 10_000
 """Transactions that the cursor over the windows brings at once; some hundred bytes each. Not measured."""
-_CONFIRM_S = 0.2
-"""Least seconds between two records of what is durable; each is a commit on the source. Not measured."""
-_PRUNED_AT_ONCE = 10_000
-"""Most changes removed with each such record, so that one takes some milliseconds. Not measured."""
 _STATEMENT_TIMEOUT_MS = 21_600_000
 """Limit of a statement (6 hours): the first windows after a long pause may hold very many changes. Not measured."""
 _NAME_BREAK = "\x01"
@@ -111,135 +100,47 @@ class _Page:
         return frozenset().union(*(entry.relations for entry in self.entries))
 
 
-@dataclass(frozen=True, slots=True)
-class _Begin:
-    """Where a session begins. `after`: the last window that was read, whose snapshot is `before`; `start`: what the engine has."""
+class TriggerWindows:
+    """`WindowLog` of PostgreSQL. `before`: the snapshot of the last window that was read, as text."""
 
-    start: Lsn
-    after: int
-    before: str
-    history: HistoryCheck
-
-
-class TriggerStream:
-    """`LogStream` over the windows."""
-
-    def __init__(
-        self, connector: Connector, connection: PostgresConnection, reader: str, begin: _Begin, wake: int | None
-    ) -> None:
+    def __init__(self, connector: Connector, connection: PostgresConnection, reader: str, before: str) -> None:
         self._connector = connector
         self._connection = connection
         self._reader = reader
-        self._start = begin.start
-        self._after = begin.after
-        self._before = begin.before
-        self._history = begin.history
-        self._wake = wake
-        self._commits = SessionCommits()
+        self._before = before
         self._structures = Structures(connection)
         self._announced: dict[int, bytes] = {}
-        self._pages: Iterator[RecordChunk] | None = None
-        self._looked = 0.0
-        self._reported = -1
-        self._durable = -1
-        self._confirmed_s = 0.0
-        self._sent_durable = -1
         connection.execute(f"LISTEN {WINDOW_CHANNEL}")
 
-    @property
-    def verified(self) -> bool:
-        return self._history.done
-
-    def read(self, timeout_s: float) -> RecordChunk | None:
-        deadline = time.monotonic() + timeout_s
-        with self._faults():
-            while True:
-                chunk = self._next_chunk()
-                if chunk is not None:
-                    return self._checked(chunk)
-                self._release()
-                if self._reported != self._after:
-                    self._reported = self._after
-                    return self._checked(_nothing(end_of(self._after)))
-                if not self._wait(min(deadline, self._looked + WINDOW_S) - time.monotonic()):
-                    return None
-                if time.monotonic() >= deadline:
-                    return None
-
-    def confirm(self, durable: Lsn) -> None:
-        self._durable = max(self._durable, whole_window(durable))
-        with self._faults():
-            self._release()
-
-    def ask_position(self) -> None:
-        """Look for windows and changes at once."""
-        self._looked = 0.0
-        with self._faults():
-            self._confirmed_s = 0.0
-            self._release()
-
-    def close(self) -> None:
-        with contextlib.suppress(psycopg.Error, EngineFault):
-            if not self._connection.closed and self._pages is None:
-                self._confirmed_s = 0.0
-                self._release()
-        self._connection.close()
-
     @contextlib.contextmanager
-    def _faults(self) -> Iterator[None]:
+    def faults(self) -> Iterator[None]:
         try:
             yield
         except psycopg.Error as error:
             raise SOURCE.fault(error, self._reader, SHADOW_LOG_GONE) from error
 
-    def _next_chunk(self) -> RecordChunk | None:
-        """Records of the next part of a window; None if nothing was committed that has not been read."""
-        while True:
-            if self._pages is not None:
-                chunk = next(self._pages, None)
-                if chunk is not None:
-                    return chunk
-                self._pages = None
-            windows = next_windows(self._connection, self._after, self._before)
-            if windows is None:
-                if time.monotonic() < self._looked + WINDOW_S:
-                    return None
-                self._looked = time.monotonic()
-                if not close_if_unread(self._connection, self._before):
-                    return None
-                continue
-            self._pages = self._read_windows(windows)
+    def next_windows(self, after: int) -> Windows | None:
+        return next_windows(self._connection, after, self._before)
 
-    def _checked(self, chunk: RecordChunk) -> RecordChunk:
-        if not self._history.done:
-            commits = self._commits.commits_of(chunk.data, chunk.offsets, chunk.controls)
-            self._history.check_commits(commits, chunk.wal_end)
-        # A session begins earlier than its start, with what it has to check.
-        return chunk if chunk.wal_end >= self._start else replace(chunk, wal_end=self._start)
+    def close_if_unread(self) -> bool:
+        return close_if_unread(self._connection, self._before)
 
-    def _wait(self, seconds: float) -> bool:
-        """Until a window may have been closed, or for so long. False if the engine has a command."""
-        readers = [self._connection.fileno(), *([] if self._wake is None else [self._wake])]
-        readable, _, _ = select.select(readers, [], [], max(0.0, seconds))
+    def wait(self, seconds: float, wake: int | None) -> bool:
+        readers = [self._connection.fileno(), *([] if wake is None else [wake])]
+        readable, _, _ = select.select(readers, [], [], seconds)
         if self._connection.fileno() in readable:
             for _ in self._connection.notifies(timeout=0, stop_after=1_000):
                 pass
-        return self._wake not in readable if self._wake is not None else True
+        return wake not in readable if wake is not None else True
 
-    def _release(self) -> None:
-        """Record what is durable on the target, and remove some of what all readers have made durable."""
-        now = time.monotonic()
-        if not self._history.done or self._durable <= self._sent_durable or now < self._confirmed_s + _CONFIRM_S:
-            return
-        if self._pages is not None:  # a transaction with a cursor is open
-            return
-        self._confirmed_s = now
-        self._sent_durable = self._durable
-        self._connection.execute(_CONFIRM, [self._durable, self._reader, self._durable])
-        prune(self._connection, _PRUNED_AT_ONCE)
+    def confirm(self, window: int) -> None:
+        self._connection.execute(_CONFIRM, [window, self._reader, window])
+        prune(self._connection, PRUNED_AT_ONCE)
 
-    def _read_windows(self, windows: Windows) -> Iterator[RecordChunk]:
-        """The records of these windows in parts. Afterwards the last of them is the last one that was read."""
+    def close(self) -> None:
+        self._connection.close()
+
+    def chunks(self, windows: Windows) -> Iterator[RecordChunk]:
         followed = {row[0] for row in self._connection.execute(_FOLLOWED, [self._reader]).fetchall()}
         reached = end_of(windows.after)
         with self._connection.transaction():
@@ -247,9 +148,7 @@ class TriggerStream:
                 chunk = self._read_page(page, followed, windows, reached)
                 reached = chunk.wal_end
                 yield chunk
-        self._after, self._before = windows.last, windows.snapshot
-        self._reported = windows.last
-        yield _nothing(end_of(windows.last))
+        self._before = windows.snapshot
 
     def _pages_of(self, windows: Windows, followed: set[int]) -> Iterator[_Page]:
         held: list[_Entry] = []
@@ -257,10 +156,10 @@ class TriggerStream:
         for entry in self._entries(windows):
             if not entry.relations & followed:
                 continue
-            if held and (rows + entry.rows > _MOST_ROWS or size + entry.bytes > _MOST_BYTES):
+            if held and (rows + entry.rows > MOST_ROWS or size + entry.bytes > MOST_BYTES):
                 yield _Page(tuple(held))
                 held, rows, size = [], 0, 0
-            if entry.rows > _MOST_ROWS or entry.bytes > 2 * _MOST_BYTES:
+            if entry.rows > MOST_ROWS or entry.bytes > 2 * MOST_BYTES:
                 yield from self._parts_of(entry)
                 continue
             held.append(entry)
@@ -285,7 +184,7 @@ class TriggerStream:
 
     def _parts_of(self, entry: _Entry) -> Iterator[_Page]:
         """A large transaction in parts of change numbers."""
-        most = max(1, min(_MOST_ROWS, _MOST_BYTES * entry.rows // max(1, entry.bytes)))
+        most = max(1, min(MOST_ROWS, MOST_BYTES * entry.rows // max(1, entry.bytes)))
         after = 0
         upto = self._border(entry.xid, after, most)
         while upto is not None:
@@ -386,10 +285,6 @@ class TriggerStream:
         return TableRows(none, none, np.empty(0, np.uint8), np.zeros(1, np.int64), record, (int(no), int(xid)))
 
 
-def _nothing(wal_end: Lsn) -> RecordChunk:
-    return chunk_of({}, [], wal_end, begins=True, ends=True)
-
-
 def _condition(relation: int, page: _Page) -> sql.Composed:
     xids = "{" + ",".join(str(entry.xid) for entry in page.entries) + "}"
     found = sql.SQL("c.relation = {} AND c.xid = ANY({}::xid8[])").format(sql.Literal(relation), sql.Literal(xids))
@@ -404,7 +299,7 @@ def _snapshot(text: str) -> sql.Composable:
 
 def open_stream(
     connector: Connector, reader: str, start: Lsn, application: str, last: LastCommit | None, wake: int | None
-) -> TriggerStream:
+) -> WindowStream[Windows]:
     """See LogSource.open_stream.
 
     Raises EngineFault: LOG_GAP if the reader does not exist or its windows were removed, SLOT_IN_USE if another session reads for it.
@@ -412,17 +307,14 @@ def open_stream(
     connection = connector.open(application, statement_timeout_ms=_STATEMENT_TIMEOUT_MS)
     try:
         durable = _attached(connection, reader)
-        if end_of(durable) > start:
-            text = POSTGRES_TRIGGERS_TERMS.text
-            detail = f"window {durable} was confirmed for the reader, read was only up to {text(start)}: changes between are gone"
-            raise EngineFault(FaultKind.LOG_GAP, reader, detail)
-        history = HistoryCheck(reader, last or LastCommit.unknown(start), start, POSTGRES_TRIGGERS_TERMS)
-        history.confirmed(end_of(durable))
-        after = max(durable, whole_window(history.begin))
-        found = connection.execute("SELECT snapshot::text FROM penstock.windows WHERE no = %s", [after]).fetchone()
+        begin = begin_at(reader, durable, start, last, POSTGRES_TRIGGERS_TERMS)
+        found = connection.execute(
+            "SELECT snapshot::text FROM penstock.windows WHERE no = %s", [begin.after]
+        ).fetchone()
         if found is None:
-            raise EngineFault(FaultKind.LOG_GAP, reader, f"window {after} of the shadow log is gone")
-        return TriggerStream(connector, connection, reader, _Begin(start, after, str(found[0]), history), wake)
+            raise EngineFault(FaultKind.LOG_GAP, reader, f"window {begin.after} of the shadow log is gone")
+        log = TriggerWindows(connector, connection, reader, str(found[0]))
+        return WindowStream(log, begin, wake)
     except psycopg.Error as error:
         connection.close()
         raise SOURCE.fault(error, reader) from error

@@ -6,5 +6,9 @@ from engine.model.positions.windows import WindowForm
 from engine.model.source import SourceTerms
 
 POSTGRES_TRIGGERS_TERMS = SourceTerms(
-    WindowForm(), database="database", history="timeline", reader="reader of the shadow log", sent_tables="triggers"
+    WindowForm("SELECT penstock.close_window() on the source, after the commit"),
+    database="database",
+    history="timeline",
+    reader="reader of the shadow log",
+    sent_tables="triggers",
 )
