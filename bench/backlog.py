@@ -37,7 +37,7 @@ def rounds(
     `behind` is called after every round, including the warm-up, and may add to its account.
     """
     say(f"{stage.workload.name}: warming up")
-    small = _round(stage, list(stage.sides.values()), max(1, amount // _WARM_UP_PART))
+    small = one_round(stage, list(stage.sides.values()), max(1, amount // _WARM_UP_PART))
     if behind is not None:
         behind(stage, small)
     done: list[Document] = []
@@ -45,14 +45,15 @@ def rounds(
         order = list(stage.sides.values())
         if number % 2:
             order.reverse()
-        done.append(_round(stage, order, amount))
+        done.append(one_round(stage, order, amount))
         if behind is not None:
             behind(stage, done[-1])
         say(f"{stage.workload.name}: round {number + 1} of {count}: {line(done[-1])}")
     return done
 
 
-def _round(stage: Stage, order: list[Side], amount: int) -> Document:
+def one_round(stage: Stage, order: Sequence[Side], amount: int) -> Document:
+    """Write a backlog while all sides are held, and let them drain it one after the other."""
     stage.wait_until_idle()
     sides: Document = {}
     with stage.held() as held:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench import lanes, scaling, table_life
+from bench import captures, lanes, scaling, table_life
 from bench.round_trips import FORMS
 from bench.suite import Order
 from bench.workload import Mode, Size, Workload
@@ -64,6 +64,8 @@ def seconds(workload: Workload, order: Order) -> float:
         return _WAYS * (size.seconds + 1)
     if mode is Mode.LANES:
         return _SOURCE_S + _OURS_S + _VERIFY_S + size.rounds * _lanes_round(size, order.rest_s)
+    if mode is Mode.CAPTURES:
+        return _captures(size, order)
     if mode is Mode.SCALING:
         jobs = scaling.JOBS * size.amount / 100_000
         return _SOURCE_S + size.amount / 3_000 + size.rounds * len(scaling.CORES) * (_SESSION_S + jobs)
@@ -82,6 +84,15 @@ def _lanes_round(size: Size, rest_s: float) -> float:
     written = size.amount * (1 + _WARM_UP_PART) * (1 / _LANES_WRITTEN_S + 1 / _LANES_APPLIED_S)
     usual = len(FORMS) * 2 * (size.seconds + _MARK_S)
     return len(lanes.WAYS) * (_LANES_BEGIN_S + rest_s + written) + usual
+
+
+def _captures(size: Size, order: Order) -> float:
+    followed = len(captures.WAYS) - 1
+    started = len(captures.WAYS) * (_SOURCE_S + _PACES["tpcb"].filling_s * size.scale) + followed * _OURS_S
+    written = size.amount * (size.rounds + _WARM_UP_PART) * len(captures.WAYS) / _PACES["tpcb"].written
+    read = followed * size.amount * (size.rounds + _WARM_UP_PART) * _PACES["tpcb"].changes / _OUR_ROWS_S
+    rests = (size.rounds + 1) * len(captures.WAYS) * (2 * order.rest_s + _MARK_S)
+    return started + written + read + rests + followed * (size.seconds + order.warm_up + _VERIFY_S)
 
 
 def _drains(pace: Pace, size: Size, rest_s: float, *, both: bool) -> float:

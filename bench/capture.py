@@ -21,7 +21,7 @@ from typing import IO, Any
 
 import psutil
 
-from bench.contenders import DRAIN_TIMEOUT_S, NATIVE, PENSTOCK, SLOT, Side, declared
+from bench.contenders import DRAIN_TIMEOUT_S, NATIVE, PENSTOCK, SLOT, Side, declared, sender_of
 from bench.environment import Stage
 from bench.errors import BenchError
 from bench.processes import Member, family, our_role
@@ -59,6 +59,7 @@ class ReaderSide:
 
     name = PENSTOCK
     slot = f"slot_name = '{READER_SLOT}'"
+    sender = sender_of(slot)
 
     def __init__(self, source: EmbeddedPostgres) -> None:
         self._source = source
@@ -176,6 +177,7 @@ class ReceiverSide:
 
     name = NATIVE
     slot = f"slot_name = '{SLOT}'"
+    sender = sender_of(slot)
 
     def __init__(self, source: EmbeddedPostgres) -> None:
         self._source = source

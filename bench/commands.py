@@ -64,6 +64,7 @@ class ModeName(StrEnum):
     CAPTURE = "capture"
     TECHNIQUES = "techniques"
     LANES = "lanes"
+    CAPTURES = "captures"
     SCALING = "scaling"
 
 

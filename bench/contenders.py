@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from time import monotonic, perf_counter
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from bench.arrivals import Arrivals
 from bench.delay import DelayProxy
@@ -49,6 +49,8 @@ class Side(Protocol):
     name: str
     slot: str
     """SQL condition on pg_replication_slots that is true for this side's slot only."""
+    sender: str
+    """SQL of the process id of the source's process that sends to this side; no row while there is none."""
 
     def start(self, tables: Sequence[Table]) -> None:
         """Start following `tables`; returns when all of them are followed."""
@@ -96,11 +98,19 @@ def _tried(done: Callable[[], bool]) -> bool:
         return False
 
 
+def sender_of(slot: str) -> str:
+    """`Side.sender` of a side with a slot."""
+    return f"SELECT active_pid FROM pg_replication_slots WHERE active AND NOT temporary AND {slot}"
+
+
 class PenstockSide:
     """A Penstock server and engine, with all their files in a temporary folder."""
 
     name = PENSTOCK
     slot = f"slot_name <> '{SLOT}'"
+    sender = sender_of(slot)
+    capture: ClassVar[Document | None] = None
+    """The subscription's `capture`; None: the usual one."""
 
     def __init__(
         self,
@@ -137,7 +147,7 @@ class PenstockSide:
             self._target.execute(f"CREATE DATABASE {DATABASE}")
             target = connection_to(self._target, self.target_port)
         self.api.put("/connections/target", target)
-        self.api.put(_PATH, subscription(tables, self._apply))
+        self.api.put(_PATH, subscription(tables, self._apply, self.capture))
         wait_until(lambda: self._live(len(tables)), _LIVE_TIMEOUT_S, "the tables became live")
 
     @property
@@ -169,13 +179,17 @@ class PenstockSide:
         return future
 
     def visible(self, connection: Connection, number: int) -> None:
-        row = connection.execute("SELECT pg_current_wal_lsn()::text").fetchone()
-        if row is None:
-            raise AssertionError("the statement returns a row")
-        body: Document = {"position": row[0], "timeout_ms": _WAIT_TIMEOUT_MS}
+        body: Document = {"position": self.position(connection), "timeout_ms": _WAIT_TIMEOUT_MS}
         if self._awaited:
             body["tables"] = self._awaited
         self.api.post(f"{_PATH}/freshness-waits", body, timeout_s=_WAIT_TIMEOUT_MS / 1000 + 5)
+
+    def position(self, connection: Connection) -> str:
+        """The source's position after the last commit on this connection."""
+        row = connection.execute("SELECT pg_current_wal_lsn()::text").fetchone()
+        if row is None:
+            raise AssertionError("the statement returns a row")
+        return str(row[0])
 
     def await_only(self, tables: Sequence[str]) -> None:
         """Restrict the waits of `visible` to these tables; without names, they cover all tables."""
@@ -284,13 +298,15 @@ def connection_to(cluster: EmbeddedPostgres, port: int | None = None) -> Documen
     return {"kind": "postgres", "settings": {**settings, "sslmode": "disable"}}
 
 
-def subscription(tables: Sequence[Table], apply: str) -> Document:
+def subscription(tables: Sequence[Table], apply: str, capture: Document | None = None) -> Document:
     """The body of the suite's subscription. The mode `auto` is left out because it is the default."""
     body: Document = {"source": "source", "target": "target", "desired_state": "running"}
     if apply == "relaxed":
         body["apply"] = {"mode": "batch", "visibility": "relaxed"}
     elif apply != "auto":
         body["apply"] = {"mode": apply}
+    if capture is not None:
+        body["capture"] = capture
     return {**body, "tables": [declared(table) for table in tables]}
 
 
@@ -304,6 +320,7 @@ class NativeSide:
 
     name = NATIVE
     slot = f"slot_name = '{SLOT}'"
+    sender = sender_of(slot)
 
     def __init__(self, source: EmbeddedPostgres, settings: dict[str, str]) -> None:
         self._source = source

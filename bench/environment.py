@@ -36,7 +36,7 @@ SHOWN_SETTINGS = (
     *("max_wal_size", "checkpoint_timeout", "logical_decoding_work_mem", "autovacuum"),
 )
 _MARKS = "CREATE TABLE marks (id bigint PRIMARY KEY, at timestamptz NOT NULL DEFAULT now())"
-_IDLE_SENDER = ("WalSenderMain", "WalSenderWaitForWal")
+_IDLE_SENDER = ("WalSenderMain", "WalSenderWaitForWal", "ClientRead")
 
 
 SideOf = Callable[[str, EmbeddedPostgres], Side]
@@ -152,11 +152,10 @@ class Stage:
 
     def sender(self, side: Side) -> int:
         """The process id of the source's sender to this side."""
-        sql = f"SELECT active_pid FROM pg_replication_slots WHERE active AND NOT temporary AND {side.slot}"
         rows: list[tuple[int]] = []
 
         def find_sender() -> bool:
-            rows[:] = [(int(row[0]),) for row in self.source.execute(sql)]
+            rows[:] = [(int(row[0]),) for row in self.source.execute(side.sender, database=DATABASE)]
             return len(rows) == 1
 
         wait_until(find_sender, 60, f"one process sent the log to {side.name}")
@@ -190,7 +189,7 @@ class Stage:
 
     def row_changes(self) -> int:
         """Rows changed in the workload's tables so far; PostgreSQL's statistics lag by up to a second."""
-        sql = "SELECT sum(n_tup_ins + n_tup_upd + n_tup_del) FROM pg_stat_user_tables WHERE relname <> 'marks'"
+        sql = "SELECT sum(n_tup_ins + n_tup_upd + n_tup_del) FROM pg_stat_user_tables WHERE relname <> 'marks' AND schemaname <> 'penstock'"
         return int(self.source.execute(sql, database=DATABASE)[0][0] or 0)
 
     def settings(self) -> dict[str, str]:

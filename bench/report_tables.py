@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from bench import captures
 from bench.contenders import NATIVE, PENSTOCK
 from bench.lanes import ONE, PAIRS
 from bench.processes import SENDER
@@ -75,6 +76,32 @@ def _pairs(document: Document) -> Iterator[Row]:
         ratios = [round_["ratios"][name] for round_ in document["rounds"]]
         ahead = None if one == ONE.name else f"{rates[ONE.name] / rates[one]:.1f}"
         yield name, rates[one], rates[two], _spread(statistics.median(ratios), ratios), ahead
+
+
+def of_captures(documents: Sequence[Document]) -> Iterator[Table]:
+    """What each way to capture costs writers, and how fast it is read, with the goals for triggers."""
+    for document in documents:
+        if document["mode"] == Mode.CAPTURES.value and document["rounds"]:
+            head = (
+                *("capture", "transactions/s of the writers", "of the uncaptured (all rounds)"),
+                *("rows/s drained", "median wait, ms", "p99, ms"),
+            )
+            yield "Ways to capture", [document], [head, *_captured(document), captures.GOALS]
+
+
+def _captured(document: Document) -> Iterator[Row]:
+    for way in captures.WAYS:
+        figures, waits = document["summary"][way], document["waits"].get(way, {}).get("waits", {})
+        kept = [captures.kept(round_["sides"], way) for round_ in document["rounds"]]
+        share = None if way == captures.NONE else _spread(statistics.median(kept), kept)
+        yield (
+            way,
+            figures["transactions_per_s"],
+            share,
+            figures.get("drain_rows_per_s"),
+            waits.get("p50_ms"),
+            waits.get("p99_ms"),
+        )
 
 
 def of_processes(documents: Sequence[Document]) -> Iterator[Table]:

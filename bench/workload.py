@@ -40,6 +40,8 @@ class Mode(StrEnum):
     """The same changes are applied to the target by different techniques, without a source."""
     LANES = "lanes"
     """Source transactions are preserved on a remote PostgreSQL target: over one connection and over two."""
+    CAPTURES = "captures"
+    """The same load without capture, with the log, and with triggers: what each costs writers, and how fast it is read."""
     SCALING = "scaling"
     """A captured backlog is processed by the Spark stages alone, on one core and on two."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bench.bulk import HugeAborted, HugeTransaction, NightBatch, Tables500
+from bench.captures import Triggers
 from bench.lanes import Lanes
 from bench.open_transactions import OpenTransactions
 from bench.scaling import Scaling
@@ -12,7 +13,7 @@ from bench.techniques import Techniques
 from bench.tpcc.suite import Tpcc
 from bench.workload import Mode, Workload
 
-ONE_SIDED = frozenset({Mode.IDLE, Mode.OPEN, Mode.TABLE_LIFE, Mode.TECHNIQUES, Mode.SCALING, Mode.LANES})
+ONE_SIDED = frozenset({Mode.IDLE, Mode.OPEN, Mode.TABLE_LIFE, Mode.TECHNIQUES, Mode.SCALING, Mode.LANES, Mode.CAPTURES})
 """Modes in which `run all` measures Penstock only: measuring PostgreSQL too would take time and add no information."""
 
 WORKLOADS: dict[str, Workload] = {
@@ -36,6 +37,7 @@ WORKLOADS: dict[str, Workload] = {
         Techniques(),
         Scaling(),
         Lanes(),
+        Triggers(),
     )
 }
 
@@ -45,6 +47,10 @@ _FULL_ONLY = frozenset({Lanes.name, TableLife.name})
 """Workloads that small sizes leave out because their setup would take the available time."""
 
 
+_NAMED_ONLY = frozenset({Triggers.name})
+"""Workloads that run only if they are named, or their mode is: all others fill the time for everything."""
+
+
 def everything(mode: Mode | None, *, quick: bool) -> list[tuple[Workload, Mode]]:
     """What `run all` runs, in order: each workload in its first mode, some in a second too.
 
@@ -52,6 +58,7 @@ def everything(mode: Mode | None, *, quick: bool) -> list[tuple[Workload, Mode]]
     """
     if mode is not None:
         return [(workload, mode) for workload in WORKLOADS.values() if mode in workload.modes]
-    chosen = [workload for name, workload in WORKLOADS.items() if not (quick and name in _FULL_ONLY)]
+    left_out = _NAMED_ONLY | (_FULL_ONLY if quick else frozenset())
+    chosen = [workload for name, workload in WORKLOADS.items() if name not in left_out]
     first = [(workload, workload.modes[0]) for workload in chosen]
     return first if quick else [*first, *((WORKLOADS[name], also) for name, also in _ALSO)]

@@ -55,23 +55,68 @@ def rows_of(
     `keys`: places of the columns that identify a row; an old row is part of an update's record only if they differ. `whole`: it always is,
     with all its values (replica identity FULL).
     """
-    data = np.frombuffer(bytearray(text), np.uint8)
-    fields = LEADING + 2 * columns
-    count = int(np.count_nonzero(data == _NEWLINE))
-    places, lengths = np.empty(count * fields, np.int64), np.empty(count * fields, np.int64)
-    if _cut(data, fields, _LETTERS, places, lengths) != count * fields:
-        raise ValueError("COPY text with an unexpected number of fields")
-    numbers = np.empty((2, count), np.int64)
-    _numbers(data, places, fields, lengths, numbers)
-    starts, sizes = places.reshape(count, fields), lengths.reshape(count, fields)
-    operations = data[starts[:, 2]]
-    old_starts, old_sizes = starts[:, LEADING : LEADING + columns], sizes[:, LEADING : LEADING + columns].copy()
-    news = Places(
-        data,
-        np.ascontiguousarray(starts[:, LEADING + columns :]).reshape(-1),
-        np.ascontiguousarray(sizes[:, LEADING + columns :]).reshape(-1),
-    )
-    olds = Places(data, np.ascontiguousarray(old_starts).reshape(-1), old_sizes.reshape(-1))
+    cut = CopyLines.of(text, LEADING + 2 * columns)
+    numbers = cut.numbers(2)
+    olds = cut.starts[:, LEADING : LEADING + columns], cut.sizes[:, LEADING : LEADING + columns]
+    news = cut.starts[:, LEADING + columns :], cut.sizes[:, LEADING + columns :]
+    changes = Changes(numbers[0], numbers[1], cut.letters(2), cut.data, olds, news)
+    return records_of(changes, relation, keys, whole=whole, announcement=announcement)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyLines:
+    """Lines of COPY text, unescaped. `starts`, `sizes`: int64, lines by fields: places in `data` (uint8); size -1 for NULL."""
+
+    data: Array
+    starts: Array
+    sizes: Array
+
+    @staticmethod
+    def of(text: bytes, fields: int) -> CopyLines:
+        """Raises ValueError if a line has another number of fields."""
+        data = np.frombuffer(bytearray(text), np.uint8)
+        count = int(np.count_nonzero(data == _NEWLINE))
+        starts, sizes = np.empty(count * fields, np.int64), np.empty(count * fields, np.int64)
+        if _cut(data, fields, _LETTERS, starts, sizes) != count * fields:
+            raise ValueError("COPY text with an unexpected number of fields")
+        return CopyLines(data, starts.reshape(count, fields), sizes.reshape(count, fields))
+
+    def numbers(self, fields: int) -> Array:
+        """The first fields of all lines, which are numbers: int64, fields by lines."""
+        out = np.empty((fields, len(self.starts)), np.int64)
+        _numbers(self.data, self.starts, self.sizes, out)
+        return out
+
+    def letters(self, field: int) -> Array:
+        """A field of one byte: uint8, by line."""
+        return self.data[self.starts[:, field]]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Recorded changes of one table, one for each row.
+
+    `no`, `xid`: int64. `operations`: letters. `olds`, `news`: starts and sizes (int64, rows by columns) of the values in `data`, before and
+    after the change.
+    """
+
+    no: Array
+    xid: Array
+    operations: Array
+    data: Array
+    olds: tuple[Array, Array]
+    news: tuple[Array, Array]
+
+
+def records_of(
+    changes: Changes, relation: RelationId, keys: Sequence[int], *, whole: bool, announcement: bytes | None
+) -> TableRows:
+    """The records of these changes; the other arguments are those of `rows_of`."""
+    columns = changes.news[0].shape[1]
+    operations = changes.operations
+    old_sizes = changes.olds[1].copy()
+    news = Places(changes.data, *(np.ascontiguousarray(each).reshape(-1) for each in changes.news))
+    olds = Places(changes.data, np.ascontiguousarray(changes.olds[0]).reshape(-1), old_sizes.reshape(-1))
     with_old = (operations == DELETE) | (operations == UPDATE)
     if not whole:
         _only_changed_keys(operations, columns, np.asarray(keys, np.int64), news, olds, with_old)
@@ -79,7 +124,7 @@ def rows_of(
         others[list(keys)] = False
         old_sizes[:, others] = -1
     records, offsets = encode_places(relation, operations, columns, news, olds, with_old, whole=whole)
-    return TableRows(numbers[0], numbers[1], records, offsets, announcement)
+    return TableRows(changes.no, changes.xid, records, offsets, announcement)
 
 
 @kernel
@@ -115,12 +160,11 @@ def _cut(data: Array, fields: int, letters: Array, starts: Array, sizes: Array) 
 
 
 @kernel
-def _numbers(data: Array, starts: Array, fields: int, sizes: Array, out: Array) -> None:
+def _numbers(data: Array, starts: Array, sizes: Array, out: Array) -> None:
     for row in range(out.shape[1]):
-        for field in range(2):
-            place = row * fields + field
+        for field in range(out.shape[0]):
             value = 0
-            for at in range(starts[place], starts[place] + sizes[place]):
+            for at in range(starts[row, field], starts[row, field] + sizes[row, field]):
                 value = value * 10 + int(np.int64(data[at]) - 48)
             out[field, row] = value
 

@@ -51,7 +51,7 @@ POSTGRES_TRIGGERS = SourceKind(
     PostgresTriggersCapture,
     POSTGRES_TRIGGERS_TERMS,
     Imported("engine.sources.postgres_triggers.source:TriggerSource"),
-    Imported("engine.records.landing:warm"),
+    Imported("engine.sources.postgres_triggers.json_rows:warm"),
     preloaded=("engine.sources.postgres_triggers.source",),
     queries=SourceQueries(
         Imported("engine.sources.postgres.queries:rows_of"), Imported("engine.sources.postgres.queries:run_query")

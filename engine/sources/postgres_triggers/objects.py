@@ -98,7 +98,7 @@ ORDER BY t.tgname
 """
 _PREFIX = "!penstock_"
 """Of the triggers' names. Triggers fire in the order of their names, and ours come before the owner's, which may write the row again."""
-_PLAIN_TYPES = frozenset(
+PLAIN_TYPES = frozenset(
     {
         "bool",
         "int2",
@@ -136,7 +136,7 @@ class TableTriggers:
 
 def is_exact(table: CatalogTable) -> bool:
     """Whether rows of the table must be recorded as text too."""
-    return any(c.column.type.name not in _PLAIN_TYPES and c.column.type.category != "e" for c in table.columns)
+    return any(c.column.type.name not in PLAIN_TYPES and c.column.type.category != "e" for c in table.columns)
 
 
 def read_triggers(connection: PostgresConnection, relations: Collection[int]) -> dict[int, TableTriggers]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import select
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,10 +18,11 @@ from engine.model.position import Lsn
 from engine.model.positions.windows import end_of, place_in
 from engine.model.source import RecordChunk
 from engine.postgres.sessions import PostgresConnection
-from engine.records.landing import TableRows, Transaction, chunk_of, rows_of
+from engine.records.landing import CopyLines, TableRows, Transaction, chunk_of, records_of, rows_of
 from engine.records.window_stream import MOST_BYTES, MOST_ROWS, PRUNED_AT_ONCE, WindowStream, begin_at
 from engine.sources.postgres.connect import SOURCE, Connector
 from engine.sources.postgres.copy_out import COPY_KINDS, copy_out
+from engine.sources.postgres_triggers.json_rows import FIELDS, JsonForm, PrintedRows, printed_rows
 from engine.sources.postgres_triggers.objects import SHADOW_LOG_GONE, WINDOW_CHANNEL
 from engine.sources.postgres_triggers.structures import Structure, Structures, unreadable
 from engine.sources.postgres_triggers.terms import POSTGRES_TRIGGERS_TERMS
@@ -41,19 +42,29 @@ AND c.xid < pg_snapshot_xmax({this}) AND pg_visible_in_snapshot(c.xid, {this})
 """
 _TRANSACTIONS = (
     """
-SELECT t.*, row_number() OVER (PARTITION BY w.no ORDER BY t.greatest), w.no
-FROM (SELECT c.xid::text::bigint AS number, count(*),
-             coalesce(sum(coalesce(pg_column_size(c.old), 0) + coalesce(pg_column_size(c.new), 0)), 0)::bigint,
-             (extract(epoch FROM max(c.at)) * 1000000)::bigint, array_agg(DISTINCT c.relation::bigint), max(c.no) AS greatest, c.xid
+SELECT t.number, t.rows, t.size, t.time_us, w.no
+FROM (SELECT c.xid::text::bigint AS number, count(*) FILTER (WHERE c.relation = ANY({followed}::oid[])) AS rows,
+             coalesce(sum(coalesce(pg_column_size(c.old), 0) + coalesce(pg_column_size(c.new), 0)), 0)::bigint AS size,
+             (extract(epoch FROM max(c.at)) * 1000000)::bigint AS time_us, max(c.no) AS greatest, c.xid
       FROM penstock.changes c WHERE """
     + _INSIDE
     + """ GROUP BY c.xid) AS t
-CROSS JOIN LATERAL (SELECT min(w.no) AS no FROM penstock.windows w
-                    WHERE w.no > {after} AND w.no <= {last} AND pg_visible_in_snapshot(t.xid, w.snapshot)) AS w
+CROSS JOIN LATERAL ({window}) AS w
 ORDER BY w.no, t.greatest
 """
 )
-"""Each transaction with the window in which it became visible, and its number there."""
+"""Each transaction with its changes of followed tables, and the window in which it became visible."""
+_ONLY_WINDOW = "SELECT {last}::bigint AS no"
+_FIRST_WINDOW = """
+SELECT min(w.no) AS no FROM penstock.windows w
+WHERE w.no > {after} AND w.no <= {last} AND pg_visible_in_snapshot(t.xid, w.snapshot)
+"""
+_JSON_ROWS = """
+SELECT c.no, c.xid, c.relation, c.op, c.old, c.new FROM penstock.changes c WHERE c.relation = ANY({relations}::oid[]) AND {page}
+"""
+_PRESENT = (
+    "SELECT DISTINCT c.relation::bigint FROM penstock.changes c WHERE c.relation = ANY({relations}::oid[]) AND {page}"
+)
 _FOLLOWED = "SELECT relation::bigint FROM penstock.followed WHERE reader = %s"
 _BORDER = "SELECT max(no) FROM (SELECT no FROM penstock.changes WHERE xid = %s::text::xid8 AND no > %s ORDER BY no LIMIT %s) AS part"
 _NAMES = "array_to_string(ARRAY(SELECT json_object_keys(coalesce(c.new, c.old))), chr(1))"
@@ -76,12 +87,11 @@ _CONFIRM = "UPDATE penstock.readers SET durable = %s, at = clock_timestamp() WHE
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A transaction of a window, before its rows are read."""
+    """A transaction of a window, before its rows are read. `rows`: of followed tables."""
 
     xid: int
     rows: int
     bytes: int
-    relations: frozenset[int]
     transaction: Transaction
 
 
@@ -95,10 +105,6 @@ class _Page:
     begins: bool = True
     ends: bool = True
 
-    @property
-    def relations(self) -> frozenset[int]:
-        return frozenset().union(*(entry.relations for entry in self.entries))
-
 
 class TriggerWindows:
     """`WindowLog` of PostgreSQL. `before`: the snapshot of the last window that was read, as text."""
@@ -109,6 +115,8 @@ class TriggerWindows:
         self._reader = reader
         self._before = before
         self._structures = Structures(connection)
+        self._inexact: set[int] = set()
+        """Tables whose rows JSON does not hold exactly."""
         self._announced: dict[int, bytes] = {}
         connection.execute(f"LISTEN {WINDOW_CHANNEL}")
 
@@ -153,8 +161,8 @@ class TriggerWindows:
     def _pages_of(self, windows: Windows, followed: set[int]) -> Iterator[_Page]:
         held: list[_Entry] = []
         rows = size = 0
-        for entry in self._entries(windows):
-            if not entry.relations & followed:
+        for entry in self._entries(windows, followed):
+            if not entry.rows:
                 continue
             if held and (rows + entry.rows > MOST_ROWS or size + entry.bytes > MOST_BYTES):
                 yield _Page(tuple(held))
@@ -167,20 +175,24 @@ class TriggerWindows:
         if held:
             yield _Page(tuple(held))
 
-    def _entries(self, windows: Windows) -> Iterator[_Entry]:
+    def _entries(self, windows: Windows, followed: set[int]) -> Iterator[_Entry]:
         """The transactions in their order, numbered in each window whatever tables this reader follows."""
+        after, last = sql.Literal(windows.after), sql.Literal(windows.last)
+        window = _ONLY_WINDOW if windows.last == windows.after + 1 else _FIRST_WINDOW
         inside = sql.SQL(_TRANSACTIONS).format(
             before=_snapshot(windows.before),
             this=_snapshot(windows.snapshot),
-            after=sql.Literal(windows.after),
-            last=sql.Literal(windows.last),
+            followed=_numbers(followed),
+            window=sql.SQL(window).format(after=after, last=last),
         )
+        number, before = 0, windows.after
         with self._connection.cursor(name="penstock_windows") as cursor:
             cursor.itersize = _TRANSACTIONS_AT_ONCE
             cursor.execute(inside)
-            for xid, rows, size, time_us, relations, _, _, number, window in cursor:
-                transaction = Transaction(xid & 0xFFFFFFFF, place_in(window, number), time_us)
-                yield _Entry(xid, rows, size, frozenset(relations), transaction)
+            for xid, rows, size, time_us, no in cursor:
+                number = number + 1 if no == before else 1
+                before = no
+                yield _Entry(xid, rows, size, Transaction(xid & 0xFFFFFFFF, place_in(no, number), time_us))
 
     def _parts_of(self, entry: _Entry) -> Iterator[_Page]:
         """A large transaction in parts of change numbers."""
@@ -197,15 +209,18 @@ class TriggerWindows:
         return None if found is None else int(found)
 
     def _read_page(self, page: _Page, followed: set[int], windows: Windows, reached: Lsn) -> RecordChunk:
-        relations = page.relations & followed
+        printed = self._printed(page, followed - self._inexact)
+        relations = {*printed, *self._present(page, followed & self._inexact)}
         while True:
             structures = self._structures.look(relations, windows.before)
+            self._inexact.update(oid for oid, one in structures.items() if one.is_exact)
             announced = dict(self._announced)
-            tables = [
-                rows
-                for oid, structure in sorted(structures.items())
-                for rows in self._read_table(structure, page, windows, announced)
-            ]
+            tables: list[TableRows] = []
+            for oid, structure in sorted(structures.items()):
+                rows = None
+                if oid in printed and structure.json is not None and unreadable(structure.names, structure) is None:
+                    rows = self._by_json(structure, structure.json, printed.pop(oid), announced)
+                tables += self._read_table(structure, page, windows, announced) if rows is None else [rows]
             again = self._structures.look(relations, windows.before)
             if {oid: one.mark for oid, one in again.items()} == {oid: one.mark for oid, one in structures.items()}:
                 break
@@ -213,6 +228,43 @@ class TriggerWindows:
         transactions = {entry.xid: entry.transaction for entry in page.entries}
         end = page.entries[-1].transaction.end if page.ends else reached
         return chunk_of(transactions, tables, end, begins=page.begins, ends=page.ends)
+
+    def _printed(self, page: _Page, relations: set[int]) -> dict[int, PrintedRows]:
+        """The rows of these tables as JSON, by table."""
+        query = sql.SQL(_JSON_ROWS).format(relations=_numbers(relations), page=_inside(page))
+        text = b"".join(
+            copy_out(self._connector, self._connection, query.as_string(self._connection), "the shadow log")
+        )
+        lines = CopyLines.of(text, FIELDS)
+        return printed_rows(lines)
+
+    def _present(self, page: _Page, relations: set[int]) -> set[int]:
+        """Those of these tables that have rows."""
+        if not relations:
+            return set()
+        query = sql.SQL(_PRESENT).format(relations=_numbers(relations), page=_inside(page))
+        return {int(row[0]) for row in self._connection.execute(query).fetchall()}
+
+    def _by_json(
+        self, structure: Structure, form: JsonForm, printed: PrintedRows, announced: dict[int, bytes]
+    ) -> TableRows | None:
+        """The records of rows as JSON; None if one has not the structure's form."""
+        changes = printed.changes(form)
+        if changes is None:
+            return None
+        columns = structure.columns
+        announcement = self._announcement(structure, columns, announced)
+        keys = structure.keys(columns)
+        relation = RelationId(structure.table.oid)
+        return records_of(changes, relation, keys, whole=structure.is_whole, announcement=announcement)
+
+    def _announcement(self, structure: Structure, columns: Sequence[str], announced: dict[int, bytes]) -> bytes | None:
+        """The relation record of rows with these columns, if it is not the last one that was sent."""
+        record = structure.record(columns)
+        if announced.get(structure.table.oid) == record:
+            return None
+        announced[structure.table.oid] = record
+        return record
 
     def _read_table(
         self, structure: Structure, page: _Page, windows: Windows, announced: dict[int, bytes]
@@ -253,10 +305,7 @@ class TriggerWindows:
         text = self._copied(query.as_string(self._connection), f"relation {table.oid}")
         if text is None:
             return self._unread(structure, columns[0], rows, announced)
-        record = structure.record(columns)
-        announcement = record if text and announced.get(table.oid) != record else None
-        if text:
-            announced[table.oid] = record
+        announcement = self._announcement(structure, columns, announced) if text else None
         keys = structure.keys(columns)
         return rows_of(
             text, RelationId(table.oid), len(columns), keys, whole=structure.is_whole, announcement=announcement
@@ -286,11 +335,19 @@ class TriggerWindows:
 
 
 def _condition(relation: int, page: _Page) -> sql.Composed:
+    return sql.SQL("c.relation = {} AND ").format(sql.Literal(relation)) + _inside(page)
+
+
+def _inside(page: _Page) -> sql.Composed:
     xids = "{" + ",".join(str(entry.xid) for entry in page.entries) + "}"
-    found = sql.SQL("c.relation = {} AND c.xid = ANY({}::xid8[])").format(sql.Literal(relation), sql.Literal(xids))
+    found = sql.SQL("c.xid = ANY({}::xid8[])").format(sql.Literal(xids))
     if page.after is not None:
         found += sql.SQL(" AND c.no > {} AND c.no <= {}").format(sql.Literal(page.after), sql.Literal(page.upto))
     return found
+
+
+def _numbers(values: Collection[int]) -> sql.Literal:
+    return sql.Literal("{" + ",".join(map(str, values)) + "}")
 
 
 def _snapshot(text: str) -> sql.Composable:

@@ -7,7 +7,7 @@ Otherwise the names in each row say which one it has.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from engine.model.identity import RelationId, TableName
@@ -15,6 +15,7 @@ from engine.model.schema import ReplicaIdentity
 from engine.postgres.sessions import PostgresConnection
 from engine.records.relation import Announced, AnnouncedColumn, relation_record
 from engine.sources.postgres.catalog import CatalogTable, load_numbered
+from engine.sources.postgres_triggers.json_rows import JsonForm
 from engine.sources.postgres_triggers.objects import is_exact
 
 _MARKS = """
@@ -38,12 +39,14 @@ _UNREADABLE = 0
 @dataclass(frozen=True, slots=True)
 class Structure:
     """A table in the catalog. `mark`: changes with every change of its catalog rows. `names`: of all its columns, in order. `since`: the
-    snapshot of the first look that found it like this, as text. `earlier`: structures that rows not read yet may have."""
+    snapshot of the first look that found it like this, as text. `json`: how its rows are printed as JSON, None if JSON does not hold them
+    exactly. `earlier`: structures that rows not read yet may have."""
 
     table: CatalogTable
     mark: str
     names: tuple[str, ...]
     since: str
+    json: JsonForm | None
     earlier: tuple[Structure, ...] = ()
 
     def is_settled(self, before: str) -> bool:
@@ -117,10 +120,17 @@ class Structures:
             known = self._known.get(oid)
             if oid in tables:
                 earlier = () if known is None else (*known.earlier, replace(known, earlier=()))
-                self._known[oid] = Structure(tables[oid], mark, tuple(names), snapshot, earlier)
+                self._known[oid] = Structure(
+                    tables[oid], mark, tuple(names), snapshot, _json_form(tables[oid], names), earlier
+                )
             elif known is not None and known.earlier and known.is_settled(before):
                 self._known[oid] = replace(known, earlier=())
         return {oid: self._known[oid] for oid, *_ in rows if oid in self._known}
+
+
+def _json_form(table: CatalogTable, names: Sequence[str]) -> JsonForm | None:
+    types = {column.column.name: column.column.type.name for column in table.columns}
+    return None if is_exact(table) else JsonForm.of(names, table.column_names, types)
 
 
 def _is_not_later(one: str, other: str) -> bool:

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from bench import lanes, report, results, scaling
+from bench import captures, lanes, report, results, scaling
 from bench.errors import BenchError
 from bench.suite import FORMAT, summary
 
@@ -115,6 +115,11 @@ def _documents() -> list[dict[str, Any]]:
     ]
     written = {name: {"transactions_per_s": rate} for name, rate in _LANE_RATES.items()}
     lanes_round = {"sides": written, "ratios": lanes.ratios(written), "ratio": 1.05}
+    ways_to_capture = {
+        way: {"transactions_per_s": 4000.0 * share, "drain_rows_per_s": 160_000.0 * share}
+        for way, share in ((captures.NONE, 1.0), (captures.LOG, 0.975), (captures.TRIGGERS, 0.75))
+    }
+    waited = {way: _waits(40.0) for way in (captures.LOG, captures.TRIGGERS)}
     idle = {"seconds": 600.0, "cpu_percent_total": 2.5, "peak_pss_mb_total": 650.0, "memory_growth_mb": 0.5}
     return [
         _document("huge-transaction", "live", [{"sides": {"penstock": _live(1.5), "native": _live(45.0)}}]),
@@ -125,6 +130,7 @@ def _documents() -> list[dict[str, Any]]:
         _without_rounds("techniques", "techniques", techniques=ways, checks={"equal": True, "wrong": []}),
         _without_rounds("scaling", "scaling", rows_per_s={"1": 500_000, "2": 900_000}, scaling_ratio=1.8, checks={}),
         _document("lanes", "lanes", [lanes_round], **_FAR),
+        _document("triggers", "captures", [{"sides": ways_to_capture, "ratio": 0.75}], waits=waited),
         _without_rounds("tpcc", "backlog", failed="Traceback\nRuntimeError: the last line"),
     ]
 

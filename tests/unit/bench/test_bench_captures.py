@@ -1,0 +1,27 @@
+"""The evaluation of the rounds of `triggers`."""
+
+from __future__ import annotations
+
+from bench import captures
+from bench.captures import LOG, NONE, TRIGGERS, WAYS, describe_round, kept, turn
+from bench.suite import Order
+from bench.workloads import WORKLOADS
+
+
+def test_each_way_is_first_in_turn() -> None:
+    assert [turn(number)[0] for number in range(4)] == [*WAYS, WAYS[0]]
+    assert all(set(turn(number)) == set(WAYS) for number in range(3))
+    assert Order().size(WORKLOADS["triggers"]).rounds % len(WAYS) == 0
+
+
+def test_what_is_kept_is_compared_with_the_uncaptured_source() -> None:
+    rates = {NONE: 4000.0, LOG: 3900.0, TRIGGERS: 3000.0}
+    sides = {way: {"transactions_per_s": rate, "drain_rows_per_s": 10 * rate} for way, rate in rates.items()}
+    assert (kept(sides, LOG), kept(sides, TRIGGERS)) == (0.975, 0.75)
+    line = describe_round({"sides": sides, "ratio": 0.75, "ratio_of_log": 0.975})
+    assert "98% with the log, 75% with triggers" in line
+    assert "triggers 30,000" in line
+
+
+def test_the_goals_are_under_their_columns() -> None:
+    assert len(captures.GOALS) == 6
