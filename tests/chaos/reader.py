@@ -85,7 +85,7 @@ class Readers:
         with self._rig.connect() as connection:
             number = _one(connection, "SELECT -nextval('own_writes')")
             connection.execute("INSERT INTO moves (move) VALUES (%s)", [number])
-            position = _one(connection, "SELECT pg_current_wal_lsn()::text")
+            position = _one(connection, self._rig.position_sql)
         body = {"position": position, "timeout_ms": _WAIT_MS}
         self._rig.api.post(f"{self._rig.path}/freshness-waits", body, timeout_s=_WAIT_MS / 1000 + 5)
         rows = self._rig.query(f"SELECT count(*) FROM moves WHERE move = {int(number)}")

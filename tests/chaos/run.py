@@ -8,8 +8,9 @@ transactions, concurrent with large, aborted, interleaved, prepared and long one
 processes is summed each second, and must neither exceed a limit nor grow. Readers check the copy's sums continuously, and clients read
 what they committed after each satisfied wait; during the run and at its end every row of every table is compared with the source. Even
 seeds begin with the queue in `persist` mode, odd ones in `memory`. Any three consecutive seeds together begin with all failpoints; a seed
-whose own ones were not all hit in its time continues with failpoints, at most as long again. Prints a JSON summary; a failure writes the
-seed and the list of events to a file and exits with 1.
+whose own ones were not all hit in its time continues with failpoints, at most as long again. With `--capture triggers` there are neither
+failpoints, acts nor tables of these clients. Prints a JSON summary; a failure writes the seed and the list of events to a file and exits
+with 1.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class Run:
         self._memory = Memory(self._pids, options.memory_mb)
         self._streamed = 0
         self._readers = Readers(rig)
-        self._waits = WaitChecks(rig, seed)
+        self._waits = WaitChecks(rig, seed) if rig.capture is None else WaitChecks(rig, seed, 0)
         self._tables = (*bank.TABLES, *self._waits.tables)
         never = NEVER_PASSED | (IN_POSTGRES_ONLY if rig.target is None else IN_DUCKDB_ONLY)
         self._schedule = Schedule(seed, self._rng, never)
@@ -133,7 +134,10 @@ class Run:
             options.only,
         )
         self._options = options
-        self._round: list[Kind] = [] if options.no_kills else [*self._kinds, "failpoint", "failpoint"]
+        failpoints_too: list[Kind] = ["failpoint", "failpoint"]
+        self._round: list[Kind] = [] if options.no_kills else [*self._kinds, *failpoints_too]
+        if rig.capture is not None:  # Its failpoints, acts and partitions are those of the log.
+            self._round = [kind for kind in self._kinds if kind != "failpoint"]
         self._began = monotonic()
         self._last_cut = 0.0
 
@@ -143,7 +147,8 @@ class Run:
             bank.create(connection)
             self._waits.create(connection)
         self._bank.start()
-        with self._calm():
+        # Triggers are created only while no transaction that has written to the table is open.
+        with self._calm(still=self._rig.capture is not None):
             self._transactions.start()
             self._begin()
         try:
@@ -234,7 +239,7 @@ class Run:
                 self._act()
             else:
                 self._kill_and_look(kind)
-        while self._round and not self._schedule.complete and self._elapsed < 2 * seconds:
+        while "failpoint" in self._round and not self._schedule.complete and self._elapsed < 2 * seconds:
             self._kill_and_look("failpoint")
 
     def _act(self) -> None:
@@ -362,12 +367,18 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=120, help="how long to kill (120)")
     parser.add_argument("--seed", type=int, default=1, help="chooses kills, moments and transactions (1)")
     parser.add_argument("--target", choices=["duckdb", "postgres"], default="duckdb", help="what is filled (duckdb)")
+    parser.add_argument(
+        "--capture", choices=["postgres_log", "triggers"], default="postgres_log", help="(postgres_log)"
+    )
     parser.add_argument("--acts", type=int, default=ACTS, help=f"acts of the adversary per round of kills ({ACTS})")
     parser.add_argument("--only", nargs="+", choices=ACT_KINDS, default=ACT_KINDS, help="kinds of its acts (all)")
     parser.add_argument("--no-kills", action="store_true", help="nothing but the adversary")
     parser.add_argument("--memory-mb", type=float, default=_MEMORY_MB, help="most of all our processes together (2500)")
     parser.add_argument("--failures", type=Path, default=Path("var/chaos"), help="where a failure is written down")
     options = parser.parse_args()
+    by_triggers = options.capture == "triggers"
+    if by_triggers:
+        options.acts = 0
     run: Run | None = None
     try:
         with (
@@ -377,6 +388,7 @@ def main() -> int:
                 durable=False,
                 settings=_SETTINGS,
                 target_kind=options.target,
+                capture={"kind": "triggers"} if by_triggers else None,
                 extra={ENVIRONMENT: folder, "PENSTOCK_PIECE_BYTES": str(PIECE_BYTES), "PENSTOCK_PARTS_FROM_ROWS": "1"},
             ) as rig,
         ):

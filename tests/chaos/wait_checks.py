@@ -82,7 +82,7 @@ class Counts:
 class WaitChecks:
     """Threads, from `start` to `stop`. `violations` is empty as long as no satisfied wait was untrue."""
 
-    def __init__(self, rig: Rig, seed: int) -> None:
+    def __init__(self, rig: Rig, seed: int, clients: int = CLIENTS) -> None:
         self.counts = Counts()
         self.violations: list[Document] = []
         self.failure: BaseException | None = None
@@ -92,7 +92,7 @@ class WaitChecks:
         self._generation = 0
         self._meddled = 0
         self._clients = [
-            _Client(self, rig, number, random.Random(f"{seed}/waits/{number}")) for number in range(CLIENTS)
+            _Client(self, rig, number, random.Random(f"{seed}/waits/{number}")) for number in range(clients)
         ]
         self._threads = [
             threading.Thread(target=self._run, args=(client,), name=f"waits-{n}", daemon=True)
@@ -283,7 +283,7 @@ class _Client:
         for statement in change.statements:
             connection.execute(statement.encode())
         tables = {name: held(connection, name) for name in self.known.tables}
-        row = connection.execute("SELECT pg_current_wal_lsn()::text").fetchone()
+        row = connection.execute(self._rig.position_sql.encode()).fetchone()
         assert row is not None
         by_position = self._rng.random() < 0.4
         return Committed(change.kind, str(row[0]), by_position, tables, generation, self._untold)
