@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from typing import Any
 
 import psycopg
@@ -20,7 +21,8 @@ class Readers:
     def __init__(self, rig: Rig) -> None:
         self.checks = 0
         self.waits = 0
-        self.unanswered = 0
+        self.unanswered: Counter[str] = Counter()
+        """By code of the answer."""
         self.violations: list[dict[str, Any]] = []
         self.failure: BaseException | None = None
         self._rig = rig
@@ -48,13 +50,13 @@ class Readers:
             try:
                 look()
             except NoServerError:
-                self.unanswered += 1
+                self.unanswered["no server"] += 1
             except ProblemError as problem:
-                self.unanswered += 1
+                self.unanswered[f"{look.__name__} {problem.code}"] += 1
                 if problem.status < 500 and problem.status != 409:
                     self.violations.append({"problem": problem.document})
             except psycopg.OperationalError:
-                self.unanswered += 1  # the source is being restarted
+                self.unanswered["no source"] += 1
             except BaseException as error:
                 self.failure = error
                 return

@@ -223,7 +223,7 @@ class Run:
             "waits": self._waits.counts.document(),
             "sum_checks": self._readers.checks,
             "own_writes_seen": self._readers.waits,
-            "unanswered": self._readers.unanswered,
+            "unanswered": dict(self._readers.unanswered),
             "violations": len(self._readers.violations) + len(self._waits.violations),
         }
 
