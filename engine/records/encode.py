@@ -63,8 +63,11 @@ class Places(NamedTuple):
 
 
 def begin_record(end: Lsn, number: int, time_us: int) -> bytes:
-    """A transaction begins. `number`: its own, 32 bits; `time_us`: of its commit, microseconds since 1970 UTC."""
-    return struct.pack(">cQqI", b"B", end.value, time_us - _CLOCK_ZERO_US, number)
+    """A transaction begins. `number`: its own, 32 bits; `time_us`: of its commit, microseconds since 1970 UTC.
+
+    The record carries a position before `end`: readers drop the transaction as a whole if that is before the position of a copy.
+    """
+    return struct.pack(">cQqI", b"B", end.value - 1, time_us - _CLOCK_ZERO_US, number)
 
 
 def commit_record(end: Lsn, time_us: int) -> bytes:

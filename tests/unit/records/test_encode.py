@@ -77,7 +77,7 @@ def test_a_delete_without_its_old_row_is_refused() -> None:
 def test_control_records_are_found_by_the_scanner() -> None:
     relation = wire.relation(77, ["id"])
     records = [begin_record(Lsn(900), 5, 7_000_000), relation, commit_record(Lsn(900), 7_000_000)]
-    assert records == [wire.begin(900, 5, 7_000_000), relation, wire.commit(900, 900, 7_000_000)]
+    assert records == [wire.begin(899, 5, 7_000_000), relation, wire.commit(900, 900, 7_000_000)]
     data, offsets = wire.pack(records)
     controls = find_controls(data, offsets, 0)
     found = controls[0] if isinstance(controls, tuple) else controls

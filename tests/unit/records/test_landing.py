@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.model.batch import LogRange, TablePart
 from engine.model.control import ControlKind
-from engine.model.identity import RelationId, TableName
+from engine.model.identity import Ordinal, RelationId, TableId, TableName
 from engine.model.position import Lsn
-from engine.model.schema import ReplicaIdentity
+from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.records.landing import TableRows, Transaction, chunk_of, rows_of
 from engine.records.relation import Announced, AnnouncedColumn, relation_record
+from engine.records.scan import RecordScanner
 from tests.unit.net import pgoutput_encoder as wire
 
 SOME = RelationId(77)
@@ -126,3 +128,24 @@ def test_nothing_is_a_chunk_without_records() -> None:
     chunk = chunk_of({}, [], Lsn(7), begins=True, ends=True)
     assert (chunk.count, chunk.wal_end) == (0, Lsn(7))
     assert np.array_equal(chunk.offsets, [0])
+
+
+@pytest.mark.parametrize(("after", "kept"), [(11, 1), (12, 0), (13, 0)])
+def test_a_copy_at_the_end_of_a_transaction_has_its_changes(after: int, kept: int) -> None:
+    """Also where the ranges that are read begin earlier, so that BEGIN alone tells the transactions apart."""
+    rows = rows_of(line(1, 5, "I", [None], ["1"]).encode(), SOME, 1, [0], whole=False, announcement=None)
+    chunk = chunk_of({5: Transaction(5, Lsn(12), 0)}, [rows], Lsn(12), begins=True, ends=True)
+    schema = TableSchema(
+        TableName("public", "t"),
+        SOME,
+        (Column("id", SourceType("int8", oid=20), 1),),
+        ("id",),
+        KeyMode.KEYED,
+        ReplicaIdentity.DEFAULT,
+    )
+    part = TablePart(TableId("t1"), (schema,), Lsn(after))
+    first = np.arange(chunk.count, dtype=np.int64)
+    found = RecordScanner().scan(
+        chunk.data, chunk.offsets.astype(np.int64), first, [LogRange(Ordinal(0), Ordinal(chunk.count), Lsn(20))], [part]
+    )
+    assert len(found.op) == kept
