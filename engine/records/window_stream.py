@@ -58,8 +58,9 @@ class WindowLog(Protocol[Found]):
         """Their records in parts. When the iterator ends, they are the last ones that were read; until then `confirm` is not called."""
         ...
 
-    def confirm(self, window: int) -> None:
-        """Record that windows up to this one are durable for the reader, and remove at most PRUNED_AT_ONCE changes that are for all."""
+    def confirm(self, window: int) -> bool:
+        """Record that windows up to this one are durable for the reader, and remove at most PRUNED_AT_ONCE changes that are for all. False
+        if it has to be tried again, because others write."""
         ...
 
     def wait(self, seconds: float, wake: int | None) -> bool:
@@ -185,8 +186,8 @@ class WindowStream(Generic[Found]):
         if self._chunks is not None:
             return
         self._confirmed_s = now
-        self._sent_durable = self._durable
-        self._log.confirm(self._durable)
+        if self._log.confirm(self._durable):
+            self._sent_durable = self._durable
 
 
 def nothing(wal_end: Lsn) -> RecordChunk:

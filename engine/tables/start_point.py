@@ -64,6 +64,7 @@ def start_point(spec: SubscriptionSpec, source: Source, target: Target) -> Start
         target.forget(spec.name)
     if fresh or progress is None:
         start = _make_reader(spec, source)
+        identity = source.identify()  # A source may have got one with its reader.
     else:
         known = [record.schema.relation for _, record in _complete(spec, progress)]
         known += [progress.copies[table].schema.relation for table in resumable]
@@ -83,8 +84,8 @@ def reset_point(spec: SubscriptionSpec, source: Source, target: Target) -> Start
     """Start again at the current end of the log: with a new reader, and a copy of every table. Old rows stay readable until their copy is
     handed over. Raises EngineFault as `start_point`, except for a gap."""
     refuse_errors(spec, source)
-    identity = source.identify()
     start = _make_reader(spec, source)
+    identity = source.identify()
     log = LogStart(identity.system_id, identity.timeline, spec.reader, start, _sent_tables(spec, source))
     target.rebase(spec.name, spec.epoch, log)
     progress = target.progress(spec.name)

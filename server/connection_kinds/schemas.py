@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from engine.kinds import ConnectionKind
-from server.declarations.captures import CAPTURES
+from engine.connectors import SOURCES
+from engine.kinds import Capture, ConnectionKind
 
 _EXAMPLE: dict[str, Any] = {
     "kind": "postgres",
@@ -66,12 +66,11 @@ def kind_view(kind: ConnectionKind) -> ConnectionKindView:
         embedded=kind.embedded,
         settings=settings,
         secrets={"type": "object", "properties": _labelled(secrets, kind.labels), "additionalProperties": False},
-        captures=[_capture_view(name) for name in kind.captures],
+        captures=[_capture_view(SOURCES[kind.name, name].capture, name) for name in kind.captures],
     )
 
 
-def _capture_view(kind: str) -> CaptureKindView:
-    capture = CAPTURES[kind]
+def _capture_view(capture: type[Capture], kind: str) -> CaptureKindView:
     return CaptureKindView(
         kind=kind, title=capture.title, description=capture.words, settings=capture.model_json_schema()
     )

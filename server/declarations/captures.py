@@ -11,13 +11,17 @@ from pydantic import TypeAdapter, ValidationError, WrapValidator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from engine.connectors import DEFAULT_CAPTURE, SOURCES
-from engine.kinds import Capture
+from engine.kinds import Capture, SourceKind
 from engine.model.positions import PositionForm
 
-CAPTURES: dict[str, type[Capture]] = {kind.name: kind.capture for kind in SOURCES.values()}
-"""By kind."""
-FORMS: dict[str, PositionForm] = {kind.name: kind.terms.form for kind in SOURCES.values()}
-"""Of the positions of their sources, by kind."""
+_FIRST: dict[str, SourceKind] = {}
+"""By kind of capture, of the first kind of connection that has it."""
+for _kind in SOURCES.values():
+    _FIRST.setdefault(_kind.name, _kind)
+CAPTURES: dict[str, type[Capture]] = {name: kind.capture for name, kind in _FIRST.items()}
+"""By kind. Where several kinds of connection have a capture of one name, it has the same settings."""
+FORMS: dict[str, PositionForm] = {name: kind.terms.form for name, kind in _FIRST.items()}
+"""Of the positions of their sources, by kind. Captures of one name have forms that differ in `origin` only."""
 if TYPE_CHECKING:
     AnyCapture: TypeAlias = Capture
 else:

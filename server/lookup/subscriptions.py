@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from sqlalchemy.orm import object_session
 from sqlmodel import select
 
-from engine.connectors import DEFAULT_CAPTURE
+from engine.connectors import DEFAULT_CAPTURE, SOURCES
 from engine.model.position import Lsn
 from engine.model.positions import PositionForm, text_of
+from server.db.models.connection import ConnectionRow
 from server.db.models.subscription import SubscriptionRow
 from server.db.session import ReadSession, WriteSession
 from server.declarations.captures import FORMS
@@ -53,7 +55,11 @@ def lock_changeable_subscription(session: WriteSession, name: str) -> Subscripti
 
 def position_form(row: SubscriptionRow) -> PositionForm:
     """How positions of the subscription's source are written and measured."""
-    return FORMS[row.capture.get("kind", DEFAULT_CAPTURE)]
+    capture = row.capture.get("kind", DEFAULT_CAPTURE)
+    session = object_session(row) if sum(name == capture for _, name in SOURCES) > 1 else None
+    connection = None if session is None else session.get(ConnectionRow, row.source_id)
+    kind = None if connection is None else SOURCES.get((connection.kind, capture))
+    return FORMS[capture] if kind is None else kind.terms.form
 
 
 def position_text(session: ReadSession, subscription_id: int, position: Lsn | None) -> str | None:

@@ -43,6 +43,7 @@ class Can(Enum):
 
     STREAM_OPEN_TRANSACTIONS = "its log brings changes of open transactions"
     SEE_OTHERS = "its positions move with changes of tables that it does not send"
+    WRITE_AT_ONCE = "several of its transactions write at the same time"
     PUBLISH = "it sends only the tables that it was prepared for"
 
 

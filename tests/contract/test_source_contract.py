@@ -34,6 +34,7 @@ from tests.contract.source_material import (
 )
 from tests.contract.source_postgres import PostgresOrigin, TriggersOrigin, postgres
 from tests.contract.source_rows import rows_source
+from tests.contract.source_sqlite import sqlite
 
 pytestmark = pytest.mark.pg
 
@@ -44,6 +45,8 @@ SOURCES: dict[str, Factory] = {
     "postgres_triggers-16": postgres(16, TriggersOrigin),
     "postgres_triggers-18": postgres(18, TriggersOrigin),
     "rows": rows_source,
+    "sqlite_triggers": sqlite("wal"),
+    "sqlite_triggers-journal": sqlite("delete"),
 }
 NOTES = "CREATE TABLE notes (id bigint PRIMARY KEY, v varchar(100))"
 
@@ -311,6 +314,7 @@ def test_the_position_moves_with_traffic_of_others(origin: Origin, tail: Tail) -
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["plain", "streamed"])
 def test_only_what_is_committed_comes_out_in_the_order_of_commits(origin: Origin, *, streamed: bool) -> None:
+    needs(origin, Can.WRITE_AT_ONCE)
     if streamed:
         needs(origin, Can.STREAM_OPEN_TRANSACTIONS)
         origin.stream_early()
@@ -351,6 +355,32 @@ def test_only_what_is_committed_comes_out_in_the_order_of_commits(origin: Origin
         assert tail.changes(schema).counts == {"insert": 4, "update": 1, "delete": 1}
         assert tail.streamed >= (2 if streamed else 0)
         assert ends(tail.closed) == sorted(set(ends(tail.closed)))
+
+
+def test_only_what_is_committed_comes_out_where_one_transaction_writes_after_another(
+    origin: Origin, tail: Tail
+) -> None:
+    with origin.session() as late:
+        late.execute("INSERT INTO notes VALUES (1, 'late')")
+        late.execute("SAVEPOINT s")
+        late.execute("INSERT INTO notes VALUES (4, 'taken back')")
+        late.execute("ROLLBACK TO SAVEPOINT s")
+        late.execute("SAVEPOINT kept")
+        late.execute("INSERT INTO notes VALUES (5, 'late')")
+        late.execute("RELEASE SAVEPOINT kept")
+        late.commit()
+    between = origin.source.log.now()
+    tail.past(between)
+    with origin.session() as gone:
+        gone.execute("INSERT INTO notes VALUES (3, 'gone')")
+        gone.rollback()
+    run(origin, "UPDATE notes SET v = 'by another' WHERE id = 5", "UPDATE notes SET id = 6 WHERE id = 1")
+    run(origin, "DELETE FROM notes WHERE id = 5")
+    tail.past(origin.source.log.now())
+    schema = described(origin, "notes")
+    assert tail.applied(schema, {}, between) == {1: (1, "late"), 5: (5, "late")}
+    assert tail.applied(schema, {}) == {6: (6, "late")}
+    assert tail.changes(schema).counts == {"insert": 2, "update": 2, "delete": 1}
 
 
 def test_a_relation_record_announces_what_is_described(origin: Origin, tail: Tail) -> None:
@@ -465,6 +495,7 @@ def last_of(tail: Tail) -> LastCommit:
 
 
 def test_what_was_not_confirmed_comes_again(origin: Origin, tail: Tail) -> None:
+    needs(origin, Can.WRITE_AT_ONCE)
     run(origin, "INSERT INTO notes VALUES (1, 'x')")
     with origin.session() as session:
         session.execute("INSERT INTO notes VALUES (2, 'open over both sessions')")

@@ -141,9 +141,10 @@ class TriggerWindows:
                 pass
         return wake not in readable if wake is not None else True
 
-    def confirm(self, window: int) -> None:
+    def confirm(self, window: int) -> bool:
         self._connection.execute(_CONFIRM, [window, self._reader, window])
         prune(self._connection, PRUNED_AT_ONCE)
+        return True
 
     def close(self) -> None:
         self._connection.close()

@@ -2318,7 +2318,7 @@ export interface components {
              * Kind
              * @enum {string}
              */
-            kind: "postgres" | "duckdb";
+            kind: "postgres" | "sqlite" | "duckdb";
             /**
              * Secrets
              * @description Write-only. A secret that is left out stays as it is; null removes it.
@@ -2361,6 +2361,23 @@ export interface components {
                 sslrootcert?: string | null;
                 /** User */
                 user: string;
+            } | {
+                /**
+                 * Busy Timeout Ms
+                 * @description How long Penstock waits while another program writes to the file.
+                 * @default 10000
+                 */
+                busy_timeout_ms?: number;
+                /**
+                 * Path
+                 * @description Absolute path of the file, as seen from the engine's machine; on no network file system.
+                 */
+                path: string;
+                /**
+                 * Snapshot Folder
+                 * @description Folder for temporary copies of the file, which copies and comparisons read; each is as large as the file. By default the system's folder for temporary files.
+                 */
+                snapshot_folder?: string | null;
             } | {
                 /**
                  * Checkpoint Threshold

@@ -1,0 +1,1 @@
+"""SQLite files captured by triggers that record changes in tables of the file."""

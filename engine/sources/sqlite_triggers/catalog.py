@@ -1,0 +1,230 @@
+"""Reads tables from the file's schema: columns, keys, unique indexes, and what prevents them from being captured."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from engine.model.schema import ReplicaIdentity
+from engine.sources.sqlite_triggers.types import ANY, ColumnKind, kind_of
+
+OWN = "penstock_"
+"""Prefix of the names of everything that Penstock creates in the file."""
+MOST_COLUMNS = 900
+"""A shadow table has two columns for each, and a table of SQLite at most 2,000."""
+_ROWID_NAMES = ("rowid", "_rowid_", "oid")
+_WORD = re.compile(
+    r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]|--[^\n]*|/\*.*?\*/|[(),]|[A-Za-z_]+|.""", re.DOTALL
+)
+
+
+def quoted(name: str) -> str:
+    """The name as an identifier in SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn:
+    """`declared`: its type as the user wrote it. `fill`: the field that rows show which were written before it was added; None: NULL."""
+
+    name: str
+    declared: str
+    kind: ColumnKind
+    nullable: bool
+    fill: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueKey:
+    """A unique index, or the primary key: columns with their collations. `where`: the condition of a partial one."""
+
+    columns: tuple[tuple[str, str], ...]
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """A table as triggers record it. `rowid`: the name of its rowid in SQL; None: it has none, or columns hide it."""
+
+    name: str
+    columns: tuple[TableColumn, ...]
+    key: tuple[str, ...]
+    identity: ReplicaIdentity
+    uniques: tuple[UniqueKey, ...]
+    rowid: str | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def key_places(self) -> list[int]:
+        return [self.names.index(name) for name in self.key]
+
+    def as_text(self) -> str:
+        """For `structure_of`."""
+        columns = [[c.name, c.declared, c.kind.name, c.nullable, c.fill] for c in self.columns]
+        uniques = [[list(map(list, u.columns)), u.where] for u in self.uniques]
+        return json.dumps([self.name, columns, list(self.key), self.identity.value, uniques, self.rowid])
+
+    def plain(self) -> Structure:
+        """Without what the schema does not show."""
+        return replace(self, columns=tuple(replace(c, fill=None) for c in self.columns))
+
+
+def structure_of(text: str) -> Structure:
+    name, columns, key, identity, uniques, rowid = json.loads(text)
+    return Structure(
+        name,
+        tuple(TableColumn(n, d, ColumnKind(k), nullable, fill) for n, d, k, nullable, fill in columns),
+        tuple(key),
+        ReplicaIdentity(identity),
+        tuple(UniqueKey(tuple((c, o) for c, o in listed), where) for listed, where in uniques),
+        rowid,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTable:
+    """A table as the file has it now. `place`: its row and page in the schema, which change when it is created again, and by VACUUM.
+    `problem`: why its changes cannot be recorded."""
+
+    structure: Structure
+    place: str
+    problem: str | None = None
+
+
+def live_tables(connection: sqlite3.Connection, names: Iterable[str] | None = None) -> dict[str, LiveTable]:
+    """These tables, or all, by name as written in the file; without what Penstock, SQLite and extensions keep."""
+    wanted = None if names is None else {name.lower() for name in names}
+    kinds = {
+        name: (kind, bool(without), bool(strict))
+        for _, name, kind, _, without, strict in connection.execute("PRAGMA main.table_list")
+    }
+    found = {}
+    rows = connection.execute(
+        "SELECT name, rowid || ':' || rootpage FROM main.sqlite_schema WHERE type = 'table' ORDER BY name"
+    ).fetchall()
+    for name, place in rows:
+        if name.lower().startswith((OWN, "sqlite_")) or (wanted is not None and name.lower() not in wanted):
+            continue
+        kind, without_rowid, strict = kinds[name]
+        structure = _structure(connection, name, without_rowid=without_rowid, strict=strict)
+        found[name] = LiveTable(structure, place, _problem(connection, kind, structure))
+    return found
+
+
+def _structure(connection: sqlite3.Connection, name: str, *, without_rowid: bool, strict: bool) -> Structure:
+    info = connection.execute('SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?)', [name]).fetchall()
+    primary = [row[0] for row in sorted(info, key=lambda row: row[3]) if row[3]]
+    single_integer = (
+        len(primary) == 1 and not without_rowid and any(row[3] and row[1].upper() == "INTEGER" for row in info)
+    )
+    columns = tuple(
+        TableColumn(
+            column,
+            declared,
+            kind_of(_without_generated(declared), strict=strict),
+            not (notnull or (pk and (without_rowid or single_integer))),
+        )
+        for column, declared, notnull, pk, hidden in info
+        if hidden != 1
+    )
+    uniques = _uniques(connection, name)
+    primary_key = UniqueKey(tuple((each, "BINARY") for each in primary))
+    if single_integer:
+        uniques.insert(0, primary_key)
+    taken = {column.name.lower() for column in columns}
+    rowid = None if without_rowid else next((each for each in _ROWID_NAMES if each not in taken), None)
+    if rowid is not None and not single_integer:
+        uniques.append(UniqueKey(((rowid, "BINARY"),)))
+    key, identity = tuple(primary), ReplicaIdentity.DEFAULT
+    if not primary:
+        filled = {column.name for column in columns if not column.nullable}
+        fit = [u for u in uniques if u.where is None and u.columns and {c for c, _ in u.columns} <= filled]
+        key = tuple(c for c, _ in fit[0].columns) if fit else ()
+        identity = ReplicaIdentity.INDEX if fit else ReplicaIdentity.NOTHING
+    return Structure(name, columns, key, identity, tuple(uniques), rowid)
+
+
+def _without_generated(declared: str) -> str:
+    return declared.upper().replace("GENERATED ALWAYS", "").strip()
+
+
+def _uniques(connection: sqlite3.Connection, table: str) -> list[UniqueKey]:
+    """Unique indexes; one over expressions has no columns."""
+    found = []
+    indexes = connection.execute(
+        'SELECT name, partial FROM pragma_index_list(?) WHERE "unique" ORDER BY name', [table]
+    ).fetchall()
+    for index, partial in indexes:
+        parts = connection.execute(
+            "SELECT cid, name, coll FROM pragma_index_xinfo(?) WHERE key ORDER BY seqno", [index]
+        ).fetchall()
+        columns = (
+            () if any(cid < 0 for cid, _, _ in parts) else tuple((name, collation) for _, name, collation in parts)
+        )
+        where = None
+        if partial:
+            text = connection.execute("SELECT sql FROM main.sqlite_schema WHERE name = ?", [index]).fetchone()[0]
+            where = _condition(text)
+        found.append(UniqueKey(columns, where))
+    return found
+
+
+def _condition(index: str) -> str:
+    """The condition in the statement of a partial index."""
+    depth, at = 0, 0
+    for word in _WORD.findall(index):
+        depth += {"(": 1, ")": -1}.get(word, 0)
+        at += len(word)
+        if depth == 0 and word.upper() == "WHERE":
+            return index[at:].strip()
+    return "1"
+
+
+def _problem(connection: sqlite3.Connection, kind: str, structure: Structure) -> str | None:
+    del connection
+    if kind != "table":
+        return f"{structure.name} is a {kind} table, whose changes triggers cannot record"
+    if len(structure.columns) > MOST_COLUMNS:
+        return f"{structure.name} has more than {MOST_COLUMNS} columns"
+    if any(not unique.columns for unique in structure.uniques):
+        return (
+            f"{structure.name} has a unique index over expressions: rows that REPLACE removes by it would not be found"
+        )
+    loose = [c.name for c in structure.columns if c.name in structure.key and c.kind.name == ANY]
+    if loose:
+        return f"key columns of {structure.name} have no type, so that 1 and '1' are two keys with one text: {', '.join(loose)}"
+    return None
+
+
+def followed_by(old: Structure, now: Structure) -> bool:
+    """Whether the table only got more columns at its end, or other names of columns: recorded rows can still be read."""
+    if len(now.columns) < len(old.columns):
+        return False
+    names = dict(zip(old.names, now.names, strict=False))
+    kept = zip(old.columns, now.columns, strict=False)
+    if any((c.kind, c.declared) != (n.kind, n.declared) for c, n in kept):
+        return False
+    renamed = tuple(replace(u, columns=tuple((names.get(c, c), o) for c, o in u.columns)) for u in old.uniques)
+    same_uniques = [u.columns for u in renamed] == [u.columns for u in now.uniques]
+    same_uniques &= all((u.where is None) == (n.where is None) for u, n in zip(renamed, now.uniques, strict=False))
+    return (
+        same_uniques
+        and tuple(names[k] for k in old.key) == now.key
+        and (old.identity, old.rowid) == (now.identity, now.rowid)
+    )
+
+
+def generated_names(connection: sqlite3.Connection, table: str) -> set[str]:
+    """Columns that SQLite computes."""
+    rows = connection.execute("SELECT name FROM pragma_table_xinfo(?) WHERE hidden IN (2, 3)", [table]).fetchall()
+    return {row[0] for row in rows}

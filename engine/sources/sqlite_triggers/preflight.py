@@ -1,0 +1,138 @@
+"""Finds what prevents tables of a file from being captured by triggers, without changes in it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import RelationId, TableId, TableName
+from engine.model.masks import MASK_KEY, mark_of
+from engine.model.source import DiscoveredTable, Finding, Severity, SourceIdentity
+from engine.model.subscription import OriginFilter, TableSpec
+from engine.sources.sqlite_triggers.catalog import quoted
+from engine.sources.sqlite_triggers.connect import Connector
+from engine.sources.sqlite_triggers.registry import Found, file_id, is_installed, look
+from engine.sources.sqlite_triggers.schemas import key_problem, selection_problem
+
+_E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
+_REMEDIES = {
+    FaultKind.SOURCE_UNREACHABLE: "Check the path, as seen from the engine's machine, and that it is a SQLite file.",
+    FaultKind.SOURCE_PRIVILEGE: "Let the engine's user write to the file and to its folder, where SQLite keeps its journal.",
+    FaultKind.SOURCE_TIMEOUT: "Another program holds the file's write lock; end its transaction, or raise busy_timeout_ms.",
+}
+
+
+def identify(connector: Connector) -> SourceIdentity:
+    """The identity that the file got with the shadow log; before that, where the file is stored."""
+    with connector.session() as connection:
+        number = file_id(connection)
+        device, inode = connector.file()
+        return SourceIdentity(number or f"file-{device}-{inode}", 0, sqlite3.sqlite_version_info[0] * 1_000_000)
+
+
+def check(connector: Connector, tables: Sequence[TableSpec], origin: OriginFilter) -> list[Finding]:
+    """Findings about the file and these tables. A file that cannot be opened is a finding, not a fault."""
+    try:
+        with connector.reading() as connection:
+            mark = mark_of(connector.secret(MASK_KEY))
+            found = _origin(origin) + _file(connector, connection)
+            present = {f.name: f for f in look(connection, [t.source.name for t in tables]).values()}
+            for spec in tables:
+                found += _table(present.get(spec.source), replace(spec, mask_mark=mark))
+            return found
+    except EngineFault as fault:
+        remedy = _REMEDIES.get(fault.kind, "Check the connection's settings.")
+        return [Finding(_E, fault.kind.value, fault.detail, remedy)]
+
+
+def _origin(origin: OriginFilter) -> list[Finding]:
+    if origin is OriginFilter.ANY:
+        return []
+    what = "triggers record changes of every origin"
+    return [Finding(_E, FaultKind.ORIGIN_UNSUPPORTED.value, what, "Let `capture.origin` be `any`.")]
+
+
+def _file(connector: Connector, connection: sqlite3.Connection) -> list[Finding]:
+    found = []
+    if not (os.access(connector.path, os.W_OK) and os.access(Path(connector.path).parent, os.W_OK)):
+        what = "the file or its folder is not writable, so that no triggers can be created"
+        found.append(Finding(_E, FaultKind.SOURCE_PRIVILEGE.value, what, _REMEDIES[FaultKind.SOURCE_PRIVILEGE]))
+    encoding = connection.execute("PRAGMA encoding").fetchone()[0]
+    if encoding != "UTF-8":
+        what = f"the file's texts are stored as {encoding}; only UTF-8 is supported"
+        remedy = "Create a file with PRAGMA encoding = 'UTF-8', and copy the tables into it."
+        found.append(Finding(_E, FaultKind.SOURCE_PRIVILEGE.value, what, remedy))
+    if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        what = "the file has a rollback journal: writers wait while it is copied"
+        found.append(
+            Finding(
+                _W,
+                "rollback_journal",
+                what,
+                "PRAGMA journal_mode = WAL, where the programs that use the file allow it.",
+            )
+        )
+    if not is_installed(connection):
+        what = "tables whose names begin with penstock_ will be created in the file, and triggers on each table"
+        found.append(Finding(_I, "change_triggers_absent", what, "Nothing has to be done."))
+    return found
+
+
+def _table(found: Found | None, spec: TableSpec) -> list[Finding]:
+    if found is None:
+        what = f"table {spec.source} does not exist"
+        return [Finding(_E, FaultKind.TABLE_MISSING.value, what, "Create it, or take it out of the subscription.")]
+    if found.live.problem is not None:
+        remedy = "Change the table, or take it out of the subscription."
+        return [Finding(_E, FaultKind.TABLE_NOT_LOGGED.value, found.live.problem, remedy)]
+    problem = key_problem(found.structure, spec)
+    if problem is not None:
+        remedy = 'Add a primary key, or give "insert_only": true and updates and deletes are not followed.'
+        return [Finding(_E, FaultKind.TABLE_NO_IDENTITY.value, f"{spec.source}: {problem}", remedy)]
+    listed = []
+    problem = selection_problem(found.structure, spec)
+    if problem is not None:
+        remedy = "Correct the options, with the present names of the table's columns."
+        listed.append(Finding(_E, FaultKind.TABLE_COLUMNS_UNFIT.value, f"{spec.source}: {problem}", remedy))
+    if spec.insert_only:
+        what = f"updates and deletes of {spec.source} are not followed (insert_only)"
+        listed.append(Finding(_W, "insert_only", what, "None needed, if the table is only ever inserted into."))
+    return listed
+
+
+def discover_tables(connector: Connector) -> list[DiscoveredTable]:
+    """Every table of the file, without Penstock's and SQLite's own."""
+    found = []
+    with connector.reading() as connection:
+        for each in look(connection).values():
+            spec = TableSpec(TableId("t0"), each.name, each.name)
+            name = quoted(each.live.structure.name)
+            rowid = each.structure.rowid
+            rows = 0
+            if rowid is not None and each.live.problem is None:
+                rows = connection.execute(
+                    f"SELECT coalesce(max({rowid}) - min({rowid}) + 1, 0) FROM {name}"
+                ).fetchone()[0]
+            found.append(
+                DiscoveredTable(
+                    each.name,
+                    each.structure.key,
+                    each.structure.identity.value,
+                    False,
+                    int(rows),
+                    0,
+                    tuple({"name": c.name, "type": c.declared or "any"} for c in each.structure.columns),
+                    tuple(_table(each, spec)),
+                )
+            )
+    return found
+
+
+def names_standing(connector: Connector) -> dict[RelationId, TableName]:
+    """The tables that a pattern can match."""
+    with connector.reading() as connection:
+        return {RelationId(f.relation): f.name for f in look(connection).values() if f.live.problem is None}

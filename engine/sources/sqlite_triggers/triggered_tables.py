@@ -1,0 +1,197 @@
+"""The tables whose changes triggers record, and what others do to the triggers and the tables."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from engine.model.fault import FaultKind
+from engine.model.identity import RelationId, TableName
+from engine.model.source import Earlier, GuardReading
+from engine.model.subscription import TableSpec
+from engine.sources.sqlite_triggers.connect import Connector, immediate
+from engine.sources.sqlite_triggers.reader_control import SqliteReaderControl
+from engine.sources.sqlite_triggers.registry import (
+    Found,
+    count_broken,
+    file_id,
+    install,
+    is_installed,
+    look,
+    register,
+)
+from engine.sources.sqlite_triggers.windows import clock_us, close_window, last_window
+
+_CHANGED = "its triggers were dropped, changed or created again by others: changes may be missing"
+_GONE = "the table was dropped or renamed"
+_AGAIN = "the table was dropped and created again"
+
+
+class TriggeredTables:
+    """`SentTables` by triggers. How often those of a table were broken is kept in the file."""
+
+    traced = True
+
+    def __init__(self, connector: Connector) -> None:
+        self._connector = connector
+        self._lock = threading.Lock()
+        self._watched: dict[TableName, int] = {}
+        """The tables that are checked, by number."""
+        self._reported: dict[int, int] = {}
+        """How often triggers had been broken when that was reported last, by table."""
+
+    def prepare(
+        self,
+        tables: Sequence[TableSpec],
+        reader: str,
+        known: Collection[RelationId] = (),
+        earlier: Earlier = Earlier.ANY,
+    ) -> frozenset[RelationId]:
+        del known  # The numbers in the file say what was recorded.
+        found: dict[TableName, int] = {}
+        with self._lock, self._connector.session(reader) as connection, immediate(connection, self._connector.wait_s):
+            install(connection, clock_us())
+            if last_window(connection)[1]:
+                close_window(connection)
+            present = look(connection, [t.source.name for t in tables])
+            for each in present.values():
+                if each.live.problem is None:
+                    found[each.name] = each.relation
+                    self._install(connection, each, reader, earlier)
+        for name, relation in found.items():
+            if any(t.source == name for t in tables):
+                self._watched.setdefault(name, relation)
+        return frozenset(RelationId(relation) for relation in found.values())
+
+    def _install(self, connection: sqlite3.Connection, found: Found, reader: str, earlier: Earlier) -> None:
+        """Let the table's triggers record it for this reader. In the transaction of the look."""
+        relation = found.relation
+        row = connection.execute(
+            "SELECT broken FROM penstock_followed WHERE reader = ? AND relation = ?", [reader, relation]
+        ).fetchone()
+        state = None if row is None else self._state(found, {relation: row[0]})
+        if state is not None and earlier is not Earlier.ANY and self._reported.get(relation) != state:
+            return  # The next check reports it; to mend it before would hide that changes may be missing.
+        if found.known is not None and not found.complete:
+            count_broken(connection, relation)  # Others that follow the table have to copy it too.
+        broken = _broken(connection, relation)
+        if not (found.complete and found.known is not None and found.structure == found.known.structure):
+            generation = _generation(connection, found)
+            register(connection, relation, found.structure, found.live.place, generation, broken)
+        self._reported.pop(relation, None)
+        connection.execute("INSERT OR REPLACE INTO penstock_followed VALUES (?, ?, ?)", [reader, relation, broken])
+
+    def recorded(self, reader: str) -> str | None:
+        """The identity that the file got with the shadow log."""
+        with self._connector.session(reader) as connection:
+            return file_id(connection)
+
+    def withdraw(self, tables: Sequence[TableSpec], reader: str) -> None:
+        """Nothing: a trigger refuses no change of a table without a key."""
+
+    def unpublished(
+        self, tables: Sequence[TableSpec], reader: str, relations: Mapping[TableName, RelationId] | None = None
+    ) -> tuple[str, ...]:
+        with self._connector.reading(reader) as connection:
+            found = {each.name: each for each in look(connection, [t.source.name for t in tables]).values()}
+            followed = _followed(connection, reader)
+        asked = relations or {}
+        return tuple(
+            f"changes of {name} are not recorded"
+            for name, each in found.items()
+            if asked.get(name, each.relation) == each.relation and (each.relation not in followed or not each.complete)
+        )
+
+    def check(
+        self, tables: Sequence[TableSpec], reader: str
+    ) -> tuple[dict[TableName, str], dict[TableName, RelationId], set[TableName]]:
+        """Faults of these tables; the numbers of those that were replaced, 0 if they are gone; and those whose triggers are wrong, each
+        reported once."""
+        with self._lock, self._connector.reading(reader) as connection:
+            found = {each.name: each for each in look(connection, [t.source.name for t in tables]).values()}
+            followed = _followed(connection, reader)
+            faults: dict[TableName, str] = {}
+            replaced: dict[TableName, RelationId] = {}
+            wrong = set()
+            for name in (t.source for t in tables):
+                each = found.get(name)
+                watched = self._watched.get(name)
+                if each is None or (watched is not None and each.relation != watched):
+                    if watched is not None:
+                        faults[name] = _GONE if each is None else _AGAIN
+                        replaced[name] = RelationId(0 if each is None else each.relation)
+                    continue
+                state = self._state(each, followed)
+                if state is not None and self._reported.get(each.relation) != state:
+                    self._reported[each.relation] = state
+                    faults[name] = _CHANGED
+                    wrong.add(name)
+        return faults, replaced, wrong
+
+    def _state(self, found: Found, followed: Mapping[int, int]) -> int | None:
+        """As in `_reported`, with what is wrong now and not counted yet; None if nothing was since the reader's triggers were created."""
+        if found.relation not in followed or found.known is None:
+            return None
+        if found.known.broken != followed[found.relation]:
+            return found.known.broken
+        return None if found.complete else found.known.broken + 1
+
+    def accept(self, table: TableName, relation: RelationId) -> None:
+        self._watched[table] = relation
+
+
+def _generation(connection: sqlite3.Connection, found: Found) -> int:
+    if found.known is not None:
+        return found.known.generation
+    row = connection.execute(
+        "SELECT max(generation) FROM penstock_tables WHERE name = ? COLLATE NOCASE", [found.live.structure.name]
+    ).fetchone()
+    return 0 if row[0] is None else int(row[0]) + 1
+
+
+def _broken(connection: sqlite3.Connection, relation: int) -> int:
+    row = connection.execute("SELECT broken FROM penstock_tables WHERE relation = ?", [relation]).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def _followed(connection: sqlite3.Connection, reader: str) -> dict[int, int]:
+    if not is_installed(connection):
+        return {}
+    rows = connection.execute("SELECT relation, broken FROM penstock_followed WHERE reader = ?", [reader]).fetchall()
+    return {int(relation): int(broken) for relation, broken in rows}
+
+
+class TriggerSafety:
+    """`SourceSafety` over the file's schema."""
+
+    def __init__(self, connector: Connector, tables: TriggeredTables, reader: SqliteReaderControl) -> None:
+        self._connector = connector
+        self._tables = tables
+        self._reader = reader
+        self._log: str | None = None
+        """The shadow log's identity at the first check."""
+
+    def check_reader(self, reader: str) -> GuardReading:
+        return self._reader.check_reader(reader)
+
+    def check(self, tables: Sequence[TableSpec], reader: str) -> GuardReading:
+        faults, replaced, wrong = self._tables.check(tables, reader)
+        log = self._tables.recorded(reader)
+        if self._log is None:
+            self._log = log
+        gone = () if log == self._log else ("the shadow log was dropped, or is that of another file",)
+        return replace(
+            self._reader.check_reader(reader),
+            sending_faults=gone,
+            partition_faults=faults,
+            replaced=replaced,
+            sent_otherwise=dict.fromkeys(wrong, FaultKind.CHANGE_TRIGGERS_CHANGED),
+        )
+
+    def remember(self, marks: Mapping[TableName, str]) -> None:
+        """Nothing: the file itself holds what the tables were like."""
+
+    def accept(self, table: TableName, relation: RelationId) -> None:
+        self._tables.accept(table, relation)
