@@ -12,7 +12,7 @@ from engine.kinds import ConnectionKind, Imported, SourceKind, TargetKind
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.masks import MASK_KEY, mark_of
 from engine.model.source import Source, SourceTerms
-from engine.model.subscription import ConnectionSpec, SubscriptionSpec
+from engine.model.subscription import CaptureSpec, ConnectionSpec, SubscriptionSpec
 from engine.model.target import Target
 from engine.platform.settings import EngineSettings
 from engine.sources.postgres_log.declaration import POSTGRES_LOG
@@ -64,6 +64,12 @@ def source_kind(connection: ConnectionSpec) -> SourceKind:
             what = f"a source of kind {connection.kind!r} cannot be captured by {capture!r}: {', '.join(captures)}"
         raise EngineFault(FaultKind.SOURCE_UNREACHABLE, connection.name, what)
     return captures[capture]
+
+
+def by_triggers(connection: ConnectionSpec) -> ConnectionSpec:
+    """The connection with the capture of its kind that uses triggers; without one if no capture of its kind does."""
+    found = (capture for (kind, capture), one in SOURCES.items() if kind == connection.kind and one.capture.by_triggers)
+    return replace(connection, capture=next(map(CaptureSpec, found), None))
 
 
 def terms_of(connection: ConnectionSpec) -> SourceTerms:

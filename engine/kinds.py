@@ -41,6 +41,8 @@ class Capture(Policy):
 
     title: ClassVar[str]
     words: ClassVar[str]
+    by_triggers: ClassVar[bool] = False
+    """Whether triggers on the source record the changes, so that the source has `ChangeTriggers`."""
 
     kind: str
 

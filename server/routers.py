@@ -12,6 +12,7 @@ from server.alerts.endpoints import router as alert_channels
 from server.approvals.endpoints import router as approvals
 from server.batches.endpoints import router as batches
 from server.connection_kinds.endpoints import router as connection_kinds
+from server.connections.change_triggers import router as change_triggers
 from server.connections.endpoints import router as connections
 from server.engines import channel
 from server.engines.endpoints import router as engines
@@ -47,6 +48,7 @@ API_PREFIX = "/api/v1"
 
 API_ROUTERS: tuple[APIRouter, ...] = (
     connections,
+    change_triggers,
     connection_kinds,
     sample_source,
     shared_tables,

@@ -6,7 +6,13 @@ from engine.link.message import Problem
 from engine.model.fault import EngineFault, FaultKind
 from engine.platform.fault_policy import policy
 
-_STATUS = {FaultKind.SOURCE_UNREACHABLE: 502, FaultKind.SOURCE_TIMEOUT: 504, FaultKind.TARGET_LOCKED: 503}
+_STATUS = {
+    FaultKind.SOURCE_UNREACHABLE: 502,
+    FaultKind.SOURCE_TIMEOUT: 504,
+    FaultKind.TARGET_LOCKED: 503,
+    FaultKind.CHANGE_TRIGGERS_IN_USE: 409,
+    FaultKind.NOT_WITH_THIS_CAPTURE: 422,
+}
 
 
 def problem_of(fault: EngineFault) -> Problem:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import structlog
 
 from engine.connectors import is_unyielding, open_source, open_target
+from engine.control.change_triggers import answer_change_triggers
 from engine.control.handlers import Handlers
 from engine.control.lag import measured_lag
 from engine.control.partitions import listed_partitions
@@ -27,6 +28,7 @@ from engine.control.snapshots import SnapshotDesk
 from engine.control.supervisor import SubscriptionSupervisor
 from engine.control.verification import VerificationReport, verify_at_cuts
 from engine.link.answer_frames import AnswerEnd, end_frame, rows_frame
+from engine.link.change_triggers import ChangeTriggers
 from engine.link.client import ServerLink
 from engine.link.lag import Lag
 from engine.link.message import Message, Problem, Question
@@ -322,6 +324,10 @@ class RequestHandler:
             install_sql=found.install_sql,
             remove_sql=found.remove_sql,
         )
+
+    @_answers(ChangeTriggers)
+    def _change_triggers(self, command: ChangeTriggers) -> Message:
+        return answer_change_triggers(command)
 
     def _query(self, command: Query, limits: QueryLimits) -> None:
         if command.read_point is not None:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
+from engine.link.change_triggers import ChangeTriggers
 from engine.link.declared import Connection, DeclaredTable
 from engine.link.lag import Lag
 from engine.link.message import Message, Position, Problem, Question, SubscriptionReport
@@ -328,6 +329,7 @@ Command = Annotated[
     | Preflight
     | Discover
     | DdlCapture
+    | ChangeTriggers
     | Now
     | Lag
     | Partitions

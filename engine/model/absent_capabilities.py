@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from engine.model.change_triggers import ChangeTriggersState, PlannedStatement
 from engine.model.ddl import DdlCapture, DdlMessage
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableId, TableName, TicketId
@@ -105,6 +106,32 @@ class NoDdlReports:
 
     def uninstall(self) -> DdlCapture:
         return self.status()
+
+
+class NoChangeTriggers:
+    """`ChangeTriggers` of a source whose changes triggers do not record. Every method raises EngineFault(NOT_WITH_THIS_CAPTURE)."""
+
+    def status(self) -> ChangeTriggersState:
+        raise self._refusal()
+
+    def plan(self, tables: Sequence[TableName]) -> tuple[PlannedStatement, ...]:
+        del tables
+        raise self._refusal()
+
+    def grants(self) -> tuple[str, ...]:
+        raise self._refusal()
+
+    def install(self, tables: Sequence[TableName]) -> ChangeTriggersState:
+        del tables
+        raise self._refusal()
+
+    def remove(self) -> ChangeTriggersState:
+        raise self._refusal()
+
+    @staticmethod
+    def _refusal() -> EngineFault:
+        detail = "no triggers record the changes of this kind of source"
+        return EngineFault(FaultKind.NOT_WITH_THIS_CAPTURE, "change triggers", detail)
 
 
 class NoTickets:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from engine.model.batch import BlockRef, LogRange, TablePart
+from engine.model.change_triggers import ChangeTriggersState, PlannedStatement
 from engine.model.copies import KeyBound
 from engine.model.ddl import Capture, DdlCapture, DdlMessage
 from engine.model.fault import FaultKind
@@ -584,6 +585,29 @@ class DdlReports(Protocol):
         ...
 
 
+class ChangeTriggers(Protocol):
+    """Capability: triggers that record changes. Raises EngineFault: CHANGE_TRIGGERS_PRIVILEGE if the user lacks a right, CHANGE_LOG_FOREIGN
+    if others own what is there, NOT_WITH_THIS_CAPTURE if the source has none."""
+
+    def status(self) -> ChangeTriggersState: ...
+
+    def plan(self, tables: Sequence[TableName]) -> tuple[PlannedStatement, ...]:
+        """The statements that `install` would run; none if everything is current. Raises TABLE_MISSING, TABLE_NOT_LOGGED."""
+        ...
+
+    def grants(self) -> tuple[str, ...]:
+        """The statements with which another owner of what is installed lets the connection's user read it."""
+        ...
+
+    def install(self, tables: Sequence[TableName]) -> ChangeTriggersState:
+        """Run the statements of `plan`. Idempotent."""
+        ...
+
+    def remove(self) -> ChangeTriggersState:
+        """Remove every part that exists. Idempotent. Raises CHANGE_TRIGGERS_IN_USE, with the readers named, if any reader needs it."""
+        ...
+
+
 class TicketWriter(Protocol):
     """Capability: markers in the source's log."""
 
@@ -633,6 +657,7 @@ class Source(Protocol):
     partitioned: PartitionedTables
     safety: SourceSafety
     ddl: DdlReports
+    triggers: ChangeTriggers
     tickets: TicketWriter
     sequences: SequenceReader
     computed: ComputedColumns

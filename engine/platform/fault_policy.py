@@ -252,6 +252,23 @@ POLICIES: dict[FaultKind, Policy] = {
         Action.FAIL_SUBSCRIPTION,
         "Grant the user CREATE on the database, and membership in the role that owns the tables; then set desired_state to running.",
     ),
+    FaultKind.CHANGE_TRIGGERS_MISSING: Policy(
+        Action.PARK_TABLE,
+        "Have an administrator of the source run the statements that `penstock triggers plan` shows for the tables. If the subscription has"
+        " failed, set desired_state to running. If only a table is parked, " + _RETRY_TABLE,
+    ),
+    FaultKind.CHANGE_TRIGGERS_IN_USE: Policy(
+        Action.TELL, "Delete the subscriptions that read the recorded changes, then remove the triggers."
+    ),
+    FaultKind.CHANGE_LOG_FOREIGN: Policy(
+        Action.FAIL_SUBSCRIPTION,
+        "Find out who created the objects of the schema penstock, and why. Have them dropped, or given to the connection's user or to the"
+        " owner of the database; then set desired_state to running.",
+    ),
+    FaultKind.NOT_WITH_THIS_CAPTURE: Policy(
+        Action.TELL,
+        "Ask a connection whose changes triggers can record; GET /connection-kinds lists the captures of each kind.",
+    ),
     FaultKind.CASCADE_UNCAPTURED: Policy(
         Action.PARK_TABLE,
         "Install triggers on the parent tables that record the rows of a cascade, or declare the foreign keys without one. "

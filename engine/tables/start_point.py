@@ -28,6 +28,7 @@ NOT_FOLLOWED = frozenset(
         FaultKind.TABLE_NOT_LOGGED,
         FaultKind.TABLE_COLUMNS_UNFIT,
         FaultKind.TABLE_NOT_SENT,
+        FaultKind.CHANGE_TRIGGERS_MISSING,
     }
 )
 """Faults because of which `Source.describe` leaves out an existing table."""
@@ -205,7 +206,7 @@ def _make_reader(spec: SubscriptionSpec, source: Source) -> Lsn:
     Raises EngineFault(SLOT_IN_USE) if the existing reader is in use; nothing is changed then.
     """
     left = source.reader.remove(spec.reader) if source.reader.status(spec.reader).exists else []
-    if left:
+    if left and source.reader.status(spec.reader).exists:
         raise EngineFault(FaultKind.SLOT_IN_USE, spec.reader, "; ".join(left))
     source.sent_tables.prepare(spec.tables, spec.reader, earlier=Earlier.ANY)
     with source.reader.create(spec.reader) as snapshot:

@@ -30,6 +30,7 @@ from server.cli import (
     table_commands,
     ticket_commands,
     token_commands,
+    trigger_commands,
     verify_command,
 )
 from server.cli.exit_codes import HELP
@@ -72,6 +73,7 @@ app.add_typer(snapshot_commands.snapshot, name="snapshot")
 app.add_typer(sample_commands.sample, name="sample")
 app.add_typer(process_commands.database, name="db")
 app.add_typer(ddl_commands.ddl_capture, name="ddl-capture")
+app.add_typer(trigger_commands.triggers, name="triggers")
 app.add_typer(token_commands.tokens, name="token")
 app.add_typer(bench_command.load_bench(), name="bench")
 

@@ -10,6 +10,7 @@ from sqlmodel import col, select
 from engine.connectors import CONNECTIONS
 from engine.kinds import ConnectionKind
 from server.connections import repository, service
+from server.connections.opened import NotASource, opened, opened_source
 from server.connections.schemas import (
     CheckRequest,
     ChecksView,
@@ -22,12 +23,11 @@ from server.connections.schemas import (
     SourceTableView,
 )
 from server.connections.service import ConnectionInUse, ConnectionKindFixed
-from server.db.dependencies import Reading, Writing, run_read, run_write
+from server.db.dependencies import Reading, Writing, run_write
 from server.db.models.connection import ConnectionRow
-from server.db.session import ReadSession
 from server.declarations.table_body import preflight_specs
 from server.declarations.table_declaration import IntoExistingUnsupported, refuse_existing_bodies
-from server.errors import Conflict, InvalidRequest, NotFound, NotSupportedYet, PreconditionFailed, responses
+from server.errors import InvalidRequest, NotFound, NotSupportedYet, PreconditionFailed, responses
 from server.etags import IfMatch, IfNoneMatch, check_absent, set_etag
 from server.gateway.interface import EngineTimeout, EngineUnavailable, ask_engine
 from server.naming import NamePath
@@ -38,12 +38,6 @@ from server.security.require import needs
 from server.security.secret_box import SecretBox, SecretsUnreadable
 
 router = APIRouter(prefix="/connections", tags=["connections"], dependencies=[needs(Role.VIEWER)])
-
-
-class NotASource(Conflict):
-    code = "not_a_source"
-    title = "This connection is not a source"
-    default_remedy = "Ask a connection whose kind can be a source, such as postgres."
 
 
 @router.get("", operation_id="connections_list", summary="List connections", responses=responses(PageTokenInvalid))
@@ -148,7 +142,7 @@ def delete_connection(session: Writing, name: NamePath, if_match: IfMatch = None
 async def check_connection(request: Request, box: Box, name: NamePath, body: CheckRequest | None = None) -> ChecksView:
     """The engine connects and reports what would prevent a subscription from working. It only reads."""
     body = body or CheckRequest()
-    connection = await _opened(request, box, name, body.connection)
+    connection = await opened(request, box, name, body.connection)
     kind = CONNECTIONS[connection["kind"]]
     role = body.role or ("source" if kind.source else "target")
     if not getattr(kind, role):
@@ -186,7 +180,7 @@ def _capture_to_check(body: CheckRequest, source: ConnectionKind | None) -> dict
 )
 async def list_source_tables(request: Request, box: Box, name: NamePath, paging: Paging) -> Page[SourceTableView]:
     """Tables that could be replicated, by schema and name, with keys, sizes and problems. Each page is read from the source."""
-    connection = await _opened_source(request, box, name)
+    connection = await opened_source(request, box, name)
     answer = await ask_engine(request, "discover", {"connection": connection})
     tables = [SourceTableView.model_validate(table) for table in answer.get("tables", [])]
     tables.sort(key=lambda table: (table.schema_name, table.name))
@@ -236,28 +230,9 @@ async def delete_ddl_capture(request: Request, box: Box, name: NamePath) -> DdlC
 
 
 async def _ddl_capture(request: Request, box: SecretBox, name: str, action: str) -> DdlCaptureView:
-    connection = await _opened_source(request, box, name)
+    connection = await opened_source(request, box, name)
     answer = await ask_engine(request, "ddl_capture", {"connection": connection, "action": action})
     if action != "look":
         installed = action == "install"
         await run_write(request, lambda session: service.set_ddl_capture(session, name, installed=installed))
     return DdlCaptureView.model_validate(answer)
-
-
-async def _opened(request: Request, box: SecretBox, name: str, given: ConnectionPut | None = None) -> dict[str, Any]:
-    """The connection of this name, or the result of applying `given` to it."""
-
-    def read(session: ReadSession) -> dict[str, Any]:
-        if given is not None:
-            return service.proposed_connection(session, box, name, given)
-        return service.connection_with_secrets(service.require_connection(session, name), box)
-
-    return await run_read(request, read)
-
-
-async def _opened_source(request: Request, box: SecretBox, name: str) -> dict[str, Any]:
-    """The connection of this name. Raises NotASource where it cannot be a source."""
-    connection = await _opened(request, box, name)
-    if not CONNECTIONS[connection["kind"]].source:
-        raise NotASource(f"'{name}' is of the kind {connection['kind']}, which cannot be a source.")
-    return connection

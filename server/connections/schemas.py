@@ -190,6 +190,90 @@ class DdlCaptureView(BaseModel):
     )
 
 
+class ChangeTriggersRequest(BaseModel):
+    """Tables of the source whose changes triggers record."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"tables": [{"schema": "public", "name": "orders"}]}]}
+    )
+
+    tables: list[QualifiedName] = Field(default_factory=list, max_length=10_000)
+
+
+class RecordedTableView(QualifiedName):
+    """A table with triggers that record its changes."""
+
+    variant: str = Field(description="How its rows are recorded.", examples=["json", "exact"])
+    current: bool = Field(
+        description="Whether its triggers are complete, fire always, and record the table's present columns exactly."
+    )
+
+
+class ChangeTriggersView(BaseModel):
+    """The triggers that record a source's changes, and the tables that they write to."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "installed": True,
+                    "version": 2,
+                    "current": True,
+                    "tables": [{"schema": "public", "name": "orders", "variant": "json", "current": True}],
+                    "install_sql": [],
+                    "remove_sql": ['DROP TRIGGER IF EXISTS "!penstock_insert" ON "public"."orders"'],
+                }
+            ]
+        }
+    )
+
+    installed: bool = Field(description="Whether any part of it exists.")
+    version: int | None = Field(default=None, description="Version of the layout; null if nothing is installed.")
+    current: bool = Field(description="Whether everything that exists is complete and of this release.")
+    tables: list[RecordedTableView]
+    install_sql: list[str] = Field(
+        description="The statements that PUT without tables runs now: they bring what exists up to date."
+    )
+    remove_sql: list[str] = Field(description="The statements that DELETE runs, in this order, in one transaction.")
+
+
+class PlannedStatementView(BaseModel):
+    """A statement, with the locks that it takes and what it costs."""
+
+    sql: str
+    lock: str
+    cost: str
+
+
+class ChangeTriggersPlan(BaseModel):
+    """What a PUT of this body would run now."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "statements": [
+                        {
+                            "sql": 'LOCK TABLE ONLY "public"."orders" IN SHARE ROW EXCLUSIVE MODE',
+                            "lock": "SHARE ROW EXCLUSIVE on public.orders: it waits for transactions that have written to the table.",
+                            "cost": "It is held until the triggers are there, some milliseconds.",
+                        }
+                    ],
+                    "grants": ["GRANT USAGE ON SCHEMA penstock TO penstock"],
+                }
+            ]
+        }
+    )
+
+    statements: list[PlannedStatementView] = Field(
+        description="In this order: those of the schema `penstock` in one transaction, then those of each table in one."
+    )
+    grants: list[str] = Field(
+        description="What an administrator runs in addition who installs it with another role than the connection's user"
+        " (`capture.install` false)."
+    )
+
+
 class SourceColumnView(BaseModel):
     """A column of a source table; `type` as the source prints it."""
 

@@ -118,6 +118,25 @@ def set_ddl_capture(session: WriteSession, name: str, *, installed: bool) -> Non
     )
 
 
+def set_change_triggers(session: WriteSession, name: str, *, installed: bool) -> None:
+    """Record who had triggers installed in the source, or removed."""
+    kind, done = (
+        ("change_triggers_installed", "are installed in")
+        if installed
+        else ("change_triggers_removed", "were removed from")
+    )
+    detail = f"Triggers that record changes {done} the source of the connection '{name}'."
+    record_event(session, kind=kind, detail=detail, subject=name)
+
+
+def with_subscriptions(session: ReadSession, name: str, detail: str) -> str:
+    """The text with the names of subscriptions in place of those of their readers."""
+    row = require_connection(session, name)
+    for user in repository.list_subscriptions_using(session, row.id or 0):
+        detail = detail.replace(user.slot, f"the subscription '{user.name}'")
+    return detail
+
+
 def connection_with_secrets(row: ConnectionRow, box: SecretBox) -> dict[str, Any]:
     """The connection with its secrets in clear, for the engine. Never stored, never logged.
 

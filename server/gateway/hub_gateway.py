@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from engine.link.change_triggers import ChangeTriggersBody
 from engine.link.message import Message
 from engine.link.messages import (
     COMMANDS,
@@ -30,6 +31,7 @@ _BODIES: dict[str, type[Message]] = {
     "preflight": PreflightBody,
     "discover": DiscoverBody,
     "ddl_capture": DdlCaptureBody,
+    "change_triggers": ChangeTriggersBody,
     "now": NowBody,
     "partitions": PartitionsBody,
     "sequences": SequencesBody,

@@ -17,6 +17,7 @@ import numpy as np
 from engine.model.absent_capabilities import (
     EverythingSent,
     LogAnnouncesAll,
+    NoChangeTriggers,
     NoDdlReports,
     NoPartitions,
     NoSequences,
@@ -395,6 +396,7 @@ class RowsSource:
         self.partitioned = NoPartitions()
         self.safety = LogAnnouncesAll(self.reader.check_reader)
         self.ddl = NoDdlReports()
+        self.triggers = NoChangeTriggers()
         self.tickets = NoTickets()
         self.sequences = NoSequences()
         self.computed = NothingComputed()

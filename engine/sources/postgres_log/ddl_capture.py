@@ -228,7 +228,7 @@ _EVENTS = {
 }
 
 _STATE = f"""
-SELECT coalesce(obj_description(n.oid, 'pg_namespace') = '{_SCHEMA_NOTE}', false), p.oid IS NOT NULL,
+SELECT coalesce(obj_description(n.oid, 'pg_namespace') LIKE 'Penstock: %', false), p.oid IS NOT NULL,
        coalesce(obj_description(p.oid, 'pg_proc'), ''), coalesce(p.prosrc, ''),
        ({_MARK}),
        (SELECT count(*) FROM pg_event_trigger WHERE evtname IN ({_NAMES})),
@@ -331,7 +331,7 @@ def _install_sql(state: _State) -> tuple[str, ...]:
 
 
 def _remove_sql(state: _State) -> tuple[str, ...]:
-    """The schema is dropped only if `install` created it and it contains nothing else."""
+    """The schema is dropped only if Penstock created it and it contains nothing else."""
     schema = ["DROP SCHEMA IF EXISTS penstock"] if not state.shared and (state.schema_ours or not state.schema) else []
     return (
         *(f"DROP EVENT TRIGGER IF EXISTS {name}" for name in _EVENTS),

@@ -12,7 +12,7 @@ from engine.model.source import (
     ReaderStatus,
 )
 from engine.sources.postgres.connect import Connector
-from engine.sources.postgres.open_transactions import oldest_open
+from engine.sources.postgres.open_transactions import reading_of
 from engine.sources.postgres_log import publications, slots
 from engine.sources.postgres_log.given import Given
 
@@ -48,13 +48,8 @@ class PostgresReaderControl:
 
     def check_reader(self, slot: str) -> GuardReading:
         """See SourceSafety.check_reader."""
-        holder = oldest_open(self._connector)
-        return GuardReading(
-            reader=self.status(slot),
-            oldest_open=holder[0] if holder else None,
-            oldest_open_s=holder[1] if holder else 0.0,
-            oldest_open_statement=holder[2] if holder else "",
-            copy_retained_bytes=slots.retained_by(self._connector, tuple(self._open_slots)),
+        return reading_of(
+            self._connector, self.status(slot), slots.retained_by(self._connector, tuple(self._open_slots))
         )
 
     def release(self, slot: str) -> list[str]:

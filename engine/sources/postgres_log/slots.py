@@ -17,12 +17,10 @@ from engine.model.position import ZERO, Lsn
 from engine.model.source import ExportedSnapshot, ReaderStatus, Sender, SenderState
 from engine.postgres.sessions import PostgresConnection, describe_state
 from engine.sources.postgres.connect import SOURCE, Connector
-from engine.sources.postgres.open_transactions import family_of, oldest_open
+from engine.sources.postgres.open_transactions import FREE_TIMEOUT_S, end_own_session, oldest_open
 
 CREATE_TIMEOUT_S = 600.0
 """Seconds to create a slot, which waits for all transactions that are open at its beginning: longer than most of them. Not measured."""
-FREE_TIMEOUT_S = 5.0
-"""Seconds for a session to end and release the slot: longer than `reader_process.STOP_TIMEOUT_S`, after which a log reader is killed."""
 _POLL_S = 0.05
 """Interval in seconds between two checks whether the slot is free; each is one short query. Not measured."""
 _CANCEL_TIMEOUT_S = 5.0
@@ -209,27 +207,11 @@ def drop(connector: Connector, slot: str) -> list[str]:
 
 
 def terminate_reader(connector: Connector, slot: str, application: str) -> bool:
-    """End the engine's own walsender on this slot and wait until the slot is free.
-
-    A walsender is the engine's own if it has the same user, and its application name equals `application` except for the number at the
-    end (an older epoch). Returns False if no session reads the slot. Raises EngineFault(SLOT_IN_USE) if another client's session does,
-    or if the engine's own does not end.
-    """
+    """End the engine's own walsender on this slot and wait until the slot is free; see `end_own_session`."""
     with connector.session(slot) as connection:
-        reader = connection.execute(_READER, [slot]).fetchone()
-        if reader is None:
-            return False
-        pid, name, same_user = reader
-        if not same_user or family_of(name or "") != family_of(application):
-            raise EngineFault(FaultKind.SLOT_IN_USE, slot, f"pid {pid} reads it, which is not ours")
-        connection.execute("SELECT pg_terminate_backend(%s)", [pid])
-        deadline = time.monotonic() + FREE_TIMEOUT_S
-        while time.monotonic() < deadline:
-            left = connection.execute(_READER, [slot]).fetchone()
-            if left is None or left[0] != pid:
-                return True
-            time.sleep(_POLL_S)
-    raise EngineFault(FaultKind.SLOT_IN_USE, slot, f"our own older reader, pid {pid}, does not end")
+        return end_own_session(
+            connection, slot, application, lambda session: session.execute(_READER, [slot]).fetchone()
+        )
 
 
 def _create(

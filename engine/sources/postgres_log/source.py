@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from engine.model.absent_capabilities import NoChangeTriggers
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import TableSchema
 from engine.model.source import (
+    ChangeTriggers,
     ComputedColumns,
     DdlReports,
     DiscoveredTable,
@@ -74,6 +76,7 @@ class PostgresSource:
         self.partitioned: PartitionedTables = PostgresPartitions(connector, self._tables)
         self.safety: SourceSafety = PostgresSafety(connector, watch, marks, published, reader)
         self.ddl: DdlReports = PostgresDdlReports(connector)
+        self.triggers: ChangeTriggers = NoChangeTriggers()
         self.tickets: TicketWriter = PostgresTickets(connector)
         self.sequences: SequenceReader = PostgresSequences(connector)
         self.computed: ComputedColumns = PostgresComputedColumns(connector)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -18,6 +19,7 @@ class PostgresTriggersCapture(Capture):
     """How changes are recorded on the source, and read."""
 
     title: ClassVar[str] = "Triggers"
+    by_triggers: ClassVar[bool] = True
     words: ClassVar[str] = (
         "Triggers record each change in a shadow log, the schema penstock on the source. For databases without logical decoding: it needs"
         " no replication role and no server setting, but costs each writing transaction time, and four triggers on each table."
@@ -31,16 +33,25 @@ class PostgresTriggersCapture(Capture):
         " again. A warning event is recorded at half of it.",
     )
 
+    install: bool = Field(
+        default=True,
+        description="If false, Penstock creates and drops nothing on the source: an administrator runs the statements that"
+        " `POST /connections/{name}/change-triggers/plans` shows, and the user owns nothing. Then nothing limits the shadow log once the"
+        " subscription has ended: the administrator drops the triggers.",
+    )
+    audit: bool = Field(
+        default=False,
+        description="The shadow log also records the user and the application of each change, for statements on the source. Once a"
+        " subscription has asked for it, it stays recorded for the table.",
+    )
+
     def assigned(self) -> dict[str, Any]:
-        guard = {
-            "warn_share": _GUARD.warn_share,
-            "persist_share": _GUARD.persist_share,
-            "stop_copies_share": _GUARD.stop_copies_share,
-            "name_transaction_share": _GUARD.name_transaction_share,
-            "drop_slot_share": _GUARD.drop_slot_share,
-            "drop_slot": True,
-        }
-        return {"capture": {"kind": self.kind}, "slot_budget_bytes": self.budget_bytes, "guard": guard}
+        guard = {**asdict(_GUARD), "drop_slot": True}
+        chosen = {"install": int(self.install), "audit": int(self.audit)}
+        usual = {"install": 1, "audit": 0}
+        settings = {name: value for name, value in chosen.items() if value != usual[name]}
+        capture: dict[str, Any] = {"kind": self.kind, **({"settings": settings} if settings else {})}
+        return {"capture": capture, "slot_budget_bytes": self.budget_bytes, "guard": guard}
 
     def log_budget(self) -> tuple[int, float]:
         return self.budget_bytes, _GUARD.warn_share

@@ -3,22 +3,25 @@
 Trigger functions use no operator and no unqualified name, so that a writer's search_path cannot change what they do, and they need no SET
 clause. `record_*` writes a row as JSON, whose names survive later changes of the table. `record_*_exact` writes the row's text too, printed
 with fixed settings: JSON loses JSON nulls and bounds of arrays, and prints floats and intervals as the writer's session does.
+`record_*_audit` also writes who changed the row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from psycopg import sql
 
+from engine.model.change_triggers import PlannedStatement
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
 from engine.postgres.sessions import PostgresConnection
 from engine.sources.postgres.catalog import CatalogTable
+from engine.sources.postgres_triggers.owners import check_owners
 
-LAYOUT = 1
-"""Version of the shadow log's layout."""
+LAYOUT = 2
+"""Version of the shadow log's layout. 2: who changed a row, and the view penstock.transactions."""
 WINDOW_LOCK = 7310001
 """Key of the advisory lock that is held while a window is closed: it orders the snapshots. Any number that no one else uses."""
 INSTALL_LOCK = 7310002
@@ -26,11 +29,11 @@ INSTALL_LOCK = 7310002
 WINDOW_CHANNEL = "penstock_windows"
 """Channel of the notification that a window was closed."""
 
-_NOTE = f"Penstock: shadow log, layout {LAYOUT}"
+_NOTE = "Penstock: shadow log, layout "
 _TABLES = {
     "changes": """CREATE TABLE penstock.changes (
     no bigint GENERATED ALWAYS AS IDENTITY (CACHE 1), xid xid8 NOT NULL, relation oid NOT NULL, op "char" NOT NULL,
-    at timestamptz NOT NULL, old json, new json, old_row text, new_row text)""",
+    at timestamptz NOT NULL, old json, new json, old_row text, new_row text, who text, application text)""",
     "windows": "CREATE TABLE penstock.windows (no bigint PRIMARY KEY, snapshot pg_snapshot NOT NULL, at timestamptz NOT NULL)",
     "readers": "CREATE TABLE penstock.readers (name text PRIMARY KEY, durable bigint NOT NULL, at timestamptz NOT NULL)",
     "followed": "CREATE TABLE penstock.followed (reader text, relation oid, triggers text NOT NULL, PRIMARY KEY (reader, relation))",
@@ -40,34 +43,58 @@ _AFTER_TABLES = (
     "ALTER TABLE penstock.changes SET (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0)",
     "INSERT INTO penstock.windows SELECT 1, pg_catalog.pg_current_snapshot(), pg_catalog.clock_timestamp()",
 )
+_TRANSACTIONS = """CREATE VIEW penstock.transactions AS
+    SELECT xid, pg_catalog.array_agg(DISTINCT relation::pg_catalog.regclass::pg_catalog.text) AS tables, pg_catalog.min(at) AS first_at,
+           pg_catalog.max(at) AS last_at, pg_catalog.count(*) AS operations, pg_catalog.max(who) AS who,
+           pg_catalog.max(application) AS application
+    FROM penstock.changes GROUP BY xid"""
 _PINNED = (
     "SET extra_float_digits = 1 SET datestyle = 'ISO, MDY' SET intervalstyle = 'postgres' SET lc_monetary = 'C' SET bytea_output = 'hex'"
     " SET timezone = 'UTC'"
 )
 _OPERATIONS = {"insert": ("I", None, "NEW"), "update": ("U", "OLD", "NEW"), "delete": ("D", "OLD", None)}
 EVENTS = (*_OPERATIONS, "truncate")
+_WHO = ["SESSION_USER", "pg_catalog.current_setting('application_name')"]
 
 
-def _recording(operation: str, *, exact: bool) -> str:
-    letter, old, new = _OPERATIONS[operation]
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """How triggers record a table's rows. `exact`: as text too. `audit`: with the user and the application."""
+
+    exact: bool
+    audit: bool = False
+
+    def function(self, event: str) -> str:
+        """The name of the trigger function."""
+        exact = "_exact" if self.exact and event in _OPERATIONS else ""
+        return f"record_{event}{exact}" + ("_audit" if self.audit else "")
+
+    @property
+    def name(self) -> str:
+        return ("exact" if self.exact else "json") + (" audit" if self.audit else "")
+
+
+VARIANTS = tuple(Variant(exact, audit) for audit in (False, True) for exact in (False, True))
+
+
+def _recording(event: str, variant: Variant) -> str:
+    letter, old, new = _OPERATIONS.get(event, ("T", None, None))
     rows = [(name, record) for name, record in (("old", old), ("new", new)) if record is not None]
-    columns = [name for name, _ in rows] + [f"{name}_row" for name, _ in rows if exact]
-    values = [f"pg_catalog.row_to_json({record})" for _, record in rows]
-    values += [f"{record}::pg_catalog.text" for _, record in rows if exact]
+    names = (["who", "application"] if variant.audit else []) + [name for name, _ in rows]
+    names += [f"{name}_row" for name, _ in rows if variant.exact]
+    values = (_WHO if variant.audit else []) + [f"pg_catalog.row_to_json({record})" for _, record in rows]
+    values += [f"{record}::pg_catalog.text" for _, record in rows if variant.exact]
+    more_names, more_values = ("".join(f", {each}" for each in part) for part in (names, values))
     return (
-        f" BEGIN INSERT INTO penstock.changes (xid, relation, op, at, {', '.join(columns)}) VALUES (pg_catalog.pg_current_xact_id(),"
-        f" TG_RELID, '{letter}', pg_catalog.clock_timestamp(), {', '.join(values)}); RETURN NULL; END "
+        f" BEGIN INSERT INTO penstock.changes (xid, relation, op, at{more_names}) VALUES (pg_catalog.pg_current_xact_id(),"
+        f" TG_RELID, '{letter}', pg_catalog.clock_timestamp(){more_values}); RETURN NULL; END "
     )
 
 
 _FUNCTIONS = {
-    **{f"record_{operation}": (_recording(operation, exact=False), "") for operation in _OPERATIONS},
-    **{f"record_{operation}_exact": (_recording(operation, exact=True), _PINNED) for operation in _OPERATIONS},
-    "record_truncate": (
-        " BEGIN INSERT INTO penstock.changes (xid, relation, op, at) VALUES (pg_catalog.pg_current_xact_id(), TG_RELID, 'T',"
-        " pg_catalog.clock_timestamp()); RETURN NULL; END ",
-        "",
-    ),
+    variant.function(event): (_recording(event, variant), _PINNED if variant.exact and event in _OPERATIONS else "")
+    for variant in VARIANTS
+    for event in EVENTS
 }
 # The commit waits until the log is on disk, and with it every commit that the window includes: after a crash none of them is missing.
 _CLOSE_WINDOW = f""" DECLARE n bigint; BEGIN
@@ -81,13 +108,22 @@ _CLOSE_WINDOW = f""" DECLARE n bigint; BEGIN
     PERFORM pg_catalog.pg_notify('{WINDOW_CHANNEL}', '');
     RETURN n; END """
 
+
 _STATE = """
 SELECT (SELECT obj_description(n.oid, 'pg_namespace') FROM pg_namespace n WHERE n.nspname = 'penstock'),
        EXISTS (SELECT FROM pg_namespace WHERE nspname = 'penstock'),
        ARRAY(SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
              WHERE n.nspname = 'penstock' AND c.relname = ANY(%s)),
-       (SELECT coalesce(jsonb_object_agg(p.proname, p.prosrc), '{}') FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-        WHERE n.nspname = 'penstock' AND (p.proname LIKE 'record\\_%%' OR p.proname = 'close_window'))
+       (SELECT coalesce(jsonb_object_agg(p.proname, concat(p.prosecdef, cardinality(p.proconfig), p.prosrc)), '{}')
+        FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+        WHERE n.nspname = 'penstock' AND p.pronargs = 0 AND (p.proname LIKE 'record\\_%%' OR p.proname = 'close_window')),
+       (SELECT obj_description(c.oid, 'pg_class') FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname = 'penstock' AND c.relname = 'changes'),
+       EXISTS (SELECT FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+               WHERE n.nspname = 'penstock' AND c.relname = 'changes' AND a.attname = 'who' AND NOT a.attisdropped)
+"""
+_INSTALLED = """
+SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'penstock' AND c.relname = 'windows'
 """
 _TRIGGERS = """
 SELECT t.tgrelid::bigint, substr(t.tgname, 11), t.tgenabled::text, p.proname,
@@ -131,7 +167,19 @@ class TableTriggers:
 
     mark: str
     complete: bool
-    exact: bool
+    variant: Variant
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What is there of the shadow log, without the triggers. `version`: None if nothing is there or no version is recorded."""
+
+    version: int | None
+    schema: bool
+    made_schema: bool
+    tables: frozenset[str]
+    missing: tuple[PlannedStatement, ...]
+    """The statements that create what is missing, or replace what is of another version."""
 
 
 def is_exact(table: CatalogTable) -> bool:
@@ -144,75 +192,157 @@ def read_triggers(connection: PostgresConnection, relations: Collection[int]) ->
     rows: dict[int, list[tuple[str, ...]]] = {}
     for relation, *rest in connection.execute(_TRIGGERS, [list(relations)]).fetchall():
         rows.setdefault(relation, []).append(tuple(rest))
-    found = {}
-    for relation, triggers in rows.items():
-        functions = {event: function for event, _, function, _ in triggers}
-        exact = functions.get("update") == "record_update_exact"
-        complete = functions == _functions(exact=exact) and all(enabled == "A" for _, enabled, _, _ in triggers)
-        found[relation] = TableTriggers(" ".join(mark for *_, mark in triggers), complete, exact)
-    return found
+    return {relation: _triggers_of(triggers) for relation, triggers in rows.items()}
 
 
-def _functions(*, exact: bool) -> dict[str, str]:
-    return {event: f"record_{event}" + ("_exact" if exact and event in _OPERATIONS else "") for event in EVENTS}
+def _triggers_of(rows: Sequence[tuple[str, ...]]) -> TableTriggers:
+    functions = {event: function for event, _, function, _ in rows}
+    written = functions.get("update", "")
+    variant = Variant("_exact" in written, written.endswith("_audit"))
+    complete = functions == {event: variant.function(event) for event in EVENTS} and all(
+        enabled == "A" for _, enabled, _, _ in rows
+    )
+    return TableTriggers(" ".join(mark for *_, mark in rows), complete, variant)
 
 
-def layout_statements(connection: PostgresConnection) -> list[str]:
-    """The statements that create what is missing of the schema `penstock`, or replace what is of another version.
+def is_same_trigger(one: str, other: str) -> bool:
+    """Whether two marks differ at most in the version of the functions."""
+    parts = [[each.rpartition(":")[0] for each in mark.split(" ")] for mark in (one, other)]
+    return parts[0] == parts[1]
 
-    Raises EngineFault(LOG_UNREADABLE) if the shadow log has a layout of a later version.
+
+def read_layout(connection: PostgresConnection) -> Layout:
+    """What is there of the shadow log.
+
+    Raises EngineFault: LOG_UNREADABLE if it has a layout of a later version, CHANGE_LOG_FOREIGN if others own a part of it.
     """
-    note, schema, tables, functions = connection.execute(_STATE, [list(_TABLES)]).fetchall()[0]
-    found: list[str] = [] if schema else ["CREATE SCHEMA penstock", f"COMMENT ON SCHEMA penstock IS '{_NOTE}'"]
-    _refuse_later(note)
-    found += [statement for name, statement in _TABLES.items() if name not in tables]
-    if not tables:
-        found += _AFTER_TABLES
-    for name, (body, options) in _FUNCTIONS.items():
-        if functions.get(name) != body:
-            found += [
-                f"CREATE OR REPLACE FUNCTION penstock.{name}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER {options}"
-                f" AS $penstock${body}$penstock$",
-                # Firing needs no right; without it, others could not let their own tables write here.
-                f"REVOKE ALL ON FUNCTION penstock.{name}() FROM PUBLIC",
-            ]
-    if functions.get("close_window") != _CLOSE_WINDOW:
-        found += [
-            "CREATE OR REPLACE FUNCTION penstock.close_window() RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER"
-            f" AS $penstock${_CLOSE_WINDOW}$penstock$",
-            "REVOKE ALL ON FUNCTION penstock.close_window() FROM PUBLIC",
-        ]
-    return found
-
-
-def _refuse_later(note: str | None) -> None:
-    head, _, number = (note or "").rpartition(" layout ")
-    if head and number.isdecimal() and int(number) > LAYOUT:
-        detail = f"the shadow log has the layout {number}; this version knows layouts up to {LAYOUT}"
+    check_owners(connection)
+    state = connection.execute(_STATE, [[*_TABLES, "transactions"]]).fetchall()[0]
+    schema_note, schema, tables, functions, table_note, audited = state
+    version = (_version(table_note) or _version(schema_note) or 1) if "changes" in tables else None
+    if version is not None and version > LAYOUT:
+        detail = f"the shadow log has the layout {version}; this version knows layouts up to {LAYOUT}"
         raise EngineFault(FaultKind.LOG_UNREADABLE, "penstock", detail)
+    made = not schema or (schema_note or "").startswith("Penstock: ")
+    ours = not schema or (schema_note or "").startswith(_NOTE)
+    missing = [*_missing_tables(schema, tables, audited), *_missing_functions(functions)]
+    if version != LAYOUT:
+        missing += [_brief(f"COMMENT ON TABLE penstock.changes IS '{_NOTE}{LAYOUT}'")]
+        missing += [_brief(f"COMMENT ON SCHEMA penstock IS '{_NOTE}{LAYOUT}'")] if ours else []
+    return Layout(version, schema, made, frozenset(tables), tuple(missing))
 
 
-def trigger_statements(name: TableName, *, exact: bool) -> list[str]:
-    """The statements that create, or replace, the triggers of one table."""
-    table = sql.Identifier(name.schema, name.name).as_string()
-    found = []
-    for event, function in _functions(exact=exact).items():
-        level = "STATEMENT" if event == "truncate" else "ROW"
+def _version(note: str | None) -> int | None:
+    head, _, number = (note or "").partition(_NOTE)
+    return int(number) if not head and number.isdecimal() else None
+
+
+def _missing_tables(schema: bool, tables: Collection[str], audited: bool) -> Iterator[PlannedStatement]:
+    if not schema:
+        yield _brief("CREATE SCHEMA penstock")
+    for name, statement in _TABLES.items():
+        if name not in tables:
+            yield _brief(statement)
+    if not set(_TABLES) & set(tables):
+        yield from map(_brief, _AFTER_TABLES)
+    elif "changes" in tables and not audited:
+        yield PlannedStatement(
+            "ALTER TABLE penstock.changes ADD COLUMN who text, ADD COLUMN application text",
+            "ACCESS EXCLUSIVE on penstock.changes: it waits for open transactions that changed captured tables, and writers wait for it.",
+            "Adds two columns without a value; no row is written.",
+        )
+    if "transactions" not in tables:
+        yield _brief(_TRANSACTIONS)
+
+
+def _missing_functions(functions: dict[str, str]) -> Iterator[PlannedStatement]:
+    for name, (body, options) in _FUNCTIONS.items():
+        if functions.get(name) != f"t{options.count('SET ') or ''}{body}":
+            yield from _function(f"{name}() RETURNS trigger", f"{name}()", options, body)
+    if functions.get("close_window") != f"t{_CLOSE_WINDOW}":
+        yield from _function("close_window() RETURNS bigint", "close_window()", "", _CLOSE_WINDOW)
+
+
+def _function(head: str, name: str, options: str, body: str) -> Iterator[PlannedStatement]:
+    yield _brief(
+        f"CREATE OR REPLACE FUNCTION penstock.{head} LANGUAGE plpgsql SECURITY DEFINER {options}".rstrip()
+        + f" AS $penstock${body}$penstock$"
+    )
+    # Firing needs no right; without it, others could not let their own tables write here.
+    yield _brief(f"REVOKE ALL ON FUNCTION penstock.{name} FROM PUBLIC")
+
+
+def _brief(statement: str) -> PlannedStatement:
+    return PlannedStatement(statement, "None on a table of others.", "Nothing that lasts: it writes catalog rows only.")
+
+
+def trigger_statements(name: TableName, variant: Variant) -> tuple[PlannedStatement, ...]:
+    """The statements that create, or replace, the triggers of one table; in one transaction."""
+    table = quoted(name)
+    found = [
+        PlannedStatement(
+            f"LOCK TABLE ONLY {table} IN SHARE ROW EXCLUSIVE MODE",
+            f"SHARE ROW EXCLUSIVE on {name}: it waits for transactions that have written to the table, and writers wait until the"
+            " transaction ends; readers do not.",
+            "It is held until the triggers are there, some milliseconds.",
+        )
+    ]
+    held = f"SHARE ROW EXCLUSIVE on {name}, which is held already."
+    for event in EVENTS:
+        rows = "STATEMENT" if event == "truncate" else "ROW"
+        cost = "each TRUNCATE" if event == "truncate" else f"each row that {event} writes"
         found += [
-            f'CREATE OR REPLACE TRIGGER "{_PREFIX}{event}" AFTER {event.upper()} ON {table} FOR EACH {level}'
-            f" EXECUTE FUNCTION penstock.{function}()",
-            f'ALTER TABLE {table} ENABLE ALWAYS TRIGGER "{_PREFIX}{event}"',
+            PlannedStatement(
+                f'CREATE OR REPLACE TRIGGER "{_PREFIX}{event}" AFTER {event.upper()} ON {table} FOR EACH {rows}'
+                f" EXECUTE FUNCTION penstock.{variant.function(event)}()",
+                held,
+                f"From then on {cost} also writes a row of the shadow log, in the same transaction.",
+            ),
+            PlannedStatement(
+                f'ALTER TABLE {table} ENABLE ALWAYS TRIGGER "{_PREFIX}{event}"',
+                held,
+                "The trigger fires for sessions with session_replication_role = replica too.",
+            ),
         ]
-    return found
+    return tuple(found)
 
 
 def drop_statements(names: Sequence[TableName]) -> list[str]:
     """The statements that remove the triggers of these tables."""
-    tables = [sql.Identifier(name.schema, name.name).as_string() for name in names]
-    return [f'DROP TRIGGER IF EXISTS "{_PREFIX}{event}" ON {table}' for table in tables for event in EVENTS]
+    return [f'DROP TRIGGER IF EXISTS "{_PREFIX}{event}" ON {quoted(name)}' for name in names for event in EVENTS]
+
+
+def removal_statements(layout: Layout, names: Sequence[TableName], *, shared: bool) -> tuple[str, ...]:
+    """The statements that remove everything, with the triggers of these tables. The schema goes if Penstock made it and holds nothing else
+    (`shared`)."""
+    found = drop_statements(names)
+    if layout.schema:
+        found.append("DROP VIEW IF EXISTS penstock.transactions")
+        found.append(f"DROP TABLE IF EXISTS {', '.join(f'penstock.{name}' for name in _TABLES)}")
+        found += [f"DROP FUNCTION IF EXISTS penstock.{name}()" for name in (*_FUNCTIONS, "close_window")]
+        found += ["DROP SCHEMA penstock"] if layout.made_schema and not shared else []
+    return tuple(found)
+
+
+def grants_to(user: str) -> tuple[str, ...]:
+    """What a user needs that reads the shadow log and owns nothing of it."""
+    name = sql.Identifier(user).as_string()
+    return (
+        f"GRANT USAGE ON SCHEMA penstock TO {name}",
+        f"GRANT SELECT, UPDATE, DELETE, TRUNCATE ON penstock.changes TO {name}",
+        f"GRANT SELECT, INSERT, DELETE ON penstock.windows TO {name}",
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON penstock.readers, penstock.followed TO {name}",
+        f"GRANT EXECUTE ON FUNCTION penstock.close_window() TO {name}",
+    )
+
+
+def quoted(name: TableName) -> str:
+    return sql.Identifier(name.schema, name.name).as_string()
 
 
 def is_installed(connection: PostgresConnection) -> bool:
-    """Whether the shadow log exists, so that windows can be closed and read."""
-    row = connection.execute("SELECT to_regclass('penstock.windows') IS NOT NULL").fetchone()
-    return row is not None and bool(row[0])
+    """Whether the shadow log exists, so that windows can be closed and read. Raises EngineFault(CHANGE_LOG_FOREIGN) if others own it."""
+    if connection.execute(_INSTALLED).fetchone() is None:
+        return False
+    check_owners(connection)
+    return True

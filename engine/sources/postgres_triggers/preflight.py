@@ -14,7 +14,10 @@ from engine.sources.postgres import mending
 from engine.sources.postgres.catalog import load_tables
 from engine.sources.postgres.connect import Connector
 from engine.sources.postgres.table_checks import check_tables, discover, rights_of
-from engine.sources.postgres_triggers.objects import is_installed
+from engine.sources.postgres_triggers.change_triggers import unfit_tables
+from engine.sources.postgres_triggers.given import Given
+from engine.sources.postgres_triggers.objects import grants_to, is_installed, read_layout, trigger_statements
+from engine.sources.postgres_triggers.triggered_tables import LAYOUT_MISSING
 
 OLDEST_VERSION = 140000
 """PostgreSQL 14 as `server_version_num`: the first with CREATE OR REPLACE TRIGGER."""
@@ -24,6 +27,20 @@ _IDENTITY = """
 SELECT s.system_identifier::text || '-' || (SELECT oid FROM pg_database WHERE datname = current_database()), c.timeline_id
 FROM pg_control_system() AS s, pg_control_checkpoint() AS c
 """
+_GRANTED = """
+SELECT CASE WHEN has_schema_privilege('penstock', 'USAGE') THEN
+           has_table_privilege('penstock.changes', 'SELECT') AND has_table_privilege('penstock.changes', 'UPDATE')
+           AND has_table_privilege('penstock.changes', 'DELETE') AND has_table_privilege('penstock.changes', 'TRUNCATE')
+           AND has_table_privilege('penstock.windows', 'SELECT') AND has_table_privilege('penstock.windows', 'INSERT')
+           AND has_table_privilege('penstock.windows', 'DELETE')
+           AND has_table_privilege('penstock.readers', 'SELECT') AND has_table_privilege('penstock.readers', 'INSERT')
+           AND has_table_privilege('penstock.readers', 'UPDATE') AND has_table_privilege('penstock.readers', 'DELETE')
+           AND has_table_privilege('penstock.followed', 'SELECT') AND has_table_privilege('penstock.followed', 'INSERT')
+           AND has_table_privilege('penstock.followed', 'UPDATE') AND has_table_privilege('penstock.followed', 'DELETE')
+           AND has_function_privilege('penstock.close_window()', 'EXECUTE')
+       ELSE false END
+"""
+"""Whether the user has what `objects.grants_to` grants."""
 _REMEDIES = {
     FaultKind.SOURCE_UNREACHABLE: "Check host, port and database, and that the server runs and can be reached from the engine.",
     FaultKind.SOURCE_AUTHENTICATION: "Check user and password, and that pg_hba.conf lets this user in.",
@@ -46,7 +63,7 @@ def discover_tables(connector: Connector) -> list[DiscoveredTable]:
     ]
 
 
-def check(connector: Connector, tables: Sequence[TableSpec], origin: OriginFilter) -> list[Finding]:
+def check(connector: Connector, tables: Sequence[TableSpec], origin: OriginFilter, given: Given) -> list[Finding]:
     """Findings about the source and these tables. A failed connection is a finding, not a fault."""
     try:
         with connector.session() as connection:
@@ -55,9 +72,10 @@ def check(connector: Connector, tables: Sequence[TableSpec], origin: OriginFilte
                 what = f"the server is PostgreSQL {version // 10000}; 14 is the oldest that is supported"
                 return [Finding(_E, "source_version", what, "Upgrade the source.")]
             mark = mark_of(connector.secret(MASK_KEY))
-            found = _origin(origin) + _shadow_log(connection)
+            found = _origin(origin) + _shadow_log(connection, given)
             found += check_tables(connection, [replace(t, mask_mark=mark) for t in tables], by_others=True)
-            return found + _owned(connection, tables) + _unfit(connection, tables)
+            found += _owned(connection, tables) if given.install else []
+            return found + _triggers(connection, tables, given) + _unfit(connection, tables)
     except EngineFault as fault:
         remedy = _REMEDIES.get(fault.kind, "Check the connection's settings.")
         return [Finding(_E, fault.kind.value, fault.detail, remedy)]
@@ -70,18 +88,53 @@ def _origin(origin: OriginFilter) -> list[Finding]:
     return [Finding(_E, FaultKind.ORIGIN_UNSUPPORTED.value, what, "Let `capture.origin` be `any`.")]
 
 
-def _shadow_log(connection: PostgresConnection) -> list[Finding]:
-    if is_installed(connection):
+def _shadow_log(connection: PostgresConnection, given: Given) -> list[Finding]:
+    missing = tuple(statement.sql for statement in read_layout(connection).missing)
+    if not given.install:
+        return _given_shadow_log(connection, missing)
+    if not missing:
         return []
     row = connection.execute(
         "SELECT has_database_privilege(current_database(), 'CREATE'), current_database()"
     ).fetchone()
-    if row is not None and not row[0]:
+    if row is not None and not row[0] and not is_installed(connection):
         what = "the user may not create the schema penstock, which holds the shadow log"
         remedy = "GRANT CREATE ON DATABASE to the user."
         return [Finding(_E, FaultKind.CHANGE_TRIGGERS_PRIVILEGE.value, what, remedy)]
-    what = "the schema penstock with the shadow log will be created, and four triggers on each table"
-    return [Finding(_I, "change_triggers_absent", what, "Nothing has to be done.")]
+    what = (
+        "the shadow log in the schema penstock will be created or brought up to date, and four triggers on each table"
+    )
+    return [Finding(_I, "change_triggers_absent", what, "Nothing has to be done.", missing)]
+
+
+def _given_shadow_log(connection: PostgresConnection, missing: tuple[str, ...]) -> list[Finding]:
+    """Findings if an administrator installs the shadow log: it is missing, or the user lacks rights on it."""
+    user = str(connection.execute("SELECT current_user").fetchall()[0][0])
+    if missing:
+        remedy = "Have an administrator run the statements, and then those for the tables."
+        sql = (*missing, *grants_to(user))
+        return [Finding(_E, FaultKind.CHANGE_TRIGGERS_MISSING.value, LAYOUT_MISSING, remedy, sql)]
+    if connection.execute(_GRANTED).fetchall()[0][0]:
+        return []
+    what = "the user lacks rights on the shadow log"
+    remedy = "Have the owner of the shadow log run the statements."
+    return [Finding(_E, FaultKind.CHANGE_TRIGGERS_PRIVILEGE.value, what, remedy, grants_to(user))]
+
+
+def _triggers(connection: PostgresConnection, tables: Sequence[TableSpec], given: Given) -> list[Finding]:
+    """Findings on tables whose triggers are missing or do not record enough, with the statements that mend it."""
+    there = [t for t in load_tables(connection, [t.source for t in tables]).values() if t.kind == "r"]
+    found = []
+    for name, variant in unfit_tables(connection, there, audit=given.audit).items():
+        sql = tuple(statement.sql for statement in trigger_statements(name, variant))
+        if given.install:
+            what = f"{name} will get triggers that record its changes"
+            found.append(Finding(_I, "change_triggers_planned", what, "Nothing has to be done.", sql))
+            continue
+        what = f"{name} has no triggers that record its changes, and capture.install is false"
+        remedy = f"Have the owner of the table run: BEGIN; {'; '.join(sql)}; COMMIT;"
+        found.append(Finding(_E, FaultKind.CHANGE_TRIGGERS_MISSING.value, what, remedy, sql))
+    return found
 
 
 def _owned(connection: PostgresConnection, tables: Sequence[TableSpec]) -> list[Finding]:

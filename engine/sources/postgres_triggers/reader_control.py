@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from contextlib import AbstractContextManager
 
 import psycopg
 
-from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
 from engine.model.positions.windows import end_of
 from engine.model.source import ExportedSnapshot, GuardReading, ReaderStatus
 from engine.sources.postgres.connect import Connector
-from engine.sources.postgres.open_transactions import family_of, oldest_open
+from engine.sources.postgres.open_transactions import end_own_session, reading_of
+from engine.sources.postgres_triggers.given import Given
 from engine.sources.postgres_triggers.objects import INSTALL_LOCK, drop_statements, is_installed
 from engine.sources.postgres_triggers.stream import READER_LOCK
 from engine.sources.postgres_triggers.windows import snapshot_at_window
@@ -43,17 +42,14 @@ RETURNING (SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.rel
           (SELECT relname FROM pg_class WHERE oid = relation),
           EXISTS (SELECT FROM penstock.followed o WHERE o.relation = f.relation AND o.reader <> f.reader)
 """
-_FREE_TIMEOUT_S = 5.0
-"""Seconds for a session to end after the command. Not measured."""
-_POLL_S = 0.05
-"""Interval in seconds between two checks whether it has ended; each is one short query. Not measured."""
 
 
 class TriggerReaderControl:
     """`ReaderControl`: a row of penstock.readers, and a lock of the session that reads."""
 
-    def __init__(self, connector: Connector) -> None:
+    def __init__(self, connector: Connector, given: Given) -> None:
         self._connector = connector
+        self._given = given
 
     def create(self, reader: str) -> AbstractContextManager[ExportedSnapshot]:
         return snapshot_at_window(self._connector, reader)
@@ -75,13 +71,7 @@ class TriggerReaderControl:
 
     def check_reader(self, reader: str) -> GuardReading:
         """See SourceSafety.check_reader."""
-        holder = oldest_open(self._connector)
-        return GuardReading(
-            reader=self.status(reader),
-            oldest_open=holder[0] if holder else None,
-            oldest_open_s=holder[1] if holder else 0.0,
-            oldest_open_statement=holder[2] if holder else "",
-        )
+        return reading_of(self._connector, self.status(reader))
 
     def release(self, reader: str) -> list[str]:
         """As `remove`: what records changes that are read by none would fill the source."""
@@ -89,7 +79,7 @@ class TriggerReaderControl:
 
     def remove(self, reader: str) -> list[str]:
         """The reader goes, with the triggers of tables that no other reader follows, and with the changes if there is no other one. What
-        cannot be dropped stays as a whole, and is returned as text."""
+        cannot be dropped stays as a whole, and is returned as text. Triggers of an administrator stay, and are returned."""
         with self._connector.session(reader) as connection:
             if not is_installed(connection):
                 return []
@@ -100,7 +90,8 @@ class TriggerReaderControl:
                     alone = [
                         TableName(schema, name) for schema, name, shared in rows if name is not None and not shared
                     ]
-                    for statement in drop_statements(alone):
+                    statements = drop_statements(alone)
+                    for statement in statements if self._given.install else ():
                         connection.execute(statement.encode())
                     connection.execute("DELETE FROM penstock.readers WHERE name = %s", [reader])
                 if connection.execute("SELECT FROM penstock.readers LIMIT 1").fetchone() is None:
@@ -109,21 +100,12 @@ class TriggerReaderControl:
                         connection.execute("TRUNCATE penstock.changes")
             except (psycopg.errors.InsufficientPrivilege, psycopg.errors.LockNotAvailable) as error:
                 return [f"triggers of the shadow log: {error.diag.message_primary}"]
-        return []
+        if self._given.install or not statements:
+            return []
+        return [f"triggers that only an administrator may drop, and that go on recording: {'; '.join(statements)}"]
 
     def end_other(self, reader: str, application: str) -> bool:
         with self._connector.session(reader) as connection:
-            found = connection.execute(_SESSION, [reader]).fetchone()
-            if found is None:
-                return False
-            pid, name, same_user = found
-            if not same_user or family_of(name or "") != family_of(application):
-                raise EngineFault(FaultKind.SLOT_IN_USE, reader, f"pid {pid} reads it, which is not ours")
-            connection.execute("SELECT pg_terminate_backend(%s)", [pid])
-            deadline = time.monotonic() + _FREE_TIMEOUT_S
-            while time.monotonic() < deadline:
-                left = connection.execute(_SESSION, [reader]).fetchone()
-                if left is None or left[0] != pid:
-                    return True
-                time.sleep(_POLL_S)
-        raise EngineFault(FaultKind.SLOT_IN_USE, reader, f"our own older reader, pid {pid}, does not end")
+            return end_own_session(
+                connection, reader, application, lambda session: session.execute(_SESSION, [reader]).fetchone()
+            )

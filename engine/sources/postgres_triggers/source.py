@@ -8,6 +8,7 @@ from engine.model.absent_capabilities import NoDdlReports, NoPartitions, NoTicke
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import TableSchema
 from engine.model.source import (
+    ChangeTriggers,
     ComputedColumns,
     DdlReports,
     DiscoveredTable,
@@ -28,6 +29,8 @@ from engine.sources.postgres.catalog import load_tables, names_of, one_look, sch
 from engine.sources.postgres.connect import Connector
 from engine.sources.postgres.partition_watch import PartitionWatch
 from engine.sources.postgres_triggers import preflight
+from engine.sources.postgres_triggers.change_triggers import PostgresChangeTriggers
+from engine.sources.postgres_triggers.given import given_by
 from engine.sources.postgres_triggers.log import TriggerLog
 from engine.sources.postgres_triggers.reader_control import TriggerReaderControl
 from engine.sources.postgres_triggers.snapshots import WindowSnapshots
@@ -46,13 +49,16 @@ class TriggerSource:
         self.terms = POSTGRES_TRIGGERS_TERMS
         self.log: LogSource = TriggerLog(connector)
         watch = PartitionWatch(lambda _: self.log.current())
-        reader, tables = TriggerReaderControl(connector), TriggeredTables(connector, watch)
+        self._given = given = given_by(spec)
+        reader = TriggerReaderControl(connector, given)
+        self._tables = tables = TriggeredTables(connector, watch, given)
         self.copies: SnapshotSource = WindowSnapshots(connector)
         self.reader: ReaderControl = reader
         self.sent_tables: SentTables = tables
         self.partitioned: PartitionedTables = NoPartitions()
         self.safety: SourceSafety = TriggerSafety(connector, watch, tables, reader)
         self.ddl: DdlReports = NoDdlReports()
+        self.triggers: ChangeTriggers = PostgresChangeTriggers(connector)
         self.tickets: TicketWriter = NoTickets()
         self.sequences: SequenceReader = PostgresSequences(connector)
         self.computed: ComputedColumns = PostgresComputedColumns(connector)
@@ -61,7 +67,7 @@ class TriggerSource:
         self, tables: Sequence[TableSpec], reader: str | None, origin: OriginFilter = OriginFilter.ANY
     ) -> list[Finding]:
         del reader
-        return preflight.check(self._connector, tables, origin)
+        return preflight.check(self._connector, tables, origin, self._given)
 
     def discover(self) -> list[DiscoveredTable]:
         return preflight.discover_tables(self._connector)
@@ -72,7 +78,8 @@ class TriggerSource:
     def describe(self, tables: Sequence[TableSpec]) -> dict[TableName, TableSchema]:
         with self._connector.session() as connection, one_look(connection):
             catalog = load_tables(connection, [t.source for t in tables])
-        there = {t.source: catalog[t.source] for t in tables if t.source in catalog}
+            unrecorded = self._tables.unrecorded(connection, catalog.values())
+        there = {t.source: catalog[t.source] for t in tables if t.source in catalog and t.source not in unrecorded}
         specs = {t.source: t for t in tables if t.where is None}
         found = {n: schema_of(table, specs[n]) for n, table in there.items() if table.kind == "r" and n in specs}
         return {name: schema for name, schema in found.items() if schema is not None}

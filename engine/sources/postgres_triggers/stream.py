@@ -23,7 +23,7 @@ from engine.records.window_stream import MOST_BYTES, MOST_ROWS, PRUNED_AT_ONCE, 
 from engine.sources.postgres.connect import SOURCE, Connector
 from engine.sources.postgres.copy_out import COPY_KINDS, copy_out
 from engine.sources.postgres_triggers.json_rows import FIELDS, JsonForm, PrintedRows, printed_rows
-from engine.sources.postgres_triggers.objects import SHADOW_LOG_GONE, WINDOW_CHANNEL
+from engine.sources.postgres_triggers.objects import SHADOW_LOG_GONE, WINDOW_CHANNEL, is_installed
 from engine.sources.postgres_triggers.structures import Structure, Structures, unreadable
 from engine.sources.postgres_triggers.terms import POSTGRES_TRIGGERS_TERMS
 from engine.sources.postgres_triggers.windows import Windows, close_if_unread, next_windows, prune
@@ -383,7 +383,7 @@ def open_stream(
 
 def _attached(connection: PostgresConnection, reader: str) -> int:
     """Take the reader's lock for this session; returns the last window that was confirmed for it."""
-    if connection.execute("SELECT to_regclass('penstock.readers') IS NULL").fetchall()[0][0]:
+    if not is_installed(connection):
         raise EngineFault(FaultKind.LOG_GAP, reader, "the shadow log does not exist")
     if not connection.execute("SELECT pg_try_advisory_lock(" + READER_LOCK + ")", [reader]).fetchall()[0][0]:
         raise EngineFault(FaultKind.SLOT_IN_USE, reader, "another session reads for it")

@@ -6,8 +6,6 @@ import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-import psycopg
-
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableName
 from engine.model.source import Earlier, GuardReading
@@ -16,21 +14,28 @@ from engine.postgres.sessions import PostgresConnection
 from engine.sources.postgres.catalog import CatalogTable, load_tables
 from engine.sources.postgres.connect import Connector
 from engine.sources.postgres.partition_watch import PartitionWatch
-from engine.sources.postgres_triggers.objects import (
-    INSTALL_LOCK,
-    TableTriggers,
-    is_exact,
-    is_installed,
-    layout_statements,
-    read_triggers,
-    trigger_statements,
+from engine.sources.postgres_triggers.change_triggers import (
+    as_privilege_fault,
+    fits,
+    install_layout,
+    install_triggers,
+    unfit_tables,
+    variant_of,
 )
+from engine.sources.postgres_triggers.given import Given
+from engine.sources.postgres_triggers.objects import TableTriggers, is_installed, read_layout, read_triggers
 from engine.sources.postgres_triggers.reader_control import TriggerReaderControl
 
 _FOLLOWED = "SELECT relation::bigint, triggers FROM penstock.followed WHERE reader = %s"
 _FOLLOW = """
 INSERT INTO penstock.followed VALUES (%s, %s, %s) ON CONFLICT (reader, relation) DO UPDATE SET triggers = excluded.triggers
 """
+_RECORDED = """
+SELECT c.oid::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'penstock' AND c.relname = 'changes'
+"""
+LAYOUT_MISSING = (
+    "the shadow log is missing or incomplete, and capture.install is false: an administrator has to install it"
+)
 _CHANGED = "its triggers were dropped, disabled or created again by others: changes may be missing"
 
 
@@ -39,12 +44,14 @@ class TriggeredTables:
 
     traced = True
 
-    def __init__(self, connector: Connector, watch: PartitionWatch) -> None:
+    def __init__(self, connector: Connector, watch: PartitionWatch, given: Given) -> None:
         self._connector = connector
         self._watch = watch
+        self._given = given
         self._lock = threading.Lock()
-        self._reported: dict[int, str | None] = {}
-        """Marks of triggers that `faults` has reported as changed, by OID; None if the table has none. They are reported once."""
+        self._reported: set[int] = set()
+        """OIDs of tables that `faults` has reported, once. They are parked then, so the next `prepare` accepts their triggers as it finds
+        or makes them: a copy follows."""
 
     def prepare(
         self,
@@ -54,50 +61,56 @@ class TriggeredTables:
         earlier: Earlier = Earlier.ANY,
     ) -> frozenset[RelationId]:
         del known  # The marks on the source say what was recorded.
-        with self._lock, self._connector.session(reader) as connection:
-            try:
-                with connection.transaction():
-                    connection.execute("SELECT pg_advisory_xact_lock(%s)", [INSTALL_LOCK])
-                    for statement in layout_statements(connection):
-                        connection.execute(statement.encode())
-                found = load_tables(connection, [t.source for t in tables])
-                found = {name: table for name, table in found.items() if table.kind == "r"}
-                self._install(connection, list(found.values()), reader, earlier)
-            except psycopg.errors.InsufficientPrivilege as error:
-                detail = f"triggers cannot be created: {error.diag.message_primary}"
-                raise EngineFault(FaultKind.CHANGE_TRIGGERS_PRIVILEGE, reader, detail) from error
+        with self._lock, self._connector.session(reader) as connection, as_privilege_fault(reader):
+            self._prepare_layout(connection, reader)
+            found = load_tables(connection, [t.source for t in tables])
+            found = {name: table for name, table in found.items() if table.kind == "r"}
+            self._install(connection, list(found.values()), reader, earlier)
         self._watch.check_tables(self._connector, self._watch.unseen(tables))
         self._watch.watch_again(tables, {name: table.oid for name, table in found.items()})
         return frozenset(RelationId(table.oid) for table in found.values())
 
+    def _prepare_layout(self, connection: PostgresConnection, reader: str) -> None:
+        if self._given.install:
+            install_layout(connection)
+        elif read_layout(connection).missing:
+            raise EngineFault(FaultKind.CHANGE_TRIGGERS_MISSING, reader, LAYOUT_MISSING)
+
     def _install(
         self, connection: PostgresConnection, tables: Sequence[CatalogTable], reader: str, earlier: Earlier
     ) -> None:
-        """Create the triggers that are missing, each table's in a transaction of its own, which holds the table's lock only."""
+        """Create the triggers that are missing, each table's in a transaction of its own, which holds the table's lock only. Those that an
+        administrator created are recorded as they are."""
         there, followed = self._read(connection, reader, [table.oid for table in tables])
         for table in tables:
-            triggers, exact = there.get(table.oid), is_exact(table)
+            triggers = there.get(table.oid)
+            variant = variant_of(table, triggers, audit=self._given.audit)
             mark = None if triggers is None else triggers.mark
             as_recorded = table.oid in followed and mark == followed[table.oid]
-            if as_recorded and triggers is not None and triggers.complete and triggers.exact == exact:
+            fitting = triggers is not None and fits(triggers, variant, exactly=self._given.install)
+            if (fitting and as_recorded) or not (fitting or self._given.install):
                 continue
-            hidden = table.oid in followed and not as_recorded and self._reported.get(table.oid, "") != mark
+            hidden = table.oid in followed and not as_recorded and table.oid not in self._reported
             if hidden and earlier is not Earlier.ANY:
                 continue  # The next check reports it; to mend it before would hide that changes may be missing.
             with connection.transaction():
-                connection.execute("SELECT pg_advisory_xact_lock(%s)", [INSTALL_LOCK])
-                now = read_triggers(connection, [table.oid]).get(table.oid)
-                if now is None or not now.complete or now.exact != exact:
-                    for statement in trigger_statements(table.name, exact=exact):
-                        connection.execute(statement.encode())
-                    now = read_triggers(connection, [table.oid])[table.oid]
-                connection.execute(_FOLLOW, [reader, table.oid, now.mark])
+                if self._given.install:
+                    mark = install_triggers(connection, table, variant)
+                if not as_recorded or earlier is Earlier.ANY:
+                    connection.execute(_FOLLOW, [reader, table.oid, mark])
+            self._reported.discard(table.oid)
 
     def recorded(self, reader: str) -> str | None:
         """The shadow table's OID: it changes if the shadow log is dropped and created again."""
         with self._connector.session(reader) as connection:
-            row = connection.execute("SELECT to_regclass('penstock.changes')::oid::text").fetchone()
-        return None if row is None or row[0] is None else str(row[0])
+            row = connection.execute(_RECORDED).fetchone()
+        return None if row is None else str(row[0])
+
+    def unrecorded(self, connection: PostgresConnection, tables: Collection[CatalogTable]) -> frozenset[TableName]:
+        """The tables whose changes no triggers record, and that Penstock must not create."""
+        if self._given.install:
+            return frozenset()
+        return frozenset(unfit_tables(connection, tables, audit=self._given.audit))
 
     def withdraw(self, tables: Sequence[TableSpec], reader: str) -> None:
         """Nothing: a trigger refuses no change of a table without a key."""
@@ -126,9 +139,9 @@ class TriggeredTables:
             mark = there[table.oid].mark if table.oid in there else None
             if table.oid not in followed or mark == followed[table.oid]:
                 continue
-            if self._reported.get(table.oid, "") != mark:
+            if table.oid not in self._reported:
                 wrong[name] = _CHANGED
-                self._reported[table.oid] = mark
+                self._reported.add(table.oid)
         return wrong
 
     def _read(

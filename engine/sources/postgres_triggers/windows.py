@@ -50,10 +50,16 @@ class Windows:
 def close_window(connector: Connector) -> int:
     """Close a window, which includes every commit so far. Returns its number."""
     with connector.session() as connection:
+        _check_installed(connector, connection)
         try:
             return int(connection.execute("SELECT penstock.close_window()").fetchall()[0][0])
         except psycopg.Error as error:
             raise SOURCE.fault(error, "the shadow log", SHADOW_LOG_GONE) from error
+
+
+def _check_installed(connector: Connector, connection: PostgresConnection) -> None:
+    if not is_installed(connection):
+        raise EngineFault(FaultKind.LOG_GAP, connector.name, "the shadow log does not exist")
 
 
 def next_windows(connection: PostgresConnection, after: int, before: str) -> Windows | None:
@@ -83,8 +89,7 @@ def snapshot_at_window(connector: Connector, reader: str | None = None) -> Itera
     """
     with connector.open() as holder:
         with connector.session(reader) as connection:
-            if not is_installed(connection):
-                raise EngineFault(FaultKind.LOG_GAP, connector.name, "the shadow log does not exist")
+            _check_installed(connector, connection)
             with connection.transaction():
                 connection.execute("SELECT pg_advisory_xact_lock(%s)", [WINDOW_LOCK])
                 holder.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")

@@ -30,7 +30,8 @@ Replicate = Callable[..., TriggersReplica]
 
 @pytest.fixture
 def replicate(tmp_path: Path) -> Iterator[Replicate]:
-    """Starts subscriptions: `replicate(database, "orders", queue_mode=QueueMode.PERSIST)`."""
+    """Starts subscriptions: `replicate(database, "orders", queue_mode=QueueMode.PERSIST)`. `settings`: further ones of the connection;
+    `capture`: with other settings; `live=False`: do not wait until the tables are live."""
     started: list[TriggersReplica] = []
 
     def start(
@@ -40,11 +41,14 @@ def replicate(tmp_path: Path) -> Iterator[Replicate]:
         folder.mkdir()
         engine = {name: given.pop(name) for name in ("guard_interval_s", "guard_patience_s") if name in given}
         tables = [table(name) if isinstance(name, str) else name for name in names]
-        source = ConnectionSpec("shop", "postgres", database.settings, {}, CaptureSpec("triggers"))
+        settings = database.settings | given.pop("settings", {})
+        source = ConnectionSpec("shop", "postgres", settings, {}, given.pop("capture", CaptureSpec("triggers")))
+        live = given.pop("live", True)
         spec = subscription_spec(database, duckdb_target(folder), tables, source=source, queue_mode=queue_mode, **given)
         replica = TriggersReplica(database, folder, spec, **engine)
         started.append(replica)
-        replica.wait_live()
+        if live:
+            replica.wait_live()
         return replica
 
     yield start

@@ -13,6 +13,7 @@ from typing import Any, get_args
 import pytest
 
 from engine.link import messages
+from engine.link.change_triggers import ChangeTriggersBody
 from engine.link.lag import LagBody
 from engine.link.message import Message, encode
 from engine.link.partitions import PartitionsBody
@@ -34,6 +35,7 @@ _OTHERS = {
         messages.Registration,
         messages.Registered,
         messages.ReportBundle,
+        ChangeTriggersBody,
         LagBody,
         PartitionsBody,
         ReadPointsBody,

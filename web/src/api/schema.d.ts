@@ -184,6 +184,56 @@ export interface paths {
         patch: operations["connections_patch"];
         trace?: never;
     };
+    "/api/v1/connections/{name}/change-triggers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show the triggers that record a source's changes
+         * @description The tables with triggers, and the statements that would bring them up to date and remove them. The engine only reads.
+         */
+        get: operations["connections_change_triggers_get"];
+        /**
+         * Install triggers that record a source's changes
+         * @description Runs the statements that `plans` shows for the same body. Safe to repeat; other tables keep their triggers. A subscription installs
+         *     them itself unless its `capture.install` is false. Changes are recorded from then on, until a subscription has read them.
+         */
+        put: operations["connections_change_triggers_put"];
+        post?: never;
+        /**
+         * Remove the triggers that record a source's changes
+         * @description Removes all triggers, the recorded changes and the schema. Safe to repeat. Refused while a subscription reads the changes, of this
+         *     server or of another one.
+         */
+        delete: operations["connections_change_triggers_delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/connections/{name}/change-triggers/plans": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * See what a PUT of change triggers would run
+         * @description The statements, with the locks that each takes and what it costs. Nothing is run.
+         */
+        post: operations["connections_change_triggers_plan"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/connections/{name}/checks": {
         parameters: {
             query?: never;
@@ -2041,6 +2091,100 @@ export interface components {
             slot_budget_bytes?: number;
         };
         /**
+         * ChangeTriggersPlan
+         * @description What a PUT of this body would run now.
+         * @example {
+         *       "grants": [
+         *         "GRANT USAGE ON SCHEMA penstock TO penstock"
+         *       ],
+         *       "statements": [
+         *         {
+         *           "cost": "It is held until the triggers are there, some milliseconds.",
+         *           "lock": "SHARE ROW EXCLUSIVE on public.orders: it waits for transactions that have written to the table.",
+         *           "sql": "LOCK TABLE ONLY \"public\".\"orders\" IN SHARE ROW EXCLUSIVE MODE"
+         *         }
+         *       ]
+         *     }
+         */
+        ChangeTriggersPlan: {
+            /**
+             * Grants
+             * @description What an administrator runs in addition who installs it with another role than the connection's user (`capture.install` false).
+             */
+            grants: string[];
+            /**
+             * Statements
+             * @description In this order: those of the schema `penstock` in one transaction, then those of each table in one.
+             */
+            statements: components["schemas"]["PlannedStatementView"][];
+        };
+        /**
+         * ChangeTriggersRequest
+         * @description Tables of the source whose changes triggers record.
+         * @example {
+         *       "tables": [
+         *         {
+         *           "name": "orders",
+         *           "schema": "public"
+         *         }
+         *       ]
+         *     }
+         */
+        ChangeTriggersRequest: {
+            /** Tables */
+            tables?: components["schemas"]["QualifiedName"][];
+        };
+        /**
+         * ChangeTriggersView
+         * @description The triggers that record a source's changes, and the tables that they write to.
+         * @example {
+         *       "current": true,
+         *       "install_sql": [],
+         *       "installed": true,
+         *       "remove_sql": [
+         *         "DROP TRIGGER IF EXISTS \"!penstock_insert\" ON \"public\".\"orders\""
+         *       ],
+         *       "tables": [
+         *         {
+         *           "current": true,
+         *           "name": "orders",
+         *           "schema": "public",
+         *           "variant": "json"
+         *         }
+         *       ],
+         *       "version": 2
+         *     }
+         */
+        ChangeTriggersView: {
+            /**
+             * Current
+             * @description Whether everything that exists is complete and of this release.
+             */
+            current: boolean;
+            /**
+             * Install Sql
+             * @description The statements that PUT without tables runs now: they bring what exists up to date.
+             */
+            install_sql: string[];
+            /**
+             * Installed
+             * @description Whether any part of it exists.
+             */
+            installed: boolean;
+            /**
+             * Remove Sql
+             * @description The statements that DELETE runs, in this order, in one transaction.
+             */
+            remove_sql: string[];
+            /** Tables */
+            tables: components["schemas"]["RecordedTableView"][];
+            /**
+             * Version
+             * @description Version of the layout; null if nothing is installed.
+             */
+            version?: number | null;
+        };
+        /**
          * CheckRequest
          * @description What to check beyond the connection itself.
          * @example {
@@ -3763,6 +3907,18 @@ export interface components {
          */
         PlanResult: "created" | "changed" | "unchanged";
         /**
+         * PlannedStatementView
+         * @description A statement, with the locks that it takes and what it costs.
+         */
+        PlannedStatementView: {
+            /** Cost */
+            cost: string;
+            /** Lock */
+            lock: string;
+            /** Sql */
+            sql: string;
+        };
+        /**
          * PlannedTable
          * @description A table that the PUT changes, or that its body leaves out.
          */
@@ -3793,11 +3949,23 @@ export interface components {
          */
         PostgresTriggersCapture: {
             /**
+             * Audit
+             * @description The shadow log also records the user and the application of each change, for statements on the source. Once a subscription has asked for it, it stays recorded for the table.
+             * @default false
+             */
+            audit?: boolean;
+            /**
              * Budget Bytes
              * @description Size of the shadow log above which recording is stopped to protect the source's disk; all tables must then be copied again. A warning event is recorded at half of it.
              * @default 17179869184
              */
             budget_bytes?: number;
+            /**
+             * Install
+             * @description If false, Penstock creates and drops nothing on the source: an administrator runs the statements that `POST /connections/{name}/change-triggers/plans` shows, and the user owns nothing. Then nothing limits the shadow log once the subscription has ended: the administrator drops the triggers.
+             * @default true
+             */
+            install?: boolean;
             /**
              * Kind
              * @description Triggers record each change in a shadow log, the schema penstock on the source. For databases without logical decoding: it needs no replication role and no server setting, but costs each writing transaction time, and four triggers on each table.
@@ -3930,6 +4098,16 @@ export interface components {
             structure_at?: string | null;
             /** Subscription */
             subscription: string;
+        };
+        /**
+         * QualifiedName
+         * @description Base of bodies that begin with the name of a table or another relation.
+         */
+        QualifiedName: {
+            /** Name */
+            name: string;
+            /** Schema */
+            schema: string;
         };
         /**
          * QueryAnswer
@@ -4305,6 +4483,28 @@ export interface components {
             schema: string;
             /** State */
             state: string;
+        };
+        /**
+         * RecordedTableView
+         * @description A table with triggers that record its changes.
+         */
+        RecordedTableView: {
+            /**
+             * Current
+             * @description Whether its triggers are complete, fire always, and record the table's present columns exactly.
+             */
+            current: boolean;
+            /** Name */
+            name: string;
+            /** Schema */
+            schema: string;
+            /**
+             * Variant
+             * @description How its rows are recorded.
+             * @example json
+             * @example exact
+             */
+            variant: string;
         };
         /**
          * RefusedCauseView
@@ -7683,6 +7883,358 @@ export interface operations {
             };
             /** @description `invalid_request`: Invalid request */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    connections_change_triggers_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangeTriggersView"];
+                };
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_found`: Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_a_source`: This connection is not a source; `secrets_unreadable`: Stored secrets cannot be opened */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_with_this_capture`: The source is not captured by triggers */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `engine_unavailable`: No engine is connected */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `engine_timeout`: The engine did not answer in time */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    connections_change_triggers_put: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ChangeTriggersRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangeTriggersView"];
+                };
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_found`: Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_a_source`: This connection is not a source; `secrets_unreadable`: Stored secrets cannot be opened */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_with_this_capture`: The source is not captured by triggers */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `engine_unavailable`: No engine is connected */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `engine_timeout`: The engine did not answer in time */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    connections_change_triggers_delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangeTriggersView"];
+                };
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_found`: Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_a_source`: This connection is not a source; `secrets_unreadable`: Stored secrets cannot be opened; `change_triggers_in_use`: A subscription reads what the triggers record */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_with_this_capture`: The source is not captured by triggers */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `engine_unavailable`: No engine is connected */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `engine_timeout`: The engine did not answer in time */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    connections_change_triggers_plan: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ChangeTriggersRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangeTriggersPlan"];
+                };
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_found`: Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_a_source`: This connection is not a source; `secrets_unreadable`: Stored secrets cannot be opened */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_with_this_capture`: The source is not captured by triggers */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `engine_unavailable`: No engine is connected */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `engine_timeout`: The engine did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
