@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import psycopg
@@ -52,6 +52,7 @@ WHERE c.relkind IN ('r', 'p', 'f') AND NOT c.relispartition AND c.relpersistence
   AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\\_toast%' AND n.nspname NOT LIKE 'pg\\_temp%'
 ORDER BY n.nspname, c.relname
 """
+AsSent = Callable[[CatalogTable], CatalogTable]
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 
 
@@ -67,12 +68,16 @@ class Rights:
     """Names of the table and its partitions of which row-level security hides rows from the user."""
 
 
-def discover(connector: Connector) -> list[DiscoveredTable]:
-    """Every table outside the system schemas; partitions are listed under their root."""
+def _as_logged(table: CatalogTable) -> CatalogTable:
+    return table
+
+
+def discover(connector: Connector, as_sent: AsSent = _as_logged) -> list[DiscoveredTable]:
+    """Every table outside the system schemas; partitions are listed under their root. `as_sent`: see `check_tables`."""
     with connector.session() as connection:
         rows = connection.execute(_DISCOVER).fetchall()
         names = [TableName(schema, name) for schema, name, *_ in rows]
-        catalog = load_tables(connection, names)
+        catalog = {name: as_sent(table) for name, table in load_tables(connection, names).items()}
         rights = rights_of(connection, names)
     found = []
     for (schema, name, size, columns), table_name in zip(rows, names, strict=True):
@@ -95,10 +100,12 @@ def discover(connector: Connector) -> list[DiscoveredTable]:
     return found
 
 
-def check_tables(connection: PostgresConnection, tables: Sequence[TableSpec], *, by_others: bool) -> list[Finding]:
-    """Findings on these tables. `by_others`: others publish them."""
+def check_tables(
+    connection: PostgresConnection, tables: Sequence[TableSpec], as_sent: AsSent = _as_logged, *, by_others: bool
+) -> list[Finding]:
+    """Findings on these tables. `as_sent`: a table as the source sends its changes; `by_others`: others publish them."""
     names = [t.source for t in tables]
-    catalog = load_tables(connection, names)
+    catalog = {name: as_sent(table) for name, table in load_tables(connection, names).items()}
     rights = rights_of(connection, names)
     found: list[Finding] = []
     for spec in tables:

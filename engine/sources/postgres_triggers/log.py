@@ -14,13 +14,13 @@ from engine.model.schema import TableSchema
 from engine.model.source import CatalogAt, LogStream, Resolve
 from engine.model.subscription import OriginFilter, TableSpec
 from engine.records.relation import parse_relation
-from engine.sources.postgres.catalog import load_numbered, one_look
+from engine.sources.postgres.catalog import one_look
 from engine.sources.postgres.connect import Connector
 from engine.sources.postgres.relation import complete
 from engine.sources.postgres.types import load_types
 from engine.sources.postgres_triggers.objects import is_installed
 from engine.sources.postgres_triggers.stream import open_stream
-from engine.sources.postgres_triggers.structures import marks_of
+from engine.sources.postgres_triggers.structures import load_recorded_by_number, marks_of
 from engine.sources.postgres_triggers.windows import close_window, last_window
 
 
@@ -70,7 +70,7 @@ class TriggerLog:
         announced = {payload: parse_relation(payload) for payload in payloads}
         subject = str(next(iter(announced.values())).name) if len(announced) == 1 else None
         with self._connector.session(subject) as connection, one_look(connection):
-            tables = load_numbered(connection, {one.relation for one in announced.values()})
+            tables = load_recorded_by_number(connection, {one.relation for one in announced.values()})
             types = load_types(connection, {c.type_oid for one in announced.values() for c in one.columns})
 
         def resolve(

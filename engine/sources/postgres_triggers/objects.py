@@ -21,7 +21,7 @@ from engine.sources.postgres.catalog import CatalogTable
 from engine.sources.postgres_triggers.owners import check_owners
 
 LAYOUT = 2
-"""Version of the shadow log's layout. 2: who changed a row, and the view penstock.transactions."""
+"""Version of the shadow log's layout. 2: who changed a row, readers of inserts only, and the view penstock.transactions."""
 WINDOW_LOCK = 7310001
 """Key of the advisory lock that is held while a window is closed: it orders the snapshots. Any number that no one else uses."""
 INSTALL_LOCK = 7310002
@@ -36,7 +36,8 @@ _TABLES = {
     at timestamptz NOT NULL, old json, new json, old_row text, new_row text, who text, application text)""",
     "windows": "CREATE TABLE penstock.windows (no bigint PRIMARY KEY, snapshot pg_snapshot NOT NULL, at timestamptz NOT NULL)",
     "readers": "CREATE TABLE penstock.readers (name text PRIMARY KEY, durable bigint NOT NULL, at timestamptz NOT NULL)",
-    "followed": "CREATE TABLE penstock.followed (reader text, relation oid, triggers text NOT NULL, PRIMARY KEY (reader, relation))",
+    "followed": """CREATE TABLE penstock.followed (
+    reader text, relation oid, triggers text NOT NULL, inserts_only boolean NOT NULL DEFAULT false, PRIMARY KEY (reader, relation))""",
 }
 _AFTER_TABLES = (
     "CREATE INDEX changes_by_xid ON penstock.changes (xid, no)",
@@ -251,6 +252,7 @@ def _missing_tables(schema: bool, tables: Collection[str], audited: bool) -> Ite
             "ACCESS EXCLUSIVE on penstock.changes: it waits for open transactions that changed captured tables, and writers wait for it.",
             "Adds two columns without a value; no row is written.",
         )
+        yield _brief("ALTER TABLE penstock.followed ADD COLUMN inserts_only boolean NOT NULL DEFAULT false")
     if "transactions" not in tables:
         yield _brief(_TRANSACTIONS)
 

@@ -17,6 +17,7 @@ from engine.sources.postgres.table_checks import check_tables, discover, rights_
 from engine.sources.postgres_triggers.change_triggers import unfit_tables
 from engine.sources.postgres_triggers.given import Given
 from engine.sources.postgres_triggers.objects import grants_to, is_installed, read_layout, trigger_statements
+from engine.sources.postgres_triggers.structures import as_recorded
 from engine.sources.postgres_triggers.triggered_tables import LAYOUT_MISSING
 
 OLDEST_VERSION = 140000
@@ -58,7 +59,7 @@ def discover_tables(connector: Connector) -> list[DiscoveredTable]:
     """Every table outside the system schemas and the shadow log's; partitioned ones with the reason that they cannot be captured."""
     return [
         replace(table, problems=(*table.problems, _partitioned(table.name))) if table.partitioned else table
-        for table in discover(connector)
+        for table in discover(connector, as_recorded)
         if table.name.schema != _SCHEMA
     ]
 
@@ -73,7 +74,7 @@ def check(connector: Connector, tables: Sequence[TableSpec], origin: OriginFilte
                 return [Finding(_E, "source_version", what, "Upgrade the source.")]
             mark = mark_of(connector.secret(MASK_KEY))
             found = _origin(origin) + _shadow_log(connection, given)
-            found += check_tables(connection, [replace(t, mask_mark=mark) for t in tables], by_others=True)
+            found += check_tables(connection, [replace(t, mask_mark=mark) for t in tables], as_recorded, by_others=True)
             found += _owned(connection, tables) if given.install else []
             return found + _triggers(connection, tables, given) + _unfit(connection, tables)
     except EngineFault as fault:

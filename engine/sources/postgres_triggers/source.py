@@ -25,7 +25,7 @@ from engine.model.source import (
 )
 from engine.model.subscription import ConnectionSpec, OriginFilter, TableSpec
 from engine.sources.postgres.capabilities import PostgresComputedColumns, PostgresSequences
-from engine.sources.postgres.catalog import load_tables, names_of, one_look, schema_of, standing
+from engine.sources.postgres.catalog import names_of, one_look, schema_of, standing
 from engine.sources.postgres.connect import Connector
 from engine.sources.postgres.partition_watch import PartitionWatch
 from engine.sources.postgres_triggers import preflight
@@ -34,6 +34,7 @@ from engine.sources.postgres_triggers.given import given_by
 from engine.sources.postgres_triggers.log import TriggerLog
 from engine.sources.postgres_triggers.reader_control import TriggerReaderControl
 from engine.sources.postgres_triggers.snapshots import WindowSnapshots
+from engine.sources.postgres_triggers.structures import load_recorded
 from engine.sources.postgres_triggers.terms import POSTGRES_TRIGGERS_TERMS
 from engine.sources.postgres_triggers.triggered_tables import TriggeredTables, TriggerSafety
 
@@ -77,7 +78,7 @@ class TriggerSource:
 
     def describe(self, tables: Sequence[TableSpec]) -> dict[TableName, TableSchema]:
         with self._connector.session() as connection, one_look(connection):
-            catalog = load_tables(connection, [t.source for t in tables])
+            catalog = load_recorded(connection, [t.source for t in tables])
             unrecorded = self._tables.unrecorded(connection, catalog.values())
         there = {t.source: catalog[t.source] for t in tables if t.source in catalog and t.source not in unrecorded}
         specs = {t.source: t for t in tables if t.where is None}

@@ -60,12 +60,13 @@ SELECT min(w.no) AS no FROM penstock.windows w
 WHERE w.no > {after} AND w.no <= {last} AND pg_visible_in_snapshot(t.xid, w.snapshot)
 """
 _JSON_ROWS = """
-SELECT c.no, c.xid, c.relation, c.op, c.old, c.new FROM penstock.changes c WHERE c.relation = ANY({relations}::oid[]) AND {page}
+SELECT c.no, c.xid, c.relation, c.op, c.old, c.new FROM penstock.changes c
+WHERE c.relation = ANY({relations}::oid[]) AND (c.op IN ('I', 'T') OR c.relation <> ALL({inserts_only}::oid[])) AND {page}
 """
 _PRESENT = (
     "SELECT DISTINCT c.relation::bigint FROM penstock.changes c WHERE c.relation = ANY({relations}::oid[]) AND {page}"
 )
-_FOLLOWED = "SELECT relation::bigint FROM penstock.followed WHERE reader = %s"
+_FOLLOWED = "SELECT relation::bigint, inserts_only FROM penstock.followed WHERE reader = %s"
 _BORDER = "SELECT max(no) FROM (SELECT no FROM penstock.changes WHERE xid = %s::text::xid8 AND no > %s ORDER BY no LIMIT %s) AS part"
 _NAMES = "array_to_string(ARRAY(SELECT json_object_keys(coalesce(c.new, c.old))), chr(1))"
 _LACKS_TEXT = "c.op <> 'T' AND c.new_row IS NULL AND c.old_row IS NULL"
@@ -118,6 +119,7 @@ class TriggerWindows:
         self._inexact: set[int] = set()
         """Tables whose rows JSON does not hold exactly."""
         self._announced: dict[int, bytes] = {}
+        self._inserts_only: set[int] = set()
         connection.execute(f"LISTEN {WINDOW_CHANNEL}")
 
     @contextlib.contextmanager
@@ -150,7 +152,9 @@ class TriggerWindows:
         self._connection.close()
 
     def chunks(self, windows: Windows) -> Iterator[RecordChunk]:
-        followed = {row[0] for row in self._connection.execute(_FOLLOWED, [self._reader]).fetchall()}
+        rows = self._connection.execute(_FOLLOWED, [self._reader]).fetchall()
+        followed = {oid for oid, _ in rows}
+        self._inserts_only = {oid for oid, inserts_only in rows if inserts_only}
         reached = end_of(windows.after)
         with self._connection.transaction():
             for page in self._pages_of(windows, followed):
@@ -232,7 +236,9 @@ class TriggerWindows:
 
     def _printed(self, page: _Page, relations: set[int]) -> dict[int, PrintedRows]:
         """The rows of these tables as JSON, by table."""
-        query = sql.SQL(_JSON_ROWS).format(relations=_numbers(relations), page=_inside(page))
+        query = sql.SQL(_JSON_ROWS).format(
+            relations=_numbers(relations), inserts_only=_numbers(self._inserts_only), page=_inside(page)
+        )
         text = b"".join(
             copy_out(self._connector, self._connection, query.as_string(self._connection), "the shadow log")
         )
@@ -271,6 +277,8 @@ class TriggerWindows:
         self, structure: Structure, page: _Page, windows: Windows, announced: dict[int, bytes]
     ) -> Iterator[TableRows]:
         rows = _condition(structure.table.oid, page)
+        if structure.table.oid in self._inserts_only:
+            rows += sql.SQL(" AND c.op IN ('I', 'T')")
         if structure.is_settled(windows.before) and not (structure.is_exact and self._lacks_text(rows)):
             yield self._rows(structure, structure.columns, rows, announced)
             return

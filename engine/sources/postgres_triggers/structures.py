@@ -14,7 +14,7 @@ from engine.model.identity import RelationId, TableName
 from engine.model.schema import ReplicaIdentity
 from engine.postgres.sessions import PostgresConnection
 from engine.records.relation import Announced, AnnouncedColumn, relation_record
-from engine.sources.postgres.catalog import CatalogTable, load_numbered
+from engine.sources.postgres.catalog import CatalogTable, load_numbered, load_tables
 from engine.sources.postgres_triggers.json_rows import JsonForm
 from engine.sources.postgres_triggers.objects import is_exact
 
@@ -97,6 +97,25 @@ JOIN pg_namespace n ON n.nspname = w.s JOIN pg_class c ON c.relnamespace = n.oid
 """
 
 
+def as_recorded(table: CatalogTable) -> CatalogTable:
+    """The table as its triggers record it: whole old rows, so that one without a usable replica identity is like one whose identity is
+    FULL."""
+    by_null = table.identity is ReplicaIdentity.INDEX and any(
+        i.replica_identity and not i.not_null for i in table.indexes
+    )
+    return table if table.identity_columns and not by_null else replace(table, identity=ReplicaIdentity.FULL)
+
+
+def load_recorded(connection: PostgresConnection, names: Iterable[TableName]) -> dict[TableName, CatalogTable]:
+    """As `load_tables`, with the tables as they are recorded."""
+    return {name: as_recorded(table) for name, table in load_tables(connection, names).items()}
+
+
+def load_recorded_by_number(connection: PostgresConnection, oids: Iterable[int]) -> dict[int, CatalogTable]:
+    """As `load_numbered`, with the tables as they are recorded."""
+    return {oid: as_recorded(table) for oid, table in load_numbered(connection, oids).items()}
+
+
 def marks_of(connection: PostgresConnection, names: Collection[TableName]) -> str:
     """The marks of these tables as one text; it changes with every change of their catalog rows, also of their triggers."""
     oids = connection.execute(_NUMBERS, [[n.schema for n in names], [n.name for n in names]]).fetchall()[0][0]
@@ -115,7 +134,7 @@ class Structures:
         """The current structures of these tables, for rows that were committed after the snapshot `before`; dropped ones are left out."""
         rows = self._connection.execute(_MARKS, [list(relations)]).fetchall()
         changed = [oid for oid, mark, *_ in rows if oid not in self._known or self._known[oid].mark != mark]
-        tables = load_numbered(self._connection, changed) if changed else {}
+        tables = load_recorded_by_number(self._connection, changed) if changed else {}
         for oid, mark, names, snapshot in rows:
             known = self._known.get(oid)
             if oid in tables:

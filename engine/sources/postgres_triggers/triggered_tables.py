@@ -28,7 +28,12 @@ from engine.sources.postgres_triggers.reader_control import TriggerReaderControl
 
 _FOLLOWED = "SELECT relation::bigint, triggers FROM penstock.followed WHERE reader = %s"
 _FOLLOW = """
-INSERT INTO penstock.followed VALUES (%s, %s, %s) ON CONFLICT (reader, relation) DO UPDATE SET triggers = excluded.triggers
+INSERT INTO penstock.followed (reader, relation, triggers) VALUES (%s, %s, %s)
+ON CONFLICT (reader, relation) DO UPDATE SET triggers = excluded.triggers
+"""
+_INSERTS_ONLY = """
+UPDATE penstock.followed f SET inserts_only = w.restricted FROM unnest(%s::oid[], %s::boolean[]) AS w(relation, restricted)
+WHERE f.relation = w.relation AND f.reader = %s AND f.inserts_only <> w.restricted
 """
 _RECORDED = """
 SELECT c.oid::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'penstock' AND c.relname = 'changes'
@@ -66,6 +71,8 @@ class TriggeredTables:
             found = load_tables(connection, [t.source for t in tables])
             found = {name: table for name, table in found.items() if table.kind == "r"}
             self._install(connection, list(found.values()), reader, earlier)
+            only = [(found[t.source].oid, t.insert_only) for t in tables if t.source in found]
+            connection.execute(_INSERTS_ONLY, [[oid for oid, _ in only], [each for _, each in only], reader])
         self._watch.check_tables(self._connector, self._watch.unseen(tables))
         self._watch.watch_again(tables, {name: table.oid for name, table in found.items()})
         return frozenset(RelationId(table.oid) for table in found.values())

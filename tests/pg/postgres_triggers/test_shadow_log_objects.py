@@ -194,6 +194,7 @@ def test_readers_go_on_over_an_upgrade_in_place(database: Database, replicate: R
     replica.pipeline.close()
     database.execute(
         "DROP VIEW penstock.transactions; ALTER TABLE penstock.changes DROP COLUMN who, DROP COLUMN application;"
+        "ALTER TABLE penstock.followed DROP COLUMN inserts_only;"
         "COMMENT ON TABLE penstock.changes IS NULL; COMMENT ON SCHEMA penstock IS 'Penstock: shadow log, layout 1'"
     )
     source = database.execute("SELECT prosrc FROM pg_proc WHERE proname = 'record_update'")[0][0]
