@@ -29,6 +29,7 @@ NOT_FOLLOWED = frozenset(
         FaultKind.TABLE_COLUMNS_UNFIT,
         FaultKind.TABLE_NOT_SENT,
         FaultKind.CHANGE_TRIGGERS_MISSING,
+        FaultKind.CHANGE_TRIGGERS_IN_USE,
     }
 )
 """Faults because of which `Source.describe` leaves out an existing table."""

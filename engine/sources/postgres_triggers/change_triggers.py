@@ -21,6 +21,7 @@ from engine.sources.postgres_triggers.objects import (
     Variant,
     grants_to,
     is_exact,
+    is_installed,
     is_same_trigger,
     read_layout,
     read_triggers,
@@ -33,6 +34,9 @@ SELECT DISTINCT t.tgrelid::bigint FROM pg_trigger t JOIN pg_proc p ON p.oid = t.
 WHERE t.tgname LIKE '!penstock\\_%' AND n.nspname = 'penstock' AND t.tgparentid = 0
 """
 _MARK_AGAIN = "UPDATE penstock.followed SET triggers = %s WHERE relation = %s AND triggers = %s"
+BY_APPLICATION = "application"
+"""In penstock.followed in place of a mark: the application writes the table's changes, and it has no triggers."""
+_WRITTEN = "SELECT DISTINCT relation::bigint FROM penstock.followed WHERE relation = ANY(%s::oid[]) AND triggers = %s"
 _READERS = "SELECT name FROM penstock.readers UNION SELECT reader FROM penstock.followed ORDER BY 1"
 _SHARED = """
 SELECT EXISTS (SELECT FROM pg_depend d JOIN pg_namespace n ON d.refclassid = 'pg_namespace'::regclass AND d.refobjid = n.oid
@@ -179,6 +183,22 @@ def unfit_tables(
     }
 
 
+def written_by_application(connection: PostgresConnection, relations: Collection[int]) -> set[int]:
+    """Those of these tables whose changes an application writes, for any reader."""
+    if not is_installed(connection):
+        return set()
+    return {int(oid) for (oid,) in connection.execute(_WRITTEN, [list(relations), BY_APPLICATION]).fetchall()}
+
+
+def recorded_twice(
+    connection: PostgresConnection, tables: Collection[CatalogTable], *, by_application: bool
+) -> frozenset[TableName]:
+    """The tables whose changes are recorded already in the other way: by triggers, or by the application."""
+    oids = [table.oid for table in tables]
+    others = set(read_triggers(connection, oids)) if by_application else written_by_application(connection, oids)
+    return frozenset(table.name for table in tables if table.oid in others)
+
+
 def _named(connection: PostgresConnection, names: Sequence[TableName]) -> list[CatalogTable]:
     found = load_tables(connection, names)
     for name in names:
@@ -186,6 +206,9 @@ def _named(connection: PostgresConnection, names: Sequence[TableName]) -> list[C
             raise EngineFault(
                 FaultKind.TABLE_MISSING, str(name), "it does not exist, or the user may not see its schema"
             )
+        if written_by_application(connection, [found[name].oid]):
+            detail = "the application records its changes; triggers would record them again"
+            raise EngineFault(FaultKind.CHANGE_TRIGGERS_IN_USE, str(name), detail)
         if found[name].kind != "r" or found[name].persistence != "p":
             raise EngineFault(FaultKind.TABLE_NOT_LOGGED, str(name), "triggers record plain, logged tables only")
     return list(found.values())

@@ -45,10 +45,20 @@ class PostgresTriggersCapture(Capture):
         " subscription has asked for it, it stays recorded for the table.",
     )
 
+    recorder: Literal["triggers", "application"] = Field(
+        default="triggers",
+        description="Who records the changes: triggers, or the application, which writes rows of `penstock.changes` in the transactions"
+        " that change the tables. Then no triggers are created.",
+    )
+
     def assigned(self) -> dict[str, Any]:
         guard = {**asdict(_GUARD), "drop_slot": True}
-        chosen = {"install": int(self.install), "audit": int(self.audit)}
-        usual = {"install": 1, "audit": 0}
+        chosen: dict[str, int | str] = {
+            "install": int(self.install),
+            "audit": int(self.audit),
+            "recorder": self.recorder,
+        }
+        usual = {"install": 1, "audit": 0, "recorder": "triggers"}
         settings = {name: value for name, value in chosen.items() if value != usual[name]}
         capture: dict[str, Any] = {"kind": self.kind, **({"settings": settings} if settings else {})}
         return {"capture": capture, "slot_budget_bytes": self.budget_bytes, "guard": guard}

@@ -14,7 +14,7 @@ from engine.sources.postgres import mending
 from engine.sources.postgres.catalog import load_tables
 from engine.sources.postgres.connect import Connector
 from engine.sources.postgres.table_checks import check_tables, discover, rights_of
-from engine.sources.postgres_triggers.change_triggers import unfit_tables
+from engine.sources.postgres_triggers.change_triggers import recorded_twice, unfit_tables
 from engine.sources.postgres_triggers.given import Given
 from engine.sources.postgres_triggers.objects import grants_to, is_installed, read_layout, trigger_statements
 from engine.sources.postgres_triggers.structures import as_recorded
@@ -75,7 +75,7 @@ def check(connector: Connector, tables: Sequence[TableSpec], origin: OriginFilte
             mark = mark_of(connector.secret(MASK_KEY))
             found = _origin(origin) + _shadow_log(connection, given)
             found += check_tables(connection, [replace(t, mask_mark=mark) for t in tables], as_recorded, by_others=True)
-            found += _owned(connection, tables) if given.install else []
+            found += _owned(connection, tables) if given.install and not given.by_application else []
             return found + _triggers(connection, tables, given) + _unfit(connection, tables)
     except EngineFault as fault:
         remedy = _REMEDIES.get(fault.kind, "Check the connection's settings.")
@@ -126,6 +126,12 @@ def _triggers(connection: PostgresConnection, tables: Sequence[TableSpec], given
     """Findings on tables whose triggers are missing or do not record enough, with the statements that mend it."""
     there = [t for t in load_tables(connection, [t.source for t in tables]).values() if t.kind == "r"]
     found = []
+    for name in recorded_twice(connection, there, by_application=given.by_application):
+        what = f"changes of {name} would be recorded twice, by triggers and by the application"
+        remedy = "Remove the triggers, or let `capture.recorder` be the same in all subscriptions of the table."
+        found.append(Finding(_E, FaultKind.CHANGE_TRIGGERS_IN_USE.value, what, remedy))
+    if given.by_application:
+        return found
     for name, variant in unfit_tables(connection, there, audit=given.audit).items():
         sql = tuple(statement.sql for statement in trigger_statements(name, variant))
         if given.install:

@@ -40,7 +40,7 @@ _UNFOLLOWED = """
 DELETE FROM penstock.followed f WHERE reader = %s
 RETURNING (SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation),
           (SELECT relname FROM pg_class WHERE oid = relation),
-          EXISTS (SELECT FROM penstock.followed o WHERE o.relation = f.relation AND o.reader <> f.reader)
+          EXISTS (SELECT FROM penstock.followed o WHERE o.relation = f.relation AND o.reader <> f.reader) OR f.triggers = 'application'
 """
 
 
@@ -87,9 +87,7 @@ class TriggerReaderControl:
                 with connection.transaction():
                     connection.execute("SELECT pg_advisory_xact_lock(%s)", [INSTALL_LOCK])
                     rows = connection.execute(_UNFOLLOWED, [reader]).fetchall()
-                    alone = [
-                        TableName(schema, name) for schema, name, shared in rows if name is not None and not shared
-                    ]
+                    alone = [TableName(schema, name) for schema, name, kept in rows if name is not None and not kept]
                     statements = drop_statements(alone)
                     for statement in statements if self._given.install else ():
                         connection.execute(statement.encode())

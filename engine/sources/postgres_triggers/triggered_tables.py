@@ -15,15 +15,24 @@ from engine.sources.postgres.catalog import CatalogTable, load_tables
 from engine.sources.postgres.connect import Connector
 from engine.sources.postgres.partition_watch import PartitionWatch
 from engine.sources.postgres_triggers.change_triggers import (
+    BY_APPLICATION,
     as_privilege_fault,
     fits,
     install_layout,
     install_triggers,
+    recorded_twice,
     unfit_tables,
     variant_of,
+    written_by_application,
 )
 from engine.sources.postgres_triggers.given import Given
-from engine.sources.postgres_triggers.objects import TableTriggers, is_installed, read_layout, read_triggers
+from engine.sources.postgres_triggers.objects import (
+    INSTALL_LOCK,
+    TableTriggers,
+    is_installed,
+    read_layout,
+    read_triggers,
+)
 from engine.sources.postgres_triggers.reader_control import TriggerReaderControl
 
 _FOLLOWED = "SELECT relation::bigint, triggers FROM penstock.followed WHERE reader = %s"
@@ -70,7 +79,8 @@ class TriggeredTables:
             self._prepare_layout(connection, reader)
             found = load_tables(connection, [t.source for t in tables])
             found = {name: table for name, table in found.items() if table.kind == "r"}
-            self._install(connection, list(found.values()), reader, earlier)
+            follow = self._follow if self._given.by_application else self._install
+            follow(connection, list(found.values()), reader, earlier)
             only = [(found[t.source].oid, t.insert_only) for t in tables if t.source in found]
             connection.execute(_INSERTS_ONLY, [[oid for oid, _ in only], [each for _, each in only], reader])
         self._watch.check_tables(self._connector, self._watch.unseen(tables))
@@ -101,10 +111,29 @@ class TriggeredTables:
             if hidden and earlier is not Earlier.ANY:
                 continue  # The next check reports it; to mend it before would hide that changes may be missing.
             with connection.transaction():
+                connection.execute("SELECT pg_advisory_xact_lock(%s)", [INSTALL_LOCK])
+                if written_by_application(connection, [table.oid]):
+                    continue
                 if self._given.install:
                     mark = install_triggers(connection, table, variant)
                 if not as_recorded or earlier is Earlier.ANY:
                     connection.execute(_FOLLOW, [reader, table.oid, mark])
+            self._reported.discard(table.oid)
+
+    def _follow(
+        self, connection: PostgresConnection, tables: Sequence[CatalogTable], reader: str, earlier: Earlier
+    ) -> None:
+        """Note that the application records these tables. Those with triggers are left out: their changes would be recorded twice."""
+        _, followed = self._read(connection, reader, [table.oid for table in tables])
+        for table in tables:
+            before = followed.get(table.oid)
+            hidden = before is not None and table.oid not in self._reported and earlier is not Earlier.ANY
+            if before == BY_APPLICATION or hidden:
+                continue
+            with connection.transaction():
+                connection.execute("SELECT pg_advisory_xact_lock(%s)", [INSTALL_LOCK])
+                if not read_triggers(connection, [table.oid]):
+                    connection.execute(_FOLLOW, [reader, table.oid, BY_APPLICATION])
             self._reported.discard(table.oid)
 
     def recorded(self, reader: str) -> str | None:
@@ -114,10 +143,11 @@ class TriggeredTables:
         return None if row is None else str(row[0])
 
     def unrecorded(self, connection: PostgresConnection, tables: Collection[CatalogTable]) -> frozenset[TableName]:
-        """The tables whose changes no triggers record, and that Penstock must not create."""
-        if self._given.install:
-            return frozenset()
-        return frozenset(unfit_tables(connection, tables, audit=self._given.audit))
+        """The tables whose changes nothing records: triggers are missing that Penstock must not create, or would record them twice."""
+        twice = recorded_twice(connection, tables, by_application=self._given.by_application)
+        if self._given.install or self._given.by_application:
+            return twice
+        return twice | frozenset(unfit_tables(connection, tables, audit=self._given.audit))
 
     def withdraw(self, tables: Sequence[TableSpec], reader: str) -> None:
         """Nothing: a trigger refuses no change of a table without a key."""
@@ -133,8 +163,12 @@ class TriggeredTables:
             f"changes of {name} are not recorded"
             for name, table in found.items()
             if asked.get(name, table.oid) == table.oid
-            and (table.oid not in followed or table.oid not in there or not there[table.oid].complete)
+            and (table.oid not in followed or not self._is_recorded(there.get(table.oid)))
         )
+
+    def _is_recorded(self, there: TableTriggers | None) -> bool:
+        """Whether a table with these triggers is recorded as the subscription says."""
+        return there is None if self._given.by_application else there is not None and there.complete
 
     def faults(self, tables: Sequence[TableSpec], reader: str) -> dict[TableName, str]:
         """The tables whose triggers are not as they were installed, with a description. Each change is reported once."""
@@ -143,7 +177,8 @@ class TriggeredTables:
             there, followed = self._read(connection, reader, [table.oid for table in found.values()])
         wrong = {}
         for name, table in found.items():
-            mark = there[table.oid].mark if table.oid in there else None
+            usual = BY_APPLICATION if self._given.by_application else None
+            mark = there[table.oid].mark if table.oid in there else usual
             if table.oid not in followed or mark == followed[table.oid]:
                 continue
             if table.oid not in self._reported:

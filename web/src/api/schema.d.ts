@@ -3973,6 +3973,13 @@ export interface components {
              * @constant
              */
             kind?: "triggers";
+            /**
+             * Recorder
+             * @description Who records the changes: triggers, or the application, which writes rows of `penstock.changes` in the transactions that change the tables. Then no triggers are created.
+             * @default triggers
+             * @enum {string}
+             */
+            recorder?: "triggers" | "application";
         };
         /**
          * Problem
