@@ -30,6 +30,10 @@ _LAYOUT = (
     " structure INTEGER NOT NULL, broken INTEGER NOT NULL)",
     "CREATE TABLE penstock_structures (structure INTEGER PRIMARY KEY, relation INTEGER NOT NULL, told TEXT NOT NULL)",
     "CREATE TABLE penstock_changes (no INTEGER PRIMARY KEY, structure INTEGER NOT NULL, op TEXT NOT NULL)",
+    # Removed are only changes that every reader has, and never the last one, after which numbers would begin again.
+    "CREATE TRIGGER penstock_keep BEFORE DELETE ON penstock_changes WHEN OLD.no = (SELECT max(no) FROM penstock_changes) OR OLD.no >"
+    " (SELECT upto FROM penstock_windows WHERE no = (SELECT min(durable) FROM penstock_readers)) BEGIN SELECT RAISE(ABORT,"
+    " 'this change is not read yet, or keeps the numbers of changes'); END",
     f"CREATE INDEX penstock_doubts ON penstock_changes (no) WHERE {_DOUBTFUL}",
     "CREATE TABLE penstock_windows (no INTEGER PRIMARY KEY, before INTEGER NOT NULL, upto INTEGER NOT NULL, at INTEGER NOT NULL,"
     " token TEXT NOT NULL)",
@@ -46,8 +50,8 @@ def layout_statements() -> list[str]:
 
 
 def remove_statements() -> list[str]:
-    """The statements that remove it; triggers first."""
-    return [f"DROP VIEW {LAST}", *(f"DROP TABLE {OWN}{table}" for table in TABLES)]
+    """The statements that remove it, or what is left of it; triggers first."""
+    return [f"DROP VIEW IF EXISTS {LAST}", *(f"DROP TABLE IF EXISTS {OWN}{table}" for table in TABLES)]
 
 
 def widening_statements(present: int, columns: int) -> list[str]:

@@ -75,7 +75,7 @@ class SqliteReaderControl:
             if not is_installed(connection):
                 return []
             with immediate(connection, self._connector.wait_s):
-                with suppress(EngineFault):  # The log of all readers may be unusable, and goes all the same.
+                with suppress(EngineFault):  # A log that cannot be read any more is removed all the same.
                     if last_window(connection)[1]:
                         close_window(connection)
                 relations = [

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableName
 from engine.sources.sqlite_triggers.catalog import (
+    OWN,
     LiveTable,
     Structure,
     followed_by,
@@ -25,16 +26,22 @@ from engine.sources.sqlite_triggers.catalog import (
 from engine.sources.sqlite_triggers.objects import (
     LAST,
     LAYOUT,
+    TABLES,
     UNREADABLE,
     last_statements,
     layout_statements,
+    remove_statements,
     trigger_statements,
     widening_statements,
 )
 from engine.sources.sqlite_triggers.terms import SCHEMA
 from engine.sources.sqlite_triggers.types import printed, real_text
 
-_INSTALLED = "SELECT EXISTS (SELECT 1 FROM main.sqlite_schema WHERE name = 'penstock_followed')"
+_INSTALLED = (
+    f"SELECT count(*) = {len(TABLES)} FROM main.sqlite_schema WHERE type = 'table' AND name IN ("
+    + ", ".join(f"'{OWN}{table}'" for table in TABLES)
+    + ")"
+)
 _TRIGGERS = f"""
 SELECT name, sql, rowid < (SELECT rowid FROM main.sqlite_schema WHERE name = '{LAST}' AND type = 'view')
 FROM main.sqlite_schema WHERE type = 'trigger' AND name LIKE 'penstock\\_%' ESCAPE '\\'
@@ -184,7 +191,10 @@ def install(connection: sqlite3.Connection, window_at: int) -> None:
             detail = f"the shadow log has the layout {layout}; this version knows layouts up to {LAYOUT}"
             raise EngineFault(FaultKind.LOG_UNREADABLE, "penstock_state", detail)
         return
-    for statement in layout_statements():
+    # Others may have dropped parts of it.
+    for name, _, _ in connection.execute(_TRIGGERS).fetchall():
+        connection.execute(f"DROP TRIGGER {quoted(name)}")
+    for statement in (*remove_statements(), *layout_statements()):
         connection.execute(statement)
     connection.execute(
         "INSERT INTO penstock_state VALUES (1, ?, ?, ?)", [LAYOUT, str(uuid.uuid4()), cookie(connection)]

@@ -68,7 +68,7 @@ def last_window(connection: sqlite3.Connection) -> tuple[int, bool]:
     """The number of the last window, and whether something was committed since."""
     number, upto = connection.execute(_LAST).fetchone()
     seen = connection.execute("SELECT cookie FROM penstock_state").fetchone()[0]
-    return int(number), highest(connection) > upto or cookie(connection) != seen
+    return int(number), highest(connection) != upto or cookie(connection) != seen
 
 
 def windows_after(connection: sqlite3.Connection, after: int, token: str) -> Windows | None:

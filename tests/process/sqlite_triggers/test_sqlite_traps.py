@@ -239,3 +239,25 @@ def test_one_of_two_readers_goes_and_the_other_goes_on(file: File, replicate: Re
     with replica.source.connect() as connection:
         connection.execute("DROP TABLE penstock_windows")
     assert replica.wait_state("failed").code == "log_gap"
+    replica.pipeline.reload("all", None)
+    replica.wait_reload("all")
+    file.execute("INSERT INTO t VALUES (3, 1, 'y')")
+    replica.satisfied()
+    replica.assert_equal()
+
+
+def test_recorded_changes_cannot_be_removed_by_hand(file: File, replicate: Replicate) -> None:
+    file.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, n INT)")
+    replica = replicate(file, "t")
+    file.execute("INSERT INTO t VALUES (1, 1), (2, 2)")
+    replica.assert_equal()
+    with file.connect() as connection:
+        for statement in ("DELETE FROM penstock_changes", "DELETE FROM penstock_changes WHERE no > 1"):
+            with pytest.raises(sqlite3.IntegrityError):
+                connection.execute(statement)
+        connection.execute("BEGIN")
+        connection.execute("INSERT INTO t VALUES (3, 3), (4, 4)")
+        with pytest.raises(sqlite3.IntegrityError):
+            connection.execute("DELETE FROM penstock_changes WHERE no = (SELECT max(no) - 1 FROM penstock_changes)")
+        connection.execute("COMMIT")
+    replica.assert_equal()
