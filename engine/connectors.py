@@ -15,6 +15,7 @@ from engine.model.source import Source, SourceTerms
 from engine.model.subscription import CaptureSpec, ConnectionSpec, SubscriptionSpec
 from engine.model.target import Target
 from engine.platform.settings import EngineSettings
+from engine.sources.mariadb_triggers.declaration import MARIADB_TRIGGERS
 from engine.sources.postgres_log.declaration import POSTGRES_LOG
 from engine.sources.postgres_triggers.declaration import POSTGRES_TRIGGERS
 from engine.sources.sqlite_triggers.declaration import SQLITE_TRIGGERS
@@ -22,7 +23,8 @@ from engine.targets.duckdb.declaration import DUCKDB
 from engine.targets.postgres.declaration import POSTGRES
 
 SOURCES: dict[tuple[str, str], SourceKind] = {
-    (kind.connection.name, kind.name): kind for kind in (POSTGRES_LOG, POSTGRES_TRIGGERS, SQLITE_TRIGGERS)
+    (kind.connection.name, kind.name): kind
+    for kind in (POSTGRES_LOG, POSTGRES_TRIGGERS, MARIADB_TRIGGERS, SQLITE_TRIGGERS)
 }
 """By kind of connection and of capture. The first one of a kind of connection is its usual capture."""
 TARGETS: dict[str, TargetKind] = {kind.connection.name: kind for kind in (POSTGRES, DUCKDB)}

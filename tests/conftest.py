@@ -35,7 +35,7 @@ _work_in_memory()
 settings.register_profile("penstock", deadline=None)
 settings.load_profile("penstock")
 
-pytest_plugins = ["tests.fixtures.postgres", "tests.fixtures.replication"]
+pytest_plugins = ["tests.fixtures.mariadb", "tests.fixtures.postgres", "tests.fixtures.replication"]
 
 
 @pytest.hookimpl(trylast=True)

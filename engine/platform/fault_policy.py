@@ -250,7 +250,8 @@ POLICIES: dict[FaultKind, Policy] = {
     ),
     FaultKind.CHANGE_TRIGGERS_PRIVILEGE: Policy(
         Action.FAIL_SUBSCRIPTION,
-        "Grant the user CREATE on the database, and membership in the role that owns the tables; then set desired_state to running.",
+        "Grant the user CREATE on the database, and membership in the role that owns the tables; on MariaDB TRIGGER on the tables, and all"
+        " rights on the database penstock; then set desired_state to running.",
     ),
     FaultKind.CHANGE_TRIGGERS_MISSING: Policy(
         Action.PARK_TABLE,
@@ -309,7 +310,6 @@ POLICIES: dict[FaultKind, Policy] = {
 
 RESERVED = frozenset(
     {
-        FaultKind.CASCADE_UNCAPTURED,
         FaultKind.SOURCE_WRITES_HIDDEN,
         FaultKind.GTID_DOMAINS,
         FaultKind.BINLOG_PURGED,

@@ -30,6 +30,7 @@ NOT_FOLLOWED = frozenset(
         FaultKind.TABLE_NOT_SENT,
         FaultKind.CHANGE_TRIGGERS_MISSING,
         FaultKind.CHANGE_TRIGGERS_IN_USE,
+        FaultKind.CASCADE_UNCAPTURED,
     }
 )
 """Faults because of which `Source.describe` leaves out an existing table."""

@@ -87,7 +87,7 @@ class PostgresOrigin:
 class TriggersOrigin(PostgresOrigin):
     """The same, captured by triggers. The shadow log exists before a test begins."""
 
-    CAN = frozenset({Can.PUBLISH, Can.WRITE_AT_ONCE})
+    CAN = frozenset({Can.PUBLISH, Can.WRITE_AT_ONCE, Can.FOLLOW_COLUMNS})
 
     def __init__(self, database: Database, stack: ExitStack) -> None:
         super().__init__(database, stack)

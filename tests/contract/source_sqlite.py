@@ -41,7 +41,7 @@ class SqliteOrigin:
     def __init__(self, folder: Path, journal: str, stack: ExitStack) -> None:
         self._path = folder / "shop.db"
         self._stack = stack
-        self.can = frozenset({Can.PUBLISH})
+        self.can = frozenset({Can.PUBLISH, Can.FOLLOW_COLUMNS})
         self.scanner: Scanner = RecordScanner()
         self.slot = "contract"
         with self._connection() as connection:

@@ -51,6 +51,12 @@ def test_every_kind_says_what_a_form_needs(client: TestClient) -> None:
     assert mart["secrets"]["properties"] == {}
     assert [capture["kind"] for capture in shop["captures"]] == ["postgres_log", "triggers"]
     assert mart["captures"] == []
+    other = found["mariadb"]
+    assert (other["title"], other["source"], other["target"], other["embedded"]) == ("MariaDB", True, False, False)
+    assert other["settings"]["required"] == ["host", "database", "user"]
+    assert list(other["secrets"]["properties"]) == ["mask_key", "password"]
+    assert [capture["kind"] for capture in other["captures"]] == ["triggers"]
+    assert "penstock on the source: three triggers" in other["captures"][0]["description"]
 
 
 def test_every_kind_and_label_is_real() -> None:

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from engine.model.absent_capabilities import NoDdlReports, NoPartitions, NoSequences, NothingComputed, NoTickets
+from engine.model.absent_capabilities import (
+    NoChangeTriggers,
+    NoDdlReports,
+    NoPartitions,
+    NoSequences,
+    NothingComputed,
+    NoTickets,
+)
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import TableSchema
 from engine.model.source import (
+    ChangeTriggers,
     ComputedColumns,
     DdlReports,
     DiscoveredTable,
@@ -51,6 +59,7 @@ class SqliteSource:
         self.partitioned: PartitionedTables = NoPartitions()
         self.safety: SourceSafety = TriggerSafety(connector, tables, reader)
         self.ddl: DdlReports = NoDdlReports()
+        self.triggers: ChangeTriggers = NoChangeTriggers()
         self.tickets: TicketWriter = NoTickets()
         self.sequences: SequenceReader = NoSequences()
         self.computed: ComputedColumns = NothingComputed()

@@ -1,0 +1,79 @@
+"""MariaDB as a kind of connection, and triggers with a shadow log as the way to capture it."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from engine.kinds import SPEC, Capture, ConnectionKind, Imported, KindSettings, SourceKind, Text
+from engine.model.masks import MASK_KEY
+from engine.model.subscription import GuardPolicy
+from engine.sources.mariadb_triggers.terms import MARIADB_TRIGGERS_TERMS
+
+_GUARD = GuardPolicy()
+
+
+class MariaDbSettings(KindSettings):
+    """A MariaDB server. Host and files are as seen from the engine's machine."""
+
+    host: Text = Field(description="Name or address, or the path of a Unix socket.")
+    port: int = Field(default=3306, ge=1, le=65535)
+    database: Text = Field(description="The database whose tables are listed.")
+    user: Text
+    tls: Literal["disable", "require", "verify-full"] = "disable"
+    tls_ca: Text | None = Field(default=None, description="File with trusted certificates.")
+
+
+MARIADB_CONNECTION = ConnectionKind(
+    "mariadb",
+    "MariaDB",
+    MariaDbSettings,
+    {"tls": "Encryption", "tls_ca": "Certificates to trust", MASK_KEY: "Key of hashed columns"},
+    frozenset({"password", MASK_KEY}),
+    own_schemas=frozenset({"penstock", "information_schema", "mysql", "performance_schema", "sys"}),
+)
+
+
+class MariaDbTriggersCapture(Capture):
+    """How changes are recorded on the source, and read."""
+
+    title: ClassVar[str] = "Triggers"
+    words: ClassVar[str] = (
+        "Triggers record each change in a shadow log, the database penstock on the source: three triggers on each table, which cost each"
+        " writing transaction time. Changes are read in windows; only the end of a window is a state that the source had. Tables with"
+        " cascading foreign keys are refused. After ALTER TABLE, TRUNCATE or RENAME a table is copied again; and if a column was dropped or"
+        " renamed, or the table was renamed, writes to it fail until the triggers have been created again."
+    )
+
+    kind: Literal["triggers"] = Field(default="triggers", description=words)
+    budget_bytes: int = Field(
+        default=SPEC["retained_log_budget_bytes"],
+        ge=1024**2,
+        description="Size of the shadow log above which recording is stopped to protect the source's disk; all tables must then be copied"
+        " again. A warning event is recorded at half of it.",
+    )
+
+    def assigned(self) -> dict[str, Any]:
+        guard = {
+            "warn_share": _GUARD.warn_share,
+            "persist_share": _GUARD.persist_share,
+            "stop_copies_share": _GUARD.stop_copies_share,
+            "name_transaction_share": _GUARD.name_transaction_share,
+            "drop_slot_share": _GUARD.drop_slot_share,
+            "drop_slot": True,
+        }
+        return {"capture": {"kind": self.kind}, "slot_budget_bytes": self.budget_bytes, "guard": guard}
+
+    def log_budget(self) -> tuple[int, float]:
+        return self.budget_bytes, _GUARD.warn_share
+
+
+MARIADB_TRIGGERS = SourceKind(
+    MARIADB_CONNECTION,
+    MariaDbTriggersCapture,
+    MARIADB_TRIGGERS_TERMS,
+    Imported("engine.sources.mariadb_triggers.source:MariaDbTriggerSource"),
+    Imported("engine.sources.mariadb_triggers.source:warm"),
+    preloaded=("engine.sources.mariadb_triggers.source",),
+)

@@ -1,0 +1,203 @@
+"""Finds what prevents tables of MariaDB from being captured by triggers, without changes on the source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableId, TableName
+from engine.model.masks import MASK_KEY, mark_of
+from engine.model.source import DiscoveredTable, Finding, Severity, SourceIdentity
+from engine.model.subscription import OriginFilter, TableSpec
+from engine.sources.mariadb_triggers.catalog import SHADOW_SCHEMA, MariaDbTable, load_schema, load_tables
+from engine.sources.mariadb_triggers.connect import Connector, MariaDbConnection, number_of, quoted, rows
+from engine.sources.mariadb_triggers.objects import is_installed
+from engine.sources.mariadb_triggers.triggered_tables import PRIVILEGES, cascade_text, install_layout, why_unfit
+from engine.sources.postgres.catalog import key_of, selection_problem
+
+OLDEST_VERSION = (10, 6)
+"""The first version with all statements that are used."""
+_E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
+_SERVER = """
+SELECT VERSION(), CURRENT_USER(), @@log_bin, @@log_bin_trust_function_creators, @@binlog_format, @@innodb_flush_log_at_trx_commit,
+    @@read_only
+"""
+_GRANTED = """
+SELECT privilege_type, NULL, NULL FROM information_schema.user_privileges WHERE grantee = %s
+UNION ALL SELECT privilege_type, table_schema, NULL FROM information_schema.schema_privileges WHERE grantee = %s
+UNION ALL SELECT privilege_type, table_schema, table_name FROM information_schema.table_privileges WHERE grantee = %s
+"""
+_REMEDIES = {
+    FaultKind.SOURCE_UNREACHABLE: "Check host and port, and that the server runs and can be reached from the engine.",
+    FaultKind.SOURCE_AUTHENTICATION: "Check user and password, and that the account may connect from the engine's address.",
+}
+
+
+def identify(connector: Connector) -> SourceIdentity:
+    """The shadow log's own identity, so that a server that was restored, or another one, is recognized. The shadow log is created if it
+    does not exist."""
+    with connector.session(here=PRIVILEGES) as connection:
+        install_layout(connection)
+        log, version = rows(connection, "SELECT log, VERSION() FROM penstock.control")[0]
+        return SourceIdentity(str(log), 0, version_number(version))
+
+
+def version_number(version: str) -> int:
+    """`10.11.19-MariaDB` as 101119."""
+    major, minor, patch = [*version.partition("-")[0].split("."), "0", "0"][:3]
+    return int(major) * 10_000 + int(minor) * 100 + int(patch)
+
+
+def discover_tables(connector: Connector) -> list[DiscoveredTable]:
+    """Every table of the connection's database, with the reasons that prevent its capture."""
+    with connector.session() as connection:
+        tables = load_schema(connection, connector.database)
+    return [_discovered(table) for name, table in sorted(tables.items())]
+
+
+def _discovered(table: MariaDbTable) -> DiscoveredTable:
+    spec = TableSpec(TableId(""), table.name, table.name)
+    identity = table.identity
+    return DiscoveredTable(
+        table.name,
+        () if identity is None else identity.columns,
+        table.structure().replica_identity.value,
+        table.partitioned,
+        table.rows,
+        table.bytes,
+        tuple({"name": facts.name, "type": facts.column_type} for facts, _ in table.printed),
+        tuple(_table_findings(table, spec)),
+    )
+
+
+def check(connector: Connector, tables: Sequence[TableSpec], origin: OriginFilter) -> list[Finding]:
+    """Findings about the source and these tables. A failed connection is a finding, not a fault."""
+    try:
+        with connector.session() as connection:
+            server = rows(connection, _SERVER)[0]
+            version = version_number(server[0])
+            if (
+                "mariadb" not in str(server[0]).lower()
+                or version < OLDEST_VERSION[0] * 10_000 + OLDEST_VERSION[1] * 100
+            ):
+                what = f"the server is {server[0]}; MariaDB 10.6 is the oldest that is supported, and MySQL is not"
+                return [Finding(_E, "source_version", what, "Use MariaDB 10.6 or later.")]
+            found = _origin(origin) + _server(connection, server) + _shadow_log(connection)
+            there = load_tables(connection, [table.source for table in tables])
+            mark = mark_of(connector.secret(MASK_KEY))
+            for spec in tables:
+                found += _findings(there, replace(spec, mask_mark=mark))
+            return found + _rights(connection, str(server[1]), [s.source for s in tables if s.source in there])
+    except EngineFault as fault:
+        remedy = _REMEDIES.get(fault.kind, "Check the connection's settings.")
+        return [Finding(_E, fault.kind.value, fault.detail, remedy)]
+
+
+def _origin(origin: OriginFilter) -> list[Finding]:
+    if origin is OriginFilter.ANY:
+        return []
+    what = "triggers record changes of every origin"
+    return [Finding(_E, FaultKind.ORIGIN_UNSUPPORTED.value, what, "Let `capture.origin` be `any`.")]
+
+
+def _server(connection: MariaDbConnection, server: Sequence[object]) -> list[Finding]:
+    _, _, logs, trusts, binlog_format, flush, read_only = server
+    found = []
+    try:
+        rows(connection, "SELECT 1 FROM information_schema.innodb_trx LIMIT 1")
+    except Exception as error:
+        if number_of(error) is None:
+            raise
+        what = "the user lacks the privilege PROCESS, by which open transactions and replaced tables are found"
+        remedy = "GRANT PROCESS ON *.* to the user."
+        found.append(Finding(_E, FaultKind.SOURCE_PRIVILEGE.value, what, remedy))
+    if logs and binlog_format == "STATEMENT":
+        what = "binlog_format is STATEMENT, with which the changes of a window cannot be marked"
+        found.append(Finding(_E, FaultKind.SOURCE_PRIVILEGE.value, what, "SET GLOBAL binlog_format = 'MIXED', or ROW."))
+    if logs and not trusts:
+        what = "the binary log is on and log_bin_trust_function_creators is off, so only users with SUPER may create triggers"
+        found.append(
+            Finding(
+                _W, FaultKind.CHANGE_TRIGGERS_PRIVILEGE.value, what, "SET GLOBAL log_bin_trust_function_creators = 1."
+            )
+        )
+    if read_only:
+        what = "the server is read-only; a shadow log is written by it"
+        found.append(Finding(_E, FaultKind.SOURCE_PRIVILEGE.value, what, "Connect to the primary server."))
+    if int(str(flush)) != 1:
+        what = "innodb_flush_log_at_trx_commit is not 1: after a crash of its machine the source may lack commits that were replicated"
+        remedy = "SET GLOBAL innodb_flush_log_at_trx_commit = 1, or reload the subscription after such a crash."
+        found.append(Finding(_W, "source_flush", what, remedy))
+    return found
+
+
+def _shadow_log(connection: MariaDbConnection) -> list[Finding]:
+    if is_installed(connection):
+        return []
+    what = f"the database {SHADOW_SCHEMA} with the shadow log will be created, and three triggers on each table"
+    return [Finding(_I, "change_triggers_absent", what, "Nothing has to be done.")]
+
+
+def _findings(there: Mapping[TableName, MariaDbTable], spec: TableSpec) -> list[Finding]:
+    table = there.get(spec.source)
+    if table is None:
+        what = f"{spec.source} does not exist, or the user may not see it"
+        return [Finding(_E, FaultKind.TABLE_MISSING.value, what, "Create it, or grant SELECT and TRIGGER on it.")]
+    return _table_findings(table, spec)
+
+
+def _table_findings(table: MariaDbTable, spec: TableSpec) -> list[Finding]:
+    problem = unfit_for(table, spec)
+    return [] if problem is None else [Finding(_E, problem[0].value, problem[1], problem[2])]
+
+
+def unfit_for(table: MariaDbTable, spec: TableSpec) -> tuple[FaultKind, str, str] | None:
+    """Why changes of the table cannot be replicated as declared: code, reason and remedy; None if they can."""
+    reason = why_unfit(table)
+    if reason is not None:
+        return FaultKind.TABLE_NOT_LOGGED, reason, "Leave it out, or make it a plain InnoDB table."
+    if table.cascades:
+        remedy = "Declare the foreign keys without a cascade, or leave the table out."
+        return FaultKind.CASCADE_UNCAPTURED, cascade_text(table), remedy
+    if spec.where is not None:
+        what = f"{table.name}: where is not possible with triggers, which record every row"
+        return FaultKind.TABLE_COLUMNS_UNFIT, what, "Leave it out."
+    unknown = [facts.name for facts in table.unprinted if spec.selection.takes(facts.name)]
+    if unknown:
+        what = f"{table.name}: columns have types that cannot be replicated: {', '.join(unknown)}"
+        return FaultKind.TABLE_COLUMNS_UNFIT, what, "Leave them out with exclude_columns."
+    fit = table.structure().table()
+    choice = key_of(fit, spec)
+    if choice.problem is not None:
+        what = f"{table.name} has no primary key and no unique key without NULL: {choice.problem}"
+        return FaultKind.TABLE_NO_IDENTITY, what, "Add a primary key, or consent to insert_only."
+    selection = selection_problem(fit, spec)
+    if selection is not None:
+        return FaultKind.TABLE_COLUMNS_UNFIT, f"{table.name}: {selection}", "Correct the table's options."
+    return None
+
+
+def _rights(connection: MariaDbConnection, user: str, names: Sequence[TableName]) -> list[Finding]:
+    """Tables on which the user may not create triggers. Rights that come from roles are not judged."""
+    account, _, host = user.rpartition("@")
+    grantee = f"'{account}'@'{host}'"
+    if rows(connection, "SELECT 1 FROM information_schema.enabled_roles WHERE role_name IS NOT NULL"):
+        return []
+    granted = [row for row in rows(connection, _GRANTED, grantee, grantee, grantee) if row[0] == "TRIGGER"]
+    found = []
+    for name in names:
+        if not any(_covers(schema, table, name) for _, schema, table in granted):
+            what = f"the user lacks the privilege TRIGGER on {name}"
+            statement = f"GRANT SELECT, TRIGGER ON {quoted(name.schema, name.name)} TO {quoted(account)}@{quoted(host)}"
+            remedy = "Grant it."
+            found.append(Finding(_E, FaultKind.CHANGE_TRIGGERS_PRIVILEGE.value, what, remedy, (statement,)))
+    return found
+
+
+def _covers(schema: str | None, table: str | None, name: TableName) -> bool:
+    """Whether a grant covers the table. A pattern of databases is taken to."""
+    if schema is None:
+        return True
+    plain = schema.replace("\\_", "_").replace("\\%", "%")
+    return (plain == name.schema or "%" in plain or "_" in plain) and table in {None, name.name}

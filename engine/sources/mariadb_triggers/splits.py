@@ -1,0 +1,105 @@
+"""Cuts a table into splits for parallel tasks: ranges of its key, which hold every row once under any snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import RelationId, TableName
+from engine.model.masks import Mask
+from engine.model.schema import TableSchema
+from engine.model.source import TableSplit
+from engine.sources.mariadb_triggers.catalog import MariaDbTable, load_tables
+from engine.sources.mariadb_triggers.connect import MariaDbConnection, literal, quoted, rows
+from engine.sources.mariadb_triggers.types import ColumnFacts, Printed, line_text, value_text
+
+ROW_BYTES = 100
+"""Assumed size of a row if the source has no statistics of the table."""
+
+
+def cut_table(connection: MariaDbConnection, schema: TableSchema, split_bytes: int) -> list[TableSplit]:
+    """Cut the table into splits of about `split_bytes`. Raises EngineFault: TABLE_MISSING if the table does not exist,
+    TABLE_STRUCTURE_CHANGED if it is another one, or lacks a column."""
+    name = schema.name
+    table = load_tables(connection, [name]).get(name)
+    if table is None:
+        raise EngineFault(FaultKind.TABLE_MISSING, str(name), "the table is gone")
+    if table.relation != schema.relation:
+        raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, str(name), "its storage was replaced")
+    printed = {facts.name: how for facts, how in table.printed}
+    names = [column.on_source for column in schema.columns]
+    if not set(names) <= printed.keys():
+        raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, str(name), "a column of it was renamed or dropped")
+    line = line_text([value_text(printed[column], quoted(column)) for column in names])
+    select = f"SELECT {line} FROM {quoted(name.schema, name.name)}"
+    row_bytes = max(ROW_BYTES, table.bytes // table.rows) if table.rows else ROW_BYTES
+    step = max(1, split_bytes // row_bytes)
+    bounds = _bounds(connection, table, step)
+    rows_each = step if bounds else table.rows
+    columns = tuple((int(column.attnum), column.on_source) for column in schema.columns)
+    return [
+        _split(schema, f"{select} WHERE {condition}", rows_each * row_bytes, rows_each, columns)
+        for condition in _conditions(_key(table), bounds)
+    ]
+
+
+def _split(schema: TableSchema, text: str, size: int, count: int, columns: tuple[tuple[int, str], ...]) -> TableSplit:
+    masks: tuple[tuple[int, Mask], ...] = tuple(
+        (place, column.mask) for place, column in enumerate(schema.columns) if column.mask is not None
+    )
+    reads = TableName(schema.name.schema, schema.name.name)
+    return TableSplit(schema.relation, text, size, count, RelationId(schema.relation), reads, columns, masks)
+
+
+def _key(table: MariaDbTable) -> list[tuple[ColumnFacts, Printed]]:
+    """The key's columns if all sort as literals of their values do; else none, and the table is not cut."""
+    primary = next((index for index in table.indexes if index.name == "PRIMARY"), None)
+    found = [] if primary is None else [(f, h) for name in primary.columns for f, h in table.printed if f.name == name]
+    return found if all(how.ordered for _, how in found) else []
+
+
+def _bounds(connection: MariaDbConnection, table: MariaDbTable, step: int) -> list[list[str]]:
+    """Keys that end a split of `step` rows, except the last, as literals."""
+    key = _key(table)
+    if not key:
+        return []
+    order = ", ".join(quoted(facts.name) for facts, _ in key)
+    values = ", ".join(
+        f"HEX({quoted(f.name)})" if h.name == "bytea" else f"CAST({quoted(f.name)} AS CHAR)" for f, h in key
+    )
+    found: list[list[str]] = []
+    while True:
+        after = f"WHERE {_compared(key, found[-1], '>')}" if found else ""
+        statement = f"SELECT {values} FROM {quoted(table.name.schema, table.name.name)} {after} ORDER BY {order} LIMIT {step - 1}, 1"
+        row = rows(connection, statement)
+        if not row:
+            return found
+        found.append([_literal(how, str(value)) for (_, how), value in zip(key, row[0], strict=True)])
+
+
+def _literal(how: Printed, value: str) -> str:
+    if how.name == "bytea":
+        return f"X'{value}'"
+    return value.lstrip("0") or "0" if how.number and value.isdecimal() else value if how.number else literal(value)
+
+
+def _conditions(key: list[tuple[ColumnFacts, Printed]], bounds: Sequence[list[str]]) -> list[str]:
+    if not bounds:
+        return ["TRUE"]
+    found = [_compared(key, bounds[0], "<=")]
+    for low, high in pairwise(bounds):
+        found.append(f"{_compared(key, low, '>')} AND {_compared(key, high, '<=')}")
+    return [*found, _compared(key, bounds[-1], ">")]
+
+
+def _compared(key: Sequence[tuple[ColumnFacts, Printed]], bound: Sequence[str], operator: str) -> str:
+    """The key compared with a bound, column by column, so that the index is used."""
+    names = [quoted(facts.name) for facts, _ in key]
+    strict = operator[0]
+    parts = []
+    for place in range(len(names)):
+        same = [f"{name} = {value}" for name, value in zip(names[:place], bound[:place], strict=True)]
+        last = operator if place == len(names) - 1 else strict
+        parts.append("(" + " AND ".join([*same, f"{names[place]} {last} {bound[place]}"]) + ")")
+    return "(" + " OR ".join(parts) + ")"

@@ -1,0 +1,336 @@
+"""The tables whose changes triggers record, and what others do to the tables and their triggers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import RelationId, TableName
+from engine.model.source import Earlier, GuardReading
+from engine.model.subscription import TableSpec
+from engine.sources.mariadb_triggers.catalog import MariaDbTable, load_tables, names_of
+from engine.sources.mariadb_triggers.connect import Connector, MariaDbConnection, rows, run
+from engine.sources.mariadb_triggers.objects import (
+    INSTALL_LOCK,
+    TableTriggers,
+    drop_statements,
+    is_installed,
+    layout_statements,
+    read_triggers,
+    trigger_statements,
+)
+from engine.sources.mariadb_triggers.reader_control import ShadowReaderControl
+from engine.sources.mariadb_triggers.sources import RecordedSource, add_source, mark_doubt, read_sources
+
+PRIVILEGES = dict.fromkeys((1044, 1142, 1143, 1227, 1370, 1419), FaultKind.CHANGE_TRIGGERS_PRIVILEGE)
+"""Fault kinds of errors while objects are created."""
+_TRIES = 5
+"""How often the triggers of a table are created that is changed meanwhile."""
+_CHANGED = "its triggers were dropped or created again by others: changes may be missing"
+_ALTERED = "the table was changed, and its triggers record its former columns"
+_FOLLOW = "INSERT INTO penstock.followed VALUES (%s, %s, %s) ON DUPLICATE KEY UPDATE mark = VALUES(mark)"
+
+
+def why_unfit(table: MariaDbTable) -> str | None:
+    """Why triggers cannot record all changes of the table, as text; None if they can."""
+    if table.engine.upper() != "INNODB" or not table.relation:
+        return f"{table.name} is a table of the storage engine {table.engine}: its changes are not part of transactions"
+    if table.partitioned:
+        return f"{table.name} is partitioned: changes of whole partitions fire no trigger"
+    if table.kind != "BASE TABLE":
+        return f"{table.name} is not a plain table ({table.kind})"
+    return None
+
+
+@contextmanager
+def install_lock(connection: MariaDbConnection) -> Iterator[None]:
+    """Only one session creates and drops objects at a time."""
+    if rows(connection, "SELECT GET_LOCK(%s, 30)", INSTALL_LOCK) != [(1,)]:
+        raise EngineFault(FaultKind.SOURCE_TIMEOUT, "the shadow log", "another session creates or drops triggers")
+    try:
+        yield
+    finally:
+        run(connection, "DO RELEASE_LOCK(%s)", INSTALL_LOCK)
+
+
+def install_layout(connection: MariaDbConnection) -> None:
+    """Create what is missing of the database `penstock`. Idempotent."""
+    if not is_installed(connection):
+        with install_lock(connection):
+            for statement in layout_statements(connection):
+                run(connection, statement)
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What is there of some tables. `sources`: what their triggers record; `followed`: marks of triggers recorded for the reader."""
+
+    tables: Mapping[TableName, MariaDbTable]
+    triggers: Mapping[TableName, TableTriggers]
+    sources: Mapping[int, RecordedSource]
+    followed: Mapping[int, str]
+
+    def mark(self, name: TableName) -> str | None:
+        return self.triggers[name].mark if name in self.triggers else None
+
+    def source(self, name: TableName) -> RecordedSource | None:
+        number = self.triggers[name].source if name in self.triggers else None
+        return None if number is None else self.sources.get(number)
+
+    def is_current(self, name: TableName) -> bool:
+        """Whether the triggers record every column as it is now."""
+        source = self.source(name)
+        return source is not None and source.structure is not None and source.structure.mark == self.tables[name].mark
+
+
+class TriggeredTables:
+    """`SentTables` by triggers. The marks of the triggers, as they were installed, are kept on the source."""
+
+    traced = True
+
+    def __init__(self, connector: Connector, watch: TableWatch) -> None:
+        self._connector = connector
+        self._watch = watch
+        self._lock = threading.Lock()
+        self._reported: dict[int, str | None] = {}
+        """Marks of triggers that `faults` has reported as changed, by the table's number; None without any."""
+        self._states: dict[int, str] = {}
+        """What `faults` has reported, by the table's number. It is reported once."""
+
+    def prepare(
+        self,
+        tables: Sequence[TableSpec],
+        reader: str,
+        known: Collection[RelationId] = (),
+        earlier: Earlier = Earlier.ANY,
+    ) -> frozenset[RelationId]:
+        del known  # The marks on the source say what was recorded.
+        with self._lock, self._connector.session(reader, PRIVILEGES) as connection:
+            install_layout(connection)
+            look = _look(connection, [table.source for table in tables], reader)
+            fit = {name: table for name, table in look.tables.items() if why_unfit(table) is None}
+            for name in fit:
+                self._follow(connection, look, name, reader, earlier)
+        self._watch.watch_again({name: table.relation for name, table in fit.items()})
+        return frozenset(RelationId(table.relation) for table in fit.values())
+
+    def _follow(
+        self, connection: MariaDbConnection, look: _Look, name: TableName, reader: str, earlier: Earlier
+    ) -> None:
+        """Let the table have triggers that record it as it is now, and the reader follow it."""
+        relation, mark = look.tables[name].relation, look.mark(name)
+        as_recorded = relation in look.followed and mark == look.followed[relation]
+        if as_recorded and look.is_current(name):
+            return
+        hidden = relation in look.followed and not as_recorded and self._reported.get(relation, "") != mark
+        if hidden and earlier is not Earlier.ANY:
+            return  # The next check reports it; to mend it before would hide that changes may be missing.
+        with install_lock(connection):
+            again = _look(connection, [name], reader)
+            if name not in again.tables:
+                return
+            now = again.mark(name) if again.is_current(name) else _create(connection, again, name)
+            if now is not None:
+                run(connection, _FOLLOW, reader, again.tables[name].relation, now)
+
+    def recorded(self, reader: str) -> str | None:
+        """The shadow log's identity: it changes if the log is dropped and created again."""
+        with self._connector.session(reader) as connection:
+            if not is_installed(connection):
+                return None
+            found = rows(connection, "SELECT log FROM penstock.control")
+        return str(found[0][0]) if found else None
+
+    def withdraw(self, tables: Sequence[TableSpec], reader: str) -> None:
+        """Nothing: a trigger refuses no change of a table without a key."""
+
+    def unpublished(
+        self, tables: Sequence[TableSpec], reader: str, relations: Mapping[TableName, RelationId] | None = None
+    ) -> tuple[str, ...]:
+        with self._connector.session(reader) as connection:
+            look = _look(connection, [table.source for table in tables], reader)
+        asked = relations or {}
+        return tuple(
+            f"changes of {name} are not recorded"
+            for name, table in look.tables.items()
+            if asked.get(name, table.relation) == table.relation
+            and (table.relation not in look.followed or look.source(name) is None)
+        )
+
+    def faults(self, tables: Sequence[TableSpec], reader: str) -> dict[TableName, tuple[FaultKind, str]]:
+        """The tables whose changes may be missing because of what others did. Each change is reported once."""
+        with self._lock, self._connector.session(reader) as connection:
+            look = _look(connection, [table.source for table in tables], reader)
+            wrong: dict[TableName, tuple[FaultKind, str]] = {}
+            for name, table in look.tables.items():
+                if table.relation not in look.followed:
+                    continue
+                found = _wrong(look, name)
+                state = f"{found} {look.mark(name)} {table.mark}"
+                if found is None:
+                    self._states.pop(table.relation, None)
+                elif self._states.get(table.relation) != state:
+                    wrong[name] = found
+                    self._states[table.relation] = state
+                    self._reported[table.relation] = look.mark(name)
+        return wrong
+
+
+def _wrong(look: _Look, name: TableName) -> tuple[FaultKind, str] | None:
+    table = look.tables[name]
+    if look.mark(name) != look.followed[table.relation]:
+        return FaultKind.CHANGE_TRIGGERS_CHANGED, _CHANGED
+    if table.cascades:
+        return FaultKind.CASCADE_UNCAPTURED, cascade_text(table)
+    return None if look.is_current(name) else (FaultKind.TABLE_STRUCTURE_CHANGED, _ALTERED)
+
+
+def cascade_text(table: MariaDbTable) -> str:
+    return f"foreign keys of {table.name} change its rows without a trigger: {', '.join(table.cascades)}"
+
+
+def _look(connection: MariaDbConnection, names: Sequence[TableName], reader: str) -> _Look:
+    tables = load_tables(connection, names)
+    if not is_installed(connection):
+        return _Look(tables, {}, {}, {})
+    triggers = read_triggers(connection, tables)
+    sources = read_sources(connection, {one.source for one in triggers.values() if one.source is not None})
+    found = rows(connection, "SELECT relation, mark FROM penstock.followed WHERE reader = %s", reader)
+    return _Look(tables, triggers, sources, {int(relation): mark for relation, mark in found})
+
+
+def _create(connection: MariaDbConnection, look: _Look, name: TableName) -> str | None:
+    """Create the triggers of a table in place of the present ones; returns their mark, None if the table is gone.
+
+    Changes made meanwhile are not recorded. So all who follow the table copy it again, afterwards.
+    """
+    before = look.triggers.get(name)
+    source = look.source(name)
+    doubtful = {look.tables[name].relation, *([] if source is None else [source.relation])} if before else set()
+    for relation in doubtful:
+        mark_doubt(connection, relation)
+    names = before.names if before is not None else ()
+    for _ in range(_TRIES):
+        for statement in drop_statements(name.schema, names):
+            run(connection, statement)
+        table = load_tables(connection, [name]).get(name)
+        if table is None or why_unfit(table) is not None:
+            return None
+        for statement in trigger_statements(table, add_source(connection, table)):
+            run(connection, statement)
+        again = _look(connection, [name], "")
+        names = again.triggers[name].names if name in again.triggers else ()
+        mark = again.mark(name)
+        if name in again.tables and again.is_current(name) and mark is not None:
+            for relation in doubtful:
+                mark_doubt(connection, relation)
+            if before is not None:
+                statement = "UPDATE penstock.followed SET mark = %s WHERE relation = %s AND mark = %s"
+                run(connection, statement, mark, table.relation, before.mark)
+            return mark
+    raise EngineFault(FaultKind.SOURCE_TIMEOUT, str(name), "the table was changed while its triggers were created")
+
+
+@dataclass(frozen=True, slots=True)
+class _Moves:
+    """Tables that were renamed, old name to new name, and those that are gone or were replaced, with the number under the name now."""
+
+    renamed: Mapping[TableName, TableName] = field(default_factory=dict)
+    replaced: Mapping[TableName, int] = field(default_factory=dict)
+
+
+class TableWatch:
+    """Remembers the numbers of tables, and reports those whose storage was replaced. Any thread may use it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._numbers: dict[TableName, int] = {}
+        self._gone: dict[TableName, int] = {}
+        """Number that had the table's name when its loss was reported; 0 = none."""
+
+    def accept(self, name: TableName, relation: int) -> None:
+        """Watch the number that has the name of a table reported as gone."""
+        with self._lock:
+            if self._gone.pop(name, None) is not None:
+                self._numbers[name] = relation
+
+    def watch_again(self, present: Mapping[TableName, int]) -> None:
+        """Watch new tables, and again those whose loss was reported while they had these numbers."""
+        with self._lock:
+            for name, relation in present.items():
+                if name not in self._numbers or self._gone.get(name) == relation:
+                    self._gone.pop(name, None)
+                    self._numbers[name] = relation
+
+    def examine(self, connection: MariaDbConnection, names: Collection[TableName]) -> _Moves:
+        """What has changed; each change is reported once."""
+        present = {name: table.relation for name, table in load_tables(connection, names).items()}
+        with self._lock:
+            missing = {name: self._numbers[name] for name in names if name in self._numbers and name not in present}
+        elsewhere = names_of(connection, list(missing.values()))
+        renamed: dict[TableName, TableName] = {}
+        replaced: dict[TableName, int] = {}
+        with self._lock:
+            for name in names:
+                before, now = self._numbers.get(name), present.get(name, 0)
+                if before is None:
+                    if now:
+                        self._numbers[name] = now
+                elif now != before and self._gone.get(name) != now:
+                    new = elsewhere.get(before)
+                    if not now and new is not None and new not in names:
+                        renamed[name] = new
+                        self._numbers[new] = self._numbers.pop(name)
+                        self._gone.pop(name, None)
+                        continue
+                    replaced[name] = self._gone[name] = now
+        return _Moves(renamed, replaced)
+
+
+class TriggerSafety:
+    """`SourceSafety` over the marks of triggers, and the numbers of tables."""
+
+    def __init__(
+        self, connector: Connector, watch: TableWatch, tables: TriggeredTables, reader: ShadowReaderControl
+    ) -> None:
+        self._connector = connector
+        self._watch = watch
+        self._tables = tables
+        self._reader = reader
+        self._log: str | None = None
+        """The shadow log's identity at the first check."""
+
+    def check_reader(self, reader: str) -> GuardReading:
+        return self._reader.check_reader(reader)
+
+    def check(self, tables: Sequence[TableSpec], reader: str) -> GuardReading:
+        with self._connector.session(reader) as connection:
+            moves = self._watch.examine(connection, {table.source for table in tables})
+        log = self._tables.recorded(reader)
+        if self._log is None:
+            self._log = log
+        gone = () if log == self._log else ("the shadow log was dropped, or created again by others",)
+        wrong = self._tables.faults([t for t in tables if t.source not in moves.replaced], reader)
+        replaced = {
+            name: "its storage was replaced, as by TRUNCATE, or it was dropped and created again"
+            if now
+            else "the table was dropped"
+            for name, now in moves.replaced.items()
+        }
+        return replace(
+            self._reader.check_reader(reader),
+            sending_faults=gone,
+            partition_faults={**replaced, **{name: detail for name, (_, detail) in wrong.items()}},
+            replaced={name: RelationId(now) for name, now in moves.replaced.items()},
+            renamed=moves.renamed,
+            sent_otherwise={name: kind for name, (kind, _) in wrong.items()},
+        )
+
+    def remember(self, marks: Mapping[TableName, str]) -> None:
+        """Nothing: only partitioned tables have fingerprints."""
+
+    def accept(self, table: TableName, relation: RelationId) -> None:
+        self._watch.accept(table, relation)

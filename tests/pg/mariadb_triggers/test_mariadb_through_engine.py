@@ -1,0 +1,326 @@
+"""MariaDB captured by triggers, through the whole engine: log reader process, queue, batches, copies, verification, target."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from pymysql.connections import Connection
+
+from engine.model.subscription import QueueMode
+from engine.sources.mariadb_triggers.source import MariaDbTriggerSource
+from tests.fixtures.mariadb import MariaDbDatabase
+from tests.fixtures.replication import Replica
+from tests.fixtures.waiting import wait_until
+from tests.pg.mariadb_triggers.conftest import Replicate
+
+pytestmark = pytest.mark.pg
+
+BANK = """
+CREATE TABLE accounts (id bigint PRIMARY KEY, balance bigint NOT NULL, note text, nick varchar(40) UNIQUE);
+CREATE TABLE moves (id bigint AUTO_INCREMENT PRIMARY KEY, sender bigint NOT NULL, receiver bigint NOT NULL, amount bigint);
+INSERT INTO accounts SELECT seq, 1000, NULL, CONCAT('nick ', seq) FROM seq_1_to_50
+"""
+TOTAL = 50_000
+LOST_RACES = (1205, 1213)
+
+
+@pytest.fixture
+def bank(mariadb: MariaDbDatabase) -> MariaDbDatabase:
+    mariadb.execute(BANK)
+    return mariadb
+
+
+class Tellers:
+    """Sessions that move money concurrently, with savepoints and rollbacks, until the block ends."""
+
+    def __init__(self, database: MariaDbDatabase, count: int = 3) -> None:
+        self._database = database
+        self._stopping = threading.Event()
+        self._threads = [threading.Thread(target=self._work, args=(n,), daemon=True) for n in range(count)]
+        self.failed: list[BaseException] = []
+        self.moved = 0
+
+    def __enter__(self) -> Tellers:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join(30)
+        assert not self.failed, self.failed
+
+    def more(self, count: int) -> None:
+        wanted = self.moved + count
+        wait_until(lambda: self.moved >= wanted or bool(self.failed))
+
+    def _work(self, seed: int) -> None:
+        chance = random.Random(seed)
+        try:
+            with self._database.connect() as connection, connection.cursor() as cursor:
+                cursor.execute(f"SET tx_isolation = '{'READ-COMMITTED' if seed % 2 else 'REPEATABLE-READ'}'")
+                while not self._stopping.is_set():
+                    self._move(connection, chance)
+                    self.moved += 1
+                    self._stopping.wait(0.005)  # Leave the engine a core.
+        except BaseException as error:
+            self.failed.append(error)
+
+    def _move(self, connection: Connection, chance: random.Random) -> None:
+        one, other = sorted(chance.sample(range(1, 51), 2))
+        amount = chance.randrange(-50, 50)
+        statements = [
+            "BEGIN",
+            f"UPDATE accounts SET balance = balance - {amount} WHERE id = {one}",
+            "SAVEPOINT s",
+            f"UPDATE accounts SET balance = balance + 1000000, note = 'undone' WHERE id = {other}",
+            "ROLLBACK TO SAVEPOINT s",
+            f"UPDATE accounts SET balance = balance + {amount} WHERE id = {other}",
+            f"INSERT INTO moves (sender, receiver, amount) VALUES ({one}, {other}, {amount})",
+        ]
+        if chance.random() < 0.2:
+            statements.append("DELETE FROM moves ORDER BY id LIMIT 1")
+        if chance.random() < 0.1:
+            statements += [
+                f"UPDATE accounts SET nick = NULL WHERE id = {one}",
+                f"UPDATE accounts SET nick = CONCAT('nick ', id) WHERE id = {one}",
+            ]
+        statements.append("ROLLBACK" if chance.random() < 0.2 else "COMMIT")
+        execute(connection, statements)
+
+
+def execute(connection: Connection, statements: list[str]) -> None:
+    """One transaction; a deadlock takes it back."""
+    with connection.cursor() as cursor:
+        try:
+            for statement in statements:
+                cursor.execute(statement)
+        except connection.OperationalError as error:
+            if error.args[0] not in LOST_RACES:
+                raise
+            cursor.execute("ROLLBACK")
+
+
+@contextmanager
+def watched(replica: Replica) -> Iterator[list[object]]:
+    """A reader of the copy sees the constant sum at any moment."""
+    seen: list[object] = []
+    stopping = threading.Event()
+
+    def look() -> None:
+        while not stopping.is_set():
+            seen.append(replica.query(f"SELECT sum(balance) FROM {replica.database.name}.accounts")[0][0])
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        stopping.set()
+        thread.join(30)
+    assert set(map(int, map(str, seen))) == {TOTAL}
+
+
+def test_each_boundary_is_a_state_that_the_source_had(bank: MariaDbDatabase, replicate: Replicate) -> None:
+    with Tellers(bank) as tellers:
+        replica = replicate(bank, "accounts", "moves")
+        with watched(replica) as seen:
+            for _ in range(5):
+                tellers.more(40)
+                replica.catch_up()
+            wait_until(lambda: len(seen) > 2)
+    replica.assert_equal()
+
+
+def reader_pid(replica: Replica) -> int | None:
+    run = replica.pipeline.run
+    return None if run is None else run.reader_pid()
+
+
+def test_nothing_is_lost_or_doubled_over_deaths(bank: MariaDbDatabase, replicate: Replicate) -> None:
+    replica = replicate(bank, "accounts", "moves", queue_mode=QueueMode.PERSIST)
+    with Tellers(bank) as tellers:
+        for number in range(2):
+            tellers.more(30)
+            wait_until(lambda: reader_pid(replica) is not None)
+            os.kill(reader_pid(replica) or 0, signal.SIGKILL)
+            tellers.more(30)
+            if number % 2:
+                replica.restart()
+                replica.wait_live()
+    replica.assert_equal()
+    assert not replica.events_of("log_gap")
+
+
+def test_a_large_transaction_comes_in_parts(bank: MariaDbDatabase, replicate: Replicate) -> None:
+    replica = replicate(bank, "accounts", "moves")
+    with bank.connect() as connection:
+        execute(
+            connection,
+            [
+                "BEGIN",
+                "INSERT INTO moves (sender, receiver, amount) SELECT 1, 2, seq FROM seq_1_to_25000",
+                "UPDATE moves SET amount = amount + 1 WHERE id % 2 = 0",
+                "UPDATE accounts SET note = REPEAT('large ', 10000)",
+                "COMMIT",
+            ],
+        )
+    replica.assert_equal()
+
+
+VALUES = """
+CREATE TABLE kinds (id int unsigned PRIMARY KEY, t1 tinyint, t1u tinyint unsigned, s smallint, su smallint unsigned, m mediumint,
+    mu mediumint unsigned, i int, iu int(6) unsigned zerofill, b bigint, bu bigint unsigned, d decimal(10, 3), dd decimal(65, 30),
+    f float, fd float(7, 2), db double, bo boolean, c char(4), v varchar(40) CHARACTER SET latin1, t text, e enum('a', 'b''c'),
+    st set('x', 'y'), j json, da date, ti time(2), dt datetime, dt6 datetime(6), ts timestamp NULL, ts3 timestamp(3) NULL, y year,
+    bi binary(3), vb varbinary(20), bl blob, bt bit(5), u uuid, i6 inet6, g point, virt bigint AS (i * 2) VIRTUAL,
+    stor bigint AS (i * 3) STORED)
+"""
+
+
+def test_every_value_arrives_as_it_is(mariadb: MariaDbDatabase, replicate: Replicate) -> None:
+    """Whatever the settings of the writer's session; a copy prints the same."""
+    mariadb.execute(VALUES)
+    rows = [
+        r"""1, -128, 255, -32768, 65535, -8388608, 16777215, -2147483648, 42, -9223372036854775808, 18446744073709551615, -1234567.890,
+        12345678901234567890.123456789012345678901234567891, 0.1, 12.34, 1.7976931348623157e308, true, 'ab', 'é\\N',
+        'tab\t new\n back\\slash\r',
+        'b''c', 'x,y', '{"a": [1, "\\u00e9"]}', '2026-02-03', '-838:59:58.5', '2026-01-02 03:04:05', '2026-01-02 03:04:05.500000',
+        '2026-10-25 02:30:00', '2026-07-01 12:00:00.125', 2026, 'ab', X'00ff5c090a', X'', b'101', '6ccd780c-baba-1026-9564-5b8c656024db',
+        '::ffff:1.2.3.4', POINT(1, 2)""",
+        "2" + ", NULL" * 36,
+        r"""3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1.5e-38, 0, 5e-324, false, '', '\\N', '', 'a', '', 'null', '1000-01-01', '0:0:0',
+        '9999-12-31 23:59:59', '1000-01-01 00:00:00.000001', '1970-01-01 12:00:01', '2038-01-18 00:00:00', 1901, '', '', 'x', b'0',
+        '00000000-0000-0000-0000-000000000000', '::', POINT(0, -0.5)""",
+    ]
+    columns = "id, t1, t1u, s, su, m, mu, i, iu, b, bu, d, dd, f, fd, db, bo, c, v, t, e, st, j, da, ti, dt, dt6, ts, ts3, y, bi, vb, bl,"
+    insert = f"INSERT INTO kinds ({columns} bt, u, i6, g) VALUES"
+    with mariadb.connect() as connection:
+        execute(connection, ["SET time_zone = '+05:30'", *(f"{insert} ({row})" for row in rows)])
+        replica = replicate(mariadb, "kinds")
+        copied = replica.query(f"SELECT * FROM {mariadb.name}.kinds ORDER BY id")
+        assert copied[0][30] == b"ab\0"
+        settings = [
+            "SET time_zone = '-03:00'",
+            "SET sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH'",
+            "SET NAMES latin1",
+            "SET div_precision_increment = 0",
+        ]
+        again = "UPDATE kinds SET id = id + 10"
+        execute(connection, [*settings, again, "UPDATE kinds SET id = id - 10, t1 = t1"])
+        replica.assert_equal()
+        assert replica.query(f"SELECT * FROM {mariadb.name}.kinds ORDER BY id") == copied
+        execute(connection, ["DELETE FROM kinds WHERE id = 2"])
+    replica.assert_equal()
+
+
+def test_a_value_outside_its_columns_domain_is_named(mariadb: MariaDbDatabase, replicate: Replicate) -> None:
+    mariadb.execute("CREATE TABLE dates (id int PRIMARY KEY, d date)")
+    replica = replicate(mariadb, "dates")
+    mariadb.execute("SET sql_mode = '';\nINSERT INTO dates VALUES (1, '0000-00-00')")
+    assert replica.wait_table("dates", "parked").code == "value_out_of_domain"
+
+
+CHANGES = [
+    ("ALTER TABLE accounts ADD COLUMN level int DEFAULT 7;\nUPDATE accounts SET level = id WHERE id < 10"),
+    ("ALTER TABLE accounts ADD COLUMN a int DEFAULT 1 FIRST, ALGORITHM = COPY;\nUPDATE accounts SET a = id"),
+    ("ALTER TABLE accounts DROP COLUMN note"),
+    ("ALTER TABLE accounts MODIFY balance varchar(30);\nUPDATE accounts SET balance = CONCAT(balance, '!')"),
+    ("TRUNCATE accounts;\nINSERT INTO accounts (id, balance) VALUES (7, 8)"),
+    ("DROP TABLE accounts;\nCREATE TABLE accounts (id bigint PRIMARY KEY, w int);\nINSERT INTO accounts VALUES (1, 2)"),
+]
+
+
+def test_what_fires_no_trigger_is_found_and_the_table_copied_again(bank: MariaDbDatabase, replicate: Replicate) -> None:
+    replica = replicate(bank, "accounts", "moves")
+    for change in CHANGES:
+        bank.execute(change)
+        replica.satisfied()
+        replica.assert_equal()
+        wait_until(lambda: triggers(bank, "accounts") == 3)
+        with bank.connect() as connection:
+            execute(
+                connection,
+                ["BEGIN", "UPDATE accounts SET id = id + 100000 WHERE id % 3 = 1", "DELETE FROM moves", "COMMIT"],
+            )
+        replica.satisfied()
+        replica.assert_equal()
+
+
+def triggers(database: MariaDbDatabase, name: str) -> Any:
+    query = f"SELECT count(*) FROM information_schema.triggers WHERE trigger_schema = '{database.name}' AND event_object_table = '{name}'"
+    return database.execute(query)[0][0]
+
+
+TRAPS = ["put back", "dropped"]
+
+
+@pytest.mark.parametrize("trap", TRAPS)
+def test_a_table_whose_triggers_others_changed_is_parked_until_it_is_reloaded(
+    bank: MariaDbDatabase, replicate: Replicate, trap: str
+) -> None:
+    replica = replicate(bank, "accounts", "moves")
+    query = f"SELECT trigger_name FROM information_schema.triggers WHERE trigger_schema = '{bank.name}' AND event_object_table = 'accounts'"
+    name = bank.execute(f"{query} AND event_manipulation = 'UPDATE'")[0][0]
+    create = bank.execute(f"SHOW CREATE TRIGGER {name}")[0][2]
+    bank.execute(f"DROP TRIGGER {name}")
+    bank.execute("UPDATE accounts SET balance = 0 WHERE id = 3")
+    if trap == "put back":
+        with bank.connect() as session:
+            execute(session, [create])
+    parked = replica.wait_table("accounts", "parked")
+    assert parked.code == "change_triggers_changed"
+    assert "reload" in (parked.remedy or "").lower()
+    replica.pipeline.reload("again", [replica.table_id("accounts")])
+    replica.wait_live()
+    bank.execute("UPDATE accounts SET balance = balance + 1;\nDELETE FROM accounts WHERE id = 50")
+    replica.assert_equal()
+
+
+def test_a_cascade_that_is_declared_later_parks_the_table(bank: MariaDbDatabase, replicate: Replicate) -> None:
+    replica = replicate(bank, "accounts", "moves")
+    bank.execute("ALTER TABLE moves ADD FOREIGN KEY (sender) REFERENCES accounts (id) ON DELETE CASCADE")
+    assert replica.wait_table("moves", "parked").code == "cascade_uncaptured"
+
+
+def test_a_shadow_log_that_others_drop_fails_the_subscription_until_it_is_reloaded(
+    bank: MariaDbDatabase, replicate: Replicate
+) -> None:
+    replica = replicate(bank, "accounts")
+    bank.execute("DROP DATABASE penstock")
+    failed = replica.wait_state("failed")
+    assert failed.code in {"log_gap", "publication_changed"}
+    assert "reload" in (failed.remedy or "")
+    replica.pipeline.reload("all", None)
+    replica.wait_reload("all")
+    replica.satisfied()
+    bank.execute("UPDATE accounts SET balance = balance + 1")
+    replica.assert_equal()
+
+
+def test_removal_leaves_the_tables_as_they_were(bank: MariaDbDatabase, replicate: Replicate) -> None:
+    def catalog() -> list[object]:
+        made = [bank.execute(f"SHOW CREATE TABLE {name}") for name in ("accounts", "moves")]
+        return [*made, bank.execute("SHOW TRIGGERS")]
+
+    before = catalog()
+    replica = replicate(bank, "accounts", "moves")
+    assert catalog() != before
+    source = MariaDbTriggerSource(replica.spec.source)
+    try:
+        replica.pipeline.close()
+        assert source.reader.remove(replica.spec.reader) == []
+    finally:
+        source.close()
+    assert catalog() == before
+    assert bank.execute("SELECT (SELECT count(*) FROM penstock.readers), (SELECT count(*) FROM penstock.changes)") == [
+        (0, 0)
+    ]
