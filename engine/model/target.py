@@ -471,8 +471,8 @@ class Target(Protocol):
     A kind of SQL database brings seven of these methods: `check`, `adopt`, `append_copy`, `commit`, `query`, `pin` and `close`.
     `SqlTarget` of `engine/targets` gives fourteen: `progress`, `claim`, `rebase`, `forget`, `begin_copy`, `finish_copy`,
     `set_aside_of_copy`, `trim_copy`, `discard_copy`, `check_place`, `refused_rows`, `retry_refused`, `skip_refused` and `evolution`. The
-    seven with a body say what a target answers that lacks the capability: `tuning`, `commit_blocked`, `in_parts`, `in_order`, `sequences`,
-    `begin_speculative_insert` and `hold`.
+    nine with a body say what a target answers that lacks the capability: `tuning`, `commit_blocked`, `in_parts`, `in_order`, `sequences`,
+    `begin_speculative_insert`, `hold`, `expect` and `reached`.
     """
 
     def check(
@@ -586,6 +586,14 @@ class Target(Protocol):
         dropping it.
         """
         ...
+
+    def expect(self, subscription: SubscriptionName, position: Lsn) -> None:
+        """A commit up to `position` is waited for: whatever else the target does is less urgent. From any thread."""
+        del subscription, position
+
+    def reached(self, subscription: SubscriptionName, position: Lsn) -> None:
+        """Everything up to `position` is visible on the target. From any thread."""
+        del subscription, position
 
     def check_place(self) -> None:
         """Check that committed data is still where readers find it (a database file may have been removed or replaced). Cheap; called

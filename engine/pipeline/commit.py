@@ -153,6 +153,11 @@ class CommitStage:
             self._dropping.add(table)
         self._removed.append(table)
 
+    def expect(self, position: Lsn) -> None:
+        """A client waits for this position. From any thread."""
+        if position > self.applied.visible:
+            self._target.expect(self._spec.name, position)
+
     def commit(self, computed: Computed, *, must_write: bool) -> BatchTimes:
         """Commit one batch; returns its times. `must_write`: write the position even where nothing changed (a cut)."""
         end, parts = computed.planned.batch.end, 1
@@ -182,6 +187,7 @@ class CommitStage:
         self._announce(computed, faults, end)
         # Last: another thread reports this position, and the tables that the batch parked must be known before.
         self.applied = Applied(end, end if written else self.applied.written)
+        self._target.reached(self._spec.name, end)
         self._number, self._last = computed.planned.number, computed.planned.batch.last
         if computed.planned.batch.transactions:
             self._reporter.batch(

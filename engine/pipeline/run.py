@@ -331,6 +331,7 @@ class ReplicationRun:
 
     def demand(self, position: Lsn) -> None:
         """A client waits for this position: batches up to it are sealed as soon as they were read."""
+        self._commits.expect(position)
         self._intake.put(Demand(position))
 
     def flush(self, position: Lsn) -> None:
@@ -671,10 +672,9 @@ class ReplicationRun:
 
     def _reader_failed(self, failed: Failed) -> None:
         """Replace a log reader whose process died. Raises any other fault, and LOG_READER_DIED after READER_RESTARTS. Intake thread."""
-        fault = EngineFault(failed.kind, failed.subject, failed.detail)
         self._reader_deaths += 1
         if failed.kind is not FaultKind.LOG_READER_DIED or self._reader_deaths > READER_RESTARTS:
-            raise fault
+            raise EngineFault(failed.kind, failed.subject, failed.detail)
         self._parts.reporter.event("warning", failed.kind.value, failed.subject, failed.detail)
         self._parts.source.reader.end_other(self._spec.reader, f"penstock-{self._spec.name}-")
         hit(Failpoint.READER_FREED)

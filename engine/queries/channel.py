@@ -26,6 +26,12 @@ _NICE = 10
 """Niceness of query processes: with a difference of 10, replication gets nine tenths of a contended processor."""
 
 
+def yield_to_replication() -> None:
+    """Lower the priority of the calling thread: as that of query processes, where threads have one of their own."""
+    if sys.platform == "linux":
+        os.nice(_NICE)
+
+
 class EngineChannel:
     """The process's end of the connection: JSON messages in both directions, with pipe ends attached."""
 

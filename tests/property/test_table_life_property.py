@@ -88,6 +88,10 @@ class MemoryTarget:
     def tuning(self) -> dict[str, float]:
         return {}
 
+    def expect(self, subscription: SubscriptionName, position: Lsn) -> None: ...
+
+    def reached(self, subscription: SubscriptionName, position: Lsn) -> None: ...
+
     def check_place(self) -> None: ...
 
     def commit(self, batch: BatchCommit) -> dict[TableId, SetAside]:

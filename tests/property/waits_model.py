@@ -89,6 +89,10 @@ class ModelTarget:
     def tuning(self) -> dict[str, float]:
         return {}
 
+    def expect(self, subscription: SubscriptionName, position: Lsn) -> None: ...
+
+    def reached(self, subscription: SubscriptionName, position: Lsn) -> None: ...
+
     def check_place(self) -> None:
         """Never raises: the target stays in its place for as long as a run lasts."""
 

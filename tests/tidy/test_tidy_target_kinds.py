@@ -27,7 +27,7 @@ def test_a_kind_of_target_brings_few_methods(frame: type) -> None:
 
 def test_the_protocol_and_the_worked_example_name_what_is_brought() -> None:
     words = re.sub(r"\s+", " ", Target.__doc__ or "")
-    _, *parts = re.split(r"brings seven|gives fourteen|The seven", words)
+    _, *parts = re.split(r"brings seven|gives fourteen|The nine", words)
     kind, frame, without = (set(re.findall(r"`([a-z]\w*)`", part)) for part in parts)
     methods = {name for name, each in vars(Target).items() if inspect.isfunction(each) and not name.startswith("_")}
     assert kind == methods & brought(SqlTarget)

@@ -17,6 +17,7 @@ from engine.targets.duckdb import probe
 from engine.targets.duckdb.errors import fault_of, is_disk_full
 from engine.targets.duckdb.identifiers import literal
 from engine.targets.duckdb.opened_file import OpenedFile
+from engine.targets.duckdb.scan_pace import ScanPace
 from engine.targets.duckdb.settings import DuckDbSettings
 from engine.targets.duckdb.staging import StagingConnection
 
@@ -49,6 +50,7 @@ class Database:
         self.committing = threading.Lock()
         """Held during commits: transactions that begin while it is held see the same state."""
         self.writer = StagingConnection(self._root.cursor(), self.committing)
+        self.pace = ScanPace()
         self.catalog = str(self.writer.execute("SELECT current_database()").fetchall()[0][0])
 
     @contextmanager

@@ -20,6 +20,7 @@ from engine.model.identity import SubscriptionName, TableName
 from engine.model.position import Lsn
 from engine.model.target import QueryRefused, TableRead
 from engine.platform.pipe_file import PipeSink
+from engine.queries.channel import yield_to_replication
 from engine.targets.duckdb.database import Database
 from engine.targets.duckdb.identifiers import folded, folded_name, qualified
 from engine.targets.duckdb.metadata import DuckDbMetadata
@@ -61,6 +62,7 @@ class Snapshot:
         """`interrupted`: whether scans are interrupted at the end, which aborts their transactions; else they end by themselves, once
         their output is not read any more."""
         self._catalog = database.catalog
+        self._pace = database.pace
         self._connections = connections
         self._free: queue.SimpleQueue[Any] = queue.SimpleQueue()
         for connection in connections:
@@ -140,6 +142,7 @@ class Snapshot:
                 thread.join(_INTERRUPT_AGAIN_SECONDS)
 
     def _scan(self, relation: Shown, message: Mapping[str, Any], sink: int) -> None:
+        yield_to_replication()
         fcntl.fcntl(sink, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         with PipeSink(sink) as file:
             connection = self._free.get()
@@ -172,6 +175,7 @@ class Snapshot:
         reader = connection.sql(f"SELECT {', '.join(terms)} FROM {place}{condition}").to_arrow_reader(_ROWS_AT_ONCE)
         with pa.ipc.new_stream(file, reader.schema) as writer:
             for batch in reader:
+                self._pace.give_way()
                 writer.write_batch(batch)
 
 

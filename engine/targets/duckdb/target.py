@@ -14,6 +14,7 @@ import duckdb
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import SubscriptionName, TableId, TableName
+from engine.model.position import Lsn
 from engine.model.quarantine import SetAside
 from engine.model.schema import TableSchema
 from engine.model.shared import SharedInto
@@ -285,6 +286,16 @@ class DuckDbTarget(SqlTarget):
                 return self._commit_once(batch)
             except duckdb.OutOfMemoryException:
                 return self._retry(batch)
+
+    def expect(self, subscription: SubscriptionName, position: Lsn) -> None:
+        database = self._database
+        if database is not None:
+            database.pace.expect(subscription, position)
+
+    def reached(self, subscription: SubscriptionName, position: Lsn) -> None:
+        database = self._database
+        if database is not None:
+            database.pace.reached(subscription, position)
 
     def check_place(self) -> None:
         with self._opening:

@@ -56,6 +56,10 @@ class RefusingTarget:
         self.gone = False
         self.away = False
 
+    def expect(self, subscription: SubscriptionName, position: Lsn) -> None: ...
+
+    def reached(self, subscription: SubscriptionName, position: Lsn) -> None: ...
+
     def check_place(self) -> None:
         if self.gone:
             raise EngineFault(FaultKind.TARGET_FILE_GONE, "mart.duckdb", "the file was removed while it was open")

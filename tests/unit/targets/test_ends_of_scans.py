@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from engine.targets.duckdb.database import Database
+from engine.targets.duckdb.scan_pace import ScanPace
 from engine.targets.duckdb.scans import Snapshot
 
 
@@ -36,6 +37,7 @@ class Scan:
 
 class File:
     catalog = "mart"
+    pace = ScanPace()
 
 
 @pytest.mark.parametrize("interrupted", [True, False])

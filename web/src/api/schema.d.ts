@@ -2462,7 +2462,7 @@ export interface components {
              * Kind
              * @enum {string}
              */
-            kind: "postgres" | "sqlite" | "duckdb";
+            kind: "postgres" | "mariadb" | "sqlite" | "duckdb";
             /**
              * Secrets
              * @description Write-only. A secret that is left out stays as it is; null removes it.
@@ -2503,6 +2503,35 @@ export interface components {
                  * @description File with trusted certificates.
                  */
                 sslrootcert?: string | null;
+                /** User */
+                user: string;
+            } | {
+                /**
+                 * Database
+                 * @description The database whose tables are listed.
+                 */
+                database: string;
+                /**
+                 * Host
+                 * @description Name or address, or the path of a Unix socket.
+                 */
+                host: string;
+                /**
+                 * Port
+                 * @default 3306
+                 */
+                port?: number;
+                /**
+                 * Tls
+                 * @default disable
+                 * @enum {string}
+                 */
+                tls?: "disable" | "require" | "verify-full";
+                /**
+                 * Tls Ca
+                 * @description File with trusted certificates.
+                 */
+                tls_ca?: string | null;
                 /** User */
                 user: string;
             } | {
