@@ -239,9 +239,8 @@ class TriggerWindows:
         query = sql.SQL(_JSON_ROWS).format(
             relations=_numbers(relations), inserts_only=_numbers(self._inserts_only), page=_inside(page)
         )
-        text = b"".join(
-            copy_out(self._connector, self._connection, query.as_string(self._connection), "the shadow log")
-        )
+        statement = query.as_string(self._connection)
+        text = b"".join(copy_out(self._connector, self._connection, statement, "the shadow log", SHADOW_LOG_GONE))
         lines = CopyLines.of(text, FIELDS)
         return printed_rows(lines)
 

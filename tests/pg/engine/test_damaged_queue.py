@@ -210,7 +210,14 @@ def test_a_persisted_queue_keeps_what_lies_before_the_damage(
         captured(replica, whole)
         wait_until(lambda: confirmed(replica) >= whole)
         assert job_stage.waiting.wait(30)
-        monkeypatch.setattr(SourceMonitor, "check", lambda _: iter(()))  # nothing more is confirmed to the source
+        rests = threading.Event()
+
+        def check(_monitor: SourceMonitor) -> Iterator[Any]:
+            rests.set()
+            return iter(())
+
+        monkeypatch.setattr(SourceMonitor, "check", check)
+        assert rests.wait(30)  # nothing more is confirmed to the source, by a check that had begun either
         ends = largest(replica).stat().st_size
         shop.execute(NEEDED)
         behind = replica.now()
