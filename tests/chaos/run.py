@@ -134,10 +134,10 @@ class Run:
             options.only,
         )
         self._options = options
-        failpoints_too: list[Kind] = ["failpoint", "failpoint"]
-        self._round: list[Kind] = [] if options.no_kills else [*self._kinds, *failpoints_too]
+        kinds: list[Kind] = [*self._kinds, "failpoint", "failpoint"]
         if rig.capture is not None:  # Its failpoints, acts and partitions are those of the log.
-            self._round = [kind for kind in self._kinds if kind != "failpoint"]
+            kinds = [kind for kind in kinds if kind != "failpoint"]
+        self._round: list[Kind] = [] if options.no_kills else kinds
         self._began = monotonic()
         self._last_cut = 0.0
 

@@ -17,6 +17,7 @@ from engine.model.subscription import QueueMode
 from engine.sources.mariadb_triggers.source import MariaDbTriggerSource
 from tests.fixtures.mariadb import MariaDbDatabase
 from tests.fixtures.replication import Replica
+from tests.fixtures.tellers import Tellers
 from tests.fixtures.waiting import wait_until
 from tests.pg.mariadb_triggers.conftest import Replicate
 
@@ -37,44 +38,16 @@ def bank(mariadb: MariaDbDatabase) -> MariaDbDatabase:
     return mariadb
 
 
-class Tellers:
-    """Sessions that move money concurrently, with savepoints and rollbacks, until the block ends."""
+class MariaDbTellers(Tellers):
+    pause_s = 0.005
 
-    def __init__(self, database: MariaDbDatabase, count: int = 3) -> None:
-        self._database = database
-        self._stopping = threading.Event()
-        self._threads = [threading.Thread(target=self._work, args=(n,), daemon=True) for n in range(count)]
-        self.failed: list[BaseException] = []
-        self.moved = 0
+    @contextmanager
+    def session(self, number: int) -> Iterator[Connection]:
+        with super().session(number) as connection, connection.cursor() as cursor:
+            cursor.execute(f"SET tx_isolation = '{'READ-COMMITTED' if number % 2 else 'REPEATABLE-READ'}'")
+            yield connection
 
-    def __enter__(self) -> Tellers:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        for thread in self._threads:
-            thread.join(30)
-        assert not self.failed, self.failed
-
-    def more(self, count: int) -> None:
-        wanted = self.moved + count
-        wait_until(lambda: self.moved >= wanted or bool(self.failed))
-
-    def _work(self, seed: int) -> None:
-        chance = random.Random(seed)
-        try:
-            with self._database.connect() as connection, connection.cursor() as cursor:
-                cursor.execute(f"SET tx_isolation = '{'READ-COMMITTED' if seed % 2 else 'REPEATABLE-READ'}'")
-                while not self._stopping.is_set():
-                    self._move(connection, chance)
-                    self.moved += 1
-                    self._stopping.wait(0.005)  # Leave the engine a core.
-        except BaseException as error:
-            self.failed.append(error)
-
-    def _move(self, connection: Connection, chance: random.Random) -> None:
+    def move(self, connection: Connection, chance: random.Random) -> None:
         one, other = sorted(chance.sample(range(1, 51), 2))
         amount = chance.randrange(-50, 50)
         statements = [
@@ -130,7 +103,7 @@ def watched(replica: Replica) -> Iterator[list[object]]:
 
 
 def test_each_boundary_is_a_state_that_the_source_had(bank: MariaDbDatabase, replicate: Replicate) -> None:
-    with Tellers(bank) as tellers:
+    with MariaDbTellers(bank) as tellers:
         replica = replicate(bank, "accounts", "moves")
         with watched(replica) as seen:
             for _ in range(5):
@@ -147,7 +120,7 @@ def reader_pid(replica: Replica) -> int | None:
 
 def test_nothing_is_lost_or_doubled_over_deaths(bank: MariaDbDatabase, replicate: Replicate) -> None:
     replica = replicate(bank, "accounts", "moves", queue_mode=QueueMode.PERSIST)
-    with Tellers(bank) as tellers:
+    with MariaDbTellers(bank) as tellers:
         for number in range(2):
             tellers.more(30)
             wait_until(lambda: reader_pid(replica) is not None)

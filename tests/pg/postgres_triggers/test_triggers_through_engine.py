@@ -17,6 +17,7 @@ from engine.sources.postgres_triggers.source import TriggerSource
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import table
+from tests.fixtures.tellers import Tellers
 from tests.fixtures.waiting import wait_until
 from tests.pg.postgres_triggers.conftest import Replicate, TriggersReplica
 
@@ -37,42 +38,8 @@ def bank(request: pytest.FixtureRequest, database_on: Callable[[EmbeddedPostgres
     return database
 
 
-class Tellers:
-    """Sessions that move money concurrently, with savepoints and rollbacks, until the block ends."""
-
-    def __init__(self, database: Database, count: int = 3) -> None:
-        self._database = database
-        self._stopping = threading.Event()
-        self._threads = [threading.Thread(target=self._work, args=(n,), daemon=True) for n in range(count)]
-        self.failed: list[BaseException] = []
-        self.moved = 0
-
-    def __enter__(self) -> Tellers:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        for thread in self._threads:
-            thread.join(30)
-        assert not self.failed, self.failed
-
-    def more(self, count: int) -> None:
-        wanted = self.moved + count
-        wait_until(lambda: self.moved >= wanted or bool(self.failed))
-
-    def _work(self, seed: int) -> None:
-        chance = random.Random(seed)
-        try:
-            with self._database.connect() as connection:
-                while not self._stopping.is_set():
-                    self._move(connection, chance)
-                    self.moved += 1
-        except BaseException as error:
-            self.failed.append(error)
-
-    def _move(self, connection: psycopg.Connection[tuple[object, ...]], chance: random.Random) -> None:
+class PostgresTellers(Tellers):
+    def move(self, connection: psycopg.Connection[tuple[object, ...]], chance: random.Random) -> None:
         one, other = sorted(chance.sample(range(1, 51), 2))
         amount = chance.randrange(-50, 50)
         connection.execute("BEGIN")
@@ -112,7 +79,7 @@ def watched(replica: TriggersReplica) -> Iterator[list[object]]:
 
 def test_each_boundary_is_a_state_that_the_source_had(bank: Database, replicate: Replicate) -> None:
     replica = replicate(bank, "accounts", "moves")
-    with Tellers(bank) as tellers, watched(replica) as seen:
+    with PostgresTellers(bank) as tellers, watched(replica) as seen:
         for _ in range(5):
             tellers.more(40)
             replica.catch_up()
@@ -127,7 +94,7 @@ def reader_pid(replica: TriggersReplica) -> int | None:
 
 def test_nothing_is_lost_or_doubled_over_deaths(bank: Database, replicate: Replicate) -> None:
     replica = replicate(bank, "accounts", "moves", queue_mode=QueueMode.PERSIST)
-    with Tellers(bank) as tellers:
+    with PostgresTellers(bank) as tellers:
         for number in range(3):
             tellers.more(30)
             wait_until(lambda: reader_pid(replica) is not None)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from engine.model.subscription import QueueMode
+from tests.fixtures.tellers import Tellers
 from tests.fixtures.waiting import wait_until
 from tests.process.sqlite_triggers.conftest import File, FileReplica, Replicate
 
@@ -33,43 +34,13 @@ def bank(file: File) -> File:
     return file
 
 
-class Tellers:
-    """Sessions that move money, with savepoints and rollbacks, until the block ends."""
+class SqliteTellers(Tellers):
+    pause_s = 0.001
 
-    def __init__(self, file: File, count: int = 2) -> None:
-        self._file = file
-        self._stopping = threading.Event()
-        self._threads = [threading.Thread(target=self._work, args=(n,), daemon=True) for n in range(count)]
-        self.failed: list[BaseException] = []
-        self.moved = 0
+    def __init__(self, file: File) -> None:
+        super().__init__(file, 2)
 
-    def __enter__(self) -> Tellers:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        for thread in self._threads:
-            thread.join(30)
-        assert not self.failed, self.failed
-
-    def more(self, count: int) -> None:
-        wanted = self.moved + count
-        wait_until(lambda: self.moved >= wanted or bool(self.failed))
-
-    def _work(self, seed: int) -> None:
-        chance = random.Random(seed)
-        try:
-            with self._file.connect() as connection:
-                while not self._stopping.is_set():
-                    self._move(connection, chance)
-                    self.moved += 1
-                    self._stopping.wait(0.001)
-        except BaseException as error:
-            self.failed.append(error)
-
-    def _move(self, connection: sqlite3.Connection, chance: random.Random) -> None:
+    def move(self, connection: sqlite3.Connection, chance: random.Random) -> None:
         one, other = sorted(chance.sample(range(1, 51), 2))
         amount = chance.randrange(-50, 50)
         connection.execute("BEGIN IMMEDIATE")
@@ -112,7 +83,7 @@ def watched(replica: FileReplica) -> Iterator[list[object]]:
 def test_each_boundary_is_a_state_that_the_source_had(tmp_path: Path, replicate: Replicate, journal: str) -> None:
     bank = File(tmp_path / "bank.db", journal)
     bank.execute(BANK)
-    with Tellers(bank) as tellers:
+    with SqliteTellers(bank) as tellers:
         replica = replicate(bank, "accounts", "moves")
         with watched(replica) as seen:
             for _ in range(4):
@@ -131,7 +102,7 @@ def reader_pid(replica: FileReplica) -> int | None:
 
 def test_nothing_is_lost_or_doubled_over_deaths(bank: File, replicate: Replicate) -> None:
     replica = replicate(bank, "accounts", "moves", queue_mode=QueueMode.PERSIST)
-    with Tellers(bank) as tellers:
+    with SqliteTellers(bank) as tellers:
         for number in range(3):
             tellers.more(30)
             wait_until(lambda: reader_pid(replica) is not None)
