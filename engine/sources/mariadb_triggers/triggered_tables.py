@@ -95,10 +95,8 @@ class TriggeredTables:
         self._connector = connector
         self._watch = watch
         self._lock = threading.Lock()
-        self._reported: dict[int, str | None] = {}
-        """Marks of triggers that `faults` has reported as changed, by the table's number; None without any."""
-        self._states: dict[int, str] = {}
-        """What `faults` has reported, by the table's number. It is reported once."""
+        self._reported: dict[int, FaultKind] = {}
+        """What `faults` has reported since the table was prepared, by the table's number. Each kind is reported once."""
 
     def prepare(
         self,
@@ -123,11 +121,12 @@ class TriggeredTables:
         """Let the table have triggers that record it as it is now, and the reader follow it."""
         relation, mark = look.tables[name].relation, look.mark(name)
         as_recorded = relation in look.followed and mark == look.followed[relation]
+        is_known = self._reported.get(relation) is FaultKind.CHANGE_TRIGGERS_CHANGED
+        if relation in look.followed and not (as_recorded or is_known) and earlier is not Earlier.ANY:
+            return  # The next check reports it; to mend it before would hide that changes may be missing.
+        self._reported.pop(relation, None)
         if as_recorded and look.is_current(name):
             return
-        hidden = relation in look.followed and not as_recorded and self._reported.get(relation, "") != mark
-        if hidden and earlier is not Earlier.ANY:
-            return  # The next check reports it; to mend it before would hide that changes may be missing.
         with install_lock(connection):
             again = _look(connection, [name], reader)
             if name not in again.tables:
@@ -169,13 +168,11 @@ class TriggeredTables:
                 if table.relation not in look.followed:
                     continue
                 found = _wrong(look, name)
-                state = f"{found} {look.mark(name)} {table.mark}"
                 if found is None:
-                    self._states.pop(table.relation, None)
-                elif self._states.get(table.relation) != state:
+                    self._reported.pop(table.relation, None)
+                elif self._reported.get(table.relation) is not found[0]:
                     wrong[name] = found
-                    self._states[table.relation] = state
-                    self._reported[table.relation] = look.mark(name)
+                    self._reported[table.relation] = found[0]
         return wrong
 
 

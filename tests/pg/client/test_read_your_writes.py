@@ -301,7 +301,8 @@ def test_a_position_that_an_idle_source_has_not_flushed_is_reached(
     """Another session's open transaction has written after the commit: the log's inserted end is not its flushed end."""
     with service.database.connect() as other:
         other.execute("BEGIN")
-        for value in range(3):
+        unflushed = 0
+        for value in range(30):
             with client.read_your_writes(connection):
                 connection.execute(_WRITE, [20, value])
                 connection.commit()
@@ -309,8 +310,11 @@ def test_a_position_that_an_idle_source_has_not_flushed_is_reached(
             inserted, flushed = other.execute(
                 "SELECT pg_current_wal_insert_lsn() > pg_current_wal_flush_lsn(), total FROM orders WHERE id = 20"
             ).fetchall()[0]
-            assert inserted
             assert flushed == value
             rows = client.query("SELECT total FROM orders WHERE id = 20", timeout=5).rows()
             assert rows == [(value,)]
+            unflushed += inserted  # The server's own processes flush now and then.
+            if unflushed == 3:
+                break
+        assert unflushed == 3
         other.execute("ROLLBACK")

@@ -262,6 +262,9 @@ def test_a_cascade_that_is_declared_later_parks_the_table(bank: MariaDbDatabase,
     replica = replicate(bank, "accounts", "moves")
     bank.execute("ALTER TABLE moves ADD FOREIGN KEY (sender) REFERENCES accounts (id) ON DELETE CASCADE")
     assert replica.wait_table("moves", "parked").code == "cascade_uncaptured"
+    replica.pipeline.reload("again", [replica.table_id("moves")])
+    replica.wait_table("moves", "reloading")
+    assert replica.wait_table("moves", "parked").code == "cascade_uncaptured"
 
 
 def test_a_shadow_log_that_others_drop_fails_the_subscription_until_it_is_reloaded(
