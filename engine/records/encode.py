@@ -13,11 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.model.identity import RelationId
-from engine.model.position import Lsn
 from engine.platform.compiled import Array, kernel
 
 _CLOCK_ZERO_US = 946_684_800_000_000
 """2000-01-01 UTC, the zero of the form's clock, in microseconds since 1970."""
+_BEGIN = np.dtype([("type", "S1"), ("before", ">u8"), ("time", ">i8"), ("number", ">u4")])
+_COMMIT = np.dtype([("type", "S1"), ("flags", "u1"), ("commit", ">u8"), ("end", ">u8"), ("time", ">i8")])
 INSERT, UPDATE, DELETE, TRUNCATE = ord("I"), ord("U"), ord("D"), ord("T")
 _TRUNCATE_BYTES = 10
 """A truncate record of one table: type, number of tables, flags, table."""
@@ -62,17 +63,31 @@ class Places(NamedTuple):
     sizes: Array
 
 
-def begin_record(end: Lsn, number: int, time_us: int) -> bytes:
-    """A transaction begins. `number`: its own, 32 bits; `time_us`: of its commit, microseconds since 1970 UTC.
+def begin_records(ends: Array, numbers: Array, times_us: Array) -> Array:
+    """The records that begin transactions: uint8, transactions by bytes.
 
-    The record carries a position before `end`: readers drop the transaction as a whole if that is before the position of a copy.
+    The record carries a position before the end: readers drop the transaction as a whole if that is before the position of a copy.
+
+    Args:
+        ends: uint64 positions.
+        numbers: the transactions' own, of which 32 bits are sent.
+        times_us: of the commits, int64 microseconds since 1970 UTC.
     """
-    return struct.pack(">cQqI", b"B", end.value - 1, time_us - _CLOCK_ZERO_US, number)
+    found = np.zeros(len(ends), _BEGIN)
+    found["type"] = b"B"
+    found["before"] = ends - np.uint64(1)
+    found["time"] = times_us - _CLOCK_ZERO_US
+    found["number"] = numbers & 0xFFFFFFFF
+    return found.view(np.uint8).reshape(len(ends), _BEGIN.itemsize)
 
 
-def commit_record(end: Lsn, time_us: int) -> bytes:
-    """The transaction has committed; `end` is its position."""
-    return struct.pack(">cBQQq", b"C", 0, end.value, end.value, time_us - _CLOCK_ZERO_US)
+def commit_records(ends: Array, times_us: Array) -> Array:
+    """The records of these commits, like `begin_records`."""
+    found = np.zeros(len(ends), _COMMIT)
+    found["type"] = b"C"
+    found["commit"] = found["end"] = ends
+    found["time"] = times_us - _CLOCK_ZERO_US
+    return found.view(np.uint8).reshape(len(ends), _COMMIT.itemsize)
 
 
 def truncate_record(relations: Sequence[RelationId]) -> bytes:

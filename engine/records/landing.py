@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from engine.model.identity import RelationId
 from engine.model.position import Lsn
 from engine.model.source import RecordChunk
 from engine.platform.compiled import Array, kernel
-from engine.records.encode import DELETE, UPDATE, Places, begin_record, commit_record, encode_places
+from engine.records.encode import DELETE, UPDATE, Places, begin_records, commit_records, encode_places
 from engine.records.scan import find_controls
 
 LEADING = 3
@@ -27,11 +27,33 @@ _MOST = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """A transaction of a window. `number`: the low 32 bits of its id; `end`: its position; `time_us`: of its last change, since 1970."""
+    """A transaction of a window. `end`: its position; `time_us`: of its last change, since 1970."""
 
-    number: int
+    id: int
     end: Lsn
     time_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Transactions:
+    """Transactions in their order. `ids`: int64, of which the low 32 bits are sent; `ends`: uint64 positions; `times_us`: int64."""
+
+    ids: Array
+    ends: Array
+    times_us: Array
+
+    @staticmethod
+    def of(listed: Sequence[Transaction]) -> Transactions:
+        return Transactions(
+            np.array([one.id for one in listed], np.int64),
+            np.array([one.end.value for one in listed], np.uint64),
+            np.array([one.time_us for one in listed], np.int64),
+        )
+
+    def ranks(self, ids: Array) -> Array:
+        """The places of these ids in the order: int64."""
+        by_id = np.argsort(self.ids)
+        return by_id[np.searchsorted(self.ids, ids, sorter=by_id)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,45 +218,63 @@ def _only_changed_keys(
 
 
 def chunk_of(
-    transactions: Mapping[int, Transaction], tables: Sequence[TableRows], wal_end: Lsn, *, begins: bool, ends: bool
+    transactions: Transactions, tables: Sequence[TableRows], wal_end: Lsn, *, begins: bool, ends: bool
 ) -> RecordChunk:
-    """Records of these transactions in their order, each between BEGIN and COMMIT.
+    """Records of these transactions, each between BEGIN and COMMIT; none of those without rows.
 
-    `transactions`: by id, in order. `begins`, `ends`: False if the only transaction has begun in an earlier chunk, or continues in a later
-    one.
+    `begins`, `ends`: False if the only transaction has begun in an earlier chunk, or continues in a later one.
     """
-    places = np.array(sorted(transactions), np.int64)
-    rank = np.empty(len(places), np.int64)
-    rank[np.searchsorted(places, np.array(list(transactions), np.int64))] = np.arange(len(places))
-    ranks = [rank[np.searchsorted(places, table.xid)] for table in tables]
-    apart = [int(rank[np.searchsorted(places, t.at[1])]) for t in tables if t.at is not None]
-    used = np.unique(np.concatenate([np.array(apart, np.int64), *ranks]))
+    parts = [_Part(transactions.ranks(t.xid), 2 * t.no, t.data, np.diff(t.offsets)) for t in tables]
+    parts += [_announcement(transactions, t, t.announcement) for t in tables if t.announcement is not None]
+    has_rows = np.zeros(len(transactions.ids), np.bool_)
+    for part in parts:
+        has_rows[part.ranks] = True
     if not (begins and ends):
-        used = np.zeros(1, np.int64)  # A part may have no rows of followed tables.
-    listed = list(transactions.values())
-    extra: list[tuple[int, int, bytes]] = []
-    for index in used.tolist():
-        one = listed[index]
-        if begins:
-            extra.append((index, -1, begin_record(one.end, one.number, one.time_us)))
-        if ends:
-            extra.append((index, _MOST, commit_record(one.end, one.time_us)))
-    for table, of_rows in zip(tables, ranks, strict=True):
-        if table.announcement is not None and table.at is not None:
-            extra.append((int(rank[np.searchsorted(places, table.at[1])]), 2 * table.at[0] - 1, table.announcement))
-        elif table.announcement is not None and len(table.no):
-            first = np.lexsort((table.no, of_rows))[0]
-            extra.append((int(of_rows[first]), 2 * int(table.no[first]) - 1, table.announcement))
-    sizes = np.concatenate([np.array([len(r) for _, _, r in extra], np.int64), *(np.diff(t.offsets) for t in tables)])
-    starts = np.concatenate([np.empty(0, np.int64), np.cumsum(sizes)[:-1]])
-    starts = np.concatenate([np.zeros(min(1, len(sizes)), np.int64), starts])
-    data = np.concatenate([np.frombuffer(b"".join(r for _, _, r in extra), np.uint8), *(t.data for t in tables)])
+        has_rows[:] = True  # A part may have no rows of followed tables.
+    used = np.flatnonzero(has_rows)
+    at, times_us = transactions.ends[used], transactions.times_us[used]
+    if begins:
+        parts.append(_Part.of_records(used, -1, begin_records(at, transactions.ids[used], times_us)))
+    if ends:
+        parts.append(_Part.of_records(used, _MOST, commit_records(at, times_us)))
+    return _joined(parts, wal_end)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Some records of a chunk: their transactions by rank and their keys of order within these (int64), their bytes one after another, and
+    sizes."""
+
+    ranks: Array
+    keys: Array
+    data: Array
+    sizes: Array
+
+    @staticmethod
+    def of_records(ranks: Array, key: int, records: Array) -> _Part:
+        """`records`: uint8, records by bytes, each with the same key."""
+        count, size = records.shape
+        return _Part(ranks, np.full(count, key, np.int64), records.reshape(-1), np.full(count, size, np.int64))
+
+
+def _announcement(transactions: Transactions, table: TableRows, record: bytes) -> _Part:
+    if table.at is None:
+        no, ranks = table.no, transactions.ranks(table.xid)
+    else:
+        no, ranks = np.array(table.at[:1], np.int64), transactions.ranks(np.array(table.at[1:], np.int64))
+    first = np.lexsort((no, ranks))[:1]
+    data = np.frombuffer(record if len(first) else b"", np.uint8)
+    return _Part(ranks[first], 2 * no[first] - 1, data, np.full(len(first), len(record), np.int64))
+
+
+def _joined(parts: Sequence[_Part], wal_end: Lsn) -> RecordChunk:
+    none = np.empty(0, np.int64)
+    sizes = np.concatenate([none, *(part.sizes for part in parts)])
+    starts = np.cumsum(sizes) - sizes
     order = np.lexsort(
-        (
-            np.concatenate([np.array([key for _, key, _ in extra], np.int64), *(2 * t.no for t in tables)]),
-            np.concatenate([np.array([index for index, _, _ in extra], np.int64), *ranks]),
-        )
+        (np.concatenate([none, *(part.keys for part in parts)]), np.concatenate([none, *(p.ranks for p in parts)]))
     )
+    data = np.concatenate([np.empty(0, np.uint8), *(part.data for part in parts)])
     offsets = np.zeros(len(order) + 1, np.int32)
     np.cumsum(sizes[order], out=offsets[1:])
     gathered = np.empty(len(data), np.uint8)
@@ -258,4 +298,4 @@ def warm() -> None:
     """Compile or load every kernel of this module."""
     line = b"1\t2\tU\t1\tx\t1\ty\n"
     rows = rows_of(line, RelationId(1), 2, [0], whole=False, announcement=None)
-    chunk_of({2: Transaction(2, Lsn(1), 0)}, [rows], Lsn(1), begins=True, ends=True)
+    chunk_of(Transactions.of([Transaction(2, Lsn(1), 0)]), [rows], Lsn(1), begins=True, ends=True)

@@ -15,7 +15,7 @@ from engine.model.position import Lsn
 from engine.model.positions.windows import end_of, whole_window
 from engine.model.source import RecordChunk, SourceTerms
 from engine.records.history import HistoryCheck, SessionCommits
-from engine.records.landing import chunk_of
+from engine.records.landing import Transactions, chunk_of
 
 WINDOW_S = 0.2
 """Seconds between two looks for new changes; each look that finds some closes a window. A wait for "now" closes one at once."""
@@ -192,4 +192,4 @@ class WindowStream(Generic[Found]):
 
 def nothing(wal_end: Lsn) -> RecordChunk:
     """A chunk without records: only `wal_end` has moved."""
-    return chunk_of({}, [], wal_end, begins=True, ends=True)
+    return chunk_of(Transactions.of([]), [], wal_end, begins=True, ends=True)

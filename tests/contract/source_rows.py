@@ -54,8 +54,6 @@ from engine.records.encode import (
     INSERT,
     UPDATE,
     Texts,
-    begin_record,
-    commit_record,
     encode_rows,
     truncate_record,
 )
@@ -65,6 +63,7 @@ from engine.records.scan import RecordScanner, find_controls
 from tests.contract import rows_database as rows
 from tests.contract.rows_database import RowsDatabase, Structure
 from tests.contract.source_material import Can
+from tests.fixtures.records import begin_record, commit_record
 
 _MOST_TRANSACTIONS = 500
 _WAIT_S = 0.02

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import Lsn, MalformedPosition
@@ -23,12 +23,17 @@ def end_of(window: int) -> Lsn:
     return Lsn(window << PLACE_BITS | WINDOW_END)
 
 
-def place_in(window: int, number: int) -> Lsn:
-    """The position of a window's transaction, counted from 1. Raises EngineFault(LOG_UNREADABLE) beyond those that have one."""
-    if number >= WINDOW_END:
-        detail = f"window {window} has more transactions than positions: nothing was read for too long"
+def places_in(windows: Any, numbers: Any) -> Any:
+    """The positions of windows' transactions, counted from 1 in each; all are int64 arrays.
+
+    Raises EngineFault(LOG_UNREADABLE) beyond those that have one.
+    """
+    if len(numbers) and numbers.max() >= WINDOW_END:
+        detail = (
+            f"window {windows[numbers.argmax()]} has more transactions than positions: nothing was read for too long"
+        )
         raise EngineFault(FaultKind.LOG_UNREADABLE, "the shadow log", detail)
-    return Lsn(window << PLACE_BITS | number)
+    return windows << PLACE_BITS | numbers
 
 
 def whole_window(position: Lsn) -> int:

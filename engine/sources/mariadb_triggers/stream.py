@@ -18,7 +18,7 @@ from engine.model.last_commit import LastCommit
 from engine.model.position import Lsn
 from engine.model.positions.windows import end_of
 from engine.model.source import RecordChunk
-from engine.records.landing import TableRows, Transaction, chunk_of, rows_of
+from engine.records.landing import TableRows, Transaction, Transactions, chunk_of, rows_of
 from engine.records.window_stream import MOST_BYTES, MOST_ROWS, PRUNED_AT_ONCE, WindowStream, begin_at
 from engine.sources.mariadb_triggers.catalog import Structure, marks_now
 from engine.sources.mariadb_triggers.connect import (
@@ -54,7 +54,7 @@ _REST_SHARE = 10
 class _Page:
     """Rows that are read and not sent yet, of whole windows and of the current one."""
 
-    whole: dict[int, Transaction] = field(default_factory=dict)
+    whole: list[Transaction] = field(default_factory=list)
     tables: list[TableRows] = field(default_factory=list)
     current: list[TableRows] = field(default_factory=list)
     begun: bool = False
@@ -113,20 +113,21 @@ class ShadowWindows:
         followed = {int(row[0]) for row in rows(self._connection, statement, self._reader)}
         page, reached = _Page(), end_of(windows.after)
         for window, at_us in windows.closed:
-            transaction = Transaction(window & 0xFFFFFFFF, end_of(window), at_us)
+            transaction = Transaction(window, end_of(window), at_us)
+            alone = Transactions.of([transaction])
             for part in self._read_window(window, counts.get(window, ()), followed):
                 page.current.append(part)
                 if page.is_full and page.whole:
                     yield _whole(page)
                 if page.is_full:
-                    yield chunk_of({window: transaction}, page.current, reached, begins=not page.begun, ends=False)
+                    yield chunk_of(alone, page.current, reached, begins=not page.begun, ends=False)
                     page.current, page.begun = [], True
             reached = transaction.end
             if page.begun:
-                yield chunk_of({window: transaction}, page.current, reached, begins=False, ends=True)
+                yield chunk_of(alone, page.current, reached, begins=False, ends=True)
                 page.begun = False
             elif page.current:
-                page.whole[window] = transaction
+                page.whole.append(transaction)
                 page.tables += page.current
             page.current = []
         if page.whole:
@@ -188,9 +189,8 @@ def _faults(reader: str) -> Iterator[None]:
 
 def _whole(page: _Page) -> RecordChunk:
     """The whole windows of the page, which are then no longer in it."""
-    end: Lsn = next(reversed(page.whole.values())).end
-    chunk = chunk_of(page.whole, page.tables, end, begins=True, ends=True)
-    page.whole, page.tables = {}, []
+    chunk = chunk_of(Transactions.of(page.whole), page.tables, page.whole[-1].end, begins=True, ends=True)
+    page.whole, page.tables = [], []
     return chunk
 
 

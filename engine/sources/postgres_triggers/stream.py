@@ -15,10 +15,11 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId
 from engine.model.last_commit import LastCommit
 from engine.model.position import Lsn
-from engine.model.positions.windows import end_of, place_in
+from engine.model.positions.windows import end_of, places_in
 from engine.model.source import RecordChunk
+from engine.platform.compiled import Array
 from engine.postgres.sessions import PostgresConnection
-from engine.records.landing import CopyLines, TableRows, Transaction, chunk_of, records_of, rows_of
+from engine.records.landing import CopyLines, TableRows, Transactions, chunk_of, records_of, rows_of
 from engine.records.window_stream import MOST_BYTES, MOST_ROWS, PRUNED_AT_ONCE, WindowStream, begin_at
 from engine.sources.postgres.connect import SOURCE, Connector
 from engine.sources.postgres.copy_out import COPY_KINDS, copy_out
@@ -26,10 +27,10 @@ from engine.sources.postgres_triggers.json_rows import FIELDS, JsonForm, Printed
 from engine.sources.postgres_triggers.objects import SHADOW_LOG_GONE, WINDOW_CHANNEL, is_installed
 from engine.sources.postgres_triggers.structures import Structure, Structures, unreadable
 from engine.sources.postgres_triggers.terms import POSTGRES_TRIGGERS_TERMS
-from engine.sources.postgres_triggers.windows import Windows, close_if_unread, next_windows, prune
+from engine.sources.postgres_triggers.windows import Windows, close_if_unread, next_windows, numbered, prune
 
 _TRANSACTIONS_AT_ONCE = 10_000
-"""Transactions that the cursor over the windows brings at once; some hundred bytes each. Not measured."""
+"""Transactions that the cursor over the windows brings as one row; some tens of bytes each. Not measured."""
 _STATEMENT_TIMEOUT_MS = 21_600_000
 """Limit of a statement (6 hours): the first windows after a long pause may hold very many changes. Not measured."""
 _NAME_BREAK = "\x01"
@@ -42,18 +43,19 @@ AND c.xid < pg_snapshot_xmax({this}) AND pg_visible_in_snapshot(c.xid, {this})
 """
 _TRANSACTIONS = (
     """
-SELECT t.number, t.rows, t.size, t.time_us, w.no
-FROM (SELECT c.xid::text::bigint AS number, count(*) FILTER (WHERE c.relation = ANY({followed}::oid[])) AS rows,
-             coalesce(sum(coalesce(pg_column_size(c.old), 0) + coalesce(pg_column_size(c.new), 0)), 0)::bigint AS size,
-             (extract(epoch FROM max(c.at)) * 1000000)::bigint AS time_us, max(c.no) AS greatest, c.xid
-      FROM penstock.changes c WHERE """
+SELECT string_agg(concat_ws(E'\\t', number, rows, size, time_us, no), E'\\n' ORDER BY place) || E'\\n' FROM (
+    SELECT t.*, w.no, row_number() OVER (ORDER BY w.no, t.greatest) - 1 AS place
+    FROM (SELECT c.xid::text::bigint AS number, count(*) FILTER (WHERE c.relation = ANY({followed}::oid[])) AS rows,
+                 coalesce(sum(coalesce(pg_column_size(c.old), 0) + coalesce(pg_column_size(c.new), 0)), 0)::bigint AS size,
+                 greatest(0, extract(epoch FROM max(c.at)) * 1000000)::bigint AS time_us, max(c.no) AS greatest, c.xid
+          FROM penstock.changes c WHERE """
     + _INSIDE
     + """ GROUP BY c.xid) AS t
-CROSS JOIN LATERAL ({window}) AS w
-ORDER BY w.no, t.greatest
+    CROSS JOIN LATERAL ({window}) AS w) AS numbered
+GROUP BY place / {at_once} ORDER BY place / {at_once}
 """
 )
-"""Each transaction with its changes of followed tables, and the window in which it became visible."""
+"""Each transaction with its changes of followed tables, and the window in which it became visible; many as lines of one text."""
 _ONLY_WINDOW = "SELECT {last}::bigint AS no"
 _FIRST_WINDOW = """
 SELECT min(w.no) AS no FROM penstock.windows w
@@ -87,20 +89,47 @@ _CONFIRM = "UPDATE penstock.readers SET durable = %s, at = clock_timestamp() WHE
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
-    """A transaction of a window, before its rows are read. `rows`: of followed tables."""
+class _Listed:
+    """Transactions before their rows are read: int64 by fields. `rows`: of followed tables; `sizes`: in bytes."""
 
-    xid: int
-    rows: int
-    bytes: int
-    transaction: Transaction
+    facts: Array
+
+    @property
+    def rows(self) -> Array:
+        found: Array = self.facts[1]
+        return found
+
+    @property
+    def sizes(self) -> Array:
+        found: Array = self.facts[2]
+        return found
+
+    @property
+    def transactions(self) -> Transactions:
+        return Transactions(self.facts[0], self.facts[4].astype(np.uint64), self.facts[3])
+
+    def part(self, begin: int, end: int | None = None) -> _Listed:
+        return _Listed(self.facts[:, begin:end])
+
+    def followed_by(self, more: _Listed) -> _Listed:
+        return _Listed(np.concatenate([self.facts, more.facts], axis=1))
+
+    def page(self) -> int:
+        """How many of the first ones are read at once."""
+        fits = (np.cumsum(self.rows) <= MOST_ROWS) & (np.cumsum(self.sizes) <= MOST_BYTES)
+        return max(1, int(np.count_nonzero(fits)))
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it is one transaction that is read in parts."""
+        return len(self.rows) == 1 and bool(self.rows[0] > MOST_ROWS or self.sizes[0] > 2 * MOST_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
 class _Page:
     """Changes that are read at once: those of some transactions, or a part of one, by change number."""
 
-    entries: tuple[_Entry, ...]
+    transactions: Transactions
     after: int | None = None
     upto: int | None = None
     begins: bool = True
@@ -164,23 +193,22 @@ class TriggerWindows:
         self._before = windows.snapshot
 
     def _pages_of(self, windows: Windows, followed: set[int]) -> Iterator[_Page]:
-        held: list[_Entry] = []
-        rows = size = 0
-        for entry in self._entries(windows, followed):
-            if not entry.rows:
-                continue
-            if held and (rows + entry.rows > MOST_ROWS or size + entry.bytes > MOST_BYTES):
-                yield _Page(tuple(held))
-                held, rows, size = [], 0, 0
-            if entry.rows > MOST_ROWS or entry.bytes > 2 * MOST_BYTES:
-                yield from self._parts_of(entry)
-                continue
-            held.append(entry)
-            rows, size = rows + entry.rows, size + entry.bytes
-        if held:
-            yield _Page(tuple(held))
+        held = _Listed(np.empty((5, 0), np.int64))
+        for listed in self._transactions(windows, followed):
+            held = held.followed_by(_Listed(listed.facts[:, listed.rows > 0]))
+            while (end := held.page()) < len(held.rows):
+                yield from self._page_of(held.part(0, end))
+                held = held.part(end)
+        if len(held.rows):
+            yield from self._page_of(held)
 
-    def _entries(self, windows: Windows, followed: set[int]) -> Iterator[_Entry]:
+    def _page_of(self, listed: _Listed) -> Iterator[_Page]:
+        if listed.is_large:
+            yield from self._parts_of(listed)
+        else:
+            yield _Page(listed.transactions)
+
+    def _transactions(self, windows: Windows, followed: set[int]) -> Iterator[_Listed]:
         """The transactions in their order, numbered in each window whatever tables this reader follows."""
         after, last = sql.Literal(windows.after), sql.Literal(windows.last)
         window = _ONLY_WINDOW if windows.last == windows.after + 1 else _FIRST_WINDOW
@@ -189,24 +217,29 @@ class TriggerWindows:
             this=_snapshot(windows.snapshot),
             followed=_numbers(followed),
             window=sql.SQL(window).format(after=after, last=last),
+            at_once=sql.Literal(_TRANSACTIONS_AT_ONCE),
         )
         number, before = 0, windows.after
         with self._connection.cursor(name="penstock_windows") as cursor:
-            cursor.itersize = _TRANSACTIONS_AT_ONCE
+            cursor.itersize = 1
             cursor.execute(inside)
-            for xid, rows, size, time_us, no in cursor:
-                number = number + 1 if no == before else 1
-                before = no
-                yield _Entry(xid, rows, size, Transaction(xid & 0xFFFFFFFF, place_in(no, number), time_us))
+            for (text,) in cursor:
+                facts = CopyLines.of(text.encode(), 5).numbers(5)
+                windows_of = facts[4]
+                numbers = numbered(windows_of, before, number)
+                before, number = int(windows_of[-1]), int(numbers[-1])
+                facts[4] = places_in(windows_of, numbers)
+                yield _Listed(facts)
 
-    def _parts_of(self, entry: _Entry) -> Iterator[_Page]:
+    def _parts_of(self, one: _Listed) -> Iterator[_Page]:
         """A large transaction in parts of change numbers."""
-        most = max(1, min(MOST_ROWS, MOST_BYTES * entry.rows // max(1, entry.bytes)))
+        xid, rows, size = (int(fact) for fact in one.facts[:3, 0])
+        most = max(1, min(MOST_ROWS, MOST_BYTES * rows // max(1, size)))
         after = 0
-        upto = self._border(entry.xid, after, most)
+        upto = self._border(xid, after, most)
         while upto is not None:
-            following = self._border(entry.xid, upto, most)
-            yield _Page((entry,), after, upto, begins=after == 0, ends=following is None)
+            following = self._border(xid, upto, most)
+            yield _Page(one.transactions, after, upto, begins=after == 0, ends=following is None)
             after, upto = upto, following
 
     def _border(self, xid: int, after: int, rows: int) -> int | None:
@@ -230,9 +263,8 @@ class TriggerWindows:
             if {oid: one.mark for oid, one in again.items()} == {oid: one.mark for oid, one in structures.items()}:
                 break
         self._announced = announced
-        transactions = {entry.xid: entry.transaction for entry in page.entries}
-        end = page.entries[-1].transaction.end if page.ends else reached
-        return chunk_of(transactions, tables, end, begins=page.begins, ends=page.ends)
+        end = Lsn(int(page.transactions.ends[-1])) if page.ends else reached
+        return chunk_of(page.transactions, tables, end, begins=page.begins, ends=page.ends)
 
     def _printed(self, page: _Page, relations: set[int]) -> dict[int, PrintedRows]:
         """The rows of these tables as JSON, by table."""
@@ -347,7 +379,7 @@ def _condition(relation: int, page: _Page) -> sql.Composed:
 
 
 def _inside(page: _Page) -> sql.Composed:
-    xids = "{" + ",".join(str(entry.xid) for entry in page.entries) + "}"
+    xids = "{" + ",".join(map(str, page.transactions.ids.tolist())) + "}"
     found = sql.SQL("c.xid = ANY({}::xid8[])").format(sql.Literal(xids))
     if page.after is not None:
         found += sql.SQL(" AND c.no > {} AND c.no <= {}").format(sql.Literal(page.after), sql.Literal(page.upto))

@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
 import psycopg
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.positions.windows import end_of
 from engine.model.source import ExportedSnapshot
+from engine.platform.compiled import Array
 from engine.postgres.sessions import PostgresConnection
 from engine.sources.postgres.connect import SOURCE, Connector
 from engine.sources.postgres_triggers.objects import SHADOW_LOG_GONE, WINDOW_LOCK, is_installed
@@ -126,3 +128,12 @@ def prune(connection: PostgresConnection, most_rows: int) -> int:
     ).rowcount
     connection.execute("DELETE FROM penstock.windows WHERE no < %s", [number])
     return removed
+
+
+def numbered(windows: Array, before: int, number: int) -> Array:
+    """The number of each transaction in its window, from 1. `windows`: of all, ascending; `number`: of the last one before, in `before`."""
+    places = np.arange(len(windows))
+    begins = np.full(len(windows), -number)
+    new = np.flatnonzero(np.diff(windows, prepend=before))
+    begins[new] = new
+    return places - np.maximum.accumulate(begins) + 1

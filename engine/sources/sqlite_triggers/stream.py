@@ -20,7 +20,7 @@ from engine.model.last_commit import LastCommit
 from engine.model.position import Lsn
 from engine.model.positions.windows import end_of
 from engine.model.source import RecordChunk
-from engine.records.landing import TableRows, Transaction, chunk_of, rows_of
+from engine.records.landing import TableRows, Transaction, Transactions, chunk_of, rows_of
 from engine.records.window_stream import MOST_BYTES, MOST_ROWS, PRUNED_AT_ONCE, WindowStream, begin_at
 from engine.sources.sqlite_triggers.catalog import Structure, structure_of
 from engine.sources.sqlite_triggers.connect import Connector, fault, immediate
@@ -218,7 +218,7 @@ class SqliteWindows:
             relation, structure = self._structure(number)
             if relation in followed:
                 tables += self._read(page, number, relation, structure)
-        transactions = {w.no: Transaction(w.no & 0xFFFFFFFF, end_of(w.no), w.at) for w in page.windows}
+        transactions = Transactions.of([Transaction(w.no, end_of(w.no), w.at) for w in page.windows])
         end = end_of(page.windows[-1].no) if page.ends else reached
         return chunk_of(transactions, tables, end, begins=page.begins, ends=page.ends)
 

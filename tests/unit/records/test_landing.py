@@ -12,7 +12,7 @@ from engine.model.control import ControlKind
 from engine.model.identity import Ordinal, RelationId, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
-from engine.records.landing import TableRows, Transaction, chunk_of, rows_of
+from engine.records.landing import TableRows, Transaction, Transactions, chunk_of, rows_of
 from engine.records.relation import Announced, AnnouncedColumn, relation_record
 from engine.records.scan import RecordScanner
 from tests.unit.net import pgoutput_encoder as wire
@@ -87,9 +87,9 @@ def test_a_chunk_has_each_transaction_whole_and_rows_in_the_order_of_their_numbe
 ) -> None:
     """Whatever the order of ids and numbers among transactions: the given one counts."""
     numbered = [(no, xid, relation) for no, (xid, relation) in enumerate(written, 1)]
-    transactions = {xid: Transaction(xid, Lsn(100 + place), 1_000_000) for place, xid in enumerate(order)}
+    listed = [Transaction(xid, Lsn(100 + place), 1_000_000) for place, xid in enumerate(order)]
     tables = [table_rows(of, [(no, xid) for no, xid, relation in numbered if relation == of]) for of in (1, 2)]
-    chunk = chunk_of(transactions, tables, Lsn(500), begins=True, ends=True)
+    chunk = chunk_of(Transactions.of(listed), tables, Lsn(500), begins=True, ends=True)
     expected, announced = [], set()
     for xid in order:
         own = [(no, relation) for no, by, relation in numbered if by == xid]
@@ -110,12 +110,12 @@ def test_a_chunk_has_each_transaction_whole_and_rows_in_the_order_of_their_numbe
         found.append(kind + (detail(record) if detail else ""))
     assert found == expected
     ends = chunk.controls["end_lsn"][chunk.controls["kind"] == int(ControlKind.COMMIT)].tolist()
-    assert ends == [transactions[xid].end.value for xid in order if any(by == xid for _, by, _ in numbered)]
+    assert ends == [one.end.value for one in listed if any(by == one.id for _, by, _ in numbered)]
     assert set(chunk.relations) == {i for i, each in enumerate(found) if each[0] == "R"}
 
 
 def test_parts_of_a_transaction_begin_and_end_once() -> None:
-    one = {1: Transaction(1, Lsn(9), 0)}
+    one = Transactions.of([Transaction(1, Lsn(9), 0)])
     first = chunk_of(one, [table_rows(1, [(1, 1)])], Lsn(0), begins=True, ends=False)
     last = chunk_of(one, [table_rows(1, [(2, 1)])], Lsn(9), begins=False, ends=True)
     assert [chr(first.data[at]) for at in first.offsets[:-1]] == list("BRI")
@@ -125,7 +125,7 @@ def test_parts_of_a_transaction_begin_and_end_once() -> None:
 
 
 def test_nothing_is_a_chunk_without_records() -> None:
-    chunk = chunk_of({}, [], Lsn(7), begins=True, ends=True)
+    chunk = chunk_of(Transactions.of([]), [], Lsn(7), begins=True, ends=True)
     assert (chunk.count, chunk.wal_end) == (0, Lsn(7))
     assert np.array_equal(chunk.offsets, [0])
 
@@ -134,7 +134,7 @@ def test_nothing_is_a_chunk_without_records() -> None:
 def test_a_copy_at_the_end_of_a_transaction_has_its_changes(after: int, kept: int) -> None:
     """Also where the ranges that are read begin earlier, so that BEGIN alone tells the transactions apart."""
     rows = rows_of(line(1, 5, "I", [None], ["1"]).encode(), SOME, 1, [0], whole=False, announcement=None)
-    chunk = chunk_of({5: Transaction(5, Lsn(12), 0)}, [rows], Lsn(12), begins=True, ends=True)
+    chunk = chunk_of(Transactions.of([Transaction(5, Lsn(12), 0)]), [rows], Lsn(12), begins=True, ends=True)
     schema = TableSchema(
         TableName("public", "t"),
         SOME,

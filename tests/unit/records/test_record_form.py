@@ -16,14 +16,13 @@ from engine.records.encode import (
     INSERT,
     UPDATE,
     Texts,
-    begin_record,
-    commit_record,
     encode_rows,
     truncate_record,
 )
 from engine.records.messages import parse_truncate
 from engine.records.relation import Announced, AnnouncedColumn, parse_relation, relation_record
 from engine.records.scan import find_controls
+from tests.fixtures.records import begin_record, commit_record
 from tests.unit.net import pgoutput_encoder as wire
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "record-form.md"
