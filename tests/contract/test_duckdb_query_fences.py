@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from base64 import b64decode
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -20,7 +22,7 @@ from engine.model.identity import SubscriptionName, TableId, TableName
 from engine.model.schema import KeyMode
 from engine.model.target import QueryLimits, QueryRefused
 from engine.targets.duckdb.query_guard import TABLE_FUNCTIONS, Named
-from engine.targets.duckdb.scans import Snapshot, snapshot
+from engine.targets.duckdb.scans import Shown, Snapshot, snapshot
 from engine.targets.duckdb.settings import DuckDbSettings
 from engine.targets.duckdb.target import DuckDbTarget
 from tests.contract.target_material import SUBSCRIPTION, Pipeline, changes, inserts, keys, structure
@@ -489,9 +491,32 @@ def test_a_scan_that_fails_never_makes_a_short_answer(pipeline: Pipeline, monkey
             raise duckdb.IOException("the disk is gone")
 
     monkeypatch.setattr(Snapshot, "_write", cut)
-    with pytest.raises(QueryRefused) as caught:
-        pipeline.select("SELECT id FROM orders")
-    assert caught.value.code == "query_unavailable"
+    for limit in (10, None):  # Without a limit, rows are passed on as scanned.
+        with pytest.raises(QueryRefused) as caught:
+            answered(pipeline.target, "SELECT id FROM orders", limit, 30.0, SUBSCRIPTION)
+        assert caught.value.code == "query_unavailable"
+
+
+@pytest.mark.parametrize(("timeout_s", "code"), [(60, "query_unavailable"), (1, "query_timeout")])
+def test_rows_that_are_passed_on_end_with_their_process(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, timeout_s: float, code: str
+) -> None:
+    def endless(_self: Any, _connection: Any, _relation: Any, message: Any, file: Any) -> None:
+        schema = pa.ipc.read_schema(pa.py_buffer(b64decode(message["schema"])))
+        with pa.ipc.new_stream(file, schema) as writer:
+            while True:
+                writer.write_batch(pa.RecordBatch.from_arrays([pa.array([1] * 9999, pa.int32())], schema=schema))
+
+    monkeypatch.setattr(Snapshot, "_write", endless)
+    limits = QueryLimits(timeout_s)
+    with pipeline.target.query("SELECT id FROM orders", limits, SUBSCRIPTION) as answer:
+        next(answer.batches)
+        if code == "query_unavailable":
+            [process] = pipeline.target._queries._busy  # type: ignore[attr-defined]
+            os.kill(process.pid, signal.SIGKILL)
+        with pytest.raises(QueryRefused) as caught:
+            deque(answer.batches, maxlen=0)
+    assert caught.value.code == code
 
 
 def test_many_rows_pass_with_flat_memory(pipeline: Pipeline) -> None:
@@ -593,6 +618,60 @@ def test_values_come_as_they_are_in_the_file(kinds: Pipeline) -> None:
     assert [column.cast(pa.string()) if pa.types.is_floating(column.type) else column for column in here.columns] == [
         column.cast(pa.string()) if pa.types.is_floating(column.type) else column for column in there.columns
     ]
+
+
+PLAIN = {
+    "SELECT * FROM public.orders": True,
+    "FROM orders": True,
+    "SELECT * FROM kinds": False,  # The form of uuid depends on a setting of scans.
+    'SELECT "K" AS key, s, s AS again, k FROM Kinds AS x': True,
+    "SELECT k AS s FROM kinds": True,
+    "SELECT k AS s, s FROM kinds": False,
+    "SELECT x.k FROM kinds AS x": False,
+    "SELECT kinds FROM kinds": False,
+    "SELECT * FROM kinds LIMIT 3": False,
+    "SELECT k FROM kinds WHERE k > 2": False,
+    "SELECT DISTINCT b FROM kinds": False,
+    "SELECT * EXCLUDE (k) FROM kinds": False,
+    "SELECT k + 0 FROM kinds": False,
+    "WITH kinds AS (SELECT 1 AS k) SELECT * FROM kinds": False,
+    "SELECT * FROM kinds AS x (a, b)": False,
+    "SELECT k FROM kinds, orders": False,
+    "SELECT * FROM kinds USING SAMPLE 100%": False,
+    "SELECT count(*) FROM kinds": False,
+}
+
+
+@pytest.mark.parametrize("sql", PLAIN)
+def test_rows_that_are_passed_on_as_scanned_are_those_of_the_statement(
+    kinds: Pipeline, monkeypatch: pytest.MonkeyPatch, sql: str
+) -> None:
+    passed: list[bool] = []
+    scan = Snapshot.scan
+
+    def noted(self: Snapshot, relation: Shown, message: dict[str, Any], sink: int) -> None:
+        passed.append(message["schema"] is not None)
+        scan(self, relation, message, sink)
+
+    monkeypatch.setattr(Snapshot, "scan", noted)
+    found = answered(kinds.target, sql, None, 30.0, SUBSCRIPTION).table
+    assert any(passed) is PLAIN[sql]
+    passed.clear()
+    other = answered(kinds.target, f"({sql}) LIMIT 1000", None, 30.0, SUBSCRIPTION).table
+    assert not any(passed)
+    assert found.schema.equals(other.schema, check_metadata=True)
+    assert found.num_rows
+    assert [str(column.combine_chunks()) for column in found.columns] == [
+        str(column.combine_chunks()) for column in other.columns
+    ]
+
+
+def test_a_row_too_large_is_refused_where_rows_are_passed_on(kinds: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("BATCH_BYTES", "MOST_ROW_BYTES"):
+        monkeypatch.setattr(f"engine.queries.rows.{name}", 8)
+    with pytest.raises(QueryRefused) as caught:
+        answered(kinds.target, "SELECT s, y FROM kinds", None, 30.0, SUBSCRIPTION)
+    assert caught.value.code == "query_too_large"
 
 
 HUGE = {

@@ -160,7 +160,11 @@ class _Statement(Statement):
         if isinstance(error, duckdb.InterruptException):
             return QueryRefused("query_unavailable", f"{self.killed_for}; ask again")
         if error is not None:
-            return error if is_broken(error) else QueryRefused("query_unavailable", _words(error))
+            return (
+                error
+                if isinstance(error, QueryRefused) or is_broken(error)
+                else QueryRefused("query_unavailable", _words(error))
+            )
         code = self._process.exit_code if end is None else None
         if code is None or code >= 0 or code == -signal.SIGKILL:
             # Neither DuckDB nor the bound on its memory ends it in such a way.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from base64 import b64encode
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from engine.queries.rows import grown, pieces, target_field
 from engine.targets.duckdb.errors import is_out_of_memory
 from engine.targets.duckdb.identifiers import folded, literal, qualified
 from engine.targets.duckdb.pg_catalog.detection import is_catalog_query
+from engine.targets.duckdb.plain_read import PlainRead, plain_read
 from engine.targets.duckdb.pushed import condition_of, scan_column
 from engine.targets.duckdb.query_guard import Named, array_parameters, bytea_parameters, named, refusal
 from engine.targets.identifiers import quoted
@@ -129,13 +131,14 @@ def _run(engine: EngineChannel, connection: Any, request: Mapping[str, Any]) -> 
         return
     if client is not None:
         _name_database(connection, client["database"])
-    statement, names, forms = single_read(connection, request["sql"])
+    statement, names, forms, plain = single_read(connection, request["sql"])
     values = bound_values(statement.named_parameters, request["parameters"], *forms)
     named = {"places": sorted(names.places), "expressions": sorted(names.expressions), "catalog": names.catalog}
     answer = engine.asked({"kind": "named", **named})
     known: list[Any] = []
+    scans: list[_Table] = []
     while "tables" in answer:
-        _show(engine, connection, known, answer["tables"])
+        scans = _show(engine, connection, known, answer["tables"])
         known = answer["tables"]
         plan = _plan(connection, statement, values)
         answer = engine.asked({"kind": "planned", "scans": plan.count(f'"{_SCAN_OPERATOR}"')})
@@ -144,6 +147,9 @@ def _run(engine: EngineChannel, connection: Any, request: Mapping[str, Any]) -> 
         raise QueryRefused("query_not_a_read", "the statement returns no rows")
     columns = [(name, str(kind)) for name, kind in zip(relation.columns, relation.types, strict=True)]
     most = request["max_rows"]
+    place = None if most is not None or plain is None else plain.place(known)
+    if place is not None and _passed_on(engine, relation, columns, scans[place[0]], place[1]):
+        return
     # One more than requested shows that there are more; without rows, only the columns are requested.
     rows = relation if most is None else relation.limit(most + 1 if most else 0)
     _answer(engine, rows.to_arrow_reader(_ROWS_AT_ONCE), columns)
@@ -166,9 +172,35 @@ def _name_database(connection: Any, name: str) -> None:
         connection.execute(f"USE {quoted(name)}")
 
 
+def _passed_on(
+    engine: EngineChannel, relation: Any, columns: list[tuple[str, str]], table: _Table, numbers: list[int]
+) -> bool:
+    """Send columns of a table as the engine scans them, which takes half of the time that reading and writing them here takes. False, and
+    nothing is sent, if a scan's values have another form than those of answers."""
+    schema = _schema(relation.limit(0).to_arrow_table().schema, columns)
+    if [table.schema.field(scan_column(number)).type for number in numbers] != schema.types:
+        return False
+    rows = table.rows(numbers, None, schema)
+    ours, theirs = os.pipe()
+    try:
+        fcntl.fcntl(theirs, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        engine.send({"kind": "answer"}, ours)
+        while os.splice(rows, theirs, _PIPE_BYTES):
+            pass
+    finally:
+        os.close(rows)
+        os.close(theirs)
+    return True
+
+
+def _schema(found: Any, columns: list[tuple[str, str]]) -> Any:
+    """The pyarrow.Schema of an answer. `columns`: names and types."""
+    return pa.schema([target_field(field, *column) for field, column in zip(found, columns, strict=True)])
+
+
 def _answer(engine: EngineChannel, reader: Any, columns: list[tuple[str, str]]) -> None:
     """Send the rows. `columns`: their names and types."""
-    schema = pa.schema([target_field(field, *column) for field, column in zip(reader.schema, columns, strict=True)])
+    schema = _schema(reader.schema, columns)
     send_rows(engine, schema, (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in reader))
 
 
@@ -200,9 +232,11 @@ def bounded(sql: str) -> None:
         raise QueryRefused("query_too_large", f"the statement nests deeper than {MAX_NESTING} levels")
 
 
-def single_read(connection: Any, sql: str) -> tuple[Any, Named, tuple[frozenset[str], frozenset[str]]]:
-    """The one statement, parsed, the names in it, and those of its parameters that are arrays and that are bytea. Rejected unless it is a
-    SELECT that only reads rows."""
+def single_read(
+    connection: Any, sql: str
+) -> tuple[Any, Named, tuple[frozenset[str], frozenset[str]], PlainRead | None]:
+    """The one statement, parsed, the names in it, those of its parameters that are arrays and that are bytea, and what it reads if it
+    computes nothing. Rejected unless it is a SELECT that only reads rows."""
     bounded(sql)
     statements = connection.extract_statements(sql)
     if len(statements) != 1:
@@ -220,7 +254,7 @@ def single_read(connection: Any, sql: str) -> tuple[Any, Named, tuple[frozenset[
     reason = refusal(tree)
     if reason is not None:
         raise QueryRefused("query_not_a_read", reason)
-    return statement, named(tree), (array_parameters(tree), bytea_parameters(tree))
+    return statement, named(tree), (array_parameters(tree), bytea_parameters(tree)), plain_read(tree)
 
 
 def bound_values(
@@ -259,18 +293,20 @@ def _value(text: str | None, is_array: bool, read: Callable[[str], str | bytes])
     return [None if element is None else read(element) for element in array_elements(text)]
 
 
-def _show(engine: EngineChannel, connection: Any, known: list[Any], tables: list[Any]) -> None:
-    """Make these tables visible to statements, in place of the previous ones."""
+def _show(engine: EngineChannel, connection: Any, known: list[Any], tables: list[Any]) -> list[_Table]:
+    """Make these tables visible to statements, in place of the previous ones. Returns their scans."""
     catalog = connection.execute("SELECT current_database()").fetchall()[0][0]
     for table in known:
         connection.execute(f"DROP VIEW {_place(catalog, table)}")
+    scans: list[_Table] = []
     typing = connection.cursor()
     typing.execute("SET SESSION arrow_lossless_conversion = true")
     for number, table in enumerate(tables):
         columns = table["columns"]
         typed = [f"CAST(NULL AS {kind}) AS {scan_column(i)}" for i, (_, kind) in enumerate(columns)]
         empty = typing.sql(f"SELECT {', '.join([f'0::TINYINT AS {NOTHING}', *typed])}").limit(0)
-        connection.register(f"{SCAN}{number}", _Table(engine, number, empty.to_arrow_table().schema))
+        scans.append(_Table(engine, number, empty.to_arrow_table().schema))
+        connection.register(f"{SCAN}{number}", scans[number])
         shown = [f"CAST({scan_column(i)} AS {kind}) AS {quoted(name)}" for i, (name, kind) in enumerate(columns)]
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(catalog)}.{quoted(table['schema'])}")
         place = _place(catalog, table)
@@ -287,6 +323,7 @@ def _show(engine: EngineChannel, connection: Any, known: list[Any], tables: list
             connection.execute(f"CREATE MACRO {quoted(catalog)}.main.duckdb_{what}() AS TABLE {own}")
         path = SEARCH_PATH if any(folded(table["schema"]) == "public" for table in tables) else "main"
         connection.execute(f"SET search_path = '{path}'")
+    return scans
 
 
 def _place(catalog: str, table: Mapping[str, Any]) -> str:
@@ -316,12 +353,17 @@ class _Table(pyarrow.dataset.Dataset):  # type: ignore[misc]
         kept = (batch.filter(filter).select(wanted) for batch in rows)
         return _Scan(pa.RecordBatchReader.from_batches(schema, kept))
 
-    def _reader(self, columns: list[str], condition: Any) -> Any:
+    def rows(self, numbers: Sequence[int | None], condition: Any, schema: Any = None) -> int:
+        """A pipe with rows as an Arrow stream, which the caller closes. `schema`: with the scan's types; None: the scan's own."""
         ours, theirs = os.pipe()
-        numbers = [None if name == NOTHING else int(name.removeprefix("c")) for name in columns]
-        message = {"kind": "scan", "table": self._number, "columns": numbers, "where": condition}
+        text = None if schema is None else b64encode(schema.serialize()).decode()
+        message = {"kind": "scan", "table": self._number, "columns": numbers, "where": condition, "schema": text}
         self._engine.send(message, theirs)
-        return pa.ipc.open_stream(pa.PythonFile(_Scanned(ours), mode="r"))
+        return ours
+
+    def _reader(self, columns: list[str], condition: Any) -> Any:
+        numbers = [None if name == NOTHING else int(name.removeprefix("c")) for name in columns]
+        return pa.ipc.open_stream(pa.PythonFile(_Scanned(self.rows(numbers, condition)), mode="r"))
 
 
 class _Scanned(PipeFile):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import queue
 import threading
+from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from engine.model.position import Lsn
 from engine.model.target import QueryRefused, TableRead
 from engine.platform.pipe_file import PipeSink
 from engine.queries.channel import yield_to_replication
+from engine.queries.rows import pieces
 from engine.targets.duckdb.database import Database
 from engine.targets.duckdb.identifiers import folded, folded_name, qualified
 from engine.targets.duckdb.metadata import DuckDbMetadata
@@ -152,7 +154,15 @@ class Snapshot:
                 self._write(connection, relation, message, file)
             except BrokenPipeError:  # the statement needs no more rows
                 pass
-            except (duckdb.Error, OSError, pa.ArrowException, ValueError, TypeError, LookupError) as error:
+            except (
+                duckdb.Error,
+                OSError,
+                pa.ArrowException,
+                QueryRefused,
+                ValueError,
+                TypeError,
+                LookupError,
+            ) as error:
                 self.error = self.error or error
             finally:
                 self._free.put(connection)
@@ -173,10 +183,15 @@ class Snapshot:
             for number in numbers
         ]
         reader = connection.sql(f"SELECT {', '.join(terms)} FROM {place}{condition}").to_arrow_reader(_ROWS_AT_ONCE)
-        with pa.ipc.new_stream(file, reader.schema) as writer:
+        schema = message["schema"] and pa.ipc.read_schema(pa.py_buffer(b64decode(message["schema"])))
+        with pa.ipc.new_stream(file, schema or reader.schema) as writer:
             for batch in reader:
                 self._pace.give_way()
-                writer.write_batch(batch)
+                if not schema:
+                    writer.write_batch(batch)
+                    continue
+                for piece in pieces(pa.RecordBatch.from_arrays(batch.columns, schema=schema)):
+                    writer.write_batch(piece)
 
 
 def _keys(metadata: DuckDbMetadata, subscription: SubscriptionName) -> dict[tuple[str, str], tuple[str, ...]]:
