@@ -19,6 +19,8 @@ import psycopg
 
 from server.cli.client import Document
 from tests.chaos import open_transactions, pouring
+from tests.chaos.reader import Written
+from tests.fixtures.rig import Rig
 
 ACCOUNTS = 200
 START_BALANCE = 1_000
@@ -70,10 +72,40 @@ def subscription_tables() -> list[Document]:
     return [{"schema": "public", "name": n, **({"insert_only": True} if n == "moves" else {})} for n in TABLES]
 
 
+class OwnWrites:
+    """Rows of `moves` with numbers of their own, and the positions after their commits."""
+
+    table = "moves"
+    errors = (psycopg.OperationalError,)
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+
+    def write(self) -> Written:
+        with self._rig.connect() as connection:
+            number = _one(connection, "SELECT -nextval('own_writes')")
+            connection.execute("INSERT INTO moves (move) VALUES (%s)", [number])
+            return Written(int(number), str(_one(connection, self._rig.position_sql)))
+
+
+def _one(connection: Connection, sql: str) -> Any:
+    row = connection.execute(sql.encode()).fetchone()
+    assert row is not None
+    return row[0]
+
+
 class Bank:
     """Open-loop threads that keep working through restarts of the source. `moves` counts what was acknowledged."""
 
-    def __init__(self, connect: Callable[[], Connection], seed: int, rate: float = 150, threads: int = 4) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], Connection],
+        seed: int,
+        rate: float = 150,
+        threads: int = 4,
+        rest: Callable[[], float] | None = None,
+    ) -> None:
+        """`rest`: returns when the next transaction may begin, the seconds that all have rested up to then."""
         self.moves = 0
         self.failure: BaseException | None = None
         self.no_truncates = threading.Event()
@@ -81,6 +113,7 @@ class Bank:
         was made."""
         self._connect = connect
         self._rate = rate
+        self._rest = rest or (lambda: 0.0)
         self._numbers = itertools.count(1)
         self._turns = itertools.count()
         self._stopping = threading.Event()
@@ -116,7 +149,7 @@ class Bank:
                 return
 
     def _turn(self) -> bool:
-        due = self._began + next(self._turns) / self._rate
+        due = self._began + next(self._turns) / self._rate + self._rest()
         self._stopping.wait(max(0.0, due - monotonic()))
         return not self._stopping.is_set()
 

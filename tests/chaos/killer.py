@@ -6,7 +6,7 @@ import os
 import random
 import signal
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import Literal
@@ -30,6 +30,10 @@ Kind = Literal[
     "sql_endpoint",
     "walsender",
     "source_crash",
+    "query",
+    "sessions",
+    "writer",
+    "write_lock",
 ]
 KINDS: tuple[Kind, ...] = ("engine", "log_reader", "spark_worker", "server", "source", "failpoint", "queue_mode")
 """Every kind of the chaos run but `target`, which can only be killed where it is a server."""
@@ -37,6 +41,7 @@ BY_TURN: tuple[Kind, ...] = ("engine", "server", "log_reader", "sql_endpoint", "
 """The kinds that end one process and nothing else, or all of the source's at once."""
 
 _ENDPOINT = "penstock-sql"
+_QUERY = "penstock-query"
 _CUT_SENDER = "SELECT count(pg_terminate_backend(active_pid)) FROM pg_replication_slots WHERE active"
 _STARTS_ANEW = frozenset({"engine", "failpoint", "source", "target", "queue_mode"})
 """Kinds after which a run begins with the current settings."""
@@ -56,12 +61,19 @@ _PAUSED_S = 60.0
 
 
 class Killer:
-    """`kill(kind)` returns a description of what was killed. `failpoints`: needed for that kind only."""
+    """`kill(kind)` returns a description of what was killed. `failpoints`: needed for that kind only. `others`: of the source's own."""
 
-    def __init__(self, rig: Rig, rng: random.Random, failpoints: FailpointKills | None = None) -> None:
+    def __init__(
+        self,
+        rig: Rig,
+        rng: random.Random,
+        failpoints: FailpointKills | None = None,
+        others: Mapping[Kind, Callable[[], Document]] | None = None,
+    ) -> None:
         self._rig = rig
         self._rng = rng
         self._failpoints = failpoints
+        self._others = others or {}
         self._seen: dict[int, str] = {}
 
     @property
@@ -82,6 +94,8 @@ class Killer:
             "sql_endpoint": lambda: _kill_one(self._named(_ENDPOINT), self._rng),
             "walsender": self._walsender,
             "source_crash": lambda: self._restart(self._rig.postgres, "immediate"),
+            "query": lambda: _kill_one(self._named(_QUERY), self._rng),
+            **self._others,
         }
         if kind in _STARTS_ANEW and self._rig.target is not None:
             with suppress(NoServerError, ProblemError):

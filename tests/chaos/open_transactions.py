@@ -193,10 +193,12 @@ class OpenTransactions:
     They keep working through restarts of the source. `counts` says what came to its end; `failure` is what ended a thread.
     """
 
-    def __init__(self, connect: Connect, seed: int) -> None:
+    def __init__(self, connect: Connect, seed: int, rest: Callable[[], object] | None = None) -> None:
+        """`rest`: returns when the next transaction may begin."""
         self.counts = Counts()
         self.failure: BaseException | None = None
         self._connect = connect
+        self._rest = rest or (lambda: None)
         self._stopping = threading.Event()
         self._calm = threading.Event()
         self._still = threading.Event()
@@ -304,6 +306,7 @@ class OpenTransactions:
         elif not one.open and self._still.is_set():
             return
         elif not one.open:
+            self._rest()
             one.begin()
             one.step()
             now_open = sum(other.open or other.gid is not None for other in beside)
@@ -319,6 +322,7 @@ class OpenTransactions:
         with self._transactions(rng, keepers) as (one,):
             while not self._stopping.is_set():
                 lasting = rng.uniform(_LONGEST_S / 3, _LONGEST_S)
+                self._rest()
                 if not self._calm.is_set():
                     self._keep_open(one, lasting)
                 self._stopping.wait(lasting)
@@ -327,6 +331,7 @@ class OpenTransactions:
         with self._connect() as connection:
             connection.execute("SET statement_timeout = '20s'")
             while not self._stopping.wait(rng.uniform(0, _POUR_AGAIN_S)):
+                self._rest()
                 if self._still.is_set():
                     continue
                 committed = pour(connection, rng, self._stopping.wait)

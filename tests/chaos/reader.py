@@ -4,21 +4,42 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-import psycopg
-
-from server.cli.client import NoServerError, ProblemError
-from tests.chaos.bank import EXPECTED, INVARIANTS
+from server.cli.client import Document, NoServerError, ProblemError
 from tests.fixtures.rig import Rig
 
 _WAIT_MS = 20_000
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A row of a number that was committed; `position`: after its commit, None where only "now" can be waited for."""
+
+    number: int
+    position: str | None
+
+
+class Writes(Protocol):
+    """Commits rows that the copy must show after a wait. `table`: its name on the target; `errors`: those of a source that is away."""
+
+    @property
+    def table(self) -> str: ...
+
+    @property
+    def errors(self) -> tuple[type[BaseException], ...]: ...
+
+    def write(self) -> Written:
+        """Commit one row of a new number, in the column `move`."""
+        ...
+
+
 class Readers:
     """Two threads. `violations` is empty as long as no impossible state was seen."""
 
-    def __init__(self, rig: Rig) -> None:
+    def __init__(self, rig: Rig, sums: str, expected: list[Any], writes: Writes) -> None:
+        """`sums`: a query of the copy with one row, which is always the one that is `expected`."""
         self.checks = 0
         self.waits = 0
         self.unanswered: Counter[str] = Counter()
@@ -26,6 +47,9 @@ class Readers:
         self.violations: list[dict[str, Any]] = []
         self.failure: BaseException | None = None
         self._rig = rig
+        self._query = sums
+        self._expected = expected
+        self._writes = writes
         self.sums = threading.Lock()
         """Held while tables deliberately are at different positions: sums are not checked meanwhile."""
         self.own_writes = threading.Lock()
@@ -55,7 +79,7 @@ class Readers:
                 self.unanswered[f"{look.__name__} {problem.code}"] += 1
                 if problem.status < 500 and problem.status != 409:
                     self.violations.append({"problem": problem.document})
-            except psycopg.OperationalError:
+            except self._writes.errors:
                 self.unanswered["no source"] += 1
             except BaseException as error:
                 self.failure = error
@@ -70,10 +94,10 @@ class Readers:
             self.sums.release()
 
     def _compare_sums(self) -> None:
-        answer = self._rig.api.post(f"{self._rig.path}/queries", {"sql": INVARIANTS})
+        answer = self._rig.api.post(f"{self._rig.path}/queries", {"sql": self._query})
         self.checks += 1
-        if answer["rows"] != [EXPECTED]:
-            self.violations.append({"sums": answer["rows"], "expected": EXPECTED, "position": answer["position"]})
+        if answer["rows"] != [self._expected]:
+            self.violations.append({"sums": answer["rows"], "expected": self._expected, "position": answer["position"]})
 
     def _read_own_write(self) -> None:
         if not self.own_writes.acquire(timeout=0.1):
@@ -84,19 +108,12 @@ class Readers:
             self.own_writes.release()
 
     def _read_one(self) -> None:
-        with self._rig.connect() as connection:
-            number = _one(connection, "SELECT -nextval('own_writes')")
-            connection.execute("INSERT INTO moves (move) VALUES (%s)", [number])
-            position = _one(connection, self._rig.position_sql)
-        body = {"position": position, "timeout_ms": _WAIT_MS}
+        written = self._writes.write()
+        body: Document = {"timeout_ms": _WAIT_MS}
+        if written.position is not None:
+            body["position"] = written.position
         self._rig.api.post(f"{self._rig.path}/freshness-waits", body, timeout_s=_WAIT_MS / 1000 + 5)
-        rows = self._rig.query(f"SELECT count(*) FROM moves WHERE move = {int(number)}")
+        rows = self._rig.query(f"SELECT count(*) FROM {self._writes.table} WHERE move = {written.number}")
         self.waits += 1
         if rows != [[1]]:
-            self.violations.append({"own write": number, "rows": rows, "position": position})
-
-
-def _one(connection: psycopg.Connection[Any], sql: str) -> Any:
-    row = connection.execute(sql.encode()).fetchone()
-    assert row is not None
-    return row[0]
+            self.violations.append({"own write": written.number, "rows": rows, "position": written.position})

@@ -57,8 +57,8 @@ def install_lock(connection: MariaDbConnection) -> Iterator[None]:
 
 
 def install_layout(connection: MariaDbConnection) -> None:
-    """Create what is missing of the database `penstock`. Idempotent."""
-    if not is_installed(connection):
+    """Create what is missing of the database `penstock`. Idempotent. Raises EngineFault(LOG_UNREADABLE) as `layout_statements` does."""
+    if layout_statements(connection):
         with install_lock(connection):
             for statement in layout_statements(connection):
                 run(connection, statement)

@@ -175,6 +175,7 @@ def test_removal_leaves_the_file_as_it_was(file: File, replicate: Replicate) -> 
     replica.pipeline.close()
     assert source.reader.remove(replica.spec.reader) == []
     assert file.rows(schema) == before
+    assert file.rows("PRAGMA integrity_check") == [("ok",)]
     assert not list(file.path.parent.glob("penstock-sqlite-*"))
 
 
