@@ -27,7 +27,7 @@ from engine.sources.postgres_triggers.json_rows import FIELDS, JsonForm, Printed
 from engine.sources.postgres_triggers.objects import SHADOW_LOG_GONE, WINDOW_CHANNEL, is_installed
 from engine.sources.postgres_triggers.structures import Structure, Structures, unreadable
 from engine.sources.postgres_triggers.terms import POSTGRES_TRIGGERS_TERMS
-from engine.sources.postgres_triggers.windows import Windows, close_if_unread, next_windows, numbered, prune
+from engine.sources.postgres_triggers.windows import Pruned, Windows, close_if_unread, next_windows, numbered, prune
 
 _TRANSACTIONS_AT_ONCE = 10_000
 """Transactions that the cursor over the windows brings as one row; some tens of bytes each. Not measured."""
@@ -149,7 +149,10 @@ class TriggerWindows:
         """Tables whose rows JSON does not hold exactly."""
         self._announced: dict[int, bytes] = {}
         self._inserts_only: set[int] = set()
+        self._pruned = Pruned()
         connection.execute(f"LISTEN {WINDOW_CHANNEL}")
+        # The shadow log grows from nothing and shrinks again: by its statistics, the planner would read all of it for a part.
+        connection.execute("SET enable_seqscan = off")
 
     @contextlib.contextmanager
     def faults(self) -> Iterator[None]:
@@ -174,7 +177,7 @@ class TriggerWindows:
 
     def confirm(self, window: int) -> bool:
         self._connection.execute(_CONFIRM, [window, self._reader, window])
-        prune(self._connection, PRUNED_AT_ONCE)
+        self._pruned = prune(self._connection, PRUNED_AT_ONCE, self._pruned)
         return True
 
     def close(self) -> None:

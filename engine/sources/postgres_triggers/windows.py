@@ -28,13 +28,24 @@ SELECT no, snapshot::text
 FROM (SELECT no, snapshot FROM penstock.windows WHERE no > %s ORDER BY no LIMIT {_MOST_WINDOWS}) AS next ORDER BY no DESC LIMIT 1
 """
 _UNREAD = """
-EXISTS (SELECT FROM penstock.changes WHERE xid >= pg_snapshot_xmax(%(after)s::pg_snapshot))
+(SELECT xid FROM penstock.changes WHERE xid >= pg_snapshot_xmax(%(after)s::pg_snapshot) ORDER BY xid LIMIT 1) IS NOT NULL
 OR EXISTS (SELECT FROM penstock.changes WHERE xid = ANY(ARRAY(SELECT pg_snapshot_xip(%(after)s::pg_snapshot))))
 """
+"""Sorted, because the index is used then. Without it, a planner without statistics expects a row soon, and reads the whole table."""
 _CLOSE_IF_UNREAD = f"SELECT CASE WHEN {_UNREAD} THEN penstock.close_window() END"
 _INSERT = """
 INSERT INTO penstock.windows SELECT max(no) + 1, %s::text::pg_snapshot, clock_timestamp() FROM penstock.windows RETURNING no
 """
+_PRUNE = """
+WITH gone AS (
+    DELETE FROM penstock.changes WHERE ctid = ANY(ARRAY(
+        SELECT ctid FROM penstock.changes WHERE (xid, no) > (%s::text::xid8, %s) AND xid < %s::text::xid8 ORDER BY xid, no LIMIT %s
+        FOR UPDATE SKIP LOCKED))
+    RETURNING xid, no)
+SELECT gone.xid::text, gone.no FROM gone ORDER BY gone.xid DESC, gone.no DESC LIMIT 1
+"""
+_BY_INDEX = "SELECT set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true)"
+"""For the transaction. A planner without statistics would read and sort every change that may be removed, for each part."""
 _LAST = "SELECT no, snapshot::text FROM penstock.windows ORDER BY no DESC LIMIT 1"
 
 
@@ -113,21 +124,31 @@ def _create(connection: PostgresConnection, reader: str, window: int) -> None:
         raise EngineFault(FaultKind.SLOT_IN_USE, reader, "a reader of this name exists")
 
 
-def prune(connection: PostgresConnection, most_rows: int) -> int:
-    """Remove at most so many recorded changes that every reader has made durable, and windows before those; returns how many changes."""
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """The last change that was removed, by transaction and number; those before it need not be looked for again."""
+
+    xid: str = "0"
+    no: int = 0
+
+
+def prune(connection: PostgresConnection, most_rows: int, after: Pruned) -> Pruned:
+    """Remove at most so many recorded changes that every reader has made durable, and windows before those.
+
+    `after`: what was removed already. Removed rows stay in the index while any transaction on the server is older than their removal, and
+    would be passed each time. What another session was just removing is left to that one.
+    """
     row = connection.execute(
         "SELECT w.no, pg_snapshot_xmin(w.snapshot)::text FROM penstock.windows w WHERE w.no = (SELECT min(durable) FROM penstock.readers)"
     ).fetchone()
     if row is None:
-        return 0
+        return after
     number, oldest = row
-    removed = connection.execute(
-        "DELETE FROM penstock.changes WHERE ctid = ANY(ARRAY(SELECT ctid FROM penstock.changes WHERE xid < %s::text::xid8"
-        " ORDER BY xid, no LIMIT %s FOR UPDATE SKIP LOCKED))",
-        [oldest, most_rows],
-    ).rowcount
+    with connection.transaction():
+        connection.execute(_BY_INDEX)
+        last = connection.execute(_PRUNE, [after.xid, after.no, oldest, most_rows]).fetchone()
     connection.execute("DELETE FROM penstock.windows WHERE no < %s", [number])
-    return removed
+    return after if last is None else Pruned(str(last[0]), int(last[1]))
 
 
 def numbered(windows: Array, before: int, number: int) -> Array:

@@ -9,6 +9,7 @@ import pytest
 
 from engine.model.subscription import ConnectionSpec, GuardPolicy
 from engine.sources.postgres_triggers.source import TriggerSource
+from engine.sources.postgres_triggers.windows import Pruned, prune
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import table
 from tests.fixtures.waiting import wait_until
@@ -76,6 +77,47 @@ def test_recording_stops_before_the_shadow_log_fills_the_source(shop: Database, 
     replica.satisfied()
     shop.execute("UPDATE orders SET note = 'after it'")
     replica.assert_equal()
+
+
+CHANGES, AT_ONCE = 12_000, 1_000
+COUNTERS = """
+SELECT t.seq_tup_read::bigint, i.idx_tup_read::bigint FROM pg_stat_user_tables t JOIN pg_stat_user_indexes i USING (relid)
+WHERE t.schemaname = 'penstock' AND t.relname = 'changes'
+"""
+
+
+def test_the_cost_of_reading_and_removing_does_not_grow_with_the_shadow_log(shop: Database) -> None:
+    """Without statistics of the table, and while an older transaction keeps removed rows in its index."""
+    reader = "penstock_counted"
+    with closing(TriggerSource(ConnectionSpec("shop", "postgres", shop.settings))) as source:
+        source.sent_tables.prepare([table("orders")], reader)
+        shop.execute("ALTER TABLE penstock.changes SET (autovacuum_enabled = off)")
+        with source.reader.create(reader) as snapshot:
+            start = snapshot.position
+        shop.execute(
+            f"DO $$ BEGIN FOR n IN 1..{CHANGES // 3} LOOP UPDATE orders SET note = n::text WHERE id < 4; COMMIT; END LOOP; END $$"
+        )
+        before = shop.execute(COUNTERS)[0]
+        with shop.connect() as older:
+            older.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+            older.execute("SELECT pg_current_xact_id()")
+            with closing(source.log.open_stream(reader, start, reader)) as stream:
+                rows = 0
+                while (chunk := stream.read(0.0)) is not None:
+                    rows += len(chunk.offsets) - 1
+            with shop.connect() as connection:
+                connection.execute("UPDATE penstock.readers SET durable = (SELECT max(no) FROM penstock.windows)")
+                pruned = Pruned()
+                for _ in range(CHANGES // AT_ONCE):
+                    pruned = prune(connection, AT_ONCE, pruned)
+        counted = [int(str(now)) - int(str(was)) for now, was in zip(shop.execute(COUNTERS)[0], before, strict=True)]
+        assert source.reader.remove(reader) == []
+    assert rows > CHANGES
+    assert pruned != Pruned()
+    whole, by_index = counted
+    assert whole == 0, "the whole table was read"
+    # Once for the transactions, once for the rows, once to remove them.
+    assert by_index < 4 * CHANGES
 
 
 def test_two_subscriptions_read_one_shadow_log(shop: Database, replicate: Replicate) -> None:
