@@ -76,6 +76,7 @@ class ShadowWindows:
         self._sources: dict[int, RecordedSource] = {}
         self._announced: dict[int, bytes] = {}
         self._rest_until = 0.0
+        self._prune_from = 0
 
     def faults(self) -> AbstractContextManager[None]:
         return _faults(self._reader)
@@ -98,7 +99,7 @@ class ShadowWindows:
     def confirm(self, window: int) -> bool:
         statement = "UPDATE penstock.readers SET durable = %s WHERE name = %s AND durable < %s"
         run(self._connection, statement, window, self._reader, window)
-        prune(self._connection, PRUNED_AT_ONCE)
+        self._prune_from = prune(self._connection, PRUNED_AT_ONCE, self._prune_from)
         return True
 
     def close(self) -> None:

@@ -38,6 +38,12 @@ GROUP BY run
 """The numbers of visible changes that are in no window yet, as first and last of each run without a gap."""
 _SNAPSHOT = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
 _INSERT = "INSERT INTO penstock.windows VALUES (%s, CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED))"
+_PART = """
+SELECT MAX(`window`) FROM (
+    SELECT `window` FROM penstock.changes FORCE INDEX (by_window) WHERE `window` >= %s AND `window` <= %s
+    ORDER BY `window`, source, no LIMIT %s) AS part
+"""
+_REMOVE = "DELETE FROM penstock.changes WHERE `window` >= %s AND `window` <= %s ORDER BY `window`, source, no LIMIT %s"
 _NEXT = f"SELECT no, at_us FROM penstock.windows WHERE no > %s ORDER BY no LIMIT {_MOST_WINDOWS}"
 
 
@@ -121,19 +127,20 @@ def _create(connection: MariaDbConnection, reader: str, window: int) -> None:
         raise EngineFault(FaultKind.SLOT_IN_USE, reader, "a reader of this name exists")
 
 
-def prune(connection: MariaDbConnection, most_rows: int) -> int:
-    """Remove at most so many recorded changes that every reader has made durable, and windows before those; returns how many changes."""
+def prune(connection: MariaDbConnection, most_rows: int, begin: int) -> int:
+    """Remove at most so many recorded changes that every reader has made durable, and windows before those; returns the first window of
+    which some may be left.
+
+    `begin`: what an earlier call returned. Removed rows stay in the index while any snapshot on the server is older, and would be passed
+    each time.
+    """
     durable = rows(connection, "SELECT MIN(durable) FROM penstock.readers")[0][0]
     if durable is None:
-        return 0
-    removed = run(
-        connection,
-        "DELETE FROM penstock.changes WHERE `window` <= %s ORDER BY `window`, source, no LIMIT %s",
-        durable,
-        most_rows,
-    )
+        return begin
+    last = rows(connection, _PART, begin, durable, most_rows)[0][0]
+    run(connection, _REMOVE, begin, durable, most_rows)
     run(connection, "DELETE FROM penstock.windows WHERE no < %s", durable)
-    return removed
+    return begin if last is None else int(last)
 
 
 def counts_of(connection: MariaDbConnection, windows: Windows) -> Sequence[tuple[int, int, int, int]]:

@@ -258,6 +258,19 @@ def test_a_table_whose_triggers_others_changed_is_parked_until_it_is_reloaded(
     replica.assert_equal()
 
 
+def test_no_wait_for_now_is_satisfied_past_changes_that_triggers_missed(
+    bank: MariaDbDatabase, replicate: Replicate
+) -> None:
+    """The next regular check is far: reading "now" finds the change of the triggers."""
+    replica = replicate(bank, "accounts", "moves", guard_interval_s=300.0)
+    replica.satisfied()
+    query = f"SELECT trigger_name FROM information_schema.triggers WHERE trigger_schema = '{bank.name}' AND event_object_table = 'accounts'"
+    bank.execute(f"DROP TRIGGER {bank.execute(query)[0][0]}")
+    with pytest.raises(AssertionError, match="for waits"):
+        replica.satisfied(1.0)
+    assert replica.wait_table("accounts", "parked").code == "change_triggers_changed"
+
+
 def test_a_cascade_that_is_declared_later_parks_the_table(bank: MariaDbDatabase, replicate: Replicate) -> None:
     replica = replicate(bank, "accounts", "moves")
     bank.execute("ALTER TABLE moves ADD FOREIGN KEY (sender) REFERENCES accounts (id) ON DELETE CASCADE")

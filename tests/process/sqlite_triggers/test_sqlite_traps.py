@@ -116,6 +116,20 @@ def test_a_table_whose_triggers_others_changed_is_parked_until_it_is_reloaded(
     replica.assert_equal()
 
 
+def test_no_wait_for_now_is_satisfied_past_changes_that_triggers_missed(file: File, replicate: Replicate) -> None:
+    """The next regular check is far: reading "now" finds the change of the triggers."""
+    file.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, n INT); INSERT INTO t VALUES (1, 1)")
+    replica = replicate(file, "t", guard_interval_s=300.0)
+    replica.satisfied()
+    ((name,),) = file.rows(
+        "SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name LIKE 'penstock\\_%\\_delete' ESCAPE '\\'"
+    )
+    file.execute(f"DROP TRIGGER {name}; DELETE FROM t")
+    with pytest.raises(AssertionError, match="for waits"):
+        replica.satisfied(1.0)
+    assert replica.wait_table("t", "parked").code == "change_triggers_changed"
+
+
 def test_a_table_that_is_created_again_is_copied_again(file: File, replicate: Replicate) -> None:
     file.execute(
         "CREATE TABLE t (id INTEGER PRIMARY KEY, n INT); INSERT INTO t VALUES (1, 1); CREATE TABLE other (id INTEGER PRIMARY KEY)"
