@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
@@ -25,6 +25,8 @@ MOST_BYTES = 4 * 1024 * 1024
 """Their bytes as stored. Not measured."""
 PRUNED_AT_ONCE = 10_000
 """Most changes removed with each record of what is durable, so that one takes some milliseconds. Not measured."""
+_REST_SHARE = 10
+"""A look that finds nothing rests so many times as long as it took. Not measured."""
 _CONFIRM_S = 0.2
 """Least seconds between two records of what is durable; each is a commit on the source. Not measured."""
 
@@ -90,6 +92,24 @@ def begin_at(reader: str, durable: int, start: Lsn, last: LastCommit | None, ter
     history = HistoryCheck(reader, last or LastCommit.unknown(start), start, terms)
     history.confirmed(end_of(durable))
     return Begin(start, max(durable, whole_window(history.begin)), history)
+
+
+class RestedLook:
+    """A look whether anything new was committed, which costs the source more the more changes are open: it passes all of them."""
+
+    def __init__(self, look: Callable[[], bool], now: Callable[[], float] = time.monotonic) -> None:
+        self._look = look
+        self._now = now
+        self._rests_until = 0.0
+
+    def __call__(self) -> bool:
+        """False also while it rests."""
+        began = self._now()
+        if began < self._rests_until:
+            return False
+        found = self._look()
+        self._rests_until = 0.0 if found else began + _REST_SHARE * (self._now() - began)
+        return found
 
 
 class WindowStream(Generic[Found]):

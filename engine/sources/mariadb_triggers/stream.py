@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import select
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from engine.model.position import Lsn
 from engine.model.positions.windows import end_of
 from engine.model.source import RecordChunk
 from engine.records.landing import TableRows, Transaction, Transactions, chunk_of, rows_of
-from engine.records.window_stream import MOST_BYTES, MOST_ROWS, PRUNED_AT_ONCE, WindowStream, begin_at
+from engine.records.window_stream import MOST_BYTES, MOST_ROWS, PRUNED_AT_ONCE, RestedLook, WindowStream, begin_at
 from engine.sources.mariadb_triggers.catalog import Structure, marks_now
 from engine.sources.mariadb_triggers.connect import (
     ERRORS,
@@ -46,8 +45,6 @@ from engine.sources.mariadb_triggers.windows import (
 
 _POLL_S = 0.05
 """Seconds between two looks for windows that others closed: nothing announces them. Not measured."""
-_REST_SHARE = 10
-"""A look for changes rests so many times as long as it took: it passes all changes of open transactions. Not measured."""
 
 
 @dataclass(slots=True)
@@ -75,7 +72,7 @@ class ShadowWindows:
         self._reader = reader
         self._sources: dict[int, RecordedSource] = {}
         self._announced: dict[int, bytes] = {}
-        self._rest_until = 0.0
+        self._has_unread = RestedLook(lambda: has_unread(connection))
         self._prune_from = 0
 
     def faults(self) -> AbstractContextManager[None]:
@@ -85,9 +82,7 @@ class ShadowWindows:
         return next_windows(self._connection, after)
 
     def close_if_unread(self) -> bool:
-        began = time.monotonic()
-        if began < self._rest_until or not has_unread(self._connection):
-            self._rest_until = max(self._rest_until, began + _REST_SHARE * (time.monotonic() - began))
+        if not self._has_unread():
             return False
         close_window(self._connector)
         return True

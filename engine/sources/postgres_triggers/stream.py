@@ -20,7 +20,7 @@ from engine.model.source import RecordChunk
 from engine.platform.compiled import Array
 from engine.postgres.sessions import PostgresConnection
 from engine.records.landing import CopyLines, TableRows, Transactions, chunk_of, records_of, rows_of
-from engine.records.window_stream import MOST_BYTES, MOST_ROWS, PRUNED_AT_ONCE, WindowStream, begin_at
+from engine.records.window_stream import MOST_BYTES, MOST_ROWS, PRUNED_AT_ONCE, RestedLook, WindowStream, begin_at
 from engine.sources.postgres.connect import SOURCE, Connector
 from engine.sources.postgres.copy_out import COPY_KINDS, copy_out
 from engine.sources.postgres_triggers.json_rows import FIELDS, JsonForm, PrintedRows, printed_rows
@@ -150,6 +150,7 @@ class TriggerWindows:
         self._announced: dict[int, bytes] = {}
         self._inserts_only: set[int] = set()
         self._pruned = Pruned()
+        self._close_if_unread = RestedLook(lambda: close_if_unread(connection, self._before))
         connection.execute(f"LISTEN {WINDOW_CHANNEL}")
         # The shadow log grows from nothing and shrinks again: by its statistics, the planner would read all of it for a part.
         connection.execute("SET enable_seqscan = off")
@@ -165,7 +166,7 @@ class TriggerWindows:
         return next_windows(self._connection, after, self._before)
 
     def close_if_unread(self) -> bool:
-        return close_if_unread(self._connection, self._before)
+        return self._close_if_unread()
 
     def wait(self, seconds: float, wake: int | None) -> bool:
         readers = [self._connection.fileno(), *([] if wake is None else [wake])]

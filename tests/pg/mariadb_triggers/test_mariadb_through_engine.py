@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -147,6 +148,39 @@ def test_a_large_transaction_comes_in_parts(bank: MariaDbDatabase, replicate: Re
             ],
         )
     replica.assert_equal()
+    file = bank.server.data / "loaded"
+    bank.execute(f"SELECT id, balance + 1, NULL, nick FROM accounts WHERE id < 20 INTO OUTFILE '{file}'")
+    bank.execute(f"LOAD DATA INFILE '{file}' REPLACE INTO TABLE accounts")
+    replica.assert_equal()
+    assert replica.query(f"SELECT sum(balance) FROM {bank.name}.accounts") == [(TOTAL + 19,)]
+
+
+@pytest.mark.chaos
+def test_a_server_that_was_restored_is_a_gap(
+    private_mariadb: Callable[[], MariaDbDatabase], replicate: Replicate
+) -> None:
+    """However much was written since, and though its identity is the same."""
+    bank = private_mariadb()
+    bank.execute(BANK)
+    replica = replicate(bank, "accounts")
+    bank.execute("UPDATE accounts SET balance = balance + 1")
+    replica.assert_equal()
+    saved = bank.server.data.with_name("saved")
+    bank.server.stop()
+    shutil.copytree(bank.server.data, saved)
+    bank.server.start(60)
+    for _ in range(5):
+        bank.execute("UPDATE accounts SET balance = balance + 1")
+        replica.assert_equal()
+    bank.server.stop()
+    shutil.rmtree(bank.server.data)
+    saved.rename(bank.server.data)
+    bank.server.start(60)
+    for _ in range(20):
+        bank.execute("UPDATE accounts SET balance = balance - 1")
+        bank.execute("INSERT INTO penstock.windows SELECT MAX(no) + 1, MAX(at_us) + 1 FROM penstock.windows")
+        bank.execute("UPDATE penstock.control SET last_window = last_window + 1")
+    assert replica.wait_state("failed").code == "log_gap"
 
 
 VALUES = """

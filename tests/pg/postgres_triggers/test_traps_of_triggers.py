@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from engine.model.identity import TableName
 from engine.model.subscription import ConnectionSpec
 from engine.sources.postgres_triggers.source import TriggerSource
+from server.demo.embedded import EmbeddedPostgres
+from tests.chaos.older_copies import copy_folder, set_back
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import table
 from tests.pg.postgres_triggers.conftest import Replicate
@@ -68,3 +72,28 @@ def test_what_fires_the_triggers_is_recorded_and_what_does_not_is_copied_again(
     replica.satisfied()
     replica.assert_equal()
     assert replica.query("SELECT min(v) FROM t") == [(1,)]
+
+
+@pytest.mark.chaos
+def test_a_server_that_was_restored_is_a_gap(
+    tmp_path: Path,
+    private_cluster: Callable[..., EmbeddedPostgres],
+    database_on: Callable[[EmbeddedPostgres], Database],
+    replicate: Replicate,
+) -> None:
+    """However much was written since, and though its identity is the same."""
+    cluster = private_cluster(18)
+    database = database_on(cluster)
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 1)")
+    replica = replicate(database, "t")
+    database.execute("UPDATE t SET v = 2")
+    replica.assert_equal()
+    copy_folder(cluster, tmp_path / "saved")
+    for number in range(5):
+        database.execute(f"UPDATE t SET v = {number}")
+        replica.assert_equal()
+    set_back(cluster, tmp_path / "saved")
+    for number in range(20):
+        database.execute(f"UPDATE t SET v = {number + 100}")
+        database.execute("SELECT penstock.close_window()")
+    assert replica.wait_state("failed").code == "log_gap"
