@@ -128,8 +128,12 @@ class KillRun(ABC):
         self.pace.start()
         self.began = monotonic()
 
-    def kill_and_look(self, kind: Kind) -> None:
-        self._kill(kind)
+    def kill_and_look(self, kind: Kind | None) -> None:
+        """None: nothing is killed for a second."""
+        if kind is None:
+            self.pause.wait(1.0)
+        else:
+            self._kill(kind)
         self.look()
         if self._cut_is_due():
             self.cut()

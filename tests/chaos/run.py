@@ -210,7 +210,7 @@ class Run(KillRun):
         kinds: list[Any] = []
         while self.elapsed < seconds:
             if not kinds:
-                kinds = [*self._round, *[_ACT] * self._options.acts]
+                kinds = [*self._round, *[_ACT] * self._options.acts] or [None]
                 self.rng.shuffle(kinds)
             kind = kinds.pop()
             if kind == _ACT:
@@ -265,7 +265,7 @@ def main() -> int:
     )
     parser.add_argument("--acts", type=int, default=ACTS, help=f"acts of the adversary per round of kills ({ACTS})")
     parser.add_argument("--only", nargs="+", choices=ACT_KINDS, default=ACT_KINDS, help="kinds of its acts (all)")
-    parser.add_argument("--no-kills", action="store_true", help="nothing but the adversary")
+    parser.add_argument("--no-kills", action="store_true", help="nothing but the adversary, or nothing at all")
     parser.add_argument("--memory-mb", type=float, default=_MEMORY_MB, help="most of all our processes together (2500)")
     parser.add_argument("--failures", type=Path, default=Path("var/chaos"), help="where a failure is written down")
     options = parser.parse_args()

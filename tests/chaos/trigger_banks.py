@@ -512,6 +512,7 @@ class TriggerRun(KillRun):
         self._bank = bank
         self._bank.rest = self.pace.rest
         self._seconds: float = options.seconds
+        self._kills = not options.no_kills
         self._readers = Readers(rig, bank.sums, _EXPECTED, bank)
         self.killer = Killer(rig, self.rng, others=own)
 
@@ -552,10 +553,10 @@ class TriggerRun(KillRun):
 
     def _kill_for(self, seconds: float) -> None:
         self.killer.wait_for_progress(self.now())
-        kinds: list[Kind] = []
+        kinds: list[Kind | None] = []
         while self.elapsed < seconds:
             if not kinds:
-                kinds = list(self.kinds)
+                kinds = list(self.kinds) if self._kills else [None]
                 self.rng.shuffle(kinds)
             self.kill_and_look(kinds.pop())
 
