@@ -1,4 +1,4 @@
-"""Rounds of kills under load, with readers of the copy beside them and comparisons of all rows in between, whatever the source is."""
+"""Rounds of kills under load, with continuous readers of the copy, and comparisons of all rows in between, whatever the source is."""
 
 from __future__ import annotations
 

@@ -11,12 +11,12 @@ from tests.fixtures.rig import Rig
 LATE_S = 20.0
 """The load rests while the copy is later than this, until it is half as late."""
 LONGEST_S = 180.0
-"""A copy that is not in time again after so much rest fails the run."""
+"""A copy that is still late after this rest fails the run."""
 _EVERY_S = 0.5
 
 
 class Pace:
-    """Looks at the lag, from `start` to `stop`. `failure`: the copy stayed late for too long, though nothing more was written."""
+    """Reads the lag, from `start` to `stop`. `failure`: the copy stayed late for too long, though nothing more was written."""
 
     def __init__(self, rig: Rig) -> None:
         self.rested_s = 0.0
@@ -40,7 +40,7 @@ class Pace:
         self._free.set()
 
     def rest(self) -> float:
-        """Return when the load may go on: after how many seconds of rest in all."""
+        """Return when the load may continue: the seconds of rest up to then."""
         self._free.wait()
         return self.rested_s
 
