@@ -78,6 +78,11 @@ def columns_of(condition: str) -> frozenset[str]:
     return frozenset(names)
 
 
+def strings_of(condition: str) -> frozenset[str]:
+    """The texts that a condition without `UnfitFilterError` holds as literals."""
+    return frozenset(text[1:-1].replace("''", "'") for kind, text in _tokens(condition) if kind == "string")
+
+
 def row_filter(condition: str, numbers: Mapping[str, int]) -> RowFilter:
     """The condition over columns with these numbers.
 

@@ -32,7 +32,8 @@ _MISSED = (
 )
 _NO_WRITES = (
     "Let the source's user write markers to its log (on PostgreSQL: EXECUTE on pg_logical_emit_message); a standby or a read-only database"
-    " takes no tickets."
+    " takes no tickets, nor does a source"
+    " that is captured by triggers: a wait for the latest position measures the way to its target."
 )
 Problem = tuple[str, str, str]
 """Code, detail and remedy."""

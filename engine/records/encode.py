@@ -22,7 +22,9 @@ _COMMIT = np.dtype([("type", "S1"), ("flags", "u1"), ("commit", ">u8"), ("end", 
 INSERT, UPDATE, DELETE, TRUNCATE = ord("I"), ord("U"), ord("D"), ord("T")
 _TRUNCATE_BYTES = 10
 """A truncate record of one table: type, number of tables, flags, table."""
-_KEY, _OLD, _NEW, _TEXT, _NULL = (ord(c) for c in "KONtn")
+_KEY, _OLD, _NEW, _TEXT, _NULL, _UNCHANGED = (ord(c) for c in "KONtnu")
+UNCHANGED = -2
+"""In place of the size of a value that an update did not change and that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Texts:
 class Places(NamedTuple):
     """Where values lie in one buffer, so that a kernel needs no list of arrays: value (row, column) is at row * columns + column.
 
-    `data` (uint8); `starts` and `sizes` (int64), size -1 for NULL.
+    `data` (uint8); `starts` and `sizes` (int64), size -1 for NULL, UNCHANGED for one that is not known.
     """
 
     data: Array
@@ -192,7 +194,7 @@ def _put_tuple(out: Array, at: int, letter: int, flat: Places, row: int, columns
     for value in range(row * columns, (row + 1) * columns):
         size = flat.sizes[value]
         if size < 0:
-            out[at] = _NULL
+            out[at] = _UNCHANGED if size == UNCHANGED else _NULL
             at += 1
             continue
         out[at] = _TEXT

@@ -12,7 +12,7 @@ from engine.model.identity import RelationId
 from engine.model.position import Lsn
 from engine.model.source import RecordChunk
 from engine.platform.compiled import Array, kernel
-from engine.records.encode import DELETE, UPDATE, Places, begin_records, commit_records, encode_places
+from engine.records.encode import DELETE, UNCHANGED, UPDATE, Places, begin_records, commit_records, encode_places
 from engine.records.scan import find_controls
 
 LEADING = 3
@@ -85,6 +85,23 @@ def rows_of(
     return records_of(changes, relation, keys, whole=whole, announcement=announcement)
 
 
+def partial_changes(text: bytes, columns: int, keys: Sequence[int]) -> Changes | None:
+    """The updates of COPY text with changed values only: number, transaction id, `columns` new values, and for each a letter: `k` for the
+    key, `u` for a value that is unchanged. None if one was recorded with another key than the columns at the places `keys`."""
+    cut = CopyLines.of(text, 2 + 2 * columns)
+    numbers = cut.numbers(2)
+    letters = cut.data[cut.starts[:, 2 + columns :]]
+    wanted = np.zeros(letters.shape, np.bool_)
+    wanted[:, list(keys)] = True
+    if ((letters == ord("k")) != wanted).any():
+        return None
+    starts, sizes = cut.starts[:, 2 : 2 + columns], cut.sizes[:, 2 : 2 + columns].copy()
+    sizes[letters == ord("u")] = UNCHANGED
+    olds = np.zeros(sizes.shape, np.int64), np.full(sizes.shape, -1, np.int64)
+    updates = np.full(len(sizes), UPDATE, np.uint8)
+    return Changes(numbers[0], numbers[1], updates, cut.data, olds, (starts, sizes), np.ones(len(sizes), np.bool_))
+
+
 @dataclass(frozen=True, slots=True)
 class CopyLines:
     """Lines of COPY text, unescaped. `starts`, `sizes`: int64, lines by fields: places in `data` (uint8); size -1 for NULL."""
@@ -119,7 +136,8 @@ class Changes:
     """Recorded changes of one table, one for each row.
 
     `no`, `xid`: int64. `operations`: letters. `olds`, `news`: starts and sizes (int64, rows by columns) of the values in `data`, before and
-    after the change.
+    after the change. `partial` (bool): updates that did not change the key and have no old row; values of theirs may be UNCHANGED. None: no
+    change is.
     """
 
     no: Array
@@ -128,6 +146,7 @@ class Changes:
     data: Array
     olds: tuple[Array, Array]
     news: tuple[Array, Array]
+    partial: Array | None = None
 
 
 def records_of(
@@ -140,6 +159,8 @@ def records_of(
     news = Places(changes.data, *(np.ascontiguousarray(each).reshape(-1) for each in changes.news))
     olds = Places(changes.data, np.ascontiguousarray(changes.olds[0]).reshape(-1), old_sizes.reshape(-1))
     with_old = (operations == DELETE) | (operations == UPDATE)
+    if changes.partial is not None:
+        with_old &= ~changes.partial
     if not whole:
         _only_changed_keys(operations, columns, np.asarray(keys, np.int64), news, olds, with_old)
         others = np.ones(columns, np.bool_)
@@ -197,7 +218,7 @@ def _only_changed_keys(
 ) -> None:
     """Clear `with_old` for updates whose key values did not change."""
     for row in range(operations.size):
-        if operations[row] != UPDATE:
+        if operations[row] != UPDATE or not with_old[row]:
             continue
         same = True
         for key in keys:

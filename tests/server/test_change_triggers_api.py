@@ -85,6 +85,10 @@ def test_who_installs_them_is_part_of_the_capture(client: TestClient, engine: Pl
         ({"kind": "triggers", "install": True, "audit": False}, {}),
         ({"kind": "triggers", "install": False}, {"install": 0}),
         ({"kind": "triggers", "audit": True}, {"audit": 1}),
+        (
+            {"kind": "triggers", "changed_columns": ["public.b", "public.a"]},
+            {"changed_columns": '["public.a", "public.b"]'},
+        ),
         ({"kind": "triggers", "recorder": "application"}, {"recorder": "application"}),
     ):
         client.post(f"{URL}/shop/checks", json={"capture": capture})

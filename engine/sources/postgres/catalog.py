@@ -10,7 +10,7 @@ from typing import Any
 from engine.model.history import HISTORY_COLUMNS
 from engine.model.identity import RelationId, TableName
 from engine.model.masks import MASK_KEY, SHORTEST_KEY, Mask, MaskMethod
-from engine.model.row_filter import RowFilter, UnfitFilterError, row_filter
+from engine.model.row_filter import RowFilter, UnfitFilterError, row_filter, strings_of
 from engine.model.schema import Column, Expression, Input, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.soft_delete import DELETED_AT, DeleteMode
 from engine.model.subscription import TableSpec
@@ -133,6 +133,9 @@ _SMALL_TYPES = frozenset(
     | {"time", "timestamp", "timestamptz", "timetz", "uuid"}
 )
 """Types of fixed length, whose values are always in the row."""
+_TIME_TYPES = frozenset({"date", "time", "timetz", "timestamp", "timestamptz"})
+_MOVING_TIMES = frozenset({"now", "today", "tomorrow", "yesterday"})
+"""Texts that are another time whenever PostgreSQL reads them."""
 _STORED = "s"
 """pg_attribute.attgenerated."""
 
@@ -188,7 +191,9 @@ class CatalogTable:
     """Whether the log contains stored generated columns. Such a server rejects changes of rows whose replica identity contains an
     unpublished column."""
     has_filters: bool = True
-    """Whether publications of the server can have row filters."""
+    """Whether the source's changes can have row filters; with publications that depends on the server's version."""
+    whole_rows: bool = False
+    """Whether whole rows are recorded of each change, so that a row filter may read any column."""
     indexes: list[UniqueIndex] = field(default_factory=list)
     leaves: list[CatalogTable] = field(default_factory=list)
 
@@ -540,6 +545,8 @@ def filter_problem(table: CatalogTable, spec: TableSpec) -> str | None:
         read = {name for _, name in _row_filter(table, spec.where).columns}
     except UnfitFilterError as error:
         return f"where: {error}"
+    if table.whole_rows:
+        return moving_literal(table, spec.where)
     if spec.insert_only or table.identity is ReplicaIdentity.FULL:
         return None
     outside = sorted(read.difference(table.identity_columns))
@@ -555,6 +562,16 @@ def filter_problem(table: CatalogTable, spec: TableSpec) -> str | None:
             f" {', '.join(large)}"
         )
     return None
+
+
+def moving_literal(table: CatalogTable, condition: str) -> str | None:
+    """Why the condition is another one whenever it is evaluated, as text; None if it is not."""
+    read = {name for _, name in _row_filter(table, condition).columns}
+    times = [c.column.name for c in table.columns if c.column.name in read and c.column.type.name in _TIME_TYPES]
+    moving = sorted(each for each in strings_of(condition) if each.strip().lower() in _MOVING_TIMES)
+    if not times or not moving:
+        return None
+    return f"where compares {', '.join(times)} with '{moving[0]}', which is another time whenever it is read"
 
 
 def deletes_problem(table: CatalogTable, spec: TableSpec) -> str | None:

@@ -49,10 +49,10 @@ def copy_out(
     if result is not None and result.status == pq.ExecStatus.COPY_OUT:
         yield from _pieces(pgconn)
         result = pgconn.get_result()
-    if result is None or result.status != pq.ExecStatus.COMMAND_OK:
-        raise _refused(connector, result, subject, kinds)
     while pgconn.get_result() is not None:
         pass
+    if result is None or result.status != pq.ExecStatus.COMMAND_OK:
+        raise _refused(connector, result, subject, kinds)
 
 
 def _raw_copy(

@@ -121,16 +121,19 @@ def check_tables(
 
 
 def check_filters(
-    connection: PostgresConnection, tables: Sequence[TableSpec], refused: Mapping[tuple[TableName, str], str]
+    connection: PostgresConnection,
+    tables: Sequence[TableSpec],
+    refused: Mapping[tuple[TableName, str], str],
+    as_sent: AsSent = _as_logged,
 ) -> list[Finding]:
-    """Findings on row filters that the source cannot parse, or refused before."""
+    """Findings on row filters that the source cannot parse, or refused before. `as_sent`: see `check_tables`."""
     asked = {spec.source: spec for spec in tables if spec.where is not None}
     found = []
     for name, table in load_tables(connection, asked).items():
         condition = asked[name].where or ""
         problem = refused.get((name, condition))
-        if problem is None and filter_problem(table, asked[name]) is None:
-            problem = _unparsed(connection, name, condition)
+        if problem is None and filter_problem(as_sent(table), asked[name]) is None:
+            problem = unparsed(connection, name, condition)
         if problem is not None:
             remedy = (
                 "Correct where: a condition of columns, literals and operators that gives the same result at any time."
@@ -139,7 +142,7 @@ def check_filters(
     return found
 
 
-def _unparsed(connection: PostgresConnection, table: TableName, condition: str) -> str | None:
+def unparsed(connection: PostgresConnection, table: TableName, condition: str) -> str | None:
     """Why the source cannot parse the condition, as text. Planned in a read-only transaction, and not executed."""
     query = sql.SQL("EXPLAIN SELECT FROM ONLY {} WHERE ({})").format(
         sql.Identifier(table.schema, table.name), sql.SQL(condition)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import psycopg
 
 from engine.model.change_triggers import ChangeTriggersState, PlannedStatement, RecordedTable
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
+from engine.model.schema import ReplicaIdentity
 from engine.postgres.sessions import PostgresConnection
 from engine.sources.postgres.catalog import CatalogTable, load_numbered, load_tables
 from engine.sources.postgres.connect import Connector
@@ -28,6 +30,8 @@ from engine.sources.postgres_triggers.objects import (
     removal_statements,
     trigger_statements,
 )
+from engine.sources.postgres_triggers.structures import as_recorded
+from engine.sources.postgres_triggers.table_locks import in_short_tries
 
 _TABLES = """
 SELECT DISTINCT t.tgrelid::bigint FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid JOIN pg_namespace n ON n.oid = p.pronamespace
@@ -37,6 +41,10 @@ _MARK_AGAIN = "UPDATE penstock.followed SET triggers = %s WHERE relation = %s AN
 BY_APPLICATION = "application"
 """In penstock.followed in place of a mark: the application writes the table's changes, and it has no triggers."""
 _WRITTEN = "SELECT DISTINCT relation::bigint FROM penstock.followed WHERE relation = ANY(%s::oid[]) AND triggers = %s"
+_FILTERED = """
+SELECT relation::bigint FROM penstock.followed f WHERE relation = ANY(%s::oid[]) AND to_jsonb(f) ->> 'row_filter' IS NOT NULL
+"""
+"""Also where an earlier layout has no such column."""
 _READERS = "SELECT name FROM penstock.readers UNION SELECT reader FROM penstock.followed ORDER BY 1"
 _SHARED = """
 SELECT EXISTS (SELECT FROM pg_depend d JOIN pg_namespace n ON d.refclassid = 'pg_namespace'::regclass AND d.refobjid = n.oid
@@ -88,25 +96,27 @@ class PostgresChangeTriggers:
             install_layout(connection)
             for one in _wanted(connection, named):
                 if not one.current:
-                    with connection.transaction():
-                        install_triggers(connection, one.table, one.variant)
+                    in_short_tries(connection, partial(install_triggers, connection, one.table, one.variant))
             return _state(connection)
 
     def remove(self) -> ChangeTriggersState:
         with self._connector.session() as connection, as_privilege_fault("change triggers"):
-            with connection.transaction():
-                connection.execute("SELECT pg_advisory_xact_lock(%s)", [INSTALL_LOCK])
-                connection.execute("SELECT pg_advisory_xact_lock(%s)", [WINDOW_LOCK])
-                layout = read_layout(connection)
-                if {"readers", "followed"} <= layout.tables:
-                    readers = [str(name) for (name,) in connection.execute(_READERS).fetchall()]
-                    if readers:
-                        detail = f"what they record is read by {', '.join(readers)}"
-                        raise EngineFault(FaultKind.CHANGE_TRIGGERS_IN_USE, "change triggers", detail)
-                state = _state(connection)
-                for statement in state.remove_sql if state.installed else ():
-                    connection.execute(statement.encode())
+            in_short_tries(connection, partial(_remove_all, connection))
             return _state(connection)
+
+
+def _remove_all(connection: PostgresConnection) -> None:
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", [INSTALL_LOCK])
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", [WINDOW_LOCK])
+    layout = read_layout(connection)
+    if {"readers", "followed"} <= layout.tables:
+        readers = [str(name) for (name,) in connection.execute(_READERS).fetchall()]
+        if readers:
+            detail = f"what they record is read by {', '.join(readers)}"
+            raise EngineFault(FaultKind.CHANGE_TRIGGERS_IN_USE, "change triggers", detail)
+    state = _state(connection)
+    for statement in state.remove_sql if state.installed else ():
+        connection.execute(statement.encode())
 
 
 @contextmanager
@@ -121,16 +131,19 @@ def as_privilege_fault(subject: str) -> Iterator[None]:
 
 def install_layout(connection: PostgresConnection) -> None:
     """Create what is missing of the shadow log, or upgrade it in place: its readers continue."""
-    with connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", [INSTALL_LOCK])
-        layout = read_layout(connection)
-        relations = _recorded(connection) if layout.missing and "followed" in layout.tables else []
-        before = read_triggers(connection, relations)
-        for statement in layout.missing:
-            connection.execute(statement.sql.encode())
-        for relation, now in read_triggers(connection, relations).items():
-            if relation in before and before[relation].mark != now.mark:
-                _mark_again(connection, relation, before[relation].mark, now.mark)
+    in_short_tries(connection, partial(_install_layout, connection))
+
+
+def _install_layout(connection: PostgresConnection) -> None:
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", [INSTALL_LOCK])
+    layout = read_layout(connection)
+    relations = _recorded(connection) if layout.missing and "followed" in layout.tables else []
+    before = read_triggers(connection, relations)
+    for statement in layout.missing:
+        connection.execute(statement.sql.encode())
+    for relation, now in read_triggers(connection, relations).items():
+        if relation in before and before[relation].mark != now.mark:
+            _mark_again(connection, relation, before[relation].mark, now.mark)
 
 
 def _mark_again(connection: PostgresConnection, relation: int, before: str, now: str) -> None:
@@ -156,31 +169,65 @@ def install_triggers(connection: PostgresConnection, table: CatalogTable, varian
     return now
 
 
-def variant_of(table: CatalogTable, there: TableTriggers | None, *, audit: bool = False) -> Variant:
-    """How the table has to be recorded. Once a reader has asked who changed its rows, that stays recorded."""
-    return Variant(is_exact(table), audit or (there is not None and there.variant.audit))
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a subscription asks of the recording. `audit`: who changed a row. `changed`: tables, as `schema.name`, of whose updates only the
+    changed columns are to be recorded. `whole`: tables whose rows it needs whole."""
+
+    audit: bool = False
+    changed: frozenset[str] = frozenset()
+    whole: frozenset[TableName] = frozenset()
+
+
+def variants(
+    connection: PostgresConnection, tables: Collection[CatalogTable], asked: Asked
+) -> dict[TableName, tuple[TableTriggers | None, Variant]]:
+    """The triggers that are there, and how each table has to be recorded. What a reader has asked for stays so, but for changed columns
+    only: not while a reader has a row filter, which needs whole rows."""
+    oids = [table.oid for table in tables]
+    there = read_triggers(connection, oids)
+    filtered = _filtered(connection, oids)
+    found = {}
+    for table in tables:
+        triggers = there.get(table.oid)
+        before = Variant(exact=False) if triggers is None else triggers.variant
+        exact = is_exact(table)
+        whole = exact or table.oid in filtered or table.name in asked.whole
+        changed = not whole and (before.changed_only or str(table.name) in asked.changed)
+        found[table.name] = triggers, Variant(exact, asked.audit or before.audit, key_of_rows(table) if changed else ())
+    return found
+
+
+def key_of_rows(table: CatalogTable) -> tuple[str, ...]:
+    """The columns that identify a row in what is recorded; empty if only the whole row does."""
+    recorded = as_recorded(table)
+    return () if recorded.identity is ReplicaIdentity.FULL else recorded.identity_columns
 
 
 def fits(there: TableTriggers, wanted: Variant, *, exactly: bool) -> bool:
     """Whether triggers record what is wanted. `exactly`: and nothing more."""
     if not there.complete or exactly:
         return there.complete and there.variant == wanted
-    return there.variant.exact >= wanted.exact and there.variant.audit >= wanted.audit
+    enough = not there.variant.changed_only or there.variant.keys == wanted.keys
+    return enough and there.variant.exact >= wanted.exact and there.variant.audit >= wanted.audit
 
 
 def unfit_tables(
-    connection: PostgresConnection, tables: Collection[CatalogTable], *, audit: bool
+    connection: PostgresConnection, tables: Collection[CatalogTable], asked: Asked
 ) -> dict[TableName, Variant]:
     """The tables whose triggers are missing or do not record enough, with how they have to be recorded."""
-    there = read_triggers(connection, [table.oid for table in tables])
-    wanted = {
-        table.name: (there.get(table.oid), variant_of(table, there.get(table.oid), audit=audit)) for table in tables
-    }
     return {
         name: variant
-        for name, (triggers, variant) in wanted.items()
+        for name, (triggers, variant) in variants(connection, tables, asked).items()
         if triggers is None or not fits(triggers, variant, exactly=False)
     }
+
+
+def _filtered(connection: PostgresConnection, relations: Collection[int]) -> set[int]:
+    """Those of these tables that a reader has a row filter for."""
+    if not is_installed(connection):
+        return set()
+    return {int(oid) for (oid,) in connection.execute(_FILTERED, [list(relations)]).fetchall()}
 
 
 def written_by_application(connection: PostgresConnection, relations: Collection[int]) -> set[int]:
@@ -215,8 +262,8 @@ def _named(connection: PostgresConnection, names: Sequence[TableName]) -> list[C
 
 
 def _wanted(connection: PostgresConnection, tables: Collection[CatalogTable]) -> list[_Wanted]:
-    there = read_triggers(connection, [table.oid for table in tables])
-    return [_Wanted(table, there.get(table.oid), variant_of(table, there.get(table.oid))) for table in tables]
+    found = variants(connection, tables, Asked())
+    return [_Wanted(table, *found[table.name]) for table in tables]
 
 
 def _recorded(connection: PostgresConnection) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from typing import Any, ClassVar, Literal
 
@@ -45,6 +46,13 @@ class PostgresTriggersCapture(Capture):
         " subscription has asked for it, it stays recorded for the table.",
     )
 
+    changed_columns: list[str] = Field(
+        default_factory=list,
+        max_length=1000,
+        description="Tables, as `schema.name`, of whose updates only the key and the changed columns are recorded: for tables with large"
+        " values that seldom change. Updates of narrow tables take longer with it. Tables without a key, with a row filter, or with types"
+        " that JSON does not hold exactly are recorded whole.",
+    )
     recorder: Literal["triggers", "application"] = Field(
         default="triggers",
         description="Who records the changes: triggers, or the application, which writes rows of `penstock.changes` in the transactions"
@@ -57,8 +65,9 @@ class PostgresTriggersCapture(Capture):
             "install": int(self.install),
             "audit": int(self.audit),
             "recorder": self.recorder,
+            "changed_columns": json.dumps(sorted(self.changed_columns)),
         }
-        usual = {"install": 1, "audit": 0, "recorder": "triggers"}
+        usual = {"install": 1, "audit": 0, "recorder": "triggers", "changed_columns": "[]"}
         settings = {name: value for name, value in chosen.items() if value != usual[name]}
         capture: dict[str, Any] = {"kind": self.kind, **({"settings": settings} if settings else {})}
         return {"capture": capture, "slot_budget_bytes": self.budget_bytes, "guard": guard}

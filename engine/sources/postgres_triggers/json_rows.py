@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from engine.platform.compiled import Array, kernel
 from engine.records import landing
+from engine.records.encode import UNCHANGED, UPDATE
 from engine.records.landing import Changes, CopyLines
+from engine.sources.postgres_triggers.objects import PARTIAL
 
 NO, XID, RELATION, OPERATION, OLD, NEW = range(6)
 """Fields of a line: change number, transaction id, table, operation, and both rows as JSON."""
@@ -21,9 +24,10 @@ FIELDS = 6
 _TEXT, _BOOL, _TIMESTAMP, _TIMESTAMPTZ = range(4)
 _FORMS = {"bool": _BOOL, "timestamp": _TIMESTAMP, "timestamptz": _TIMESTAMPTZ}
 """Types whose JSON is not their canonical text; of all others it is, in quotes or not."""
-_QUOTE, _BACKSLASH, _OPEN, _CLOSE, _COMMA, _COLON, _LIST = (ord(c) for c in '"\\{},:[')
+_QUOTE, _BACKSLASH, _OPEN, _CLOSE, _COMMA, _COLON, _LIST, _LIST_END = (ord(c) for c in '"\\{},:[]')
 _T, _U, _N, _SPACE, _PLUS, _MINUS, _DOT, _ZERO, _NINE = (ord(c) for c in "Tun +-.09")
 _TRUE, _FALSE = ord("t"), ord("f")
+_PARTIAL = ord(PARTIAL)
 _BEFORE_CHRIST = -2
 """In place of the number of bytes by which a time has grown: its year is not positive, which PostgreSQL prints in another form."""
 _UNESCAPED = np.zeros(256, np.uint8)
@@ -74,13 +78,24 @@ class PrintedRows:
     no: Array
     xid: Array
 
-    def changes(self, form: JsonForm) -> Changes | None:
-        """Overwrites the JSON. None: a row has another form."""
+    def changes(self, form: JsonForm, keys: Sequence[int] = ()) -> Changes | None:
+        """Overwrites the JSON. `keys`: places of the columns that identify a row. None: a row has another form, or is an update of changed
+        columns that was recorded with another key."""
         lines, chosen = self.lines, self.chosen
         olds, news = (_values(lines, chosen, field, form) for field in (OLD, NEW))
         if olds is None or news is None:
             return None
-        return Changes(self.no, self.xid, lines.letters(OPERATION)[chosen], lines.data, olds, news)
+        operations = lines.letters(OPERATION)[chosen]
+        partial = operations == _PARTIAL
+        if (olds.sizes == UNCHANGED).any() or (news.sizes[~partial] == UNCHANGED).any():
+            return None
+        wanted = np.zeros(news.listed.shape, np.bool_)
+        wanted[np.ix_(partial, keys)] = True
+        if olds.listed.any() or (news.listed != wanted).any():
+            return None
+        operations[partial] = UPDATE
+        places = (olds.starts, olds.sizes), (news.starts, news.sizes)
+        return Changes(self.no, self.xid, operations, lines.data, *places, partial)
 
 
 def printed_rows(lines: CopyLines) -> dict[int, PrintedRows]:
@@ -95,12 +110,20 @@ def printed_rows(lines: CopyLines) -> dict[int, PrintedRows]:
     }
 
 
-def _values(lines: CopyLines, chosen: Array, field: int, form: JsonForm) -> tuple[Array, Array] | None:
+class _Values(NamedTuple):
+    """Places of values in the lines' data, rows by columns. `listed` (bool): those that were the only element of an array."""
+
+    starts: Array
+    sizes: Array
+    listed: Array
+
+
+def _values(lines: CopyLines, chosen: Array, field: int, form: JsonForm) -> _Values | None:
     shape = (len(chosen), form.columns)
-    starts, sizes = np.zeros(shape, np.int64), np.full(shape, -1, np.int64)
+    found = _Values(np.zeros(shape, np.int64), np.full(shape, -1, np.int64), np.zeros(shape, np.bool_))
     places = np.ascontiguousarray(lines.starts[chosen, field]), np.ascontiguousarray(lines.sizes[chosen, field])
     texts = form.keys, form.key_ends, form.places, form.forms, _UNESCAPED
-    return (starts, sizes) if _parse(lines.data, *places, *texts, starts, sizes) else None
+    return found if _parse(lines.data, *places, *texts, *found) else None
 
 
 @kernel
@@ -115,6 +138,7 @@ def _parse(
     unescaped: Array,
     starts: Array,
     sizes: Array,
+    listed: Array,
 ) -> bool:
     for row in range(begins.size):
         if lengths[row] < 0:
@@ -129,9 +153,16 @@ def _parse(
                     return False
                 at += 1
                 key += 1
+            is_listed = data[at] == _LIST and at + 1 < end and data[at + 1] != _LIST_END
+            if is_listed:
+                at += 1
             start, size, at = _value(data, at, end, unescaped)
             if at < 0:
                 return False
+            if is_listed:
+                if at >= end or data[at] != _LIST_END:
+                    return False
+                at += 1
             if size >= 0 and forms[column] != _TEXT:
                 size = _converted(data, start, size, forms[column])
                 if size < 0:
@@ -139,6 +170,7 @@ def _parse(
             if places[column] >= 0:
                 starts[row, places[column]] = start
                 sizes[row, places[column]] = size
+                listed[row, places[column]] = is_listed
         if at != end - 1 or data[at] != _CLOSE:
             return False
     return True
@@ -146,10 +178,12 @@ def _parse(
 
 @kernel
 def _value(data: Array, at: int, end: int, unescaped: Array) -> tuple[int, int, int]:
-    """Start and size of the value at `at`, unescaped in place, and the place after it, -1 if it is none. Size -1: null."""
+    """Start and size of the value at `at`, unescaped in place, and the place after it, -1 if it is none. Size -1: null; UNCHANGED: `[]`."""
+    if data[at] == _LIST and at + 1 < end and data[at + 1] == _LIST_END:
+        return at, UNCHANGED, at + 2
     if data[at] != _QUOTE:
         start = at
-        while at < end and data[at] != _COMMA and data[at] != _CLOSE:
+        while at < end and data[at] != _COMMA and data[at] != _CLOSE and data[at] != _LIST_END:
             if data[at] in (_OPEN, _QUOTE, _SPACE, _LIST):
                 return start, 0, -1
             at += 1

@@ -3,13 +3,14 @@
 Trigger functions use no operator and no unqualified name, so that a writer's search_path cannot change what they do, and they need no SET
 clause. `record_*` writes a row as JSON, whose names survive later changes of the table. `record_*_exact` writes the row's text too, printed
 with fixed settings: JSON loses JSON nulls and bounds of arrays, and prints floats and intervals as the writer's session does.
-`record_*_audit` also writes who changed the row.
+`record_*_audit` also writes who changed the row. `record_update_changed` writes the changed columns and those that its arguments name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from psycopg import sql
 
@@ -20,8 +21,9 @@ from engine.postgres.sessions import PostgresConnection
 from engine.sources.postgres.catalog import CatalogTable
 from engine.sources.postgres_triggers.owners import check_owners
 
-LAYOUT = 2
-"""Version of the shadow log's layout. 2: who changed a row, readers of inserts only, and the view penstock.transactions."""
+LAYOUT = 3
+"""Version of the shadow log's layout. 2: who changed a row, readers of inserts only, and the view penstock.transactions. 3: row filters of
+readers, and updates with their changed columns only."""
 WINDOW_LOCK = 7310001
 """Key of the advisory lock that is held while a window is closed: it orders the snapshots. Any number that no one else uses."""
 INSTALL_LOCK = 7310002
@@ -37,8 +39,11 @@ _TABLES = {
     "windows": "CREATE TABLE penstock.windows (no bigint PRIMARY KEY, snapshot pg_snapshot NOT NULL, at timestamptz NOT NULL)",
     "readers": "CREATE TABLE penstock.readers (name text PRIMARY KEY, durable bigint NOT NULL, at timestamptz NOT NULL)",
     "followed": """CREATE TABLE penstock.followed (
-    reader text, relation oid, triggers text NOT NULL, inserts_only boolean NOT NULL DEFAULT false, PRIMARY KEY (reader, relation))""",
+    reader text, relation oid, triggers text NOT NULL, inserts_only boolean NOT NULL DEFAULT false, row_filter text,
+    PRIMARY KEY (reader, relation))""",
 }
+_ADDED = {"inserts_only": "boolean NOT NULL DEFAULT false", "row_filter": "text"}
+"""Columns of penstock.followed that later layouts have."""
 _AFTER_TABLES = (
     "CREATE INDEX changes_by_xid ON penstock.changes (xid, no)",
     "ALTER TABLE penstock.changes SET (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0)",
@@ -55,30 +60,47 @@ _PINNED = (
 )
 _OPERATIONS = {"insert": ("I", None, "NEW"), "update": ("U", "OLD", "NEW"), "delete": ("D", "OLD", None)}
 EVENTS = (*_OPERATIONS, "truncate")
+PARTIAL = "P"
+"""Operation of an update of which only the changed columns and the key are recorded."""
 _WHO = ["SESSION_USER", "pg_catalog.current_setting('application_name')"]
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """How triggers record a table's rows. `exact`: as text too. `audit`: with the user and the application."""
+    """How triggers record a table's rows. `exact`: as text too. `audit`: with the user and the application. `keys`: of an update only the
+    columns that it changed are recorded, and these columns, which identify a row; empty: whole rows are. Not with `exact`."""
 
     exact: bool
     audit: bool = False
+    keys: tuple[str, ...] = ()
+
+    @property
+    def changed_only(self) -> bool:
+        return bool(self.keys)
 
     def function(self, event: str) -> str:
         """The name of the trigger function."""
         exact = "_exact" if self.exact and event in _OPERATIONS else ""
-        return f"record_{event}{exact}" + ("_audit" if self.audit else "")
+        changed = "_changed" if self.changed_only and event == "update" else ""
+        return f"record_{event}{exact}{changed}" + ("_audit" if self.audit else "")
 
     @property
     def name(self) -> str:
-        return ("exact" if self.exact else "json") + (" audit" if self.audit else "")
+        return (
+            ("exact" if self.exact else "json") + (" changed" if self.keys else "") + (" audit" if self.audit else "")
+        )
 
 
-VARIANTS = tuple(Variant(exact, audit) for audit in (False, True) for exact in (False, True))
+VARIANTS = tuple(
+    Variant(exact, audit, keys)
+    for audit in (False, True)
+    for exact, keys in ((False, ()), (True, ()), (False, ("id",)))
+)
 
 
 def _recording(event: str, variant: Variant) -> str:
+    if variant.changed_only and event == "update":
+        return _recording_changes(variant)
     letter, old, new = _OPERATIONS.get(event, ("T", None, None))
     rows = [(name, record) for name, record in (("old", old), ("new", new)) if record is not None]
     names = (["who", "application"] if variant.audit else []) + [name for name, _ in rows]
@@ -89,6 +111,26 @@ def _recording(event: str, variant: Variant) -> str:
     return (
         f" BEGIN INSERT INTO penstock.changes (xid, relation, op, at{more_names}) VALUES (pg_catalog.pg_current_xact_id(),"
         f" TG_RELID, '{letter}', pg_catalog.clock_timestamp(){more_values}); RETURN NULL; END "
+    )
+
+
+def _recording_changes(variant: Variant) -> str:
+    """JSON of both rows has the same columns in the same order. No value of a plain type is an array: `[]` is in place of unchanged values,
+    and an array of one has a value of the key, so that the reader sees which key was meant. If it changed, both rows are recorded whole."""
+    names, values = ("", "") if not variant.audit else (f", {each}" for each in ("who, application", ", ".join(_WHO)))
+    insert = f"INSERT INTO penstock.changes (xid, relation, op, at{names}"
+    common = f"VALUES (pg_catalog.pg_current_xact_id(), TG_RELID, '{{}}', pg_catalog.clock_timestamp(){values}"
+    is_key = "z.name OPERATOR(pg_catalog.=) ANY (TG_ARGV)"
+    is_same = "z.before::pg_catalog.text OPERATOR(pg_catalog.=) z.after::pg_catalog.text"
+    return (
+        " DECLARE o json := pg_catalog.row_to_json(OLD); n json := pg_catalog.row_to_json(NEW); moved boolean; part json; BEGIN"
+        f" SELECT pg_catalog.bool_or({is_key} AND NOT {is_same}), pg_catalog.concat('{{', pg_catalog.string_agg(pg_catalog.concat("
+        f"pg_catalog.to_json(z.name), ':', CASE WHEN {is_key} THEN pg_catalog.concat('[', z.after, ']')"
+        f" WHEN {is_same} THEN '[]' ELSE z.after::pg_catalog.text END), ','), '}}')"
+        "::pg_catalog.json INTO moved, part"
+        " FROM ROWS FROM (pg_catalog.json_each(o), pg_catalog.json_each(n)) AS z(old_name, before, name, after);"
+        f" IF moved THEN {insert}, old, new) {common.format('U')}, o, n); ELSE {insert}, new) {common.format(PARTIAL)}, part); END IF;"
+        " RETURN NULL; END "
     )
 
 
@@ -120,15 +162,16 @@ SELECT (SELECT obj_description(n.oid, 'pg_namespace') FROM pg_namespace n WHERE 
         WHERE n.nspname = 'penstock' AND p.pronargs = 0 AND (p.proname LIKE 'record\\_%%' OR p.proname = 'close_window')),
        (SELECT obj_description(c.oid, 'pg_class') FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
         WHERE n.nspname = 'penstock' AND c.relname = 'changes'),
-       EXISTS (SELECT FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-               WHERE n.nspname = 'penstock' AND c.relname = 'changes' AND a.attname = 'who' AND NOT a.attisdropped)
+       ARRAY(SELECT c.relname || '.' || a.attname
+             FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+             WHERE n.nspname = 'penstock' AND c.relname IN ('changes', 'followed') AND NOT a.attisdropped)
 """
 _INSTALLED = """
 SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'penstock' AND c.relname = 'windows'
 """
 _TRIGGERS = """
 SELECT t.tgrelid::bigint, substr(t.tgname, 11), t.tgenabled::text, p.proname,
-       concat_ws(':', t.oid, t.xmin, t.tgenabled, p.oid, p.xmin)
+       concat_ws(':', t.oid, t.xmin, t.tgenabled, p.oid, p.xmin), t.tgargs
 FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid JOIN pg_namespace n ON n.oid = p.pronamespace
 WHERE t.tgrelid = ANY(%s::oid[]) AND t.tgname LIKE '!penstock\\_%%' AND n.nspname = 'penstock'
 ORDER BY t.tgname
@@ -190,20 +233,31 @@ def is_exact(table: CatalogTable) -> bool:
 
 def read_triggers(connection: PostgresConnection, relations: Collection[int]) -> dict[int, TableTriggers]:
     """Our triggers of these tables, by OID; tables without any are left out."""
-    rows: dict[int, list[tuple[str, ...]]] = {}
+    rows: dict[int, list[_Trigger]] = {}
     for relation, *rest in connection.execute(_TRIGGERS, [list(relations)]).fetchall():
-        rows.setdefault(relation, []).append(tuple(rest))
+        rows.setdefault(relation, []).append(_Trigger(*rest))
     return {relation: _triggers_of(triggers) for relation, triggers in rows.items()}
 
 
-def _triggers_of(rows: Sequence[tuple[str, ...]]) -> TableTriggers:
-    functions = {event: function for event, _, function, _ in rows}
-    written = functions.get("update", "")
-    variant = Variant("_exact" in written, written.endswith("_audit"))
-    complete = functions == {event: variant.function(event) for event in EVENTS} and all(
-        enabled == "A" for _, enabled, _, _ in rows
+class _Trigger(NamedTuple):
+    """A row of _TRIGGERS. `arguments`: each ends with a zero byte."""
+
+    event: str
+    enabled: str
+    function: str
+    mark: str
+    arguments: bytes
+
+
+def _triggers_of(rows: Sequence[_Trigger]) -> TableTriggers:
+    triggers = {one.event: one for one in rows}
+    update = triggers.get("update", _Trigger("update", "", "", "", b""))
+    keys = tuple(name.decode(errors="replace") for name in update.arguments.split(b"\0")[:-1])
+    variant = Variant("_exact" in update.function, update.function.endswith("_audit"), keys)
+    complete = {event: one.function for event, one in triggers.items()} == {e: variant.function(e) for e in EVENTS}
+    return TableTriggers(
+        " ".join(one.mark for one in rows), complete and all(one.enabled == "A" for one in rows), variant
     )
-    return TableTriggers(" ".join(mark for *_, mark in rows), complete, variant)
 
 
 def is_same_trigger(one: str, other: str) -> bool:
@@ -219,14 +273,14 @@ def read_layout(connection: PostgresConnection) -> Layout:
     """
     check_owners(connection)
     state = connection.execute(_STATE, [[*_TABLES, "transactions"]]).fetchall()[0]
-    schema_note, schema, tables, functions, table_note, audited = state
+    schema_note, schema, tables, functions, table_note, columns = state
     version = (_version(table_note) or _version(schema_note) or 1) if "changes" in tables else None
     if version is not None and version > LAYOUT:
         detail = f"the shadow log has the layout {version}; this version knows layouts up to {LAYOUT}"
         raise EngineFault(FaultKind.LOG_UNREADABLE, "penstock", detail)
     made = not schema or (schema_note or "").startswith("Penstock: ")
     ours = not schema or (schema_note or "").startswith(_NOTE)
-    missing = [*_missing_tables(schema, tables, audited), *_missing_functions(functions)]
+    missing = [*_missing_tables(schema, tables, columns), *_missing_functions(functions)]
     if version != LAYOUT:
         missing += [_brief(f"COMMENT ON TABLE penstock.changes IS '{_NOTE}{LAYOUT}'")]
         missing += [_brief(f"COMMENT ON SCHEMA penstock IS '{_NOTE}{LAYOUT}'")] if ours else []
@@ -238,7 +292,7 @@ def _version(note: str | None) -> int | None:
     return int(number) if not head and number.isdecimal() else None
 
 
-def _missing_tables(schema: bool, tables: Collection[str], audited: bool) -> Iterator[PlannedStatement]:
+def _missing_tables(schema: bool, tables: Collection[str], columns: Collection[str]) -> Iterator[PlannedStatement]:
     if not schema:
         yield _brief("CREATE SCHEMA penstock")
     for name, statement in _TABLES.items():
@@ -246,13 +300,15 @@ def _missing_tables(schema: bool, tables: Collection[str], audited: bool) -> Ite
             yield _brief(statement)
     if not set(_TABLES) & set(tables):
         yield from map(_brief, _AFTER_TABLES)
-    elif "changes" in tables and not audited:
+    if "changes" in tables and "changes.who" not in columns:
         yield PlannedStatement(
             "ALTER TABLE penstock.changes ADD COLUMN who text, ADD COLUMN application text",
             "ACCESS EXCLUSIVE on penstock.changes: it waits for open transactions that changed captured tables, and writers wait for it.",
             "Adds two columns without a value; no row is written.",
         )
-        yield _brief("ALTER TABLE penstock.followed ADD COLUMN inserts_only boolean NOT NULL DEFAULT false")
+    for name, kind in _ADDED.items():
+        if "followed" in tables and f"followed.{name}" not in columns:
+            yield _brief(f"ALTER TABLE penstock.followed ADD COLUMN {name} {kind}")
     if "transactions" not in tables:
         yield _brief(_TRANSACTIONS)
 
@@ -292,11 +348,12 @@ def trigger_statements(name: TableName, variant: Variant) -> tuple[PlannedStatem
     held = f"SHARE ROW EXCLUSIVE on {name}, which is held already."
     for event in EVENTS:
         rows = "STATEMENT" if event == "truncate" else "ROW"
+        keys = ", ".join(sql.Literal(name).as_string() for name in variant.keys if event == "update")
         cost = "each TRUNCATE" if event == "truncate" else f"each row that {event} writes"
         found += [
             PlannedStatement(
                 f'CREATE OR REPLACE TRIGGER "{_PREFIX}{event}" AFTER {event.upper()} ON {table} FOR EACH {rows}'
-                f" EXECUTE FUNCTION penstock.{variant.function(event)}()",
+                f" EXECUTE FUNCTION penstock.{variant.function(event)}({keys})",
                 held,
                 f"From then on {cost} also writes a row of the shadow log, in the same transaction.",
             ),

@@ -11,12 +11,12 @@ from engine.model.source import DiscoveredTable, Finding, Severity, SourceIdenti
 from engine.model.subscription import OriginFilter, TableSpec
 from engine.postgres.sessions import PostgresConnection
 from engine.sources.postgres import mending
-from engine.sources.postgres.catalog import load_tables
+from engine.sources.postgres.catalog import CatalogTable, load_tables
 from engine.sources.postgres.connect import Connector
-from engine.sources.postgres.table_checks import check_tables, discover, rights_of
-from engine.sources.postgres_triggers.change_triggers import recorded_twice, unfit_tables
+from engine.sources.postgres.table_checks import check_filters, check_tables, discover, rights_of
+from engine.sources.postgres_triggers.change_triggers import key_of_rows, recorded_twice, unfit_tables
 from engine.sources.postgres_triggers.given import Given
-from engine.sources.postgres_triggers.objects import grants_to, is_installed, read_layout, trigger_statements
+from engine.sources.postgres_triggers.objects import grants_to, is_exact, is_installed, read_layout, trigger_statements
 from engine.sources.postgres_triggers.structures import as_recorded
 from engine.sources.postgres_triggers.triggered_tables import LAYOUT_MISSING
 
@@ -76,6 +76,7 @@ def check(connector: Connector, tables: Sequence[TableSpec], origin: OriginFilte
             found = _origin(origin) + _shadow_log(connection, given)
             found += check_tables(connection, [replace(t, mask_mark=mark) for t in tables], as_recorded, by_others=True)
             found += _owned(connection, tables) if given.install and not given.by_application else []
+            found += check_filters(connection, tables, {}, as_recorded)
             return found + _triggers(connection, tables, given) + _unfit(connection, tables)
     except EngineFault as fault:
         remedy = _REMEDIES.get(fault.kind, "Check the connection's settings.")
@@ -132,7 +133,8 @@ def _triggers(connection: PostgresConnection, tables: Sequence[TableSpec], given
         found.append(Finding(_E, FaultKind.CHANGE_TRIGGERS_IN_USE.value, what, remedy))
     if given.by_application:
         return found
-    for name, variant in unfit_tables(connection, there, audit=given.audit).items():
+    found += _whole(there, tables, given)
+    for name, variant in unfit_tables(connection, there, given.asked(tables)).items():
         sql = tuple(statement.sql for statement in trigger_statements(name, variant))
         if given.install:
             what = f"{name} will get triggers that record its changes"
@@ -142,6 +144,23 @@ def _triggers(connection: PostgresConnection, tables: Sequence[TableSpec], given
         remedy = f"Have the owner of the table run: BEGIN; {'; '.join(sql)}; COMMIT;"
         found.append(Finding(_E, FaultKind.CHANGE_TRIGGERS_MISSING.value, what, remedy, sql))
     return found
+
+
+def _whole(there: Sequence[CatalogTable], tables: Sequence[TableSpec], given: Given) -> list[Finding]:
+    """Findings on tables of `changed_columns` that are recorded whole, or are none of the subscription."""
+    asked = {table.source: table for table in tables}
+    found = [f"the subscription has no table {name}" for name in sorted(given.changed - set(map(str, asked)))]
+    for table in there:
+        if str(table.name) not in given.changed:
+            continue
+        if is_exact(table):
+            found.append(f"{table.name} is recorded whole: JSON does not hold all of its types exactly")
+        elif not key_of_rows(table):
+            found.append(f"{table.name} is recorded whole: it has no key, or REPLICA IDENTITY FULL")
+        elif asked[table.name].where is not None:
+            found.append(f"{table.name} is recorded whole: its row filter needs whole rows")
+    remedy = "Take it out of `capture.changed_columns`."
+    return [Finding(Severity.WARNING, "recorded_whole", what, remedy) for what in found]
 
 
 def _owned(connection: PostgresConnection, tables: Sequence[TableSpec]) -> list[Finding]:
@@ -157,12 +176,7 @@ def _owned(connection: PostgresConnection, tables: Sequence[TableSpec]) -> list[
 
 def _unfit(connection: PostgresConnection, tables: Sequence[TableSpec]) -> list[Finding]:
     catalog = load_tables(connection, [t.source for t in tables])
-    found = [_partitioned(name) for name, table in catalog.items() if table.partitioned]
-    for spec in tables:
-        if spec.where is not None:
-            what = f"{spec.source}: where is not possible with triggers, which record every row"
-            found.append(Finding(_E, FaultKind.TABLE_COLUMNS_UNFIT.value, what, "Leave it out, or capture the log."))
-    return found
+    return [_partitioned(name) for name, table in catalog.items() if table.partitioned]
 
 
 def _partitioned(name: object) -> Finding:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 from contextlib import AbstractContextManager
+from functools import partial
 
 import psycopg
 
 from engine.model.identity import TableName
 from engine.model.positions.windows import end_of
 from engine.model.source import ExportedSnapshot, GuardReading, ReaderStatus
+from engine.postgres.sessions import PostgresConnection
 from engine.sources.postgres.connect import Connector
 from engine.sources.postgres.open_transactions import end_own_session, reading_of
 from engine.sources.postgres_triggers.given import Given
 from engine.sources.postgres_triggers.objects import INSTALL_LOCK, drop_statements, is_installed
 from engine.sources.postgres_triggers.stream import READER_LOCK
+from engine.sources.postgres_triggers.table_locks import TRY_MS, in_short_tries
 from engine.sources.postgres_triggers.windows import snapshot_at_window
 
 _STATUS = """
@@ -84,23 +87,28 @@ class TriggerReaderControl:
             if not is_installed(connection):
                 return []
             try:
-                with connection.transaction():
-                    connection.execute("SELECT pg_advisory_xact_lock(%s)", [INSTALL_LOCK])
-                    rows = connection.execute(_UNFOLLOWED, [reader]).fetchall()
-                    alone = [TableName(schema, name) for schema, name, kept in rows if name is not None and not kept]
-                    statements = drop_statements(alone)
-                    for statement in statements if self._given.install else ():
-                        connection.execute(statement.encode())
-                    connection.execute("DELETE FROM penstock.readers WHERE name = %s", [reader])
+                statements = in_short_tries(connection, partial(self._unfollow, connection, reader))
                 if connection.execute("SELECT FROM penstock.readers LIMIT 1").fetchone() is None:
                     # A later reader removes them little by little if writers hold the lock for too long now.
-                    with contextlib.suppress(psycopg.errors.LockNotAvailable):
+                    with contextlib.suppress(psycopg.errors.LockNotAvailable), connection.transaction():
+                        connection.execute(f"SET LOCAL lock_timeout = {TRY_MS}")
                         connection.execute("TRUNCATE penstock.changes")
             except (psycopg.errors.InsufficientPrivilege, psycopg.errors.LockNotAvailable) as error:
                 return [f"triggers of the shadow log: {error.diag.message_primary}"]
         if self._given.install or not statements:
             return []
         return [f"triggers that only an administrator may drop, and that go on recording: {'; '.join(statements)}"]
+
+    def _unfollow(self, connection: PostgresConnection, reader: str) -> list[str]:
+        """The reader goes. Returns the statements that remove the triggers of tables without another reader; run if they are ours."""
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", [INSTALL_LOCK])
+        rows = connection.execute(_UNFOLLOWED, [reader]).fetchall()
+        alone = [TableName(schema, name) for schema, name, kept in rows if name is not None and not kept]
+        statements = drop_statements(alone)
+        for statement in statements if self._given.install else ():
+            connection.execute(statement.encode())
+        connection.execute("DELETE FROM penstock.readers WHERE name = %s", [reader])
+        return statements
 
     def end_other(self, reader: str, application: str) -> bool:
         with self._connector.session(reader) as connection:

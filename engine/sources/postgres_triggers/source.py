@@ -28,6 +28,7 @@ from engine.sources.postgres.capabilities import PostgresComputedColumns, Postgr
 from engine.sources.postgres.catalog import names_of, one_look, schema_of, standing
 from engine.sources.postgres.connect import Connector
 from engine.sources.postgres.partition_watch import PartitionWatch
+from engine.sources.postgres.table_checks import unparsed
 from engine.sources.postgres_triggers import preflight
 from engine.sources.postgres_triggers.change_triggers import PostgresChangeTriggers
 from engine.sources.postgres_triggers.given import given_by
@@ -79,11 +80,13 @@ class TriggerSource:
     def describe(self, tables: Sequence[TableSpec]) -> dict[TableName, TableSchema]:
         with self._connector.session() as connection, one_look(connection):
             catalog = load_recorded(connection, [t.source for t in tables])
-            unrecorded = self._tables.unrecorded(connection, catalog.values())
-        there = {t.source: catalog[t.source] for t in tables if t.source in catalog and t.source not in unrecorded}
-        specs = {t.source: t for t in tables if t.where is None}
-        found = {n: schema_of(table, specs[n]) for n, table in there.items() if table.kind == "r" and n in specs}
-        return {name: schema for name, schema in found.items() if schema is not None}
+            left_out = self._tables.unrecorded(connection, catalog.values())
+        there = [t for t in tables if t.source in catalog and t.source not in left_out]
+        found = {t.source: schema_of(catalog[t.source], t) for t in there if catalog[t.source].kind == "r"}
+        filtered = [t for t in there if t.where is not None and found.get(t.source) is not None]
+        with self._connector.session() as connection:
+            unread = {t.source for t in filtered if unparsed(connection, t.source, t.where or "") is not None}
+        return {name: schema for name, schema in found.items() if schema is not None and name not in unread}
 
     def names(self, relations: Collection[RelationId]) -> dict[RelationId, TableName]:
         with self._connector.session() as connection:

@@ -6,6 +6,7 @@ import contextlib
 import select
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import LiteralString
 
 import numpy as np
 import psycopg
@@ -16,15 +17,26 @@ from engine.model.identity import RelationId
 from engine.model.last_commit import LastCommit
 from engine.model.position import Lsn
 from engine.model.positions.windows import end_of, places_in
+from engine.model.row_filter import UnfitFilterError, columns_of
 from engine.model.source import RecordChunk
 from engine.platform.compiled import Array
 from engine.postgres.sessions import PostgresConnection
-from engine.records.landing import CopyLines, TableRows, Transactions, chunk_of, records_of, rows_of
+from engine.records.landing import (
+    Changes,
+    CopyLines,
+    TableRows,
+    Transactions,
+    chunk_of,
+    partial_changes,
+    records_of,
+    rows_of,
+)
 from engine.records.window_stream import MOST_BYTES, MOST_ROWS, PRUNED_AT_ONCE, RestedLook, WindowStream, begin_at
 from engine.sources.postgres.connect import SOURCE, Connector
 from engine.sources.postgres.copy_out import COPY_KINDS, copy_out
+from engine.sources.postgres_triggers.change_triggers import BY_APPLICATION
 from engine.sources.postgres_triggers.json_rows import FIELDS, JsonForm, PrintedRows, printed_rows
-from engine.sources.postgres_triggers.objects import SHADOW_LOG_GONE, WINDOW_CHANNEL, is_installed
+from engine.sources.postgres_triggers.objects import PARTIAL, SHADOW_LOG_GONE, WINDOW_CHANNEL, is_installed
 from engine.sources.postgres_triggers.structures import Structure, Structures, unreadable
 from engine.sources.postgres_triggers.terms import POSTGRES_TRIGGERS_TERMS
 from engine.sources.postgres_triggers.windows import Pruned, Windows, close_if_unread, next_windows, numbered, prune
@@ -68,23 +80,42 @@ WHERE c.relation = ANY({relations}::oid[]) AND (c.op IN ('I', 'T') OR c.relation
 _PRESENT = (
     "SELECT DISTINCT c.relation::bigint FROM penstock.changes c WHERE c.relation = ANY({relations}::oid[]) AND {page}"
 )
-_FOLLOWED = "SELECT relation::bigint, inserts_only FROM penstock.followed WHERE reader = %s"
+_FOLLOWED = "SELECT relation::bigint, inserts_only, row_filter, triggers FROM penstock.followed WHERE reader = %s"
 _BORDER = "SELECT max(no) FROM (SELECT no FROM penstock.changes WHERE xid = %s::text::xid8 AND no > %s ORDER BY no LIMIT %s) AS part"
 _NAMES = "array_to_string(ARRAY(SELECT json_object_keys(coalesce(c.new, c.old))), chr(1))"
 _LACKS_TEXT = "c.op <> 'T' AND c.new_row IS NULL AND c.old_row IS NULL"
+_IS_PARTIAL = f"(c.op = '{PARTIAL}')"
 _UNCONVERTIBLE = {**COPY_KINDS, "22": FaultKind.TABLE_STRUCTURE_CHANGED, "23": FaultKind.TABLE_STRUCTURE_CHANGED}
 """A recorded value is none of the column's type or domain any more: its labels or its checks were changed."""
 _KINDS_OF_ROWS = (
     "SELECT CASE WHEN c.op = 'T' THEN NULL ELSE "
     + _NAMES
-    + " END, bool_and(coalesce(c.new_row, c.old_row) IS NOT NULL) FROM penstock.changes c WHERE {rows} GROUP BY 1 ORDER BY min(c.no)"
+    + f" END, bool_and(coalesce(c.new_row, c.old_row) IS NOT NULL), c.op = '{PARTIAL}' FROM penstock.changes c"
+    " WHERE {rows} GROUP BY 1, 3 ORDER BY min(c.no)"
 )
-_ROWS = """
-SELECT c.no, c.xid, c.op{columns} FROM penstock.changes c CROSS JOIN LATERAL (
+_RECORDS = """
+FROM penstock.changes c CROSS JOIN LATERAL (
     SELECT CASE WHEN c.old_row IS NULL THEN json_populate_record(NULL::{table}, c.old) ELSE c.old_row::{table} END AS o,
            CASE WHEN c.new_row IS NULL THEN json_populate_record(NULL::{table}, c.new) ELSE c.new_row::{table} END AS n OFFSET 0) AS v
+"""
+_ROWS = "SELECT c.no, c.xid, c.op{columns} " + _RECORDS + "WHERE {rows}"
+_FILTERED_ROWS = (
+    "SELECT c.no, c.xid, CASE WHEN c.op <> 'U' OR f.o AND f.n THEN c.op WHEN f.n THEN 'I' ELSE 'D' END{columns} "
+    + _RECORDS
+    + """CROSS JOIN LATERAL (
+    SELECT c.op IN ('U', 'D') AND coalesce((SELECT ({condition}) FROM (SELECT {old}) AS r), false) AS o,
+           c.op IN ('I', 'U') AND coalesce((SELECT ({condition}) FROM (SELECT {new}) AS r), false) AS n OFFSET 0) AS f
+WHERE {rows} AND (c.op = 'T' OR f.o OR f.n)"""
+)
+"""As publications do: an update of a row that begins to meet the row filter is an insert, of one that ends to meet it a delete."""
+_PARTIAL_ROWS = """
+SELECT c.no, c.xid{columns}{how} FROM penstock.changes c CROSS JOIN LATERAL (
+    SELECT json_populate_record(NULL::{table}, (
+        SELECT json_object_agg(e.key, CASE WHEN json_typeof(e.value) = 'array' THEN e.value -> 0 ELSE e.value END)
+        FROM json_each(c.new) AS e)) AS n OFFSET 0) AS v
 WHERE {rows}
 """
+_HOW_RECORDED = ", CASE WHEN (c.new -> {name})::text = '[]' THEN 'u' WHEN json_typeof(c.new -> {name}) = 'array' THEN 'k' ELSE 'v' END"
 _CONFIRM = "UPDATE penstock.readers SET durable = %s, at = clock_timestamp() WHERE name = %s AND durable < %s RETURNING durable"
 
 
@@ -149,6 +180,9 @@ class TriggerWindows:
         """Tables whose rows JSON does not hold exactly."""
         self._announced: dict[int, bytes] = {}
         self._inserts_only: set[int] = set()
+        self._filters: dict[int, str] = {}
+        """Row filters by table."""
+        self._by_application: set[int] = set()
         self._pruned = Pruned()
         self._close_if_unread = RestedLook(lambda: close_if_unread(connection, self._before))
         connection.execute(f"LISTEN {WINDOW_CHANNEL}")
@@ -186,14 +220,15 @@ class TriggerWindows:
 
     def chunks(self, windows: Windows) -> Iterator[RecordChunk]:
         rows = self._connection.execute(_FOLLOWED, [self._reader]).fetchall()
-        followed = {oid for oid, _ in rows}
-        self._inserts_only = {oid for oid, inserts_only in rows if inserts_only}
+        followed = {oid for oid, *_ in rows}
+        self._inserts_only = {oid for oid, inserts_only, *_ in rows if inserts_only}
+        self._filters = {oid: row_filter for oid, _, row_filter, _ in rows if row_filter is not None}
+        self._by_application = {oid for oid, *_, triggers in rows if triggers == BY_APPLICATION}
         reached = end_of(windows.after)
-        with self._connection.transaction():
-            for page in self._pages_of(windows, followed):
-                chunk = self._read_page(page, followed, windows, reached)
-                reached = chunk.wal_end
-                yield chunk
+        for page in self._pages_of(windows, followed):
+            chunk = self._read_page(page, followed, windows, reached)
+            reached = chunk.wal_end
+            yield chunk
         self._before = windows.snapshot
 
     def _pages_of(self, windows: Windows, followed: set[int]) -> Iterator[_Page]:
@@ -213,7 +248,11 @@ class TriggerWindows:
             yield _Page(listed.transactions)
 
     def _transactions(self, windows: Windows, followed: set[int]) -> Iterator[_Listed]:
-        """The transactions in their order, numbered in each window whatever tables this reader follows."""
+        """The transactions in their order, numbered in each window whatever tables this reader follows.
+
+        No transaction stays open meanwhile, which would hold back VACUUM: the server keeps the cursor's rows, and rows of closed windows do
+        not change until the reader has confirmed them.
+        """
         after, last = sql.Literal(windows.after), sql.Literal(windows.last)
         window = _ONLY_WINDOW if windows.last == windows.after + 1 else _FIRST_WINDOW
         inside = sql.SQL(_TRANSACTIONS).format(
@@ -224,7 +263,7 @@ class TriggerWindows:
             at_once=sql.Literal(_TRANSACTIONS_AT_ONCE),
         )
         number, before = 0, windows.after
-        with self._connection.cursor(name="penstock_windows") as cursor:
+        with self._connection.cursor(name="penstock_windows", withhold=True) as cursor:
             cursor.itersize = 1
             cursor.execute(inside)
             for (text,) in cursor:
@@ -251,8 +290,9 @@ class TriggerWindows:
         return None if found is None else int(found)
 
     def _read_page(self, page: _Page, followed: set[int], windows: Windows, reached: Lsn) -> RecordChunk:
-        printed = self._printed(page, followed - self._inexact)
-        relations = {*printed, *self._present(page, followed & self._inexact)}
+        converted = followed & (self._inexact | self._filters.keys())
+        printed = self._printed(page, followed - converted)
+        relations = {*printed, *self._present(page, converted)}
         while True:
             structures = self._structures.look(relations, windows.before)
             self._inexact.update(oid for oid, one in structures.items() if one.is_exact)
@@ -260,7 +300,11 @@ class TriggerWindows:
             tables: list[TableRows] = []
             for oid, structure in sorted(structures.items()):
                 rows = None
-                if oid in printed and structure.json is not None and unreadable(structure.names, structure) is None:
+                if (
+                    oid in printed
+                    and structure.json is not None
+                    and unreadable(structure.names, structure, ordered=True) is None
+                ):
                     rows = self._by_json(structure, structure.json, printed.pop(oid), announced)
                 tables += self._read_table(structure, page, windows, announced) if rows is None else [rows]
             again = self._structures.look(relations, windows.before)
@@ -291,12 +335,19 @@ class TriggerWindows:
         self, structure: Structure, form: JsonForm, printed: PrintedRows, announced: dict[int, bytes]
     ) -> TableRows | None:
         """The records of rows as JSON; None if one has not the structure's form."""
-        changes = printed.changes(form)
+        changes = printed.changes(form, structure.keys(structure.columns))
         if changes is None:
             return None
-        columns = structure.columns
-        announcement = self._announcement(structure, columns, announced)
+        return self._records(structure, changes, structure.columns, announced)
+
+    def _records(
+        self, structure: Structure, changes: Changes, columns: Sequence[str], announced: dict[int, bytes]
+    ) -> TableRows | None:
+        """None: updates lack whole old rows, which the table's present identity needs."""
+        if structure.is_whole and changes.partial is not None and changes.partial.any():
+            return None
         keys = structure.keys(columns)
+        announcement = self._announcement(structure, columns, announced) if len(changes.no) else None
         relation = RelationId(structure.table.oid)
         return records_of(changes, relation, keys, whole=structure.is_whole, announcement=announcement)
 
@@ -314,37 +365,81 @@ class TriggerWindows:
         rows = _condition(structure.table.oid, page)
         if structure.table.oid in self._inserts_only:
             rows += sql.SQL(" AND c.op IN ('I', 'T')")
-        if structure.is_settled(windows.before) and not (structure.is_exact and self._lacks_text(rows)):
+        filtered = self._read_by_filter(structure.table.oid)
+        lacking = not filtered.issubset(structure.columns) or self._any(rows, _IS_PARTIAL)
+        lacking = lacking or (structure.is_exact and self._any(rows, _LACKS_TEXT))
+        if structure.is_settled(windows.before) and not lacking:
             yield self._rows(structure, structure.columns, rows, announced)
             return
-        for names, is_text in self._connection.execute(sql.SQL(_KINDS_OF_ROWS).format(rows=rows)).fetchall():
+        for names, is_text, is_partial in self._connection.execute(
+            sql.SQL(_KINDS_OF_ROWS).format(rows=rows)
+        ).fetchall():
             if names is None:  # TRUNCATE
                 yield self._rows(structure, structure.columns, rows + sql.SQL(" AND c.op = 'T'"), announced)
                 continue
             found = names.split(_NAME_BREAK)
-            these = rows + sql.SQL(" AND c.op <> 'T' AND " + _NAMES + " = {}").format(sql.Literal(names))
-            wrong = unreadable(found, structure)
+            these = rows + sql.SQL(" AND c.op <> 'T' AND {} = " + _IS_PARTIAL + " AND " + _NAMES + " = {}").format(
+                sql.Literal(is_partial), sql.Literal(names)
+            )
+            wrong = unreadable(found, structure, ordered=structure.table.oid not in self._by_application)
             if wrong is None and is_text and tuple(found) != structure.names:
                 wrong = found[0]  # The text has no names.
             if wrong is None and structure.is_exact and not is_text:
                 wrong = found[0]  # Recorded before the table got a column that JSON does not hold exactly.
+            if wrong is None and not filtered.issubset(found):
+                wrong = found[0]
             if wrong is not None:
                 yield self._unread(structure, wrong, these, announced)
                 continue
             columns = tuple(name for name in structure.columns if name in found)
-            yield self._rows(structure, columns, these, announced)
+            read = self._partial_rows if is_partial else self._rows
+            yield read(structure, columns, these, announced)
 
-    def _lacks_text(self, rows: sql.Composable) -> bool:
-        query = sql.SQL("SELECT EXISTS (SELECT FROM penstock.changes c WHERE {} AND " + _LACKS_TEXT + ")").format(rows)
+    def _any(self, rows: sql.Composable, condition: LiteralString) -> bool:
+        query = sql.SQL("SELECT EXISTS (SELECT FROM penstock.changes c WHERE {} AND " + condition + ")").format(rows)
         return bool(self._connection.execute(query).fetchall()[0][0])
+
+    def _partial_rows(
+        self, structure: Structure, columns: Sequence[str], rows: sql.Composable, announced: dict[int, bytes]
+    ) -> TableRows:
+        """Updates that were recorded with their changed columns only, as PostgreSQL reads their values. A row filter needs whole rows."""
+        table = structure.table
+        query = sql.SQL(_PARTIAL_ROWS).format(
+            columns=sql.SQL("").join(sql.SQL(", (v.n).{}").format(sql.Identifier(name)) for name in columns),
+            how=sql.SQL("").join(sql.SQL(_HOW_RECORDED).format(name=sql.Literal(name)) for name in columns),
+            table=sql.Identifier(table.name.schema, table.name.name),
+            rows=rows,
+        )
+        changes = records = None
+        if table.oid not in self._filters:
+            text = self._copied(query.as_string(self._connection), f"relation {table.oid}")
+            changes = None if text is None else partial_changes(text, len(columns), structure.keys(columns))
+        if changes is not None:
+            records = self._records(structure, changes, columns, announced)
+        return self._unread(structure, columns[0], rows, announced) if records is None else records
+
+    def _read_by_filter(self, relation: int) -> frozenset[str]:
+        """The columns that the table's row filter reads. It is part of statements, so it is checked again.
+
+        Raises EngineFault(LOG_UNREADABLE) if others replaced it by something that is none.
+        """
+        condition = self._filters.get(relation)
+        try:
+            return frozenset() if condition is None else columns_of(condition)
+        except UnfitFilterError as error:
+            detail = f"the row filter of relation {relation} in penstock.followed: {error}"
+            raise EngineFault(FaultKind.LOG_UNREADABLE, self._reader, detail) from error
 
     def _rows(
         self, structure: Structure, columns: Sequence[str], rows: sql.Composable, announced: dict[int, bytes]
     ) -> TableRows:
         table = structure.table
         values = [sql.SQL(", (v.{}).{}").format(sql.SQL(row), sql.Identifier(name)) for row in "on" for name in columns]
-        query = sql.SQL(_ROWS).format(
-            columns=sql.SQL("").join(values), table=sql.Identifier(table.name.schema, table.name.name), rows=rows
+        query = sql.SQL(_ROWS if table.oid not in self._filters else _FILTERED_ROWS).format(
+            columns=sql.SQL("").join(values),
+            table=sql.Identifier(table.name.schema, table.name.name),
+            rows=rows,
+            **self._filter(table.oid),
         )
         text = self._copied(query.as_string(self._connection), f"relation {table.oid}")
         if text is None:
@@ -355,11 +450,22 @@ class TriggerWindows:
             text, RelationId(table.oid), len(columns), keys, whole=structure.is_whole, announcement=announcement
         )
 
+    def _filter(self, relation: int) -> dict[str, sql.Composable]:
+        """The parts of _FILTERED_ROWS, of a table with a row filter."""
+        names = sorted(self._read_by_filter(relation))
+
+        def columns(row: str) -> sql.Composable:
+            return sql.SQL(", ").join(
+                sql.SQL("(v.{}).{} AS {}").format(sql.SQL(row), sql.Identifier(name), sql.Identifier(name))
+                for name in names
+            )
+
+        return {"condition": sql.SQL(self._filters.get(relation, "")), "old": columns("o"), "new": columns("n")}
+
     def _copied(self, query: str, subject: str) -> bytes | None:
         """COPY output of recorded rows; None if a value cannot be converted any more."""
         try:
-            with self._connection.transaction():  # a savepoint: the cursor over the transactions stays open
-                return b"".join(copy_out(self._connector, self._connection, query, subject, _UNCONVERTIBLE))
+            return b"".join(copy_out(self._connector, self._connection, query, subject, _UNCONVERTIBLE))
         except EngineFault as fault:
             if fault.kind is FaultKind.TABLE_STRUCTURE_CHANGED:
                 return None

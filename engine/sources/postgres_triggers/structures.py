@@ -103,7 +103,8 @@ def as_recorded(table: CatalogTable) -> CatalogTable:
     by_null = table.identity is ReplicaIdentity.INDEX and any(
         i.replica_identity and not i.not_null for i in table.indexes
     )
-    return table if table.identity_columns and not by_null else replace(table, identity=ReplicaIdentity.FULL)
+    identity = table.identity if table.identity_columns and not by_null else ReplicaIdentity.FULL
+    return replace(table, identity=identity, has_filters=True, whole_rows=True)
 
 
 def load_recorded(connection: PostgresConnection, names: Iterable[TableName]) -> dict[TableName, CatalogTable]:
@@ -160,13 +161,17 @@ def _is_not_later(one: str, other: str) -> bool:
     return set(filter(None, other_open.split(","))) <= set(filter(None, open_.split(",")))
 
 
-def unreadable(names: Collection[str], now: Structure) -> str | None:
+def unreadable(names: Sequence[str], now: Structure, *, ordered: bool) -> str | None:
     """The column whose values in rows with these names cannot be read with the current structure; None if all can.
 
     A column that was dropped since is left out, since the copy loses it too. The rows do not show that one was renamed, or got another
-    type.
+    type; that names were exchanged shows in their order, if that is the table's (`ordered`).
     """
     present = set(now.names)
+    kept = [name for name in names if name in present]
+    if ordered and kept != [name for name in now.names if name in names]:
+        return kept[0]
+    numbers = {c.column.name: c.column.attnum for c in now.table.columns}
     attributes = {c.column.attnum: c for c in now.table.columns}
     earlier = {c.column.name: c for one in now.earlier for c in one.table.columns}
     for name in names:
@@ -177,4 +182,6 @@ def unreadable(names: Collection[str], now: Structure) -> str | None:
             later = attributes.get(column.column.attnum)
             if later is not None and (later.type_oid, later.modifier) != (column.type_oid, column.modifier):
                 return column.column.name
+            if numbers.get(column.column.name, column.column.attnum) != column.column.attnum:
+                return column.column.name  # Another column has its name now.
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableName
@@ -22,7 +23,7 @@ from engine.sources.postgres_triggers.change_triggers import (
     install_triggers,
     recorded_twice,
     unfit_tables,
-    variant_of,
+    variants,
     written_by_application,
 )
 from engine.sources.postgres_triggers.given import Given
@@ -34,16 +35,21 @@ from engine.sources.postgres_triggers.objects import (
     read_triggers,
 )
 from engine.sources.postgres_triggers.reader_control import TriggerReaderControl
+from engine.sources.postgres_triggers.table_locks import in_short_tries
 
 _FOLLOWED = "SELECT relation::bigint, triggers FROM penstock.followed WHERE reader = %s"
 _FOLLOW = """
-INSERT INTO penstock.followed (reader, relation, triggers) VALUES (%s, %s, %s)
-ON CONFLICT (reader, relation) DO UPDATE SET triggers = excluded.triggers
+INSERT INTO penstock.followed (reader, relation, triggers, row_filter) VALUES (%s, %s, %s, %s)
+ON CONFLICT (reader, relation) DO UPDATE SET triggers = excluded.triggers, row_filter = excluded.row_filter
 """
-_INSERTS_ONLY = """
-UPDATE penstock.followed f SET inserts_only = w.restricted FROM unnest(%s::oid[], %s::boolean[]) AS w(relation, restricted)
-WHERE f.relation = w.relation AND f.reader = %s AND f.inserts_only <> w.restricted
+"""The row filter in the same transaction: other subscriptions keep whole rows recorded for it."""
+_CHOOSE = """
+UPDATE penstock.followed f SET inserts_only = w.inserts_only, row_filter = w.row_filter
+FROM unnest(%s::oid[], %s::boolean[], %s::text[]) AS w(relation, inserts_only, row_filter)
+WHERE f.relation = w.relation AND f.reader = %s
+  AND (f.inserts_only, f.row_filter) IS DISTINCT FROM (w.inserts_only, w.row_filter)
 """
+"""What is read of the tables' changes."""
 _RECORDED = """
 SELECT c.oid::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'penstock' AND c.relname = 'changes'
 """
@@ -79,10 +85,11 @@ class TriggeredTables:
             self._prepare_layout(connection, reader)
             found = load_tables(connection, [t.source for t in tables])
             found = {name: table for name, table in found.items() if table.kind == "r"}
+            there = [t for t in tables if t.source in found]
             follow = self._follow if self._given.by_application else self._install
-            follow(connection, list(found.values()), reader, earlier)
-            only = [(found[t.source].oid, t.insert_only) for t in tables if t.source in found]
-            connection.execute(_INSERTS_ONLY, [[oid for oid, _ in only], [each for _, each in only], reader])
+            follow(connection, [(found[t.source], t) for t in there], reader, earlier)
+            chosen = [[found[t.source].oid for t in there], [t.insert_only for t in there], [t.where for t in there]]
+            connection.execute(_CHOOSE, [*chosen, reader])
         self._watch.check_tables(self._connector, self._watch.unseen(tables))
         self._watch.watch_again(tables, {name: table.oid for name, table in found.items()})
         return frozenset(RelationId(table.oid) for table in found.values())
@@ -94,14 +101,18 @@ class TriggeredTables:
             raise EngineFault(FaultKind.CHANGE_TRIGGERS_MISSING, reader, LAYOUT_MISSING)
 
     def _install(
-        self, connection: PostgresConnection, tables: Sequence[CatalogTable], reader: str, earlier: Earlier
+        self,
+        connection: PostgresConnection,
+        tables: Sequence[tuple[CatalogTable, TableSpec]],
+        reader: str,
+        earlier: Earlier,
     ) -> None:
         """Create the triggers that are missing, each table's in a transaction of its own, which holds the table's lock only. Those that an
         administrator created are recorded as they are."""
-        there, followed = self._read(connection, reader, [table.oid for table in tables])
-        for table in tables:
-            triggers = there.get(table.oid)
-            variant = variant_of(table, triggers, audit=self._given.audit)
+        _, followed = self._read(connection, reader, [])
+        found = variants(connection, [table for table, _ in tables], self._given.asked(spec for _, spec in tables))
+        for table, spec in tables:
+            triggers, variant = found[table.name]
             mark = None if triggers is None else triggers.mark
             as_recorded = table.oid in followed and mark == followed[table.oid]
             fitting = triggers is not None and fits(triggers, variant, exactly=self._given.install)
@@ -110,22 +121,34 @@ class TriggeredTables:
             hidden = table.oid in followed and not as_recorded and table.oid not in self._reported
             if hidden and earlier is not Earlier.ANY:
                 continue  # The next check reports it; to mend it before would hide that changes may be missing.
-            with connection.transaction():
-                connection.execute("SELECT pg_advisory_xact_lock(%s)", [INSTALL_LOCK])
-                if written_by_application(connection, [table.oid]):
-                    continue
-                if self._given.install:
-                    mark = install_triggers(connection, table, variant)
-                if not as_recorded or earlier is Earlier.ANY:
-                    connection.execute(_FOLLOW, [reader, table.oid, mark])
-            self._reported.discard(table.oid)
+            follow = reader if not as_recorded or earlier is Earlier.ANY else None
+            if in_short_tries(connection, partial(self._install_one, connection, table, spec, mark, follow)):
+                self._reported.discard(table.oid)
+
+    def _install_one(
+        self, connection: PostgresConnection, table: CatalogTable, spec: TableSpec, mark: str | None, reader: str | None
+    ) -> bool:
+        """`mark`: of the triggers as they were found; `reader`: who is noted to read the table. False: an application records it."""
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", [INSTALL_LOCK])
+        if written_by_application(connection, [table.oid]):
+            return False
+        if self._given.install:
+            _, variant = variants(connection, [table], self._given.asked([spec]))[table.name]
+            mark = install_triggers(connection, table, variant)
+        if reader is not None:
+            connection.execute(_FOLLOW, [reader, table.oid, mark, spec.where])
+        return True
 
     def _follow(
-        self, connection: PostgresConnection, tables: Sequence[CatalogTable], reader: str, earlier: Earlier
+        self,
+        connection: PostgresConnection,
+        tables: Sequence[tuple[CatalogTable, TableSpec]],
+        reader: str,
+        earlier: Earlier,
     ) -> None:
         """Note that the application records these tables. Those with triggers are left out: their changes would be recorded twice."""
-        _, followed = self._read(connection, reader, [table.oid for table in tables])
-        for table in tables:
+        _, followed = self._read(connection, reader, [])
+        for table, spec in tables:
             before = followed.get(table.oid)
             hidden = before is not None and table.oid not in self._reported and earlier is not Earlier.ANY
             if before == BY_APPLICATION or hidden:
@@ -133,7 +156,7 @@ class TriggeredTables:
             with connection.transaction():
                 connection.execute("SELECT pg_advisory_xact_lock(%s)", [INSTALL_LOCK])
                 if not read_triggers(connection, [table.oid]):
-                    connection.execute(_FOLLOW, [reader, table.oid, BY_APPLICATION])
+                    connection.execute(_FOLLOW, [reader, table.oid, BY_APPLICATION, spec.where])
             self._reported.discard(table.oid)
 
     def recorded(self, reader: str) -> str | None:
@@ -147,7 +170,7 @@ class TriggeredTables:
         twice = recorded_twice(connection, tables, by_application=self._given.by_application)
         if self._given.install or self._given.by_application:
             return twice
-        return twice | frozenset(unfit_tables(connection, tables, audit=self._given.audit))
+        return twice | frozenset(unfit_tables(connection, tables, self._given.asked([])))
 
     def withdraw(self, tables: Sequence[TableSpec], reader: str) -> None:
         """Nothing: a trigger refuses no change of a table without a key."""

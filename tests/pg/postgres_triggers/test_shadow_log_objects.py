@@ -14,6 +14,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
 from engine.model.subscription import ConnectionSpec, OriginFilter
 from engine.sources.postgres_log.source import PostgresSource
+from engine.sources.postgres_triggers.objects import LAYOUT
 from engine.sources.postgres_triggers.source import TriggerSource
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
@@ -179,7 +180,7 @@ def test_the_ddl_capture_shares_the_schema(database: Database) -> None:
             ):
                 first()
                 second()
-                assert source.triggers.status().version == 2
+                assert source.triggers.status().version == LAYOUT
                 undo()
                 rest()
                 assert dump(database) == before
@@ -194,7 +195,7 @@ def test_readers_go_on_over_an_upgrade_in_place(database: Database, replicate: R
     replica.pipeline.close()
     database.execute(
         "DROP VIEW penstock.transactions; ALTER TABLE penstock.changes DROP COLUMN who, DROP COLUMN application;"
-        "ALTER TABLE penstock.followed DROP COLUMN inserts_only;"
+        "ALTER TABLE penstock.followed DROP COLUMN inserts_only, DROP COLUMN row_filter;"
         "COMMENT ON TABLE penstock.changes IS NULL; COMMENT ON SCHEMA penstock IS 'Penstock: shadow log, layout 1'"
     )
     source = database.execute("SELECT prosrc FROM pg_proc WHERE proname = 'record_update'")[0][0]
@@ -210,7 +211,7 @@ def test_readers_go_on_over_an_upgrade_in_place(database: Database, replicate: R
     replica.assert_equal()
     assert "parked" not in replica.states_of("orders")
     with opened(database) as opened_source:
-        assert (opened_source.triggers.status().version, opened_source.triggers.status().current) == (2, True)
+        assert (opened_source.triggers.status().version, opened_source.triggers.status().current) == (LAYOUT, True)
 
 
 def test_a_later_layout_is_refused(database: Database) -> None:

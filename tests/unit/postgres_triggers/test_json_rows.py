@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.records.landing import Changes, CopyLines
+from engine.model.identity import RelationId
+from engine.records.encode import UNCHANGED
+from engine.records.landing import Changes, CopyLines, records_of
 from engine.sources.postgres_triggers.json_rows import FIELDS, JsonForm, printed_rows
 
 TABLE = 77
@@ -24,8 +26,8 @@ def as_copy(text: str | None) -> str:
     return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
 
 
-def line_of(new: str | None, old: str | None = None, table: int = TABLE, no: int = 1) -> bytes:
-    return ("\t".join([str(no), "9", str(table), "U", as_copy(old), as_copy(new)]) + "\n").encode()
+def line_of(new: str | None, old: str | None = None, table: int = TABLE, no: int = 1, op: str = "U") -> bytes:
+    return ("\t".join([str(no), "9", str(table), op, as_copy(old), as_copy(new)]) + "\n").encode()
 
 
 def texts_of(changes: Changes) -> list[list[Value]]:
@@ -156,3 +158,19 @@ def test_columns_that_are_not_sent_are_left_out() -> None:
     assert changes is not None
     assert texts_of(changes) == [["3", "1"]]
     assert changes.olds[1].tolist() == [[-1, -1]]
+
+
+def test_unchanged_values_are_marked_in_updates_of_changed_columns_only() -> None:
+    form = JsonForm.of(["id", "a", "b"], ["id", "a", "b"], {})
+    row = '{"id":[7],"a":[],"b":"[]"}'
+    lines = line_of(row, op="P") + line_of('{"id":[8],"a":null,"b":[]}', op="P")
+    changes = printed_rows(CopyLines.of(lines, FIELDS))[TABLE].changes(form, [0])
+    assert changes is not None
+    assert changes.news[1].tolist() == [[1, UNCHANGED, 2], [1, -1, UNCHANGED]]
+    records = records_of(changes, RelationId(TABLE), [0], whole=False, announcement=None)
+    assert records.data[: records.offsets[1]].tobytes() == b"U\0\0\0\x4dN\0\x03t\0\0\0\x017ut\0\0\0\x02[]"
+    other_key, old_row = '{"id":[7],"a":["x"],"b":[]}', '{"id":7,"a":null,"b":null}'
+    for wrong in (line_of(row), line_of(row, row, op="P"), line_of(other_key, op="P"), line_of(old_row, op="P")):
+        assert printed_rows(CopyLines.of(wrong, FIELDS))[TABLE].changes(form, [0]) is None
+    for wrong in ('{"id":[7,"a":1,"b":2}', '{"id":[7],"a":[[]],"b":1}', '{"id":[7]', '{"id":[7'):
+        assert printed_rows(CopyLines.of(line_of(wrong, op="P"), FIELDS))[TABLE].changes(form, [0]) is None

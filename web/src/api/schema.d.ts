@@ -3990,6 +3990,11 @@ export interface components {
              */
             budget_bytes?: number;
             /**
+             * Changed Columns
+             * @description Tables, as `schema.name`, of whose updates only the key and the changed columns are recorded: for tables with large values that seldom change. Updates of narrow tables take longer with it. Tables without a key, with a row filter, or with types that JSON does not hold exactly are recorded whole.
+             */
+            changed_columns?: string[];
+            /**
              * Install
              * @description If false, Penstock creates and drops nothing on the source: an administrator runs the statements that `POST /connections/{name}/change-triggers/plans` shows, and the user owns nothing. Then nothing limits the shadow log once the subscription has ended: the administrator drops the triggers.
              * @default true
