@@ -31,9 +31,8 @@ _MISSED = (
     "Make another ticket.",
 )
 _NO_WRITES = (
-    "Let the source's user write markers to its log (on PostgreSQL: EXECUTE on pg_logical_emit_message); a standby or a read-only database"
-    " takes no tickets, nor does a source"
-    " that is captured by triggers: a wait for the latest position measures the way to its target."
+    "Let the source's user write markers to its log (on PostgreSQL: EXECUTE on pg_logical_emit_message, or INSERT on penstock.changes if"
+    " triggers capture it; MariaDB and SQLite take no tickets); a standby or a read-only database takes no tickets."
 )
 Problem = tuple[str, str, str]
 """Code, detail and remedy."""

@@ -301,7 +301,7 @@ def _joined(parts: Sequence[_Part], wal_end: Lsn) -> RecordChunk:
     gathered = np.empty(len(data), np.uint8)
     _gather(data, starts, sizes, order, gathered)
     controls, _ = find_controls(gathered, offsets, 0)
-    at = controls["ordinal"][controls["kind"] == ControlKind.RELATION].tolist()
+    at = controls["ordinal"][np.isin(controls["kind"], (ControlKind.RELATION, ControlKind.MESSAGE))].tolist()
     relations = {int(i): gathered[offsets[i] : offsets[i + 1]].tobytes() for i in at}
     return RecordChunk(gathered, offsets, controls, relations, wal_end)
 

@@ -34,6 +34,17 @@ def read_marker(record: bytes) -> TicketMarker | None:
     return TicketMarker(TicketId(ticket.decode()), Lsn(int.from_bytes(position, "big")), int(written))
 
 
+def marker_record(marker: TicketMarker) -> bytes:
+    """The message record that `read_marker` reads."""
+    content = f"{marker.ticket} {marker.written_us}".encode()
+    return (
+        struct.pack(">cBQ", b"M", 1, marker.position.value)
+        + PREFIX.encode()
+        + struct.pack(">xI", len(content))
+        + content
+    )
+
+
 def message_at(ordinal: int, record: bytes) -> MessageSeen | TicketSeen:
     """The DDL message or ticket marker that a message record is, in the form that it has outside streamed transactions."""
     marker = read_marker(record)

@@ -388,7 +388,7 @@ def grants_to(user: str) -> tuple[str, ...]:
     name = sql.Identifier(user).as_string()
     return (
         f"GRANT USAGE ON SCHEMA penstock TO {name}",
-        f"GRANT SELECT, UPDATE, DELETE, TRUNCATE ON penstock.changes TO {name}",
+        f"GRANT SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON penstock.changes TO {name}",
         f"GRANT SELECT, INSERT, DELETE ON penstock.windows TO {name}",
         f"GRANT SELECT, INSERT, UPDATE, DELETE ON penstock.readers, penstock.followed TO {name}",
         f"GRANT EXECUTE ON FUNCTION penstock.close_window() TO {name}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from engine.model.absent_capabilities import NoDdlReports, NoPartitions, NoTickets
+from engine.model.absent_capabilities import NoDdlReports, NoPartitions
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import TableSchema
 from engine.model.source import (
@@ -37,6 +37,7 @@ from engine.sources.postgres_triggers.reader_control import TriggerReaderControl
 from engine.sources.postgres_triggers.snapshots import WindowSnapshots
 from engine.sources.postgres_triggers.structures import load_recorded
 from engine.sources.postgres_triggers.terms import POSTGRES_TRIGGERS_TERMS
+from engine.sources.postgres_triggers.tickets import ShadowLogTickets
 from engine.sources.postgres_triggers.triggered_tables import TriggeredTables, TriggerSafety
 
 
@@ -61,7 +62,7 @@ class TriggerSource:
         self.safety: SourceSafety = TriggerSafety(connector, watch, tables, reader)
         self.ddl: DdlReports = NoDdlReports()
         self.triggers: ChangeTriggers = PostgresChangeTriggers(connector)
-        self.tickets: TicketWriter = NoTickets()
+        self.tickets: TicketWriter = ShadowLogTickets(connector)
         self.sequences: SequenceReader = PostgresSequences(connector)
         self.computed: ComputedColumns = PostgresComputedColumns(connector)
 

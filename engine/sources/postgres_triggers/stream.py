@@ -39,6 +39,7 @@ from engine.sources.postgres_triggers.json_rows import FIELDS, JsonForm, Printed
 from engine.sources.postgres_triggers.objects import PARTIAL, SHADOW_LOG_GONE, WINDOW_CHANNEL, is_installed
 from engine.sources.postgres_triggers.structures import Structure, Structures, unreadable
 from engine.sources.postgres_triggers.terms import POSTGRES_TRIGGERS_TERMS
+from engine.sources.postgres_triggers.tickets import NO_TABLE, markers_in
 from engine.sources.postgres_triggers.windows import Pruned, Windows, close_if_unread, next_windows, numbered, prune
 
 _TRANSACTIONS_AT_ONCE = 10_000
@@ -84,6 +85,7 @@ _FOLLOWED = "SELECT relation::bigint, inserts_only, row_filter, triggers FROM pe
 _BORDER = "SELECT max(no) FROM (SELECT no FROM penstock.changes WHERE xid = %s::text::xid8 AND no > %s ORDER BY no LIMIT %s) AS part"
 _NAMES = "array_to_string(ARRAY(SELECT json_object_keys(coalesce(c.new, c.old))), chr(1))"
 _LACKS_TEXT = "c.op <> 'T' AND c.new_row IS NULL AND c.old_row IS NULL"
+"""Also true for _IS_PARTIAL."""
 _IS_PARTIAL = f"(c.op = '{PARTIAL}')"
 _UNCONVERTIBLE = {**COPY_KINDS, "22": FaultKind.TABLE_STRUCTURE_CHANGED, "23": FaultKind.TABLE_STRUCTURE_CHANGED}
 """A recorded value is none of the column's type or domain any more: its labels or its checks were changed."""
@@ -220,7 +222,7 @@ class TriggerWindows:
 
     def chunks(self, windows: Windows) -> Iterator[RecordChunk]:
         rows = self._connection.execute(_FOLLOWED, [self._reader]).fetchall()
-        followed = {oid for oid, *_ in rows}
+        followed = {NO_TABLE, *(oid for oid, *_ in rows)}
         self._inserts_only = {oid for oid, inserts_only, *_ in rows if inserts_only}
         self._filters = {oid: row_filter for oid, _, row_filter, _ in rows if row_filter is not None}
         self._by_application = {oid for oid, *_, triggers in rows if triggers == BY_APPLICATION}
@@ -292,6 +294,8 @@ class TriggerWindows:
     def _read_page(self, page: _Page, followed: set[int], windows: Windows, reached: Lsn) -> RecordChunk:
         converted = followed & (self._inexact | self._filters.keys())
         printed = self._printed(page, followed - converted)
+        has_markers = printed.pop(NO_TABLE, None) is not None
+        markers = [markers_in(self._connection, _inside(page), page.transactions)] if has_markers else []
         relations = {*printed, *self._present(page, converted)}
         while True:
             structures = self._structures.look(relations, windows.before)
@@ -312,7 +316,7 @@ class TriggerWindows:
                 break
         self._announced = announced
         end = Lsn(int(page.transactions.ends[-1])) if page.ends else reached
-        return chunk_of(page.transactions, tables, end, begins=page.begins, ends=page.ends)
+        return chunk_of(page.transactions, [*tables, *markers], end, begins=page.begins, ends=page.ends)
 
     def _printed(self, page: _Page, relations: set[int]) -> dict[int, PrintedRows]:
         """The rows of these tables as JSON, by table."""
@@ -366,8 +370,8 @@ class TriggerWindows:
         if structure.table.oid in self._inserts_only:
             rows += sql.SQL(" AND c.op IN ('I', 'T')")
         filtered = self._read_by_filter(structure.table.oid)
-        lacking = not filtered.issubset(structure.columns) or self._any(rows, _IS_PARTIAL)
-        lacking = lacking or (structure.is_exact and self._any(rows, _LACKS_TEXT))
+        lacking = not filtered.issubset(structure.columns)
+        lacking = lacking or self._any(rows, _LACKS_TEXT if structure.is_exact else _IS_PARTIAL)
         if structure.is_settled(windows.before) and not lacking:
             yield self._rows(structure, structure.columns, rows, announced)
             return

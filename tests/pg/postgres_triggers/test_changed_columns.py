@@ -66,6 +66,7 @@ def test_all_of_it_arrives(shop: Database, replicate: Replicate) -> None:
     replica.assert_equal()
 
 
+@pytest.mark.chaos
 def test_changes_of_the_table_are_followed(shop: Database, replicate: Replicate) -> None:
     replica = replicate(shop, "pages", capture=changed_only("pages"))
     shop.execute("UPDATE pages SET ok = NOT ok WHERE id = 1")

@@ -16,7 +16,7 @@ from engine.model.identity import RelationId, TicketId
 from engine.model.position import Lsn
 from engine.model.ticket import PREFIX as TICKET
 from engine.model.ticket import TicketMarker
-from engine.records.messages import read_marker
+from engine.records.messages import marker_record, read_marker
 from engine.records.scan import find_controls
 from engine.sort.batcher import part_announcements
 from engine.sort.sorter import TransactionSorter
@@ -162,6 +162,7 @@ def test_a_marker_says_whose_it_is_where_it_stands_and_when_it_was_written() -> 
     whole = marker(b"tk1 1700000000000001")
     record_at = whole[:2] + (0x16B3748).to_bytes(8, "big") + whole[10:]
     assert read_marker(record_at) == TicketMarker(TicketId("tk1"), Lsn(0x16B3748), 1700000000000001)
+    assert marker_record(TicketMarker(TicketId("tk1"), Lsn(0x16B3748), 1700000000000001)) == record_at
     assert read_marker(record(_HEAD)) is None
     assert read_marker(whole[:-1] + b"x") is None
 
