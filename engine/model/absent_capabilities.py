@@ -130,7 +130,7 @@ class NoChangeTriggers:
 
     @staticmethod
     def _refusal() -> EngineFault:
-        detail = "no triggers record the changes of this kind of source"
+        detail = "they are not shown and installed by request for this kind of source"
         return EngineFault(FaultKind.NOT_WITH_THIS_CAPTURE, "change triggers", detail)
 
 

@@ -592,7 +592,8 @@ class ChangeTriggers(Protocol):
     def status(self) -> ChangeTriggersState: ...
 
     def plan(self, tables: Sequence[TableName]) -> tuple[PlannedStatement, ...]:
-        """The statements that `install` would run; none if everything is current. Raises TABLE_MISSING, TABLE_NOT_LOGGED."""
+        """The statements that `install` would run; none if everything is current. Without `tables`: for those with triggers. Raises
+        TABLE_MISSING, TABLE_NOT_LOGGED."""
         ...
 
     def grants(self) -> tuple[str, ...]:

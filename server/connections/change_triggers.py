@@ -60,8 +60,9 @@ async def get_change_triggers(request: Request, box: Box, name: NamePath) -> Cha
 async def put_change_triggers(
     request: Request, box: Box, name: NamePath, body: ChangeTriggersRequest
 ) -> ChangeTriggersView:
-    """Runs the statements that `plans` shows for the same body. Safe to repeat; other tables keep their triggers. A subscription installs
-    them itself unless its `capture.install` is false. Changes are recorded from then on, until a subscription has read them."""
+    """Runs the statements that `plans` shows for the same body. Safe to repeat; other tables keep their triggers. Without tables it brings
+    what is there up to date. A subscription installs triggers itself unless its `capture.install` is false. Changes are recorded from then
+    on, until a subscription has read them."""
     answer = await _asked(request, box, name, "install", body.tables)
     await run_write(request, lambda session: service.set_change_triggers(session, name, installed=True))
     return _view(answer)
@@ -75,8 +76,8 @@ async def put_change_triggers(
     responses=responses(*_PROBLEMS, ChangeTriggersInUse),
 )
 async def delete_change_triggers(request: Request, box: Box, name: NamePath) -> ChangeTriggersView:
-    """Removes all triggers, the recorded changes and the schema. Safe to repeat. Refused while a subscription reads the changes, of this
-    server or of another one."""
+    """Removes all triggers, the recorded changes and all else that holds them. Safe to repeat. Refused while a subscription reads the
+    changes, of this server or of another one."""
     try:
         answer = await _asked(request, box, name, "remove")
     except ReportedProblem as problem:

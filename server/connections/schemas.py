@@ -203,7 +203,7 @@ class ChangeTriggersRequest(BaseModel):
 class RecordedTableView(QualifiedName):
     """A table with triggers that record its changes."""
 
-    variant: str = Field(description="How its rows are recorded.", examples=["json", "exact"])
+    variant: str = Field(description="How its rows are recorded.", examples=["json", "exact", "rows"])
     current: bool = Field(
         description="Whether its triggers are complete, fire always, and record the table's present columns exactly."
     )
@@ -266,7 +266,8 @@ class ChangeTriggersPlan(BaseModel):
     )
 
     statements: list[PlannedStatementView] = Field(
-        description="In this order: those of the schema `penstock` in one transaction, then those of each table in one."
+        description="In this order. Of PostgreSQL: those of the schema `penstock` in one transaction, then those of each table in one. Of"
+        " SQLite: all in one transaction, with its BEGIN and COMMIT."
     )
     grants: list[str] = Field(
         description="What an administrator runs in addition who installs it with another role than the connection's user"

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from engine.kinds import SPEC, Capture, ConnectionKind, Imported, KindSettings, SourceKind, Text
+from engine.kinds import ConnectionKind, Imported, KindSettings, SourceKind, Text
 from engine.model.masks import MASK_KEY
-from engine.model.subscription import GuardPolicy
 from engine.sources.mariadb_triggers.terms import MARIADB_TRIGGERS_TERMS
-
-_GUARD = GuardPolicy()
+from engine.sources.shadow_log.declaration import TriggersCapture
 
 
 class MariaDbSettings(KindSettings):
@@ -35,10 +33,9 @@ MARIADB_CONNECTION = ConnectionKind(
 )
 
 
-class MariaDbTriggersCapture(Capture):
+class MariaDbTriggersCapture(TriggersCapture):
     """How changes are recorded on the source, and read."""
 
-    title: ClassVar[str] = "Triggers"
     words: ClassVar[str] = (
         "Triggers record each change in a shadow log, the database penstock on the source: three triggers on each table, which cost each"
         " writing transaction time. Changes are read in windows; only the end of a window is a state that the source had. Tables with"
@@ -47,26 +44,6 @@ class MariaDbTriggersCapture(Capture):
     )
 
     kind: Literal["triggers"] = Field(default="triggers", description=words)
-    budget_bytes: int = Field(
-        default=SPEC["retained_log_budget_bytes"],
-        ge=1024**2,
-        description="Size of the shadow log above which recording is stopped to protect the source's disk; all tables must then be copied"
-        " again. A warning event is recorded at half of it.",
-    )
-
-    def assigned(self) -> dict[str, Any]:
-        guard = {
-            "warn_share": _GUARD.warn_share,
-            "persist_share": _GUARD.persist_share,
-            "stop_copies_share": _GUARD.stop_copies_share,
-            "name_transaction_share": _GUARD.name_transaction_share,
-            "drop_slot_share": _GUARD.drop_slot_share,
-            "drop_slot": True,
-        }
-        return {"capture": {"kind": self.kind}, "slot_budget_bytes": self.budget_bytes, "guard": guard}
-
-    def log_budget(self) -> tuple[int, float]:
-        return self.budget_bytes, _GUARD.warn_share
 
 
 MARIADB_TRIGGERS = SourceKind(

@@ -35,7 +35,7 @@ from engine.records import landing
 from engine.sources.mariadb_triggers import lines, preflight
 from engine.sources.mariadb_triggers.catalog import SHADOW_SCHEMA, SYSTEM_SCHEMAS, load_schema, load_tables, names_of
 from engine.sources.mariadb_triggers.connect import Connector
-from engine.sources.mariadb_triggers.log import ShadowLog
+from engine.sources.mariadb_triggers.log import MariaDbLog
 from engine.sources.mariadb_triggers.reader_control import ShadowReaderControl
 from engine.sources.mariadb_triggers.snapshots import WindowSnapshots
 from engine.sources.mariadb_triggers.terms import MARIADB_TRIGGERS_TERMS
@@ -52,7 +52,7 @@ class MariaDbTriggerSource:
     def __init__(self, spec: ConnectionSpec) -> None:
         self._connector = connector = Connector(spec)
         self.terms = MARIADB_TRIGGERS_TERMS
-        self.log: LogSource = ShadowLog(connector)
+        self.log: LogSource = MariaDbLog(connector)
         watch = TableWatch()
         reader, tables = ShadowReaderControl(connector), TriggeredTables(connector, watch)
         self.copies: SnapshotSource = WindowSnapshots(connector)

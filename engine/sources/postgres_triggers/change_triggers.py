@@ -83,7 +83,7 @@ class PostgresChangeTriggers:
     def plan(self, tables: Sequence[TableName]) -> tuple[PlannedStatement, ...]:
         with self._connector.session() as connection:
             layout = read_layout(connection)
-            found = [one for one in _wanted(connection, _named(connection, tables)) if not one.current]
+            found = [one for one in _wanted(connection, _chosen(connection, tables)) if not one.current]
             return (*layout.missing, *(s for one in found for s in trigger_statements(one.table.name, one.variant)))
 
     def grants(self) -> tuple[str, ...]:
@@ -92,9 +92,9 @@ class PostgresChangeTriggers:
 
     def install(self, tables: Sequence[TableName]) -> ChangeTriggersState:
         with self._connector.session() as connection, as_privilege_fault("change triggers"):
-            named = _named(connection, tables)
+            chosen = _chosen(connection, tables)
             install_layout(connection)
-            for one in _wanted(connection, named):
+            for one in _wanted(connection, chosen):
                 if not one.current:
                     in_short_tries(connection, partial(install_triggers, connection, one.table, one.variant))
             return _state(connection)
@@ -246,6 +246,11 @@ def recorded_twice(
     return frozenset(table.name for table in tables if table.oid in others)
 
 
+def _chosen(connection: PostgresConnection, names: Sequence[TableName]) -> Collection[CatalogTable]:
+    """The tables of these names; without any, those with triggers."""
+    return _named(connection, names) if names else load_numbered(connection, _recorded(connection)).values()
+
+
 def _named(connection: PostgresConnection, names: Sequence[TableName]) -> list[CatalogTable]:
     found = load_tables(connection, names)
     for name in names:
@@ -273,8 +278,7 @@ def _recorded(connection: PostgresConnection) -> list[int]:
 
 def _state(connection: PostgresConnection) -> ChangeTriggersState:
     layout = read_layout(connection)
-    tables = list(load_numbered(connection, _recorded(connection)).values())
-    wanted = sorted(_wanted(connection, tables), key=lambda one: str(one.table.name))
+    wanted = sorted(_wanted(connection, _chosen(connection, ())), key=lambda one: str(one.table.name))
     shared = bool(connection.execute(_SHARED, [_OWN_RELATIONS]).fetchall()[0][0])
     missing = [s.sql for one in wanted if not one.current for s in trigger_statements(one.table.name, one.variant)]
     return ChangeTriggersState(

@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from engine.kinds import SPEC, Capture, Imported, SourceKind, SourceQueries
-from engine.model.subscription import GuardPolicy
+from engine.kinds import Imported, SourceKind, SourceQueries
 from engine.postgres.declaration import POSTGRES_CONNECTION
 from engine.sources.postgres_triggers.terms import POSTGRES_TRIGGERS_TERMS
+from engine.sources.shadow_log.declaration import TriggersCapture
 
-_GUARD = GuardPolicy()
 
-
-class PostgresTriggersCapture(Capture):
+class PostgresTriggersCapture(TriggersCapture):
     """How changes are recorded on the source, and read."""
 
-    title: ClassVar[str] = "Triggers"
-    by_triggers: ClassVar[bool] = True
     words: ClassVar[str] = (
         "Triggers record each change in a shadow log, the schema penstock on the source. For databases without logical decoding: it needs"
         " no replication role and no server setting, but costs each writing transaction time, and four triggers on each table."
     )
 
     kind: Literal["triggers"] = Field(default="triggers", description=words)
-    budget_bytes: int = Field(
-        default=SPEC["retained_log_budget_bytes"],
-        ge=1024**2,
-        description="Size of the shadow log above which recording is stopped to protect the source's disk; all tables must then be copied"
-        " again. A warning event is recorded at half of it.",
-    )
-
     install: bool = Field(
         default=True,
         description="If false, Penstock creates and drops nothing on the source: an administrator runs the statements that"
@@ -60,7 +48,6 @@ class PostgresTriggersCapture(Capture):
     )
 
     def assigned(self) -> dict[str, Any]:
-        guard = {**asdict(_GUARD), "drop_slot": True}
         chosen: dict[str, int | str] = {
             "install": int(self.install),
             "audit": int(self.audit),
@@ -69,11 +56,10 @@ class PostgresTriggersCapture(Capture):
         }
         usual = {"install": 1, "audit": 0, "recorder": "triggers", "changed_columns": "[]"}
         settings = {name: value for name, value in chosen.items() if value != usual[name]}
-        capture: dict[str, Any] = {"kind": self.kind, **({"settings": settings} if settings else {})}
-        return {"capture": capture, "slot_budget_bytes": self.budget_bytes, "guard": guard}
-
-    def log_budget(self) -> tuple[int, float]:
-        return self.budget_bytes, _GUARD.warn_share
+        found = super().assigned()
+        if settings:
+            found["capture"]["settings"] = settings
+        return found
 
 
 POSTGRES_TRIGGERS = SourceKind(

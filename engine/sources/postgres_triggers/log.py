@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from engine.model.ddl import Capture
-from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
 from engine.model.last_commit import LastCommit
 from engine.model.position import ZERO, Lsn
 from engine.model.positions.windows import end_of
 from engine.model.schema import TableSchema
-from engine.model.source import CatalogAt, LogStream, Resolve
-from engine.model.subscription import OriginFilter, TableSpec
+from engine.model.source import LogStream, Resolve
+from engine.model.subscription import TableSpec
 from engine.records.relation import parse_relation
 from engine.sources.postgres.catalog import one_look
 from engine.sources.postgres.connect import Connector
@@ -22,9 +21,10 @@ from engine.sources.postgres_triggers.objects import is_installed
 from engine.sources.postgres_triggers.stream import open_stream
 from engine.sources.postgres_triggers.structures import load_recorded_by_number, marks_of
 from engine.sources.postgres_triggers.windows import close_window, last_window
+from engine.sources.shadow_log.log import ShadowLog
 
 
-class TriggerLog:
+class TriggerLog(ShadowLog):
     """`LogSource` by windows."""
 
     def __init__(self, connector: Connector) -> None:
@@ -34,37 +34,18 @@ class TriggerLog:
         return end_of(close_window(self._connector))
 
     def current(self) -> Lsn:
-        """The end of the last window; that of the next one if it will have changes."""
         with self._connector.session() as connection:
             if not is_installed(connection):
                 return ZERO
             number, unread = last_window(connection)
         return end_of(number + unread)
 
-    def catalog_at(self, tables: Sequence[TableSpec], reader: str, *, now: bool) -> CatalogAt:
-        del reader
-        position = self.now() if now else self.current()
+    def _mark(self, tables: Collection[TableName]) -> str:
         with self._connector.session() as connection:
-            return CatalogAt(position, marks_of(connection, {table.source for table in tables}))
+            return marks_of(connection, tables)
 
-    def open_stream(
-        self,
-        reader: str,
-        start: Lsn,
-        application: str,
-        wake: int | None = None,
-        origin: OriginFilter = OriginFilter.ANY,
-        last: LastCommit | None = None,
-    ) -> LogStream:
-        if origin is not OriginFilter.ANY:
-            detail = "triggers record changes of every origin; let `capture.origin` be `any`"
-            raise EngineFault(FaultKind.ORIGIN_UNSUPPORTED, reader, detail)
+    def _open(self, reader: str, start: Lsn, application: str, last: LastCommit | None, wake: int | None) -> LogStream:
         return open_stream(self._connector, reader, start, application, last, wake)
-
-    def resolve(
-        self, payload: bytes, spec: TableSpec, known: TableSchema | None, capture: Capture | None = None
-    ) -> TableSchema:
-        return self.resolver([payload])(payload, spec, known, capture)
 
     def resolver(self, payloads: Collection[bytes]) -> Resolve:
         announced = {payload: parse_relation(payload) for payload in payloads}
@@ -81,6 +62,3 @@ class TriggerLog:
             return complete(one, spec, known, tables.get(one.relation), types)
 
         return resolve
-
-    def relation_name(self, payload: bytes) -> TableName:
-        return parse_relation(payload).name

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, StringConstraints
 
-from engine.kinds import SPEC, Capture, ConnectionKind, Imported, KindSettings, SourceKind
+from engine.kinds import ConnectionKind, Imported, KindSettings, SourceKind
 from engine.model.masks import MASK_KEY
-from engine.model.subscription import GuardPolicy
+from engine.sources.shadow_log.declaration import TriggersCapture
 from engine.sources.sqlite_triggers.terms import SQLITE_TRIGGERS_TERMS
 
-_GUARD = GuardPolicy()
 _Absolute = Annotated[str, StringConstraints(min_length=2, max_length=1024, pattern=r"^/[^\x00]*$")]
 
 
@@ -49,10 +48,9 @@ SQLITE_CONNECTION = ConnectionKind(
 )
 
 
-class SqliteTriggersCapture(Capture):
+class SqliteTriggersCapture(TriggersCapture):
     """How changes are recorded in the file, and read."""
 
-    title: ClassVar[str] = "Triggers"
     words: ClassVar[str] = (
         "Triggers record each change in tables of the file whose names begin with penstock_. Penstock writes to the file too, so programs"
         " that use it must wait for other writers (busy_timeout). Not recorded: writes of a program that turns triggers off, and"
@@ -60,26 +58,6 @@ class SqliteTriggersCapture(Capture):
     )
 
     kind: Literal["triggers"] = Field(default="triggers", description=words)
-    budget_bytes: int = Field(
-        default=SPEC["retained_log_budget_bytes"],
-        ge=1024**2,
-        description="Size of the recorded changes above which recording is stopped to protect the disk; all tables must then be copied"
-        " again. A warning event is recorded at half of it.",
-    )
-
-    def assigned(self) -> dict[str, Any]:
-        guard = {
-            "warn_share": _GUARD.warn_share,
-            "persist_share": _GUARD.persist_share,
-            "stop_copies_share": _GUARD.stop_copies_share,
-            "name_transaction_share": _GUARD.name_transaction_share,
-            "drop_slot_share": _GUARD.drop_slot_share,
-            "drop_slot": True,
-        }
-        return {"capture": {"kind": self.kind}, "slot_budget_bytes": self.budget_bytes, "guard": guard}
-
-    def log_budget(self) -> tuple[int, float]:
-        return self.budget_bytes, _GUARD.warn_share
 
 
 SQLITE_TRIGGERS = SourceKind(

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from engine.model.ddl import Capture
-from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
 from engine.model.last_commit import LastCommit
 from engine.model.position import ZERO, Lsn
 from engine.model.positions.windows import end_of
 from engine.model.schema import TableSchema
-from engine.model.source import CatalogAt, LogStream, Resolve
-from engine.model.subscription import OriginFilter, TableSpec
+from engine.model.source import LogStream, Resolve
+from engine.model.subscription import TableSpec
 from engine.records.relation import parse_relation
+from engine.sources.shadow_log.log import ShadowLog
 from engine.sources.sqlite_triggers.connect import Connector
 from engine.sources.sqlite_triggers.registry import cookie, is_installed
 from engine.sources.sqlite_triggers.schemas import resolved, structures_of
@@ -21,7 +21,7 @@ from engine.sources.sqlite_triggers.stream import open_stream
 from engine.sources.sqlite_triggers.windows import last_window, require
 
 
-class SqliteLog:
+class SqliteLog(ShadowLog):
     """`LogSource` by windows."""
 
     def __init__(self, connector: Connector) -> None:
@@ -42,31 +42,14 @@ class SqliteLog:
             number, unread = last_window(connection)
         return end_of(number + unread)
 
-    def catalog_at(self, tables: Sequence[TableSpec], reader: str, *, now: bool) -> CatalogAt:
-        """The mark is the file's schema cookie, which changes with every change of its schema."""
-        del tables, reader
-        position = self.now() if now else self.current()
+    def _mark(self, tables: Collection[TableName]) -> str:
+        """The file's schema cookie, which changes with every change of its schema."""
+        del tables
         with self._connector.session() as connection:
-            return CatalogAt(position, str(cookie(connection)))
+            return str(cookie(connection))
 
-    def open_stream(
-        self,
-        reader: str,
-        start: Lsn,
-        application: str,
-        wake: int | None = None,
-        origin: OriginFilter = OriginFilter.ANY,
-        last: LastCommit | None = None,
-    ) -> LogStream:
-        if origin is not OriginFilter.ANY:
-            detail = "triggers record changes of every origin; let `capture.origin` be `any`"
-            raise EngineFault(FaultKind.ORIGIN_UNSUPPORTED, reader, detail)
+    def _open(self, reader: str, start: Lsn, application: str, last: LastCommit | None, wake: int | None) -> LogStream:
         return open_stream(self._connector, reader, start, application, last, wake)
-
-    def resolve(
-        self, payload: bytes, spec: TableSpec, known: TableSchema | None, capture: Capture | None = None
-    ) -> TableSchema:
-        return self.resolver([payload])(payload, spec, known, capture)
 
     def resolver(self, payloads: Collection[bytes]) -> Resolve:
         announced = {payload: parse_relation(payload) for payload in payloads}
@@ -81,6 +64,3 @@ class SqliteLog:
             return resolved(one, spec, structures.get(int(one.relation), ()))
 
         return resolve
-
-    def relation_name(self, payload: bytes) -> TableName:
-        return parse_relation(payload).name

@@ -10,9 +10,11 @@ triggers for them; the triggers before a write note each row that it may remove,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from engine.sources.sqlite_triggers.catalog import OWN, Structure, quoted
+from engine.model.change_triggers import PlannedStatement
+from engine.sources.sqlite_triggers.catalog import OWN, Structure, literal, quoted
 
 LAYOUT = 1
 """Version of the shadow log's layout."""
@@ -40,30 +42,88 @@ _LAYOUT = (
     "CREATE TABLE penstock_readers (name TEXT PRIMARY KEY, durable INTEGER NOT NULL, session TEXT, application TEXT)",
     "CREATE TABLE penstock_followed (reader TEXT, relation INTEGER, broken INTEGER NOT NULL, PRIMARY KEY (reader, relation)) WITHOUT ROWID",
     f"CREATE VIEW {LAST} AS SELECT 1",
+    f"INSERT INTO penstock_state SELECT 1, {LAYOUT}, lower(hex(randomblob(16))), schema_version FROM pragma_schema_version",
+    "INSERT INTO penstock_windows VALUES (1, 0, 0, CAST(strftime('%s', 'now') AS INTEGER) * 1000000, lower(hex(randomblob(8))))",
 )
 TABLES = ("state", "tables", "structures", "changes", "windows", "readers", "followed")
 
 
-def layout_statements() -> list[str]:
-    """The statements that create the shadow log, without rows."""
-    return list(_LAYOUT)
+_HELD = "The write lock of the file, which BEGIN IMMEDIATE took."
+_BRIEF = "Nothing that lasts: it changes the file's schema, or a few rows of Penstock's tables."
+_COSTS = {
+    "insert": "From then on each inserted row also writes a row of penstock_changes, in the same transaction.",
+    "update": "From then on each updated row also writes a row of penstock_changes, with its old and new values, in the same transaction.",
+    "delete": "From then on each deleted row also writes a row of penstock_changes, in the same transaction.",
+    "before_insert": "From then on each insert looks each unique value up, and notes the rows that REPLACE may delete.",
+    "before_update": "From then on each update of a unique value looks it up, and notes the rows that UPDATE OR REPLACE may delete.",
+}
+"""By event, what a trigger costs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What the shadow log has room for: the columns of its table of changes, and the last number of a structure."""
+
+    columns: int = 0
+    structures: int = 0
+
+    def after(self, table: Structure) -> Room:
+        """Once that table is registered."""
+        return Room(max(self.columns, len(table.columns)), self.structures + 1)
+
+
+def layout_statements() -> tuple[PlannedStatement, ...]:
+    """The statements that create the shadow log."""
+    return tuple(map(brief, _LAYOUT))
 
 
 def remove_statements() -> list[str]:
-    """The statements that remove it, or what is left of it; triggers first."""
+    """The statements that remove the shadow log, or what is left of it, without the triggers of tables."""
     return [f"DROP VIEW IF EXISTS {LAST}", *(f"DROP TABLE IF EXISTS {OWN}{table}" for table in TABLES)]
 
 
-def widening_statements(present: int, columns: int) -> list[str]:
-    """The statements that let the table of changes hold rows of so many columns. `present`: that it has."""
-    return [
-        f"ALTER TABLE penstock_changes ADD COLUMN {side}{n}" for n in range(present + 1, columns + 1) for side in "oc"
-    ]
+def registration(
+    room: Room, relation: int, table: Structure, place: str, generation: int, broken: int, old: Iterable[str] = ()
+) -> Iterator[PlannedStatement]:
+    """The statements that create a table's triggers, in place of those with the names `old`."""
+    number = room.structures + 1
+    for column in range(room.columns + 1, len(table.columns) + 1):
+        for side in "oc":
+            yield brief(f"ALTER TABLE penstock_changes ADD COLUMN {side}{column}")
+    yield brief(f"INSERT INTO penstock_structures VALUES ({number}, {relation}, {literal(table.as_text())})")
+    row = f"{relation}, {literal(table.name)}, {generation}, {literal(place)}, {number}, {broken}"
+    yield brief(f"INSERT OR REPLACE INTO penstock_tables VALUES ({row})")
+    for name in old:
+        yield brief(f"DROP TRIGGER {quoted(name)}")
+    for name, statement in trigger_statements(relation, number, table).items():
+        yield PlannedStatement(statement, _HELD, _COSTS[name.removeprefix(f"{OWN}{relation}_")])
 
 
-def last_statements() -> list[str]:
+def last_statements() -> tuple[PlannedStatement, ...]:
     """The statements after which every trigger counts as created by Penstock."""
-    return [f"DROP VIEW IF EXISTS {LAST}", f"CREATE VIEW {LAST} AS SELECT 1"]
+    return brief(f"DROP VIEW IF EXISTS {LAST}"), brief(f"CREATE VIEW {LAST} AS SELECT 1")
+
+
+def in_transaction(statements: Sequence[PlannedStatement], wait_s: float) -> tuple[PlannedStatement, ...]:
+    """The statements with the begin and the end of their transaction; none if there are none."""
+    if not statements:
+        return ()
+    begin = PlannedStatement(
+        "BEGIN IMMEDIATE",
+        f"The write lock of the file: it waits up to {wait_s:g} s for a program that has it, and other writers wait until COMMIT.",
+        "The lock is held for some milliseconds for each table, whatever the number of rows.",
+    )
+    commit = PlannedStatement(
+        "COMMIT",
+        "Releases the lock. In rollback-journal mode it waits for readers, and they for it.",
+        "Waits for the disk once. Programs that use the file prepare their statements again; SQLite does that for them.",
+    )
+    return begin, *statements, commit
+
+
+def brief(statement: str) -> PlannedStatement:
+    """A statement that costs nothing later."""
+    return PlannedStatement(statement, _HELD, _BRIEF)
 
 
 def trigger_statements(relation: int, number: int, table: Structure) -> dict[str, str]:

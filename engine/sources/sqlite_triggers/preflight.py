@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from engine.model.source import DiscoveredTable, Finding, Severity, SourceIdenti
 from engine.model.subscription import OriginFilter, TableSpec
 from engine.sources.sqlite_triggers.catalog import quoted
 from engine.sources.sqlite_triggers.connect import Connector
-from engine.sources.sqlite_triggers.registry import Found, file_id, is_installed, look
+from engine.sources.sqlite_triggers.registry import Found, file_id, is_installed, look, missing_layout, recording
 from engine.sources.sqlite_triggers.schemas import key_problem, selection_problem
 
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
@@ -43,7 +43,7 @@ def check(connector: Connector, tables: Sequence[TableSpec], origin: OriginFilte
             present = {f.name: f for f in look(connection, [t.source.name for t in tables]).values()}
             for spec in tables:
                 found += _table(present.get(spec.source), replace(spec, mask_mark=mark))
-            return found
+            return found + _planned(connection, present.values())
     except EngineFault as fault:
         remedy = _REMEDIES.get(fault.kind, "Check the connection's settings.")
         return [Finding(_E, fault.kind.value, fault.detail, remedy)]
@@ -78,8 +78,18 @@ def _file(connector: Connector, connection: sqlite3.Connection) -> list[Finding]
         )
     if not is_installed(connection):
         what = "tables whose names begin with penstock_ will be created in the file, and triggers on each table"
-        found.append(Finding(_I, "change_triggers_absent", what, "Nothing has to be done."))
+        sql = tuple(statement.sql for statement in missing_layout(connection))
+        found.append(Finding(_I, "change_triggers_absent", what, "Nothing has to be done.", sql))
     return found
+
+
+def _planned(connection: sqlite3.Connection, tables: Iterable[Found]) -> list[Finding]:
+    missing = [found for found in tables if found.live.problem is None and not found.current]
+    sql = tuple(statement.sql for statement in recording(connection, missing))
+    if not sql:
+        return []
+    what = f"triggers that record changes will be created on {', '.join(str(found.name) for found in missing)}"
+    return [Finding(_I, "change_triggers_planned", what, "Nothing has to be done.", sql)]
 
 
 def _table(found: Found | None, spec: TableSpec) -> list[Finding]:

@@ -9,8 +9,8 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.positions.windows import end_of
 from engine.model.source import ExportedSnapshot, GuardReading, ReaderStatus
 from engine.sources.sqlite_triggers.connect import Connector, immediate
-from engine.sources.sqlite_triggers.objects import drop_statements, remove_statements
-from engine.sources.sqlite_triggers.registry import is_installed, settle
+from engine.sources.sqlite_triggers.objects import drop_statements
+from engine.sources.sqlite_triggers.registry import is_installed, removal, settle
 from engine.sources.sqlite_triggers.snapshots import snapshot_at_window
 from engine.sources.sqlite_triggers.stream import is_alive
 from engine.sources.sqlite_triggers.windows import close_window, highest, last_window
@@ -66,7 +66,7 @@ class SqliteReaderControl:
         return self._remove(reader, whole=False)
 
     def remove(self, reader: str) -> list[str]:
-        """The reader goes, with the triggers of tables that no other reader follows; with the last reader, the shadow log."""
+        """The reader goes, with the triggers of tables that no other reader follows; with the last reader, everything of Penstock's."""
         return self._remove(reader, whole=True)
 
     def _remove(self, reader: str, *, whole: bool) -> list[str]:
@@ -91,7 +91,7 @@ class SqliteReaderControl:
                     "SELECT EXISTS (SELECT 1 FROM penstock_readers) OR EXISTS (SELECT 1 FROM penstock_followed)"
                 ).fetchone()[0]
                 if not left and whole:
-                    for statement in remove_statements():
+                    for statement in removal(connection):
                         connection.execute(statement)
                     return []
                 if not left:

@@ -6,11 +6,11 @@ The file's schema cookie changes with every change of its schema, so each write 
 from __future__ import annotations
 
 import sqlite3
-import uuid
 import zlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from engine.model.change_triggers import PlannedStatement
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableName
 from engine.sources.sqlite_triggers.catalog import (
@@ -28,11 +28,13 @@ from engine.sources.sqlite_triggers.objects import (
     LAYOUT,
     TABLES,
     UNREADABLE,
+    Room,
+    brief,
     last_statements,
     layout_statements,
+    registration,
     remove_statements,
     trigger_statements,
-    widening_statements,
 )
 from engine.sources.sqlite_triggers.terms import SCHEMA
 from engine.sources.sqlite_triggers.types import printed, real_text
@@ -97,7 +99,8 @@ def relation_of(name: str, generation: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A table with its number. `known`: as registered, if it is the same table. `complete`: all its triggers record what they should."""
+    """A table with its number. `known`: as registered, if it is the same table. `complete`: all its triggers record what they should.
+    `triggers`: names of Penstock's that it has under this number."""
 
     relation: int
     live: LiveTable
@@ -106,10 +109,17 @@ class Found:
     complete: bool = False
     readable: bool = True
     """What is recorded with the registered structure can still be read."""
+    generation: int = 0
+    triggers: tuple[str, ...] = ()
 
     @property
     def name(self) -> TableName:
         return TableName(SCHEMA, self.live.structure.name)
+
+    @property
+    def current(self) -> bool:
+        """Whether triggers record the table's present structure."""
+        return self.complete and self.known is not None and self.structure == self.known.structure
 
 
 def look(connection: sqlite3.Connection, names: Iterable[str] | None = None) -> dict[str, Found]:
@@ -127,10 +137,13 @@ def _found(
 ) -> Found:
     name = live.structure.name
     if known is None:
-        return Found(relation_of(name, 0), live, live.structure)
-    ours = {each for each in triggers if each.startswith(f"penstock_{known.relation}_")}
+        relation = relation_of(name, 0)
+        left = sorted(each for each in triggers if each.startswith(f"{OWN}{relation}_"))
+        return Found(relation, live, live.structure, triggers=tuple(left))
+    ours = {each for each in triggers if each.startswith(f"{OWN}{known.relation}_")}
     if not ours and known.place != live.place:
-        return Found(relation_of(name, known.generation + 1), live, live.structure)
+        later = known.generation + 1
+        return Found(relation_of(name, later), live, live.structure, generation=later)
     readable = followed_by(known.structure, live.structure)
     structure = _filled(connection, known.structure, live.structure) if readable else live.structure
     # SQLite renames columns in triggers too, and lets no column be dropped that one names.
@@ -139,7 +152,7 @@ def _found(
         recorded = replace(live.structure, columns=live.structure.columns[: len(recorded.columns)])
     wanted = trigger_statements(known.relation, known.number, recorded)
     complete = ours == wanted.keys() and all(triggers[each] == (wanted[each], True) for each in ours)
-    return Found(known.relation, live, structure, known, complete, readable)
+    return Found(known.relation, live, structure, known, complete, readable, known.generation, tuple(sorted(ours)))
 
 
 def _filled(connection: sqlite3.Connection, old: Structure, now: Structure) -> Structure:
@@ -183,23 +196,38 @@ def _unescaped(field: bytes) -> str:
     return "".join(out)
 
 
-def install(connection: sqlite3.Connection, window_at: int) -> None:
-    """Create the shadow log if there is none. Raises EngineFault(LOG_UNREADABLE) if it has a layout of a later version."""
+def missing_layout(connection: sqlite3.Connection) -> tuple[PlannedStatement, ...]:
+    """The statements that create the shadow log, in place of what others left of it; none if it is there.
+
+    Raises EngineFault(LOG_UNREADABLE) if it has a layout of a later version.
+    """
     if is_installed(connection):
-        layout = connection.execute("SELECT layout FROM penstock_state").fetchone()[0]
-        if layout > LAYOUT:
+        layout = layout_of(connection)
+        if layout is not None and layout > LAYOUT:
             detail = f"the shadow log has the layout {layout}; this version knows layouts up to {LAYOUT}"
             raise EngineFault(FaultKind.LOG_UNREADABLE, "penstock_state", detail)
-        return
-    # Others may have dropped parts of it.
-    for name, _, _ in connection.execute(_TRIGGERS).fetchall():
-        connection.execute(f"DROP TRIGGER {quoted(name)}")
-    for statement in (*remove_statements(), *layout_statements()):
-        connection.execute(statement)
-    connection.execute(
-        "INSERT INTO penstock_state VALUES (1, ?, ?, ?)", [LAYOUT, str(uuid.uuid4()), cookie(connection)]
-    )
-    connection.execute("INSERT INTO penstock_windows VALUES (1, 0, 0, ?, lower(hex(randomblob(8))))", [window_at])
+        return ()
+    return (*(brief(statement) for statement in removal(connection)), *layout_statements())
+
+
+def removal(connection: sqlite3.Connection) -> list[str]:
+    """The statements that remove all triggers and the shadow log; none if nothing is there."""
+    triggers = [f"DROP TRIGGER {quoted(name)}" for name, _, _ in connection.execute(_TRIGGERS).fetchall()]
+    parts = [LAST, *(f"{OWN}{table}" for table in TABLES)]
+    marks = ", ".join("?" * len(parts))
+    found = connection.execute(f"SELECT count(*) FROM main.sqlite_schema WHERE name IN ({marks})", parts).fetchone()[0]
+    return [*triggers, *(remove_statements() if found else ())]
+
+
+def layout_of(connection: sqlite3.Connection) -> int | None:
+    """Version of the installed layout; None if it is not recorded."""
+    row = connection.execute("SELECT layout FROM penstock_state").fetchone()
+    return None if row is None else int(row[0])
+
+
+def execute(connection: sqlite3.Connection, statements: Iterable[PlannedStatement]) -> None:
+    for statement in statements:
+        connection.execute(statement.sql)
 
 
 def review(connection: sqlite3.Connection, touched_after: int) -> None:
@@ -249,7 +277,8 @@ def _follow(connection: sqlite3.Connection, found: Found, old: Registered, touch
     more = now.columns[len(old.structure.columns) :]
     computed = generated_names(connection, now.name)
     readable = found.readable and not any(column.name in computed for column in more)
-    number = register(connection, found.relation, now, found.live.place, old.generation, old.broken)
+    record(connection, [found])
+    (number,) = connection.execute("SELECT max(structure) FROM penstock_structures").fetchone()
     if not readable:
         connection.execute("INSERT INTO penstock_changes (structure, op) VALUES (?, ?)", [number, UNREADABLE])
     elif more and now.key:
@@ -273,33 +302,57 @@ def _record_again(connection: sqlite3.Connection, old: Registered, now: Structur
     )
 
 
-def register(
-    connection: sqlite3.Connection, relation: int, structure: Structure, place: str, generation: int, broken: int
-) -> int:
-    """Create the table's triggers, in place of others of Penstock's. Returns the number of the structure.
+def recording(connection: sqlite3.Connection, tables: Iterable[Found]) -> tuple[PlannedStatement, ...]:
+    """The statements that let triggers record these tables as they are now, after those of `missing_layout` in one transaction; none if
+    they do already.
 
-    Raises EngineFault(TABLE_NAME_COLLISION) if another table has this number.
+    Raises EngineFault(TABLE_NAME_COLLISION) if two tables have one number.
     """
-    other = connection.execute("SELECT name FROM penstock_tables WHERE relation = ?", [relation]).fetchone()
-    if other is not None and other[0].lower() != structure.name.lower():
-        detail = f"its number in the shadow log is that of {other[0]}; rename one of them"
-        raise EngineFault(FaultKind.TABLE_NAME_COLLISION, structure.name, detail)
-    present = sum(row[1].startswith("o") for row in connection.execute("PRAGMA table_info(penstock_changes)")) - 1
-    for statement in widening_statements(present, len(structure.columns)):
-        connection.execute(statement)
-    number = int(connection.execute("SELECT coalesce(max(structure), 0) + 1 FROM penstock_structures").fetchone()[0])
-    connection.execute("INSERT INTO penstock_structures VALUES (?, ?, ?)", [number, relation, structure.as_text()])
-    connection.execute(
-        "INSERT OR REPLACE INTO penstock_tables VALUES (?, ?, ?, ?, ?, ?)",
-        [relation, structure.name, generation, place, number, broken],
-    )
-    for name, statement in trigger_statements(relation, number, structure).items():
-        connection.execute(f"DROP TRIGGER IF EXISTS {quoted(name)}")
-        connection.execute(statement)
-    for statement in last_statements():
-        connection.execute(statement)
-    settle(connection)
-    return number
+    room, names = Room(), {}
+    there = is_installed(connection)
+    if there:
+        columns = [row[1] for row in connection.execute("PRAGMA main.table_info(penstock_changes)")]
+        (last,) = connection.execute("SELECT coalesce(max(structure), 0) FROM penstock_structures").fetchone()
+        room = Room(sum(name.startswith("c") for name in columns), last)
+        names = dict(connection.execute("SELECT relation, name FROM penstock_tables").fetchall())
+    found: list[PlannedStatement] = []
+    for table in tables:
+        if table.current:
+            continue
+        name = table.live.structure.name
+        other = names.setdefault(table.relation, name)
+        if other.lower() != name.lower():
+            detail = f"its number in the shadow log is that of {other}; rename one of them"
+            raise EngineFault(FaultKind.TABLE_NAME_COLLISION, name, detail)
+        found += registration(
+            room,
+            table.relation,
+            table.structure,
+            table.live.place,
+            table.generation,
+            _broken(connection, table),
+            table.triggers if there else (),
+        )
+        room = room.after(table.structure)
+    return (*found, *last_statements()) if found else ()
+
+
+def _broken(connection: sqlite3.Connection, found: Found) -> int:
+    """How often changes may have been missed, once the table has its triggers again: readers that know of fewer copy it again."""
+    if found.known is None:
+        return 0
+    (seen,) = connection.execute(
+        "SELECT max(broken) FROM penstock_followed WHERE relation = ?", [found.relation]
+    ).fetchone()
+    return found.known.broken + (not found.complete and seen == found.known.broken)
+
+
+def record(connection: sqlite3.Connection, tables: Iterable[Found]) -> None:
+    """Let triggers record these tables as they are now. After a review, in the same transaction."""
+    statements = recording(connection, tables)
+    execute(connection, statements)
+    if statements:
+        settle(connection)
 
 
 def name_of(structure: Structure) -> TableName:

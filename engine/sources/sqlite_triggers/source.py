@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from engine.model.absent_capabilities import (
-    NoChangeTriggers,
     NoDdlReports,
     NoPartitions,
     NoSequences,
@@ -32,6 +31,7 @@ from engine.model.source import (
 )
 from engine.model.subscription import ConnectionSpec, OriginFilter, TableSpec
 from engine.sources.sqlite_triggers import preflight
+from engine.sources.sqlite_triggers.change_triggers import SqliteChangeTriggers
 from engine.sources.sqlite_triggers.connect import Connector
 from engine.sources.sqlite_triggers.log import SqliteLog
 from engine.sources.sqlite_triggers.reader_control import SqliteReaderControl
@@ -59,7 +59,7 @@ class SqliteSource:
         self.partitioned: PartitionedTables = NoPartitions()
         self.safety: SourceSafety = TriggerSafety(connector, tables, reader)
         self.ddl: DdlReports = NoDdlReports()
-        self.triggers: ChangeTriggers = NoChangeTriggers()
+        self.triggers: ChangeTriggers = SqliteChangeTriggers(connector)
         self.tickets: TicketWriter = NoTickets()
         self.sequences: SequenceReader = NoSequences()
         self.computed: ComputedColumns = NothingComputed()

@@ -15,14 +15,14 @@ from engine.sources.sqlite_triggers.connect import Connector, immediate
 from engine.sources.sqlite_triggers.reader_control import SqliteReaderControl
 from engine.sources.sqlite_triggers.registry import (
     Found,
-    count_broken,
+    execute,
     file_id,
-    install,
     is_installed,
     look,
-    register,
+    missing_layout,
+    record,
 )
-from engine.sources.sqlite_triggers.windows import clock_us, close_window, last_window
+from engine.sources.sqlite_triggers.windows import close_window, last_window
 
 _CHANGED = "its triggers were dropped, changed or created again by others: changes may be missing"
 _GONE = "the table was dropped or renamed"
@@ -50,38 +50,36 @@ class TriggeredTables:
         earlier: Earlier = Earlier.ANY,
     ) -> frozenset[RelationId]:
         del known  # The numbers in the file say what was recorded.
-        found: dict[TableName, int] = {}
         with self._lock, self._connector.session(reader) as connection, immediate(connection, self._connector.wait_s):
-            install(connection, clock_us())
+            execute(connection, missing_layout(connection))
             if last_window(connection)[1]:
                 close_window(connection)
-            present = look(connection, [t.source.name for t in tables])
-            for each in present.values():
-                if each.live.problem is None:
-                    found[each.name] = each.relation
-                    self._install(connection, each, reader, earlier)
+            present = look(connection, [t.source.name for t in tables]).values()
+            found = {each.name: each.relation for each in present if each.live.problem is None}
+            self._install(connection, [each for each in present if each.name in found], reader, earlier)
         for name, relation in found.items():
             if any(t.source == name for t in tables):
                 self._watched.setdefault(name, relation)
         return frozenset(RelationId(relation) for relation in found.values())
 
-    def _install(self, connection: sqlite3.Connection, found: Found, reader: str, earlier: Earlier) -> None:
-        """Let the table's triggers record it for this reader. In the transaction of the look."""
-        relation = found.relation
-        row = connection.execute(
-            "SELECT broken FROM penstock_followed WHERE reader = ? AND relation = ?", [reader, relation]
-        ).fetchone()
-        state = None if row is None else self._state(found, {relation: row[0]})
-        if state is not None and earlier is not Earlier.ANY and self._reported.get(relation) != state:
-            return  # The next check reports it; to mend it before would hide that changes may be missing.
-        if found.known is not None and not found.complete:
-            count_broken(connection, relation)  # Others that follow the table have to copy it too.
-        broken = _broken(connection, relation)
-        if not (found.complete and found.known is not None and found.structure == found.known.structure):
-            generation = _generation(connection, found)
-            register(connection, relation, found.structure, found.live.place, generation, broken)
-        self._reported.pop(relation, None)
-        connection.execute("INSERT OR REPLACE INTO penstock_followed VALUES (?, ?, ?)", [reader, relation, broken])
+    def _install(self, connection: sqlite3.Connection, tables: Sequence[Found], reader: str, earlier: Earlier) -> None:
+        """Let the tables' triggers record them for this reader. In the transaction of the look."""
+        followed = _followed(connection, reader)
+        states = {each.relation: self._state(each, followed) for each in tables}
+        # The next check reports these; to mend them before would hide that changes may be missing.
+        left = {
+            relation
+            for relation, state in states.items()
+            if state is not None and earlier is not Earlier.ANY and self._reported.get(relation) != state
+        }
+        taken = [each for each in tables if each.relation not in left]
+        record(connection, taken)
+        for each in taken:
+            self._reported.pop(each.relation, None)
+            connection.execute(
+                "INSERT OR REPLACE INTO penstock_followed SELECT ?, relation, broken FROM penstock_tables WHERE relation = ?",
+                [reader, each.relation],
+            )
 
     def recorded(self, reader: str) -> str | None:
         """The identity that the file got with the shadow log."""
@@ -140,20 +138,6 @@ class TriggeredTables:
 
     def accept(self, table: TableName, relation: RelationId) -> None:
         self._watched[table] = relation
-
-
-def _generation(connection: sqlite3.Connection, found: Found) -> int:
-    if found.known is not None:
-        return found.known.generation
-    row = connection.execute(
-        "SELECT max(generation) FROM penstock_tables WHERE name = ? COLLATE NOCASE", [found.live.structure.name]
-    ).fetchone()
-    return 0 if row[0] is None else int(row[0]) + 1
-
-
-def _broken(connection: sqlite3.Connection, relation: int) -> int:
-    row = connection.execute("SELECT broken FROM penstock_tables WHERE relation = ?", [relation]).fetchone()
-    return 0 if row is None else int(row[0])
 
 
 def _followed(connection: sqlite3.Connection, reader: str) -> dict[int, int]:

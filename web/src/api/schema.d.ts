@@ -198,15 +198,16 @@ export interface paths {
         get: operations["connections_change_triggers_get"];
         /**
          * Install triggers that record a source's changes
-         * @description Runs the statements that `plans` shows for the same body. Safe to repeat; other tables keep their triggers. A subscription installs
-         *     them itself unless its `capture.install` is false. Changes are recorded from then on, until a subscription has read them.
+         * @description Runs the statements that `plans` shows for the same body. Safe to repeat; other tables keep their triggers. Without tables it brings
+         *     what is there up to date. A subscription installs triggers itself unless its `capture.install` is false. Changes are recorded from then
+         *     on, until a subscription has read them.
          */
         put: operations["connections_change_triggers_put"];
         post?: never;
         /**
          * Remove the triggers that record a source's changes
-         * @description Removes all triggers, the recorded changes and the schema. Safe to repeat. Refused while a subscription reads the changes, of this
-         *     server or of another one.
+         * @description Removes all triggers, the recorded changes and all else that holds them. Safe to repeat. Refused while a subscription reads the
+         *     changes, of this server or of another one.
          */
         delete: operations["connections_change_triggers_delete"];
         options?: never;
@@ -2114,7 +2115,7 @@ export interface components {
             grants: string[];
             /**
              * Statements
-             * @description In this order: those of the schema `penstock` in one transaction, then those of each table in one.
+             * @description In this order. Of PostgreSQL: those of the schema `penstock` in one transaction, then those of each table in one. Of SQLite: all in one transaction, with its BEGIN and COMMIT.
              */
             statements: components["schemas"]["PlannedStatementView"][];
         };
@@ -4544,6 +4545,7 @@ export interface components {
              * @description How its rows are recorded.
              * @example json
              * @example exact
+             * @example rows
              */
             variant: string;
         };

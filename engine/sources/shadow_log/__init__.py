@@ -1,0 +1,1 @@
+"""What sources share whose changes triggers record in a shadow log."""
