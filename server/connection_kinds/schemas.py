@@ -19,7 +19,15 @@ _EXAMPLE: dict[str, Any] = {
     "embedded": False,
     "settings": {"type": "object", "properties": {"host": {"type": "string", "title": "Host"}}, "required": ["host"]},
     "secrets": {"type": "object", "properties": {"password": {"type": "string", "title": "Password"}}},
-    "captures": [{"kind": "postgres_log", "title": "Log", "description": "The source's log.", "settings": {}}],
+    "captures": [
+        {
+            "kind": "postgres_log",
+            "title": "Log",
+            "description": "The source's log.",
+            "by_triggers": False,
+            "settings": {},
+        }
+    ],
 }
 
 
@@ -29,6 +37,9 @@ class CaptureKindView(BaseModel):
     kind: str = Field(description="For `capture.kind` of a subscription.")
     title: str
     description: str
+    by_triggers: bool = Field(
+        description="Whether triggers on the source record the changes: `/connections/{name}/change-triggers` shows and installs them."
+    )
     settings: dict[str, Any] = Field(description="JSON schema of a subscription's `capture` of this kind.")
 
 
@@ -72,7 +83,11 @@ def kind_view(kind: ConnectionKind) -> ConnectionKindView:
 
 def _capture_view(capture: type[Capture], kind: str) -> CaptureKindView:
     return CaptureKindView(
-        kind=kind, title=capture.title, description=capture.words, settings=capture.model_json_schema()
+        kind=kind,
+        title=capture.title,
+        description=capture.words,
+        by_triggers=capture.by_triggers,
+        settings=capture.model_json_schema(),
     )
 
 

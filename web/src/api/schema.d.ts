@@ -2039,6 +2039,11 @@ export interface components {
          * @description A way to read the changes of a source.
          */
         CaptureKindView: {
+            /**
+             * By Triggers
+             * @description Whether triggers on the source record the changes: `/connections/{name}/change-triggers` shows and installs them.
+             */
+            by_triggers: boolean;
             /** Description */
             description: string;
             /**
@@ -2300,6 +2305,7 @@ export interface components {
          * @example {
          *       "captures": [
          *         {
+         *           "by_triggers": false,
          *           "description": "The source's log.",
          *           "kind": "postgres_log",
          *           "settings": {},

@@ -80,6 +80,10 @@ export const isEmbedded = (kinds: readonly ConnectionKind[], { kind }: Connectio
 export const capturesOf = (kinds: readonly ConnectionKind[], { kind }: Connection): ConnectionKind["captures"] =>
   findKind(kinds, kind)?.captures ?? [];
 
+/** Whether triggers on it can record its changes. */
+export const isByTriggers = (kinds: readonly ConnectionKind[], connection: Connection): boolean =>
+  capturesOf(kinds, connection).some(({ by_triggers }) => by_triggers);
+
 export const kindLabel = (kinds: readonly ConnectionKind[], kind: string): string => findKind(kinds, kind)?.title ?? kind;
 
 /** Where a connection leads, from the settings that say so. */

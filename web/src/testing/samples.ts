@@ -209,6 +209,7 @@ export const KINDS: ConnectionKind[] = [
         kind: "postgres_log",
         title: "Source's log",
         description: "Its log is read.",
+        by_triggers: false,
         settings: {
           $defs: {
             Guard: {

@@ -1,4 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
+import { Suspense } from "react";
 import { Link, useLocation } from "wouter";
 import { CONNECTIONS } from "../../addresses";
 import type { Connection } from "../../api/client";
@@ -11,10 +12,13 @@ import { QueryBoundary } from "../../components/queryBoundary";
 import { Statements } from "../../components/statements";
 import { StatusBadge } from "../../components/statusBadge";
 import { ddlCaptureInstallation, ddlCaptureRemoval } from "../../ddlCaptureActions";
-import { kindLabel, rolesOf } from "../../labels/kinds";
+import { isByTriggers, kindLabel, rolesOf } from "../../labels/kinds";
+import { later } from "../../later";
 import { useKinds } from "../../useKinds";
 import { ConnectionForm } from "./connectionForm";
 import { connectionQuery, ddlCaptureQuery } from "./queries";
+
+const ChangeTriggers = later(async () => (await import("./changeTriggers")).ChangeTriggers);
 
 const above = <Link href={CONNECTIONS}>Connections</Link>;
 
@@ -52,6 +56,13 @@ export function ConnectionPage({ name }: { name: string }) {
             <Section title="Settings" aside={kindLabel(kinds, present.connection.kind)}>
               <ConnectionForm present={present} role={null} taken={[]} onSaved={saved} />
             </Section>
+            {isByTriggers(kinds, present.connection) && (
+              <Section title="Triggers that record changes" aside="As a source">
+                <Suspense fallback={<p className="soft">Loading …</p>}>
+                  <ChangeTriggers name={present.connection.name} />
+                </Suspense>
+              </Section>
+            )}
             {rolesOf(kinds, present.connection).includes("source") && (
               <Section title="Changes of structure" aside="As a source">
                 <DdlCapture connection={present.connection} />
@@ -70,6 +81,9 @@ function DdlCapture({ connection: { name } }: { connection: Connection }) {
   if (capture.error !== null) return <ProblemNote error={capture.error} />;
   if (capture.data === undefined) return <p className="soft">Asking the source …</p>;
   const { installed, current, install_sql, remove_sql } = capture.data;
+  if (!installed && install_sql.length === 0) {
+    return <p className="prose">They are learnt from the recorded changes and the source's catalog; nothing has to be done.</p>;
+  }
   const actions = [...(current ? [] : [ddlCaptureInstallation(name)]), ...(installed ? [ddlCaptureRemoval(name)] : [])];
   return (
     <>

@@ -83,7 +83,7 @@ describe("bodyOf", () => {
 
   it("declares the capture that is chosen, with what is typed for it", () => {
     const settings = { properties: { pages: { type: "integer", default: 1 }, origin: { $ref: "#" } } };
-    const [log, ledger] = ["log", "ledger"].map((kind) => ({ kind, title: kind, description: "", settings }));
+    const [log, ledger] = ["log", "ledger"].map((kind) => ({ kind, title: kind, description: "", by_triggers: false, settings }));
     const options = { ...DEFAULTS, capture: "ledger", captureSettings: { pages: "3" } };
     const captures = [log, ledger].filter((each) => each !== undefined);
     const capture = captureOf(captures, options);

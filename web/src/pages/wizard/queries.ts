@@ -1,5 +1,5 @@
 import { queryOptions } from "@tanstack/react-query";
-import { answer, client, everyItem, LARGEST_PAGE, type TableBody } from "../../api/client";
+import { answer, client, everyItem, LARGEST_PAGE, type QualifiedName, type TableBody } from "../../api/client";
 import { Problem } from "../../api/problem";
 import { keys, ON_REQUEST } from "../../api/queries";
 import type { Role } from "../../labels/kinds";
@@ -70,6 +70,27 @@ export const ddlCaptureQuery = (name: string) =>
     queryKey: ["ddl-capture", name],
     queryFn: ({ signal }) => answer(client.GET("/api/v1/connections/{name}/ddl-capture", { params: { path: { name } }, signal })),
     ...ON_REQUEST,
+  });
+
+const CHANGE_TRIGGERS = "change-triggers";
+
+/** The triggers that record a source's changes. */
+export const changeTriggersQuery = (name: string) =>
+  queryOptions({
+    queryKey: [CHANGE_TRIGGERS, name],
+    queryFn: ({ signal }) => answer(client.GET("/api/v1/connections/{name}/change-triggers", { params: { path: { name } }, signal })),
+    ...ON_REQUEST,
+  });
+
+/** What installing triggers on these tables would run. */
+export const changeTriggersPlanQuery = (name: string, tables: QualifiedName[]) =>
+  queryOptions({
+    queryKey: [CHANGE_TRIGGERS, name, "plan", tables],
+    queryFn: ({ signal }) =>
+      answer(client.POST("/api/v1/connections/{name}/change-triggers/plans", { params: { path: { name } }, body: { tables }, signal })),
+    ...ON_REQUEST,
+    staleTime: 0,
+    gcTime: 0,
   });
 
 /** A refusal because of another's change or name, in words for people. */

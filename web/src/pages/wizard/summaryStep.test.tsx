@@ -7,7 +7,7 @@ import { connection, KINDS, sourceTable } from "../../testing/samples";
 import { DEFAULTS, type Draft, keyOf } from "./draft";
 import { AtSource } from "./summaryStep";
 
-const LEDGER = { kind: "ledger", title: "Ledger", description: "A ledger is written on the source.", settings: {} };
+const LEDGER = { kind: "ledger", title: "Ledger", description: "A ledger is written on the source.", by_triggers: true, settings: {} };
 const orders = sourceTable();
 
 function open(capture: string): void {
