@@ -19,7 +19,8 @@ _FIRST: dict[str, SourceKind] = {}
 for _kind in SOURCES.values():
     _FIRST.setdefault(_kind.name, _kind)
 CAPTURES: dict[str, type[Capture]] = {name: kind.capture for name, kind in _FIRST.items()}
-"""By kind. Where several kinds of connection have a capture of one name, it has the same settings."""
+"""By kind. Where several kinds of connection have a capture of one name, the first has the settings of all; those of the others are checked
+with the source."""
 FORMS: dict[str, PositionForm] = {name: kind.terms.form for name, kind in _FIRST.items()}
 """Of the positions of their sources, by kind. Captures of one name have forms that differ in `origin` only."""
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import JsonValue, ValidationError
 
-from engine.connectors import CONNECTIONS, DEFAULT_CAPTURE
+from engine.connectors import CONNECTIONS, DEFAULT_CAPTURE, SOURCES
 from engine.kinds import ConnectionKind
 from engine.model.subscription import ApplyMode, Visibility
 from engine.model.subscription_state import DesiredState, SubscriptionState
@@ -315,6 +315,11 @@ def _captured(source: ConnectionRow, given: dict[str, Any]) -> dict[str, Any]:
     if kind not in captures:
         detail = f"'{source.name}' is of the kind {source.kind}, which has no capture '{kind}'; it has: {', '.join(captures)}."
         raise CaptureUnsupported.at("/capture/kind", detail)
+    try:
+        SOURCES[source.kind, kind].capture.model_validate({**given, "kind": kind})
+    except ValidationError as error:
+        found = field_errors(error.errors(include_input=False, include_url=False), ("capture",))
+        raise InvalidRequest(f"'capture' is not valid for a source of the kind {source.kind}.", errors=found) from None
     return given if kind == given.get("kind", DEFAULT_CAPTURE) else _valid_policy("capture", {**given, "kind": kind})
 
 

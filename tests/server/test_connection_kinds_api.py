@@ -7,8 +7,9 @@ from typing import ClassVar, Literal
 import pytest
 from fastapi.testclient import TestClient
 
-from engine.connectors import CONNECTIONS, SOURCES, TARGETS
-from engine.kinds import Capture, ConnectionKind
+from engine.connectors import CONNECTIONS, SOURCES, TARGETS, open_source
+from engine.kinds import Capture, ConnectionKind, SourceKind
+from engine.model.source import SourceTerms
 from engine.targets.duckdb.declaration import DuckDbSettings
 from server.db.models.connection import ConnectionRow
 from server.declarations.captures import CAPTURES
@@ -103,10 +104,26 @@ def test_a_capture_that_no_source_has_is_refused_with_those_that_there_are(clien
     )
 
 
+def test_a_setting_of_the_capture_of_another_kind_is_refused(client: TestClient) -> None:
+    """Captures of one name are read as one class; what only PostgreSQL has would be ignored without a word."""
+    client.put("/api/v1/connections/shop", json={"kind": "sqlite", "settings": {"path": "/data/shop.db"}})
+    client.put("/api/v1/connections/mart", json=MART)
+    for given in ({"install": False}, {"audit": True}, {"recorder": "application"}):
+        answer = client.put("/api/v1/subscriptions/s", json={**BODY, "capture": {"kind": "triggers", **given}})
+        assert (answer.status_code, [error["pointer"] for error in answer.json()["errors"]]) == (
+            422,
+            [f"/capture/{next(iter(given))}"],
+        )
+        assert "for a source of the kind sqlite" in answer.text
+    body = {**BODY, "capture": {"kind": "triggers", "budget_bytes": 1024**3}}
+    assert client.put("/api/v1/subscriptions/s", json=body).status_code == 201
+
+
 @pytest.mark.usefixtures("ledger")
 def test_a_source_without_a_log_has_its_own_usual_capture(monkeypatch: pytest.MonkeyPatch) -> None:
     paper = ConnectionKind("paper", "Paper", DuckDbSettings, {}, frozenset(), captures=("ledger",))
     monkeypatch.setitem(CONNECTIONS, "paper", paper)
+    monkeypatch.setitem(SOURCES, ("paper", "ledger"), SourceKind(paper, LedgerCapture, SourceTerms(), open_source))
     source = ConnectionRow(name="books", kind="paper")
     assert service._captured(source, {}) == {"kind": "ledger"}
     assert service._captured(source, {"kind": "ledger", "pages": 3}) == {"kind": "ledger", "pages": 3}

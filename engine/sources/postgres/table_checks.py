@@ -49,7 +49,8 @@ SELECT n.nspname, c.relname,
           AND (a.attgenerated = '' OR (a.attgenerated = 's' AND current_setting('server_version_num')::int >= {STORED_VERSION})))
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p', 'f') AND NOT c.relispartition AND c.relpersistence <> 't' AND c.relname NOT LIKE '\\_\\_penstock\\_%'
-  AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\\_toast%' AND n.nspname NOT LIKE 'pg\\_temp%'
+  AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'penstock')
+  AND n.nspname NOT LIKE 'pg\\_toast%' AND n.nspname NOT LIKE 'pg\\_temp%'
 ORDER BY n.nspname, c.relname
 """
 AsSent = Callable[[CatalogTable], CatalogTable]
@@ -73,7 +74,7 @@ def _as_logged(table: CatalogTable) -> CatalogTable:
 
 
 def discover(connector: Connector, as_sent: AsSent = _as_logged) -> list[DiscoveredTable]:
-    """Every table outside the system schemas; partitions are listed under their root. `as_sent`: see `check_tables`."""
+    """Every table outside the system schemas and Penstock's; partitions are listed under their root. `as_sent`: see `check_tables`."""
     with connector.session() as connection:
         rows = connection.execute(_DISCOVER).fetchall()
         names = [TableName(schema, name) for schema, name, *_ in rows]

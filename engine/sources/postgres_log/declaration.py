@@ -85,8 +85,9 @@ class PostgresLogCapture(Capture):
 
     title: ClassVar[str] = "Source's log"
     words: ClassVar[str] = (
-        "The source's log is read by logical decoding. A replication slot and publications are created on the source, named penstock_, the"
-        " subscription's name and eight hexadecimal digits, unless existing ones are named."
+        "The source's log is read by logical decoding, which needs wal_level = logical and a user with REPLICATION. Each transaction"
+        " arrives whole, in the order of commits, at no cost for the transactions that write. A replication slot and publications are"
+        " created on the source, named penstock_, the subscription's name and eight hexadecimal digits, unless existing ones are named."
     )
 
     kind: Literal["postgres_log"] = Field(default="postgres_log", description=words)

@@ -18,6 +18,7 @@ from engine.sources.postgres.catalog import CatalogTable, load_numbered, load_ta
 from engine.sources.postgres.connect import Connector
 from engine.sources.postgres_triggers.objects import (
     INSTALL_LOCK,
+    SHADOW_SCHEMA,
     WINDOW_LOCK,
     TableTriggers,
     Variant,
@@ -261,8 +262,12 @@ def _named(connection: PostgresConnection, names: Sequence[TableName]) -> list[C
         if written_by_application(connection, [found[name].oid]):
             detail = "the application records its changes; triggers would record them again"
             raise EngineFault(FaultKind.CHANGE_TRIGGERS_IN_USE, str(name), detail)
-        if found[name].kind != "r" or found[name].persistence != "p":
-            raise EngineFault(FaultKind.TABLE_NOT_LOGGED, str(name), "triggers record plain, logged tables only")
+        if found[name].kind != "r" or found[name].persistence != "p" or name.schema == SHADOW_SCHEMA:
+            raise EngineFault(
+                FaultKind.TABLE_NOT_LOGGED,
+                str(name),
+                "triggers record plain, logged tables only, none of the schema penstock",
+            )
     return list(found.values())
 
 

@@ -17,8 +17,10 @@ class PostgresTriggersCapture(TriggersCapture):
     """How changes are recorded on the source, and read."""
 
     words: ClassVar[str] = (
-        "Triggers record each change in a shadow log, the schema penstock on the source. For databases without logical decoding: it needs"
-        " no replication role and no server setting, but costs each writing transaction time, and four triggers on each table."
+        "Triggers, four on each table, record each change in a shadow log, the schema penstock on the source. For databases without logical"
+        " decoding: it needs no replication role and no server setting. Each transaction arrives whole, in an order in which it finds what"
+        " it found on the source, and writes one more row for each row that it changes, which costs it time. Not possible: partitioned"
+        " tables, row filters, origin none, tickets, DDL capture. Choose the log where it can be had."
     )
 
     kind: Literal["triggers"] = Field(default="triggers", description=words)
@@ -43,8 +45,9 @@ class PostgresTriggersCapture(TriggersCapture):
     )
     recorder: Literal["triggers", "application"] = Field(
         default="triggers",
-        description="Who records the changes: triggers, or the application, which writes rows of `penstock.changes` in the transactions"
-        " that change the tables. Then no triggers are created.",
+        title="Who records the changes",
+        description="Triggers, or the application, which writes rows of the table penstock.changes in the transactions that change the"
+        " tables. Then no triggers are created.",
     )
 
     def assigned(self) -> dict[str, Any]:

@@ -21,6 +21,8 @@ from engine.postgres.sessions import PostgresConnection
 from engine.sources.postgres.catalog import CatalogTable
 from engine.sources.postgres_triggers.owners import check_owners
 
+SHADOW_SCHEMA = "penstock"
+"""Triggers on its own tables would record what they write."""
 LAYOUT = 3
 """Version of the shadow log's layout. 2: who changed a row, readers of inserts only, and the view penstock.transactions. 3: row filters of
 readers, and updates with their changed columns only."""

@@ -16,14 +16,20 @@ from engine.sources.postgres.connect import Connector
 from engine.sources.postgres.table_checks import check_filters, check_tables, discover, rights_of
 from engine.sources.postgres_triggers.change_triggers import key_of_rows, recorded_twice, unfit_tables
 from engine.sources.postgres_triggers.given import Given
-from engine.sources.postgres_triggers.objects import grants_to, is_exact, is_installed, read_layout, trigger_statements
+from engine.sources.postgres_triggers.objects import (
+    SHADOW_SCHEMA,
+    grants_to,
+    is_exact,
+    is_installed,
+    read_layout,
+    trigger_statements,
+)
 from engine.sources.postgres_triggers.structures import as_recorded
 from engine.sources.postgres_triggers.triggered_tables import LAYOUT_MISSING
 
 OLDEST_VERSION = 140000
 """PostgreSQL 14 as `server_version_num`: the first with CREATE OR REPLACE TRIGGER."""
 _E, _I = Severity.ERROR, Severity.INFO
-_SCHEMA = "penstock"
 _IDENTITY = """
 SELECT s.system_identifier::text || '-' || (SELECT oid FROM pg_database WHERE datname = current_database()), c.timeline_id
 FROM pg_control_system() AS s, pg_control_checkpoint() AS c
@@ -56,11 +62,10 @@ def identify(connector: Connector) -> SourceIdentity:
 
 
 def discover_tables(connector: Connector) -> list[DiscoveredTable]:
-    """Every table outside the system schemas and the shadow log's; partitioned ones with the reason that they cannot be captured."""
+    """Every table outside the system schemas and Penstock's; partitioned ones with the reason that they cannot be captured."""
     return [
         replace(table, problems=(*table.problems, _partitioned(table.name))) if table.partitioned else table
         for table in discover(connector, as_recorded)
-        if table.name.schema != _SCHEMA
     ]
 
 
@@ -125,7 +130,11 @@ def _given_shadow_log(connection: PostgresConnection, missing: tuple[str, ...]) 
 
 def _triggers(connection: PostgresConnection, tables: Sequence[TableSpec], given: Given) -> list[Finding]:
     """Findings on tables whose triggers are missing or do not record enough, with the statements that mend it."""
-    there = [t for t in load_tables(connection, [t.source for t in tables]).values() if t.kind == "r"]
+    there = [
+        t
+        for t in load_tables(connection, [t.source for t in tables]).values()
+        if t.kind == "r" and t.name.schema != SHADOW_SCHEMA
+    ]
     found = []
     for name in recorded_twice(connection, there, by_application=given.by_application):
         what = f"changes of {name} would be recorded twice, by triggers and by the application"
@@ -176,7 +185,12 @@ def _owned(connection: PostgresConnection, tables: Sequence[TableSpec]) -> list[
 
 def _unfit(connection: PostgresConnection, tables: Sequence[TableSpec]) -> list[Finding]:
     catalog = load_tables(connection, [t.source for t in tables])
-    return [_partitioned(name) for name, table in catalog.items() if table.partitioned]
+    found = [_partitioned(name) for name, table in catalog.items() if table.partitioned]
+    for name in catalog:
+        if name.schema == SHADOW_SCHEMA:
+            what = f"{name} belongs to the schema penstock, whose tables triggers do not record"
+            found.append(Finding(_E, FaultKind.TABLE_NOT_LOGGED.value, what, "Take it out of the subscription."))
+    return found
 
 
 def _partitioned(name: object) -> Finding:

@@ -33,6 +33,7 @@ from engine.sources.postgres_triggers import preflight
 from engine.sources.postgres_triggers.change_triggers import PostgresChangeTriggers
 from engine.sources.postgres_triggers.given import given_by
 from engine.sources.postgres_triggers.log import TriggerLog
+from engine.sources.postgres_triggers.objects import SHADOW_SCHEMA
 from engine.sources.postgres_triggers.reader_control import TriggerReaderControl
 from engine.sources.postgres_triggers.snapshots import WindowSnapshots
 from engine.sources.postgres_triggers.structures import load_recorded
@@ -82,7 +83,9 @@ class TriggerSource:
         with self._connector.session() as connection, one_look(connection):
             catalog = load_recorded(connection, [t.source for t in tables])
             left_out = self._tables.unrecorded(connection, catalog.values())
-        there = [t for t in tables if t.source in catalog and t.source not in left_out]
+        there = [
+            t for t in tables if t.source in catalog and t.source not in left_out and t.source.schema != SHADOW_SCHEMA
+        ]
         found = {t.source: schema_of(catalog[t.source], t) for t in there if catalog[t.source].kind == "r"}
         filtered = [t for t in there if t.where is not None and found.get(t.source) is not None]
         with self._connector.session() as connection:

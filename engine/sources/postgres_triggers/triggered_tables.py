@@ -29,6 +29,7 @@ from engine.sources.postgres_triggers.change_triggers import (
 from engine.sources.postgres_triggers.given import Given
 from engine.sources.postgres_triggers.objects import (
     INSTALL_LOCK,
+    SHADOW_SCHEMA,
     TableTriggers,
     is_installed,
     read_layout,
@@ -84,7 +85,7 @@ class TriggeredTables:
         with self._lock, self._connector.session(reader) as connection, as_privilege_fault(reader):
             self._prepare_layout(connection, reader)
             found = load_tables(connection, [t.source for t in tables])
-            found = {name: table for name, table in found.items() if table.kind == "r"}
+            found = {n: table for n, table in found.items() if table.kind == "r" and n.schema != SHADOW_SCHEMA}
             there = [t for t in tables if t.source in found]
             follow = self._follow if self._given.by_application else self._install
             follow(connection, [(found[t.source], t) for t in there], reader, earlier)

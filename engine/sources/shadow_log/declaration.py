@@ -23,6 +23,7 @@ class TriggersCapture(Capture):
     budget_bytes: int = Field(
         default=SPEC["retained_log_budget_bytes"],
         ge=1024**2,
+        title="Largest shadow log, in bytes",
         description="Size of the shadow log above which recording is stopped to protect the source's disk; all tables must then be copied"
         " again. A warning event is recorded at half of it.",
     )

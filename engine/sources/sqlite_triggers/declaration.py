@@ -52,9 +52,10 @@ class SqliteTriggersCapture(TriggersCapture):
     """How changes are recorded in the file, and read."""
 
     words: ClassVar[str] = (
-        "Triggers record each change in tables of the file whose names begin with penstock_. Penstock writes to the file too, so programs"
-        " that use it must wait for other writers (busy_timeout). Not recorded: writes of a program that turns triggers off, and"
-        " incremental writes into BLOBs. While the file is in rollback-journal mode, writers wait for as long as a copy of it is made."
+        "Triggers record each change in tables of the file whose names begin with penstock_. The target shows states of the file between"
+        " two transactions only. Penstock writes to the file too, so programs that use it must wait for other writers (busy_timeout). Not"
+        " recorded: writes of a program that turns triggers off, and incremental writes into BLOBs. While the file is in"
+        " rollback-journal mode, writers wait for as long as a copy of it is made."
     )
 
     kind: Literal["triggers"] = Field(default="triggers", description=words)

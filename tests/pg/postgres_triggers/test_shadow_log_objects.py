@@ -149,6 +149,21 @@ def test_tables_that_cannot_be_recorded_are_refused_before_anything_runs(databas
         assert not source.triggers.status().installed
 
 
+def test_the_shadow_log_does_not_record_itself(database: Database) -> None:
+    database.execute(TABLES)
+    own = table("changes", "penstock")
+    with opened(database) as source:
+        source.sent_tables.prepare([table("orders"), own], "penstock_shop")
+        assert "table_not_logged" in {finding.code for finding in source.preflight([own], None)}
+        assert source.describe([own]) == {}
+        with pytest.raises(EngineFault, match="schema penstock"):
+            source.triggers.install([own.source])
+        assert not [found for found in source.discover() if found.name.schema == "penstock"]
+        database.execute("INSERT INTO orders (id) VALUES (4711)")
+        assert database.execute("SELECT count(*) FROM penstock.changes") == [(1,)]
+        source.reader.remove("penstock_shop")
+
+
 def test_what_a_subscription_reads_is_not_removed(database: Database) -> None:
     database.execute(TABLES)
     with opened(database) as source:

@@ -63,7 +63,7 @@ def file(tmp_path: Path) -> File:
 
 @pytest.fixture
 def replicate(tmp_path: Path) -> Iterator[Replicate]:
-    """Starts subscriptions: `replicate(file, "orders", queue_mode=QueueMode.PERSIST)`."""
+    """Starts subscriptions: `replicate(file, "orders", queue_mode=QueueMode.PERSIST)`. `guard_…`: settings of the engine."""
     started: list[FileReplica] = []
 
     def start(
@@ -71,6 +71,7 @@ def replicate(tmp_path: Path) -> Iterator[Replicate]:
     ) -> FileReplica:
         folder = tmp_path / f"home{len(started)}"
         folder.mkdir()
+        engine = {name: given.pop(name) for name in ("guard_interval_s", "guard_patience_s") if name in given}
         tables = tuple(table(name, "main") if isinstance(name, str) else name for name in names)
         name = f"s{len(started)}"
         spec = SubscriptionSpec(
@@ -81,8 +82,9 @@ def replicate(tmp_path: Path) -> Iterator[Replicate]:
             tables,
             f"penstock_{name}",
             queue_mode=queue_mode,
+            **given,
         )
-        replica = FileReplica(file, folder, spec, **given)
+        replica = FileReplica(file, folder, spec, **engine)
         started.append(replica)
         if live:
             replica.wait_live()

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.model.subscription import QueueMode
+from engine.model.subscription import GuardPolicy, QueueMode
+from engine.model.subscription_state import DesiredState
+from engine.sources.sqlite_triggers.source import SqliteSource
 from tests.fixtures.tellers import Tellers
 from tests.fixtures.waiting import wait_until
 from tests.process.sqlite_triggers.conftest import File, FileReplica, Replicate
@@ -129,3 +131,53 @@ def test_a_large_transaction_comes_in_parts_and_cascades_come(bank: File, replic
     assert replica.query("SELECT count(*) FROM moves") == [(bank.rows("SELECT count(*) FROM moves")[0][0],)]
     bank.execute("DELETE FROM moves; INSERT INTO moves (sender, receiver, amount) VALUES (40, 2, 3)")
     replica.assert_equal()
+
+
+def test_recording_stops_before_changes_that_are_not_read_fill_the_disk(bank: File, replicate: Replicate) -> None:
+    replica = replicate(
+        bank,
+        "accounts",
+        retained_log_budget_bytes=1024**2,
+        guard=GuardPolicy(),
+        guard_interval_s=0.2,
+        guard_patience_s=0.5,
+    )
+    replica.pipeline.desire(DesiredState.PAUSED)
+    replica.wait_state("paused")
+    fill = "UPDATE accounts SET note = hex(randomblob(1000))"  # 50 rows of 2 kB, their old values too.
+    for _ in range(4):
+        bank.execute(fill)
+    wait_until(lambda: replica.events_of("slot_retains_log"), 20)
+    assert bank.rows("SELECT count(*) FROM penstock_changes")[0][0] >= 200, "a warning removes nothing"
+    for _ in range(4):
+        bank.execute(fill)
+    failed = replica.wait_state("failed")
+    assert failed.code == "slot_dropped"
+    with_triggers = "SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = 'accounts'"
+    assert bank.rows(with_triggers) == [(0,)]
+    assert bank.rows("SELECT count(*) FROM penstock_changes") == [(1,)]
+    bank.execute(fill)
+    assert bank.rows("SELECT count(*) FROM penstock_changes") == [(1,)]
+    replica.pipeline.reload("all", None)
+    replica.pipeline.desire(DesiredState.RUNNING)
+    replica.wait_reload("all")
+    replica.satisfied()
+    bank.execute("UPDATE accounts SET note = 'after it'")
+    replica.assert_equal()
+
+
+def test_a_reader_that_is_dead_holds_its_changes_until_it_is_removed(bank: File, replicate: Replicate) -> None:
+    replica = replicate(bank, "accounts")
+    source = SqliteSource(bank.connection)
+    source.sent_tables.prepare([replica.spec.tables[0]], "penstock_dead")
+    with source.reader.create("penstock_dead"):
+        pass
+    bank.execute("UPDATE accounts SET note = 'second'")
+    replica.catch_up()
+    assert source.reader.status("penstock_dead").retained_bytes > 1_000
+    wait_until(lambda: source.reader.status(replica.spec.reader).retained_bytes == 0, 20)
+    assert bank.rows("SELECT count(*) >= 50 FROM penstock_changes") == [(1,)]
+    assert source.reader.remove("penstock_dead") == []
+    bank.execute("UPDATE accounts SET note = 'third'")
+    replica.assert_equal()
+    wait_until(lambda: bank.rows("SELECT count(*) < 10 FROM penstock_changes") == [(1,)], 20)

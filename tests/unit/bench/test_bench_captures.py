@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from bench import captures
 from bench.captures import LOG, NONE, TRIGGERS, WAYS, describe_round, kept, turn
+from bench.report_tables import of_captures
 from bench.suite import Order
+from bench.workload import Mode
 from bench.workloads import WORKLOADS
 
 
@@ -24,4 +25,18 @@ def test_what_is_kept_is_compared_with_the_uncaptured_source() -> None:
 
 
 def test_the_goals_are_under_their_columns() -> None:
-    assert len(captures.GOALS) == 6
+    figures = {"transactions_per_s": 100.0, "drain_rows_per_s": 1000.0}
+    document = {
+        "mode": Mode.CAPTURES.value,
+        "rounds": [{"sides": dict.fromkeys(WAYS, figures)}],
+        "summary": dict.fromkeys(WAYS, figures),
+        "waits": {TRIGGERS: {"waits": {"p50_ms": 200.0, "p99_ms": 400.0}}},
+    }
+    ((_, _, (head, *rows, goals)),) = of_captures([document])
+    found = {column: (row, goal) for column, row, goal in zip(head, rows[-1], goals, strict=True)}
+    assert found.pop("capture") == (TRIGGERS, "goal for triggers")
+    assert {column: values for column, values in found.items() if values[1] is not None} == {
+        "of the uncaptured (all rounds)": (rows[-1][2], "at least 0.70"),
+        "rows/s drained": (1000.0, "at least 150,000"),
+        "median wait, ms": (200.0, "at most 300"),
+    }

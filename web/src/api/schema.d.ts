@@ -2069,7 +2069,7 @@ export interface components {
             guard?: components["schemas"]["GuardBody"];
             /**
              * Kind
-             * @description The source's log is read by logical decoding. A replication slot and publications are created on the source, named penstock_, the subscription's name and eight hexadecimal digits, unless existing ones are named.
+             * @description The source's log is read by logical decoding, which needs wal_level = logical and a user with REPLICATION. Each transaction arrives whole, in the order of commits, at no cost for the transactions that write. A replication slot and publications are created on the source, named penstock_, the subscription's name and eight hexadecimal digits, unless existing ones are named.
              * @default postgres_log
              * @constant
              */
@@ -3991,7 +3991,7 @@ export interface components {
              */
             audit?: boolean;
             /**
-             * Budget Bytes
+             * Largest shadow log, in bytes
              * @description Size of the shadow log above which recording is stopped to protect the source's disk; all tables must then be copied again. A warning event is recorded at half of it.
              * @default 17179869184
              */
@@ -4009,14 +4009,14 @@ export interface components {
             install?: boolean;
             /**
              * Kind
-             * @description Triggers record each change in a shadow log, the schema penstock on the source. For databases without logical decoding: it needs no replication role and no server setting, but costs each writing transaction time, and four triggers on each table.
+             * @description Triggers, four on each table, record each change in a shadow log, the schema penstock on the source. For databases without logical decoding: it needs no replication role and no server setting. Each transaction arrives whole, in an order in which it finds what it found on the source, and writes one more row for each row that it changes, which costs it time. Not possible: partitioned tables, row filters, origin none, tickets, DDL capture. Choose the log where it can be had.
              * @default triggers
              * @constant
              */
             kind?: "triggers";
             /**
-             * Recorder
-             * @description Who records the changes: triggers, or the application, which writes rows of `penstock.changes` in the transactions that change the tables. Then no triggers are created.
+             * Who records the changes
+             * @description Triggers, or the application, which writes rows of the table penstock.changes in the transactions that change the tables. Then no triggers are created.
              * @default triggers
              * @enum {string}
              */

@@ -175,9 +175,9 @@ interface FindingsProps {
 
 /** What the checks of both ends find, and the button that adds the table. */
 function Findings({ subscription, body, add, refused }: FindingsProps) {
-  const { origin = "any" } = subscription.capture as { origin?: "any" | "none" };
-  const atSource = useQuery(checksQuery({ connection: subscription.source, role: "source", tables: [body], origin }));
-  const atTarget = useQuery(checksQuery({ connection: subscription.target, role: "target", tables: [body], origin }));
+  const { source, target, capture } = subscription;
+  const atSource = useQuery(checksQuery({ connection: source, role: "source", tables: [body], capture }));
+  const atTarget = useQuery(checksQuery({ connection: target, role: "target", tables: [body] }));
   const checking = atSource.isFetching || atTarget.isFetching;
   const good = atSource.data?.ok === true && atTarget.data?.ok === true;
   return (

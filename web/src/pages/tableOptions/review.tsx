@@ -32,9 +32,9 @@ interface ReviewProps {
 
 /** What a change of options does, before it is made. */
 export function Review({ subscription, table, patch, plan, body, onClose, onSaved }: ReviewProps) {
-  const { origin } = subscription.capture as { origin?: "any" | "none" };
+  const { source, capture } = subscription;
   const checks = useQuery({
-    ...checksQuery({ connection: subscription.source, role: "source", tables: [body], origin: origin ?? "any" }),
+    ...checksQuery({ connection: source, role: "source", tables: [body], capture }),
     select: withoutNotes,
   });
   const waits = waitsForReload(plan.fields);

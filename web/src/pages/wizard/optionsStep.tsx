@@ -88,7 +88,7 @@ export function OptionsStep({ draft, onChange, onNext, source }: StepProps & { s
           />
         )}
       </div>
-      {captures.length > 1 && (
+      {captures.length > 0 && (
         <Radios
           legend="How changes are read from the source"
           value={capture?.kind ?? ""}

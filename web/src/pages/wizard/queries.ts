@@ -1,5 +1,5 @@
 import { queryOptions } from "@tanstack/react-query";
-import { answer, client, everyItem, LARGEST_PAGE, type QualifiedName, type TableBody } from "../../api/client";
+import { answer, client, everyItem, LARGEST_PAGE, type QualifiedName, type SubscriptionPut, type TableBody } from "../../api/client";
 import { Problem } from "../../api/problem";
 import { keys, ON_REQUEST } from "../../api/queries";
 import type { Role } from "../../labels/kinds";
@@ -45,18 +45,19 @@ interface ToCheck {
   connection: string;
   role: Role;
   tables: TableBody[];
-  origin: "any" | "none";
+  /** Of the subscription, for the source. */
+  capture?: SubscriptionPut["capture"];
 }
 
 /** What prevents the replication of these tables at one end. */
-export const checksQuery = ({ connection, role, tables, origin }: ToCheck) =>
+export const checksQuery = ({ connection, role, tables, capture }: ToCheck) =>
   queryOptions({
-    queryKey: ["checks", connection, role, origin, tables],
+    queryKey: ["checks", connection, role, capture, tables],
     queryFn: ({ signal }) =>
       answer(
         client.POST("/api/v1/connections/{name}/checks", {
           params: { path: { name: connection } },
-          body: { role, tables, ...(role === "source" ? { origin } : {}) },
+          body: { role, tables, ...(role === "source" && capture !== undefined ? { capture } : {}) },
           signal,
         }),
       ),

@@ -31,11 +31,11 @@ function Summary({ draft, source, target, found }: SummaryStepProps & { found: S
   const [, navigate] = useLocation();
   const kinds = useKinds();
   const tables = tablesToCheck(draft, found);
-  const { origin } = draft.options;
-  const atSource = useQuery(checksQuery({ connection: source.name, role: "source", tables, origin }));
-  const atTarget = useQuery(checksQuery({ connection: target.name, role: "target", tables, origin }));
+  const body = bodyOf(draft, found, captureFields(captureOf(capturesOf(kinds, source), draft.options)));
+  const atSource = useQuery(checksQuery({ connection: source.name, role: "source", tables, capture: body.capture }));
+  const atTarget = useQuery(checksQuery({ connection: target.name, role: "target", tables }));
   const create = useMutation({
-    mutationFn: () => store(draft.name, bodyOf(draft, found, captureFields(captureOf(capturesOf(kinds, source), draft.options)))),
+    mutationFn: () => store(draft.name, body),
     onSuccess: async () => {
       await queryClient.invalidateQueries({ queryKey: keys.subscriptions });
       navigate(subscriptionAddress(draft.name));
