@@ -16,7 +16,10 @@ from engine.platform import forks
 STOP_TIMEOUT_S = 3.0
 """Seconds for a log reader to end after a Stop command, before it is killed: for a write and an fsync that it has begun. Not measured."""
 
-forks.preload([log_reader.__name__, connectors.__name__, *connectors.PRELOADED])
+KERNELS = "engine.pipeline.loaded_kernels"
+"""Loads compiled code when it is imported, which only the process that log readers are forked from does."""
+
+forks.preload([log_reader.__name__, connectors.__name__, *connectors.PRELOADED, KERNELS])
 """Log readers and query processes are forked from a process that has imported these modules and does nothing else. With an interpreter of
 its own, each would cost a second of CPU and 100 MB of memory."""
 

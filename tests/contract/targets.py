@@ -15,7 +15,7 @@ from engine.net.copy_text import decode_copy_text
 from engine.targets.duckdb.target import DuckDbTarget
 from engine.targets.postgres.target import PostgresTarget
 from server.demo.embedded import EmbeddedPostgres
-from tests.fixtures.postgres import Database, drop_database, target_settings
+from tests.fixtures.postgres import Database, create_database, drop_database, target_settings
 
 EACH_KIND = ("duckdb", pytest.param("postgres16", marks=pytest.mark.chaos), "postgres18")
 """As the parameters of a fixture. Of PostgreSQL, the newest: what older ones do otherwise has tests of its own."""
@@ -36,7 +36,7 @@ def target_opener(
         return
     cluster: EmbeddedPostgres = request.getfixturevalue(kind.replace("postgres", "pg"))
     database = Database(cluster, f"mart_{folder.name[-40:]}".lower())
-    cluster.execute(f'CREATE DATABASE "{database.name}"')
+    create_database(database)
     try:
         spec = ConnectionSpec("mart", "postgres", target_settings(database))
         yield lambda: PostgresTarget(spec, decode_copy_text, parts_from_rows=few or PARTS_FROM_ROWS, copy_above=few)

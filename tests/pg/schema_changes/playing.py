@@ -29,12 +29,11 @@ from engine.model.target import TableRecord
 from engine.model.values import Kind, value_type
 from server.demo.embedded import EmbeddedPostgres
 from tests.contract.value_render import rendered as rendered_value
-from tests.fixtures.answers import answered
 from tests.fixtures.postgres import Database, standing_database
 from tests.fixtures.replication import Replica, duckdb_target, subscription_spec, table
 from tests.pg.schema_changes.golden import Golden, Outcome, Row
 from tests.pg.source_behaviour.scenario import Paragraph
-from tests.pg.source_behaviour.text_oracle import _dsn, _held_rows, _printed_rows
+from tests.pg.source_behaviour.text_oracle import _dsn, _printed_rows, held_whole
 
 _SETTLE_S = 60.0
 _END_S = 10.0
@@ -94,6 +93,14 @@ class Sessions:
         return [name for name, session in self._open.items() if session.info.transaction_status is not idle]
 
 
+@dataclass(frozen=True)
+class Held:
+    """Rows of a table on the target as text, with the columns of the source, and the names of its columns there."""
+
+    rows: list[Row]
+    columns: list[str]
+
+
 @dataclass
 class Played:
     """Scenarios on one kind of target. `failures`: by scenario, what went wrong while it was played."""
@@ -107,13 +114,13 @@ class Played:
     failures: dict[str, str] = field(default_factory=dict)
     troubles: list[str] = field(default_factory=list)
     """What went wrong beyond any of them."""
+    _read: dict[TableName, Held] = field(default_factory=dict)
 
     def outcome(self, name: TableName) -> Outcome:
         """Where the table of this name at the beginning ended, and what the target holds of it."""
         spec, reports = self.specs[name], self.replica.reports.all()
-        record = self._record(spec)
-        columns = tuple(column.name for column in record.schema.columns)
-        return Outcome(self.state(name), columns, tuple(self._on_target(record)), history(reports, spec.table))
+        columns = tuple(column.name for column in self._record(spec).schema.columns)
+        return Outcome(self.state(name), columns, tuple(self._held(name).rows), history(reports, spec.table))
 
     def state(self, name: TableName) -> str:
         """The last reported state, with its code, of the table that had this name at the beginning."""
@@ -122,7 +129,7 @@ class Played:
     def both_sides(self, name: TableName) -> tuple[list[Row], list[Row]]:
         """Rows of a live table as text, with the columns of the source, on source and target."""
         record = self._record(self.specs[name])
-        return _printed_rows(self.database.dsn, self.now(name), record.schema.columns), self._on_target(record)
+        return _printed_rows(self.database.dsn, self.now(name), record.schema.columns), self._held(name).rows
 
     def compare(self, scenario: str) -> None:
         """Wait until all that is committed by now is applied; AssertionError where a table of the scenario is not equal then.
@@ -134,20 +141,17 @@ class Played:
             return
         self.replica.catch_up()
         self.__dict__.pop("_records", None)
+        self._read.clear()
         for name in [name for name in self.specs if name.schema == scenario]:
             source, target = (Counter(rows) for rows in self.both_sides(name))
             missing, extra = source - target, target - source
             assert (len(missing), len(extra)) == (0, 0), f"{name}: {len(missing)} missing, {len(extra)} extra"
         del self._records
+        self._read.clear()
 
     def columns_on_target(self, name: TableName) -> list[str]:
         """What the target itself says that the table's columns are, in no order."""
-        held = self._record(self.specs[name]).target
-        place = sql.Identifier(held.schema, held.name).as_string(None)
-        target = self.replica.pipeline.target
-        assert target is not None
-        statement = f"SELECT * FROM {place} LIMIT 1"
-        return sorted(answered(target, statement, 1, 30.0, self.replica.spec.name).table.column_names)
+        return sorted(self._held(name).columns)
 
     def now(self, name: TableName) -> TableName:
         """The name that the table goes by in the end, as was reported."""
@@ -166,13 +170,24 @@ class Played:
     def _record(self, spec: TableSpec) -> TableRecord:
         return self._records[spec.table]
 
-    def _on_target(self, record: TableRecord) -> list[Row]:
-        if self.target_kind == "postgres":
-            return _printed_rows(_dsn(self.replica.spec.target), record.target, record.schema.columns)
-        target = self.replica.pipeline.target
-        assert target is not None
-        columns = record.schema.columns
-        return [tuple(map(_as_text, columns, row)) for row in _held_rows(self.replica, target, record)]
+    def _held(self, name: TableName) -> Held:
+        """What the target holds of the table. Read once, as long as nothing is written: a query costs more than most scenarios."""
+        if name not in self._read:
+            record, target = self._record(self.specs[name]), self.replica.pipeline.target
+            assert target is not None
+            columns = record.schema.columns
+            if self.target_kind == "postgres":
+                dsn = _dsn(self.replica.spec.target)
+                nothing = sql.SQL("SELECT * FROM {} LIMIT 0").format(
+                    sql.Identifier(record.target.schema, record.target.name)
+                )
+                with psycopg.connect(dsn) as session:
+                    names = [column.name for column in session.execute(nothing).description or ()]
+                self._read[name] = Held(_printed_rows(dsn, record.target, columns), names)
+            else:
+                held, names = held_whole(self.replica, target, record)
+                self._read[name] = Held([tuple(map(_as_text, columns, row)) for row in held], names)
+        return self._read[name]
 
 
 def _as_text(column: Column, held: str | Sequence[str | None] | None) -> str | None:

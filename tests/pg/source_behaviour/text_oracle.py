@@ -44,15 +44,21 @@ def _dsn(target: ConnectionSpec) -> str:
 
 
 def _held_rows(replica: Replica, target: Target, record: TableRecord) -> list[Row]:
-    held = [selected(_quoted(column.name), value_type(column)) for column in record.schema.columns]
-    named = ", ".join(f"{expression} AS v{i}" for i, expression in enumerate(held))
-    statement = f"SELECT {named} FROM {_quoted(record.target.schema)}.{_quoted(record.target.name)}"
+    return held_whole(replica, target, record)[0]
+
+
+def held_whole(replica: Replica, target: Target, record: TableRecord) -> tuple[list[Row], list[str]]:
+    """Rows of a table in DuckDB, and the names of all its columns there, read by one query."""
+    columns = record.schema.columns
+    held = [selected(_quoted(column.name), value_type(column)) for column in columns]
+    named = "".join(f"{expression} AS __held_{i}, " for i, expression in enumerate(held))
+    statement = f"SELECT {named}* FROM {_quoted(record.target.schema)}.{_quoted(record.target.name)}"
     answer = answered(target, statement, 10_000_000, 60.0, replica.spec.name).table
     values = [
         [rendered(value_type(column), value) for value in answer.column(i).to_pylist()]
-        for i, column in enumerate(record.schema.columns)
+        for i, column in enumerate(columns)
     ]
-    return list(zip(*values, strict=True))
+    return list(zip(*values, strict=True)), list(answer.column_names[len(columns) :])
 
 
 def columns_of(database: Database, table: TableName) -> list[str]:

@@ -17,7 +17,9 @@ import psutil
 import pytest
 
 from engine.pipeline.reader_process import ReaderProcess
+from engine.platform import forks
 from tests.fixtures.waiting import wait_until
+from tests.unit.platform.forked import send_loaded
 
 _ENGINE = """
 import os, sys, threading
@@ -91,6 +93,13 @@ def test_it_has_the_environment_of_its_start(silent: socket.socket, tmp_path: Pa
         engine.stdout.readline()
         assert "ended with exit code 1" in engine.stdout.readline()
         engine.communicate("")
+
+
+def test_its_compiled_code_is_loaded_in_what_it_is_forked_from() -> None:
+    child = forks.start("helper", send_loaded)
+    assert child.connection.recv() > 0
+    assert child.wait(10.0)
+    child.connection.close()
 
 
 def test_the_connection_is_not_closed_during_a_send() -> None:
