@@ -90,7 +90,7 @@ class RoundTrip:
         self.insert(schema, values)
         self._commit(schema, "copied", [self.decode_copy(schema)], None)
         self._commit(schema, "logged", [], self.decode_log(schema))
-        return Loaded(self._printed(schema), self._held(schema, "copied"), self._held(schema, "logged"))
+        return Loaded(self._printed(schema), *self._held(schema))
 
     def insert(self, schema: TableSchema, values: Sequence[str | None]) -> None:
         type_name = self._one(
@@ -157,11 +157,17 @@ class RoundTrip:
         rows = self.source.execute(f"SELECT {expression} FROM {schema.name.name} ORDER BY id", [])
         return [row[0] for row in rows]
 
-    def _held(self, schema: TableSchema, way: str) -> list[Held | list[Held]]:
+    def _held(self, schema: TableSchema) -> tuple[list[Held | list[Held]], list[Held | list[Held]]]:
+        """Of both ways, read by one query: it costs more than all else here."""
         expression = selected("v", value_type(schema.column("v")))
-        sql = f'SELECT {expression} AS v FROM {way}."{schema.name.name}" ORDER BY id'
-        answer = answered(self.target, sql, 1_000_000, 60.0, SUBSCRIPTION)
-        return list(answer.table.column(0).to_pylist())
+        name = f'"{schema.name.name}"'
+        ways = " UNION ALL ".join(
+            f"SELECT '{way}' AS way, id, {expression} AS v FROM {way}.{name}" for way in ("copied", "logged")
+        )
+        sql = f"SELECT way, v FROM ({ways}) ORDER BY way, id"
+        rows = answered(self.target, sql, 1_000_000, 60.0, SUBSCRIPTION).table.to_pylist()
+        copied, logged = ([row["v"] for row in rows if row["way"] == way] for way in ("copied", "logged"))
+        return copied, logged
 
     def _one(self, statement: str, parameters: list[Any]) -> tuple[Any, ...]:
         row = self.source.execute(statement, parameters).fetchone()
