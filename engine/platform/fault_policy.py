@@ -250,8 +250,9 @@ POLICIES: dict[FaultKind, Policy] = {
     ),
     FaultKind.CHANGE_TRIGGERS_PRIVILEGE: Policy(
         Action.FAIL_SUBSCRIPTION,
-        "Grant the user CREATE on the database, and membership in the role that owns the tables; on MariaDB TRIGGER on the tables, and all"
-        " rights on the database penstock; then set desired_state to running.",
+        "Grant the user CREATE on the database, and membership in the role that owns the tables; on MariaDB TRIGGER on the tables and"
+        " on those to which cascades refer, and all rights on the database penstock, or have an administrator run the statements that"
+        " `penstock triggers plan` shows; then set desired_state to running.",
     ),
     FaultKind.CHANGE_TRIGGERS_MISSING: Policy(
         Action.PARK_TABLE,
@@ -272,8 +273,7 @@ POLICIES: dict[FaultKind, Policy] = {
     ),
     FaultKind.CASCADE_UNCAPTURED: Policy(
         Action.PARK_TABLE,
-        "Install triggers on the parent tables that record the rows of a cascade, or declare the foreign keys without one. "
-        + _RETRY_TABLE,
+        "Declare some of the foreign keys without a cascade, so that fewer paths lead to the table. " + _RETRY_TABLE,
     ),
     FaultKind.SOURCE_WRITES_HIDDEN: Policy(
         Action.PARK_TABLE, "Let every session on the source log whole rows (binlog_format ROW). " + _RELOAD_TABLE

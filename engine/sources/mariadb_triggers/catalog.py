@@ -11,6 +11,7 @@ from typing import Any, Self
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import Column, ReplicaIdentity, SourceType
 from engine.records.relation import Announced, AnnouncedColumn, relation_record
+from engine.sources.mariadb_triggers.cascades import ForeignKey, above, ancestors, load_foreign_keys
 from engine.sources.mariadb_triggers.connect import MariaDbConnection, rows
 from engine.sources.mariadb_triggers.types import OIDS, ColumnFacts, Printed, printed
 from engine.sources.postgres.catalog import CatalogColumn, CatalogTable, UniqueIndex
@@ -34,11 +35,6 @@ FROM information_schema.columns WHERE {} ORDER BY table_schema, table_name, ordi
 _INDEXES = """
 SELECT table_schema, table_name, index_name, NOT non_unique, column_name, nullable = 'YES', sub_part IS NULL
 FROM information_schema.statistics WHERE {} ORDER BY table_schema, table_name, index_name, seq_in_index
-"""
-_CASCADES = """
-SELECT constraint_schema, table_name, constraint_name, delete_rule, update_rule FROM information_schema.referential_constraints
-WHERE {} AND (delete_rule NOT IN ('RESTRICT', 'NO ACTION') OR update_rule NOT IN ('RESTRICT', 'NO ACTION'))
-ORDER BY constraint_schema, table_name, constraint_name
 """
 _FEW = 50
 """Tables up to which only they are looked for in InnoDB's catalog. Not measured."""
@@ -74,13 +70,14 @@ class MariaDbTable:
     expressions: list[str] = field(default_factory=list)
     """Expressions of generated columns, empty for others."""
     indexes: list[Index] = field(default_factory=list)
-    cascades: list[str] = field(default_factory=list)
-    """Foreign keys that change its rows without a trigger, as text."""
+    cascades: tuple[ForeignKey, ...] = ()
+    """Foreign keys that change its rows without a trigger, and those that so change the rows that it refers to."""
 
     @property
     def mark(self) -> str:
-        """Changes with every ALTER TABLE, with TRUNCATE, and if another table gets the name."""
-        facts = repr((self.relation, self.created, self.columns, self.expressions, self.indexes))
+        """Changes with every ALTER TABLE, with TRUNCATE, if another table gets the name, and with the foreign keys of `cascades`."""
+        own = (self.relation, self.created, self.columns, self.expressions, self.indexes)
+        facts = repr((*own, self.cascades) if self.cascades else own)
         return hashlib.md5(facts.encode(), usedforsecurity=False).hexdigest()
 
     @property
@@ -98,6 +95,11 @@ class MariaDbTable:
         usable = [i for i in self.indexes if i.unique and i.whole and not i.nullable]
         usable = [i for i in usable if set(i.columns) <= {column.name for column, _ in self.printed}]
         return min(usable, key=lambda i: (i.name != "PRIMARY", i.name), default=None)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns that identify a row; empty if there are none."""
+        return () if self.identity is None else self.identity.columns
 
     @property
     def constrained(self) -> list[str]:
@@ -119,15 +121,17 @@ class MariaDbTable:
             self.relation,
             self.mark,
             columns,
-            () if identity is None else identity.columns,
+            self.key,
             primary=identity is not None and identity.name == "PRIMARY",
+            parents=tuple(ancestors(self.cascades)) if self.key else (),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Structure:
     """What rows of a table were recorded with. `columns`: name, canonical type, modifier, number and whether it may be NULL; the numbers
-    of two different structures of one table have nothing in common. `key`: the columns that identify a row."""
+    of two different structures of one table have nothing in common. `key`: the columns that identify a row. `parents`: the tables whose
+    triggers record its rows in cascades."""
 
     name: TableName
     relation: int
@@ -135,6 +139,7 @@ class Structure:
     columns: tuple[tuple[str, str, int, int, bool], ...]
     key: tuple[str, ...]
     primary: bool
+    parents: tuple[TableName, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -149,12 +154,15 @@ class Structure:
     def to_text(self) -> str:
         """As text that `from_text` reads."""
         name = [self.name.schema, self.name.name]
-        return json.dumps([name, self.relation, self.mark, self.columns, self.key, self.primary], ensure_ascii=False)
+        parents = [[[parent.schema, parent.name] for parent in self.parents]] if self.parents else []
+        facts = [name, self.relation, self.mark, self.columns, self.key, self.primary, *parents]
+        return json.dumps(facts, ensure_ascii=False)
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        (schema, name), relation, mark, columns, key, primary = json.loads(text)
-        return cls(TableName(schema, name), relation, mark, tuple(map(tuple, columns)), tuple(key), primary)
+        (schema, name), relation, mark, columns, key, primary, *parents = json.loads(text)
+        above = tuple(TableName(*parent) for parent in parents[0]) if parents else ()
+        return cls(TableName(schema, name), relation, mark, tuple(map(tuple, columns)), tuple(key), primary, above)
 
     def table(self) -> CatalogTable:
         """As the functions take it that choose keys and columns."""
@@ -221,10 +229,9 @@ def _load(connection: MariaDbConnection, schema: str, names: Sequence[str] | Non
     for name, indexes in _indexes(rows(connection, _INDEXES.format(condition), *values)).items():
         if name in tables:
             tables[name].indexes = indexes
-    there = condition.replace("table_schema", "constraint_schema")
-    for s, n, constraint, deletes, updates in rows(connection, _CASCADES.format(there), *values):
-        if (table := tables.get(TableName(s, n))) is not None:
-            table.cascades.append(f"{constraint} (ON DELETE {deletes}, ON UPDATE {updates})")
+    keys = load_foreign_keys(connection) if tables else []
+    for table in tables.values() if keys else ():
+        table.cascades = above(keys, table.name)
     return tables
 
 

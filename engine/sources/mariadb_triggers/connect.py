@@ -26,13 +26,15 @@ LOCK_TIMEOUT_S = 5
 """Longest wait for the lock of a table in seconds: a waiting DDL statement blocks all later users of the table. Not measured."""
 _IDLE_KEPT = 3
 """Idle connections that are kept: a window is closed with two. Not measured."""
+_SQL_MODE = "'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'"
+TRIGGER_SETTINGS = f"SET NAMES utf8mb4 COLLATE utf8mb4_bin, SESSION sql_mode = {_SQL_MODE}"
+"""What is stored with each trigger that a session creates, and what literals of statements depend on."""
 _SETTINGS = f"""
-SET SESSION sql_mode = 'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', autocommit = 1,
+SET SESSION sql_mode = {_SQL_MODE}, time_zone = '+00:00', autocommit = 1,
     tx_isolation = 'READ-COMMITTED', lock_wait_timeout = {LOCK_TIMEOUT_S}, innodb_lock_wait_timeout = {READ_TIMEOUT_S - 10},
     wait_timeout = 86400, net_write_timeout = {LONG_READ_TIMEOUT_S}, max_statement_time = 0, sql_select_limit = DEFAULT,
     foreign_key_checks = 1, collation_connection = 'utf8mb4_bin', sql_safe_updates = 0
 """
-"""`sql_mode`, character set and collation are stored with each trigger that a session creates."""
 _K = FaultKind
 _KINDS: Mapping[int, FaultKind] = {
     1044: _K.SOURCE_PRIVILEGE,

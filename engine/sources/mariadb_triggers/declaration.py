@@ -38,9 +38,9 @@ class MariaDbTriggersCapture(TriggersCapture):
 
     words: ClassVar[str] = (
         "Triggers record each change in a shadow log, the database penstock on the source: three triggers on each table, which cost each"
-        " writing transaction time. Changes are read in windows; only the end of a window is a state that the source had. Tables with"
-        " cascading foreign keys are refused. After ALTER TABLE, TRUNCATE or RENAME a table is copied again; and if a column was dropped or"
-        " renamed, or the table was renamed, writes to it fail until the triggers have been created again."
+        " writing transaction time, and more where foreign keys cascade. Changes are read in windows; only the end of a window is a state"
+        " that the source had. After ALTER TABLE, TRUNCATE or RENAME a table is copied again; and if a column was dropped or renamed, or"
+        " the table was renamed, writes to it fail until the triggers have been created again."
     )
 
     kind: Literal["triggers"] = Field(default="triggers", description=words)

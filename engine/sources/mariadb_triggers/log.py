@@ -41,7 +41,8 @@ class MariaDbLog(ShadowLog):
 
     def _mark(self, tables: Collection[TableName]) -> str:
         with self._connector.session() as connection:
-            found, triggers = load_tables(connection, tables), read_triggers(connection, tables)
+            found = load_tables(connection, tables)
+            triggers = read_triggers(connection, found.values()) if is_installed(connection) else {}
         marks = [
             f"{name} {found[name].mark if name in found else ''} {triggers[name].mark if name in triggers else ''}"
             for name in sorted(tables)

@@ -10,10 +10,11 @@ from engine.model.identity import TableId, TableName
 from engine.model.masks import MASK_KEY, mark_of
 from engine.model.source import DiscoveredTable, Finding, Severity, SourceIdentity
 from engine.model.subscription import OriginFilter, TableSpec
+from engine.sources.mariadb_triggers.cascade_triggers import underived
 from engine.sources.mariadb_triggers.catalog import SHADOW_SCHEMA, MariaDbTable, load_schema, load_tables
+from engine.sources.mariadb_triggers.change_triggers import PRIVILEGES, install_layout, planned_statements, why_unfit
 from engine.sources.mariadb_triggers.connect import Connector, MariaDbConnection, number_of, quoted, rows
 from engine.sources.mariadb_triggers.objects import is_installed
-from engine.sources.mariadb_triggers.triggered_tables import PRIVILEGES, cascade_text, install_layout, why_unfit
 from engine.sources.postgres.catalog import key_of, selection_problem
 
 OLDEST_VERSION = (10, 6)
@@ -83,12 +84,15 @@ def check(connector: Connector, tables: Sequence[TableSpec], origin: OriginFilte
             ):
                 what = f"the server is {server[0]}; MariaDB 10.6 is the oldest that is supported, and MySQL is not"
                 return [Finding(_E, "source_version", what, "Use MariaDB 10.6 or later.")]
-            found = _origin(origin) + _server(connection, server) + _shadow_log(connection)
+            found = _origin(origin) + _server(connection, server)
             there = load_tables(connection, [table.source for table in tables])
             mark = mark_of(connector.secret(MASK_KEY))
             for spec in tables:
                 found += _findings(there, replace(spec, mask_mark=mark))
-            return found + _rights(connection, str(server[1]), [s.source for s in tables if s.source in there])
+            fit = [table for table in there.values() if why_unfit(table) is None and underived(table) is None]
+            found += _planned(connection, fit) + _on_parents(fit)
+            every = {*there, *(parent for table in fit for parent in table.structure().parents)}
+            return found + _rights(connection, str(server[1]), sorted(every))
     except EngineFault as fault:
         remedy = _REMEDIES.get(fault.kind, "Check the connection's settings.")
         return [Finding(_E, fault.kind.value, fault.detail, remedy)]
@@ -132,11 +136,28 @@ def _server(connection: MariaDbConnection, server: Sequence[object]) -> list[Fin
     return found
 
 
-def _shadow_log(connection: MariaDbConnection) -> list[Finding]:
-    if is_installed(connection):
+def _planned(connection: MariaDbConnection, tables: Sequence[MariaDbTable]) -> list[Finding]:
+    """The statements that install the shadow log and the triggers of these tables, if any are missing."""
+    statements = tuple(statement.sql for statement in planned_statements(connection, [table.name for table in tables]))
+    if not statements:
         return []
+    if is_installed(connection):
+        what = "triggers will be created on tables that have none, or whose triggers do not record them as they are now"
+        return [Finding(_I, "change_triggers_planned", what, "Nothing has to be done.", statements)]
     what = f"the database {SHADOW_SCHEMA} with the shadow log will be created, and three triggers on each table"
-    return [Finding(_I, "change_triggers_absent", what, "Nothing has to be done.")]
+    return [Finding(_I, "change_triggers_absent", what, "Nothing has to be done.", statements)]
+
+
+def _on_parents(tables: Sequence[MariaDbTable]) -> list[Finding]:
+    """Tables that get triggers because cascades begin there."""
+    found = []
+    for table in tables:
+        parents = table.structure().parents
+        if parents:
+            names, keys = ", ".join(map(str, parents)), ", ".join(map(str, table.cascades))
+            what = f"cascades change rows of {table.name}, so triggers are created on {names} too: {keys}"
+            found.append(Finding(_I, "change_triggers_on_parents", what, "Nothing has to be done."))
+    return found
 
 
 def _findings(there: Mapping[TableName, MariaDbTable], spec: TableSpec) -> list[Finding]:
@@ -157,9 +178,10 @@ def unfit_for(table: MariaDbTable, spec: TableSpec) -> tuple[FaultKind, str, str
     reason = why_unfit(table)
     if reason is not None:
         return FaultKind.TABLE_NOT_LOGGED, reason, "Leave it out, or make it a plain InnoDB table."
-    if table.cascades:
-        remedy = "Declare the foreign keys without a cascade, or leave the table out."
-        return FaultKind.CASCADE_UNCAPTURED, cascade_text(table), remedy
+    problem = underived(table)
+    if problem is not None:
+        remedy = "Declare some of the foreign keys without a cascade, or leave the table out."
+        return FaultKind.CASCADE_UNCAPTURED, problem, remedy
     if spec.where is not None:
         what = f"{table.name}: where is not possible with triggers, which record every row"
         return FaultKind.TABLE_COLUMNS_UNFIT, what, "Leave it out."

@@ -9,9 +9,15 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.positions.windows import end_of
 from engine.model.redaction import redacted
 from engine.model.source import ExportedSnapshot, GuardReading, ReaderStatus
-from engine.sources.mariadb_triggers.catalog import names_of
+from engine.sources.mariadb_triggers.catalog import load_tables, names_of
 from engine.sources.mariadb_triggers.connect import Connector, MariaDbConnection, number_of, rows, run
-from engine.sources.mariadb_triggers.objects import INSTALL_LOCK, drop_statements, is_installed, read_triggers
+from engine.sources.mariadb_triggers.objects import (
+    INSTALL_LOCK,
+    derived_triggers,
+    drop_statements,
+    is_installed,
+    read_triggers,
+)
 from engine.sources.mariadb_triggers.snapshots import exported
 from engine.sources.mariadb_triggers.stream import lock_of
 from engine.sources.postgres.open_transactions import family_of
@@ -110,8 +116,15 @@ class ShadowReaderControl:
             reader,
         )
         names = names_of(connection, [int(row[0]) for row in alone])
-        for name, triggers in read_triggers(connection, names.values()).items():
-            for statement in drop_statements(name.schema, triggers.names):
+        tables = load_tables(connection, names.values())
+        there = dict(read_triggers(connection, tables.values()))
+        gone = {int(row[0]) for row in alone} - {table.relation for table in tables.values()}
+        left = [derived_triggers(connection, relation) for relation in sorted(gone)]
+        for name, triggers in [
+            *((str(name), one) for name, one in there.items()),
+            *(("a dropped table", one) for one in left),
+        ]:
+            for statement in drop_statements(triggers):
                 try:
                     run(connection, statement)
                 except Exception as error:

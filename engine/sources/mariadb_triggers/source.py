@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from engine.model.absent_capabilities import (
-    NoChangeTriggers,
     NoDdlReports,
     NoPartitions,
     NoSequences,
@@ -34,12 +33,13 @@ from engine.model.subscription import ConnectionSpec, OriginFilter, TableSpec
 from engine.records import landing
 from engine.sources.mariadb_triggers import lines, preflight
 from engine.sources.mariadb_triggers.catalog import SHADOW_SCHEMA, SYSTEM_SCHEMAS, load_schema, load_tables, names_of
+from engine.sources.mariadb_triggers.change_triggers import MariaDbChangeTriggers, why_unfit
 from engine.sources.mariadb_triggers.connect import Connector
 from engine.sources.mariadb_triggers.log import MariaDbLog
 from engine.sources.mariadb_triggers.reader_control import ShadowReaderControl
 from engine.sources.mariadb_triggers.snapshots import WindowSnapshots
 from engine.sources.mariadb_triggers.terms import MARIADB_TRIGGERS_TERMS
-from engine.sources.mariadb_triggers.triggered_tables import TableWatch, TriggeredTables, TriggerSafety, why_unfit
+from engine.sources.mariadb_triggers.triggered_tables import TableWatch, TriggeredTables, TriggerSafety
 from engine.sources.postgres.catalog import schema_of
 
 
@@ -61,7 +61,7 @@ class MariaDbTriggerSource:
         self.partitioned: PartitionedTables = NoPartitions()
         self.safety: SourceSafety = TriggerSafety(connector, watch, tables, reader)
         self.ddl: DdlReports = NoDdlReports()
-        self.triggers: ChangeTriggers = NoChangeTriggers()
+        self.triggers: ChangeTriggers = MariaDbChangeTriggers(connector)
         self.tickets: TicketWriter = NoTickets()
         self.sequences: SequenceReader = NoSequences()
         self.computed: ComputedColumns = NothingComputed()

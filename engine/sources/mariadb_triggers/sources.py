@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from engine.model.identity import TableName
 from engine.sources.mariadb_triggers.catalog import MariaDbTable, Structure
-from engine.sources.mariadb_triggers.connect import MariaDbConnection, rows, run
+from engine.sources.mariadb_triggers.connect import MariaDbConnection, literal, rows, run
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,20 @@ def _found(connection: MariaDbConnection, condition: str) -> dict[int, RecordedS
     }
 
 
-def add_source(connection: MariaDbConnection, table: MariaDbTable) -> int:
-    """Record the table's present structure as a new source; returns its number."""
-    text = table.structure().to_text()
-    statement = "INSERT INTO penstock.sources (relation, created, structure) VALUES (%s, %s, %s)"
-    run(connection, statement, table.relation, table.created, text)
-    return int(rows(connection, "SELECT LAST_INSERT_ID()")[0][0])
+def next_source(connection: MariaDbConnection) -> int:
+    """The number of the next source, while the lock of installations is held."""
+    return int(rows(connection, "SELECT IFNULL(MAX(id), 0) + 1 FROM penstock.sources")[0][0])
+
+
+def source_statement(table: MariaDbTable, source: int) -> str:
+    """The statement that records the table's present structure as a new source; for a table whose rows cascades change, the next number is
+    for marks that changes may be missing."""
+    created, text = literal(table.created), literal(table.structure().to_text())
+    doubt = f", ({source + 1}, {table.relation}, '', NULL)" if table.structure().parents else ""
+    return (
+        "INSERT INTO penstock.sources (id, relation, created, structure)"
+        f" VALUES ({source}, {table.relation}, {created}, {text}){doubt}"
+    )
 
 
 def mark_doubt(connection: MariaDbConnection, relation: int) -> None:

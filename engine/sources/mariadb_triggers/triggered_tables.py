@@ -3,87 +3,33 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from engine.model.fault import EngineFault, FaultKind
+from engine.model.fault import FaultKind
 from engine.model.identity import RelationId, TableName
 from engine.model.source import Earlier, GuardReading
 from engine.model.subscription import TableSpec
-from engine.sources.mariadb_triggers.catalog import MariaDbTable, load_tables, names_of
-from engine.sources.mariadb_triggers.connect import Connector, MariaDbConnection, rows, run
-from engine.sources.mariadb_triggers.objects import (
-    INSTALL_LOCK,
-    TableTriggers,
-    drop_statements,
-    is_installed,
-    layout_statements,
-    read_triggers,
-    trigger_statements,
+from engine.sources.mariadb_triggers.cascade_triggers import remove_touched, underived
+from engine.sources.mariadb_triggers.catalog import load_tables, names_of
+from engine.sources.mariadb_triggers.change_triggers import (
+    PRIVILEGES,
+    Look,
+    create_triggers,
+    install_layout,
+    install_lock,
+    look_at,
+    why_unfit,
 )
+from engine.sources.mariadb_triggers.connect import Connector, MariaDbConnection, rows, run
+from engine.sources.mariadb_triggers.objects import derived_triggers, drop_statements, is_installed
 from engine.sources.mariadb_triggers.reader_control import ShadowReaderControl
-from engine.sources.mariadb_triggers.sources import RecordedSource, add_source, mark_doubt, read_sources
 
-PRIVILEGES = dict.fromkeys((1044, 1142, 1143, 1227, 1370, 1419), FaultKind.CHANGE_TRIGGERS_PRIVILEGE)
-"""Fault kinds of errors while objects are created."""
-_TRIES = 5
-"""How often the triggers of a table are created that is changed meanwhile."""
 _CHANGED = "its triggers were dropped or created again by others: changes may be missing"
-_ALTERED = "the table was changed, and its triggers record its former columns"
+_ALTERED = (
+    "the table, or foreign keys by which it depends on others, were changed, and its triggers record what was before"
+)
 _FOLLOW = "INSERT INTO penstock.followed VALUES (%s, %s, %s) ON DUPLICATE KEY UPDATE mark = VALUES(mark)"
-
-
-def why_unfit(table: MariaDbTable) -> str | None:
-    """Why triggers cannot record all changes of the table, as text; None if they can."""
-    if table.engine.upper() != "INNODB" or not table.relation:
-        return f"{table.name} is a table of the storage engine {table.engine}: its changes are not part of transactions"
-    if table.partitioned:
-        return f"{table.name} is partitioned: changes of whole partitions fire no trigger"
-    if table.kind != "BASE TABLE":
-        return f"{table.name} is not a plain table ({table.kind})"
-    return None
-
-
-@contextmanager
-def install_lock(connection: MariaDbConnection) -> Iterator[None]:
-    """Only one session creates and drops objects at a time."""
-    if rows(connection, "SELECT GET_LOCK(%s, 30)", INSTALL_LOCK) != [(1,)]:
-        raise EngineFault(FaultKind.SOURCE_TIMEOUT, "the shadow log", "another session creates or drops triggers")
-    try:
-        yield
-    finally:
-        run(connection, "DO RELEASE_LOCK(%s)", INSTALL_LOCK)
-
-
-def install_layout(connection: MariaDbConnection) -> None:
-    """Create what is missing of the database `penstock`. Idempotent. Raises EngineFault(LOG_UNREADABLE) as `layout_statements` does."""
-    if layout_statements(connection):
-        with install_lock(connection):
-            for statement in layout_statements(connection):
-                run(connection, statement)
-
-
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """What is there of some tables. `sources`: what their triggers record; `followed`: marks of triggers recorded for the reader."""
-
-    tables: Mapping[TableName, MariaDbTable]
-    triggers: Mapping[TableName, TableTriggers]
-    sources: Mapping[int, RecordedSource]
-    followed: Mapping[int, str]
-
-    def mark(self, name: TableName) -> str | None:
-        return self.triggers[name].mark if name in self.triggers else None
-
-    def source(self, name: TableName) -> RecordedSource | None:
-        number = self.triggers[name].source if name in self.triggers else None
-        return None if number is None else self.sources.get(number)
-
-    def is_current(self, name: TableName) -> bool:
-        """Whether the triggers record every column as it is now."""
-        source = self.source(name)
-        return source is not None and source.structure is not None and source.structure.mark == self.tables[name].mark
 
 
 class TriggeredTables:
@@ -108,7 +54,7 @@ class TriggeredTables:
         del known  # The marks on the source say what was recorded.
         with self._lock, self._connector.session(reader, PRIVILEGES) as connection:
             install_layout(connection)
-            look = _look(connection, [table.source for table in tables], reader)
+            look = look_at(connection, [table.source for table in tables], reader)
             fit = {name: table for name, table in look.tables.items() if why_unfit(table) is None}
             for name in fit:
                 self._follow(connection, look, name, reader, earlier)
@@ -116,7 +62,7 @@ class TriggeredTables:
         return frozenset(RelationId(table.relation) for table in fit.values())
 
     def _follow(
-        self, connection: MariaDbConnection, look: _Look, name: TableName, reader: str, earlier: Earlier
+        self, connection: MariaDbConnection, look: Look, name: TableName, reader: str, earlier: Earlier
     ) -> None:
         """Let the table have triggers that record it as it is now, and the reader follow it."""
         relation, mark = look.tables[name].relation, look.mark(name)
@@ -128,10 +74,10 @@ class TriggeredTables:
         if as_recorded and look.is_current(name):
             return
         with install_lock(connection):
-            again = _look(connection, [name], reader)
+            again = look_at(connection, [name], reader)
             if name not in again.tables:
                 return
-            now = again.mark(name) if again.is_current(name) else _create(connection, again, name)
+            now = again.mark(name) if again.is_current(name) else create_triggers(connection, again, name)
             if now is not None:
                 run(connection, _FOLLOW, reader, again.tables[name].relation, now)
 
@@ -150,7 +96,7 @@ class TriggeredTables:
         self, tables: Sequence[TableSpec], reader: str, relations: Mapping[TableName, RelationId] | None = None
     ) -> tuple[str, ...]:
         with self._connector.session(reader) as connection:
-            look = _look(connection, [table.source for table in tables], reader)
+            look = look_at(connection, [table.source for table in tables], reader)
         asked = relations or {}
         return tuple(
             f"changes of {name} are not recorded"
@@ -162,11 +108,13 @@ class TriggeredTables:
     def faults(self, tables: Sequence[TableSpec], reader: str) -> dict[TableName, tuple[FaultKind, str]]:
         """The tables whose changes may be missing because of what others did. Each change is reported once."""
         with self._lock, self._connector.session(reader) as connection:
-            look = _look(connection, [table.source for table in tables], reader)
+            look = look_at(connection, [table.source for table in tables], reader)
             wrong: dict[TableName, tuple[FaultKind, str]] = {}
             for name, table in look.tables.items():
                 if table.relation not in look.followed:
                     continue
+                for source in look.triggers[name].touched if name in look.triggers else ():
+                    remove_touched(connection, source)
                 found = _wrong(look, name)
                 if found is None:
                     self._reported.pop(table.relation, None)
@@ -175,60 +123,27 @@ class TriggeredTables:
                     self._reported[table.relation] = found[0]
         return wrong
 
+    def drop_left(self, reader: str) -> None:
+        """Drop triggers on other tables that record rows of tables that are gone. Until then writes to those others are slower only."""
+        with self._lock, self._connector.session(reader, PRIVILEGES) as connection:
+            found = rows(connection, "SELECT relation FROM penstock.followed WHERE reader = %s", reader)
+            followed = {int(relation) for (relation,) in found}
+            for relation in sorted(followed - names_of(connection, followed).keys()):
+                left = derived_triggers(connection, relation)
+                if left.present:
+                    with install_lock(connection):
+                        for statement in drop_statements(left):
+                            run(connection, statement)
 
-def _wrong(look: _Look, name: TableName) -> tuple[FaultKind, str] | None:
+
+def _wrong(look: Look, name: TableName) -> tuple[FaultKind, str] | None:
     table = look.tables[name]
     if look.mark(name) != look.followed[table.relation]:
         return FaultKind.CHANGE_TRIGGERS_CHANGED, _CHANGED
-    if table.cascades:
-        return FaultKind.CASCADE_UNCAPTURED, cascade_text(table)
+    problem = underived(table)
+    if problem is not None:
+        return FaultKind.CASCADE_UNCAPTURED, problem
     return None if look.is_current(name) else (FaultKind.TABLE_STRUCTURE_CHANGED, _ALTERED)
-
-
-def cascade_text(table: MariaDbTable) -> str:
-    return f"foreign keys of {table.name} change its rows without a trigger: {', '.join(table.cascades)}"
-
-
-def _look(connection: MariaDbConnection, names: Sequence[TableName], reader: str) -> _Look:
-    tables = load_tables(connection, names)
-    if not is_installed(connection):
-        return _Look(tables, {}, {}, {})
-    triggers = read_triggers(connection, tables)
-    sources = read_sources(connection, {one.source for one in triggers.values() if one.source is not None})
-    found = rows(connection, "SELECT relation, mark FROM penstock.followed WHERE reader = %s", reader)
-    return _Look(tables, triggers, sources, {int(relation): mark for relation, mark in found})
-
-
-def _create(connection: MariaDbConnection, look: _Look, name: TableName) -> str | None:
-    """Create the triggers of a table in place of the present ones; returns their mark, None if the table is gone.
-
-    Changes made meanwhile are not recorded. So all who follow the table copy it again, afterwards.
-    """
-    before = look.triggers.get(name)
-    source = look.source(name)
-    doubtful = {look.tables[name].relation, *([] if source is None else [source.relation])} if before else set()
-    for relation in doubtful:
-        mark_doubt(connection, relation)
-    names = before.names if before is not None else ()
-    for _ in range(_TRIES):
-        for statement in drop_statements(name.schema, names):
-            run(connection, statement)
-        table = load_tables(connection, [name]).get(name)
-        if table is None or why_unfit(table) is not None:
-            return None
-        for statement in trigger_statements(table, add_source(connection, table)):
-            run(connection, statement)
-        again = _look(connection, [name], "")
-        names = again.triggers[name].names if name in again.triggers else ()
-        mark = again.mark(name)
-        if name in again.tables and again.is_current(name) and mark is not None:
-            for relation in doubtful:
-                mark_doubt(connection, relation)
-            if before is not None:
-                statement = "UPDATE penstock.followed SET mark = %s WHERE relation = %s AND mark = %s"
-                run(connection, statement, mark, table.relation, before.mark)
-            return mark
-    raise EngineFault(FaultKind.SOURCE_TIMEOUT, str(name), "the table was changed while its triggers were created")
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +225,8 @@ class TriggerSafety:
         if self._log is None:
             self._log = log
         gone = () if log == self._log else ("the shadow log was dropped, or created again by others",)
+        if log == self._log and 0 in moves.replaced.values():
+            self._tables.drop_left(reader)
         wrong = self._tables.faults([t for t in tables if t.source not in moves.replaced], reader)
         replaced = {
             name: "its storage was replaced, as by TRUNCATE, or it was dropped and created again"

@@ -305,13 +305,53 @@ def test_no_wait_for_now_is_satisfied_past_changes_that_triggers_missed(
     assert replica.wait_table("accounts", "parked").code == "change_triggers_changed"
 
 
-def test_a_cascade_that_is_declared_later_parks_the_table(bank: MariaDbDatabase, replicate: Replicate) -> None:
-    replica = replicate(bank, "accounts", "moves")
+ORDERS = """
+CREATE TABLE orders (id int PRIMARY KEY, code varchar(10) UNIQUE);
+CREATE TABLE `lines` (`order` int, no int, code varchar(10), v int, twice int AS (`order` * 2) VIRTUAL, PRIMARY KEY (`order`, no),
+    FOREIGN KEY (`order`) REFERENCES orders (id) ON DELETE CASCADE ON UPDATE CASCADE,
+    FOREIGN KEY (code) REFERENCES orders (code) ON DELETE SET NULL ON UPDATE CASCADE);
+CREATE TABLE notes (id int PRIMARY KEY, `order` int, no int,
+    FOREIGN KEY (`order`, no) REFERENCES `lines` (`order`, no) ON DELETE SET NULL ON UPDATE CASCADE);
+INSERT INTO orders VALUES (1, 'a'), (2, 'b'), (3, 'c');
+INSERT INTO `lines` (`order`, no, code, v) VALUES (1, 1, 'a', 5), (1, 2, 'b', 6), (2, 1, 'a', 7), (3, 1, NULL, 8);
+INSERT INTO notes VALUES (1, 1, 1), (2, 1, 2), (3, 2, 1), (4, NULL, NULL)
+"""
+
+
+def test_what_cascades_do_is_recorded_on_the_tables_that_they_begin_at(
+    mariadb: MariaDbDatabase, replicate: Replicate
+) -> None:
+    """The orders are not followed. A table or a column that goes does not stop writes to them."""
+    mariadb.execute(ORDERS)
+    replica = replicate(mariadb, "lines", "notes", guard_interval_s=0.2)
+    mariadb.execute(
+        "UPDATE orders SET id = id + 10, code = UPPER(code) WHERE id < 3;\nDELETE FROM orders WHERE id = 11"
+    )
+    mariadb.execute("SET foreign_key_checks = 0;\nDELETE FROM orders WHERE id = 3")
+    replica.assert_equal()
+    assert "reloading" not in replica.states_of("lines") + replica.states_of("notes")
+    mariadb.execute("ALTER TABLE `lines` DROP COLUMN v;\nUPDATE orders SET id = 13 WHERE id = 12")
+    replica.satisfied()
+    replica.assert_equal()
+    mariadb.execute("DROP TABLE notes;\nUPDATE orders SET id = 14 WHERE id = 13;\nDELETE FROM orders")
+    assert replica.wait_table("notes", "parked").code == "table_missing"
+    wait_until(lambda: triggers(mariadb, "orders") == 4)
+
+
+def test_a_cascade_that_is_declared_later_makes_its_table_be_copied_again(
+    bank: MariaDbDatabase, replicate: Replicate
+) -> None:
+    replica = replicate(bank, "accounts", "moves", guard_interval_s=0.2)
+    bank.execute("INSERT INTO moves (sender, receiver) VALUES (1, 2), (3, 4), (5, 6)")
     bank.execute("ALTER TABLE moves ADD FOREIGN KEY (sender) REFERENCES accounts (id) ON DELETE CASCADE")
-    assert replica.wait_table("moves", "parked").code == "cascade_uncaptured"
-    replica.pipeline.reload("again", [replica.table_id("moves")])
-    replica.wait_table("moves", "reloading")
-    assert replica.wait_table("moves", "parked").code == "cascade_uncaptured"
+    bank.execute("DELETE FROM accounts WHERE id = 1")
+    replica.assert_equal()
+    wait_until(lambda: triggers(bank, "accounts") == 5)
+    bank.execute("DELETE FROM accounts WHERE id = 3")
+    replica.assert_equal()
+    bank.execute("ALTER TABLE moves DROP FOREIGN KEY moves_ibfk_1;\nDELETE FROM accounts WHERE id = 5")
+    replica.assert_equal()
+    wait_until(lambda: triggers(bank, "accounts") == 3)
 
 
 def test_a_shadow_log_that_others_drop_fails_the_subscription_until_it_is_reloaded(
@@ -344,6 +384,7 @@ def test_removal_leaves_the_tables_as_they_were(bank: MariaDbDatabase, replicate
         ]
         return [*made, *(bank.execute(query) for query in listed)]
 
+    bank.execute("ALTER TABLE moves ADD FOREIGN KEY (sender) REFERENCES accounts (id) ON DELETE CASCADE")
     before = catalog()
     replica = replicate(bank, "accounts", "moves")
     assert catalog() != before
@@ -357,3 +398,4 @@ def test_removal_leaves_the_tables_as_they_were(bank: MariaDbDatabase, replicate
     assert bank.execute("SELECT (SELECT count(*) FROM penstock.readers), (SELECT count(*) FROM penstock.changes)") == [
         (0, 0)
     ]
+    assert not bank.execute("SHOW TABLES FROM penstock LIKE 'touched%'")

@@ -14,7 +14,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
 from engine.sources.mariadb_triggers.catalog import Index, MariaDbTable, Structure
 from engine.sources.mariadb_triggers.lines import read_lines
-from engine.sources.mariadb_triggers.objects import trigger_statements
+from engine.sources.mariadb_triggers.objects import own_triggers
 from engine.sources.mariadb_triggers.preflight import version_number
 from engine.sources.mariadb_triggers.types import ColumnFacts, numeric_modifier, printed
 
@@ -56,7 +56,7 @@ def orders() -> MariaDbTable:
 
 
 def test_triggers_record_the_columns_and_ask_whether_an_update_took_place() -> None:
-    insert, update, delete = trigger_statements(orders(), 12)
+    insert, update, delete = (trigger.created() for trigger in own_triggers(orders(), 12))
     assert insert.startswith(
         "CREATE TRIGGER `shop`.`penstock_insert_12` AFTER INSERT ON `shop`.`orders` FOR EACH ROW INSERT INTO"
     )
