@@ -10,11 +10,11 @@ from typing import Any, Self
 
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import Column, ReplicaIdentity, SourceType
+from engine.records.catalog_table import CatalogColumn, CatalogTable, UniqueIndex
 from engine.records.relation import Announced, AnnouncedColumn, relation_record
 from engine.sources.mariadb_triggers.cascades import ForeignKey, above, ancestors, load_foreign_keys
 from engine.sources.mariadb_triggers.connect import MariaDbConnection, rows
 from engine.sources.mariadb_triggers.types import OIDS, ColumnFacts, Printed, printed
-from engine.sources.postgres.catalog import CatalogColumn, CatalogTable, UniqueIndex
 
 SYSTEM_SCHEMAS = frozenset({"mysql", "information_schema", "performance_schema", "sys"})
 SHADOW_SCHEMA = "penstock"

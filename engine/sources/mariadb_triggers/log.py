@@ -13,6 +13,7 @@ from engine.model.positions.windows import end_of
 from engine.model.schema import TableSchema
 from engine.model.source import LogStream, Resolve
 from engine.model.subscription import TableSpec
+from engine.records.catalog_table import key_of, schema_of
 from engine.records.relation import parse_relation
 from engine.sources.mariadb_triggers.catalog import Structure, load_tables
 from engine.sources.mariadb_triggers.connect import Connector
@@ -20,7 +21,6 @@ from engine.sources.mariadb_triggers.objects import is_installed, read_triggers
 from engine.sources.mariadb_triggers.sources import sources_of
 from engine.sources.mariadb_triggers.stream import open_stream
 from engine.sources.mariadb_triggers.windows import close_window, has_unread, last_window
-from engine.sources.postgres.catalog import key_of, schema_of
 from engine.sources.shadow_log.log import ShadowLog
 
 

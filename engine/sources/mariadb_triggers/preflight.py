@@ -10,12 +10,12 @@ from engine.model.identity import TableId, TableName
 from engine.model.masks import MASK_KEY, mark_of
 from engine.model.source import DiscoveredTable, Finding, Severity, SourceIdentity
 from engine.model.subscription import OriginFilter, TableSpec
+from engine.records.catalog_table import key_of, selection_problem
 from engine.sources.mariadb_triggers.cascade_triggers import underived
 from engine.sources.mariadb_triggers.catalog import SHADOW_SCHEMA, MariaDbTable, load_schema, load_tables
 from engine.sources.mariadb_triggers.change_triggers import PRIVILEGES, install_layout, planned_statements, why_unfit
 from engine.sources.mariadb_triggers.connect import Connector, MariaDbConnection, number_of, quoted, rows
 from engine.sources.mariadb_triggers.objects import is_installed
-from engine.sources.postgres.catalog import key_of, selection_problem
 
 OLDEST_VERSION = (10, 6)
 """The first version with all statements that are used."""

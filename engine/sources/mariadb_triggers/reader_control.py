@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import AbstractContextManager
 
+from engine.model.application import family_of
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.positions.windows import end_of
 from engine.model.redaction import redacted
@@ -20,7 +21,6 @@ from engine.sources.mariadb_triggers.objects import (
 )
 from engine.sources.mariadb_triggers.snapshots import exported
 from engine.sources.mariadb_triggers.stream import lock_of
-from engine.sources.postgres.open_transactions import family_of
 
 _NONE = 1 << 62
 """Greater than every number of a change."""

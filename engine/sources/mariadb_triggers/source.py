@@ -31,6 +31,7 @@ from engine.model.source import (
 )
 from engine.model.subscription import ConnectionSpec, OriginFilter, TableSpec
 from engine.records import landing
+from engine.records.catalog_table import schema_of
 from engine.sources.mariadb_triggers import lines, preflight
 from engine.sources.mariadb_triggers.catalog import SHADOW_SCHEMA, SYSTEM_SCHEMAS, load_schema, load_tables, names_of
 from engine.sources.mariadb_triggers.change_triggers import MariaDbChangeTriggers, why_unfit
@@ -40,7 +41,6 @@ from engine.sources.mariadb_triggers.reader_control import ShadowReaderControl
 from engine.sources.mariadb_triggers.snapshots import WindowSnapshots
 from engine.sources.mariadb_triggers.terms import MARIADB_TRIGGERS_TERMS
 from engine.sources.mariadb_triggers.triggered_tables import TableWatch, TriggeredTables, TriggerSafety
-from engine.sources.postgres.catalog import schema_of
 
 
 class MariaDbTriggerSource:

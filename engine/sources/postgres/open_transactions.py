@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from engine.model.application import family_of
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.redaction import redacted
 from engine.model.source import GuardReading, ReaderStatus
@@ -34,11 +35,6 @@ def oldest_open(connector: Connector) -> tuple[str, float, str] | None:
     with connector.session() as connection:
         row = connection.execute(_OLDEST_OPEN).fetchone()
     return (str(row[0]), float(row[1]), redacted(str(row[2]))) if row is not None else None
-
-
-def family_of(application: str) -> str:
-    """The application name of a session without the number of its engine's epoch at the end."""
-    return application.encode()[:63].decode(errors="ignore").rstrip("0123456789")
 
 
 def reading_of(connector: Connector, reader: ReaderStatus, copy_retained_bytes: int = 0) -> GuardReading:

@@ -9,8 +9,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.schema import Column, TableSchema, still_computed
 from engine.model.soft_delete import DeleteMode
 from engine.model.subscription import TableSpec
-from engine.records.relation import Announced, AnnouncedColumn
-from engine.sources.postgres.catalog import (
+from engine.records.catalog_table import (
     CatalogColumn,
     CatalogTable,
     choose_key,
@@ -22,6 +21,7 @@ from engine.sources.postgres.catalog import (
     selected,
     selection_problem,
 )
+from engine.records.relation import Announced, AnnouncedColumn
 from engine.sources.postgres.types import TypeRow, source_type
 
 

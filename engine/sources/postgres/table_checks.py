@@ -13,20 +13,18 @@ from engine.model.identity import TableId, TableName
 from engine.model.source import DiscoveredTable, Finding, Severity
 from engine.model.subscription import TableSpec
 from engine.postgres.sessions import PostgresConnection
-from engine.sources.postgres import mending
-from engine.sources.postgres.catalog import (
-    STORED_VERSION,
+from engine.records.catalog_table import (
     CatalogTable,
     choose_key,
     computed_of,
     filter_problem,
     key_of,
-    load_tables,
     not_logged,
-    one_look,
     selected,
     selection_problem,
 )
+from engine.sources.postgres import mending
+from engine.sources.postgres.catalog import STORED_VERSION, load_tables, one_look
 from engine.sources.postgres.connect import Connector
 
 _RIGHTS = """

@@ -13,9 +13,7 @@ from engine.model.partitions import Partition
 from engine.model.schema import TableSchema
 from engine.model.subscription import TableSpec
 from engine.model.ticket import TicketWritten
-from engine.sources.postgres.catalog import (
-    roots_of,
-)
+from engine.sources.postgres.catalog import roots_of
 from engine.sources.postgres.connect import Connector
 from engine.sources.postgres.partition_watch import mark_told, marks_of
 from engine.sources.postgres.partitions import partitions

@@ -16,7 +16,7 @@ from psycopg import sql
 from engine.model.identity import TableName
 from engine.model.source import CatalogAt
 from engine.postgres.sessions import PostgresConnection
-from engine.sources.postgres.catalog import FILTER_VERSION
+from engine.records.catalog_table import FILTER_VERSION
 from engine.sources.postgres.partition_watch import PartitionWatch
 from engine.sources.postgres_log.position import end_of_log, written_now
 

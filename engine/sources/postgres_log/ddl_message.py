@@ -12,21 +12,18 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import ReplicaIdentity, TableSchema
 from engine.model.subscription import TableSpec
-from engine.records.relation import Announced, identity_of
-from engine.sources.postgres.catalog import (
+from engine.records.catalog_table import (
     FILTER_VERSION,
     CatalogTable,
     UniqueIndex,
-    fill_tables,
     key_of,
     not_logged,
-    publishes_stored,
     schema_of,
     selected,
     selection_problem,
-    table_of,
-    with_leaves_fill,
 )
+from engine.records.relation import Announced, identity_of
+from engine.sources.postgres.catalog import fill_tables, publishes_stored, table_of, with_leaves_fill
 from engine.sources.postgres.types import TypeRow
 from engine.sources.postgres_log.ddl_capture import PREFIX, VERSION
 from engine.sources.postgres_log.own_messages import HEAD

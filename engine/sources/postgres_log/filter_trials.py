@@ -10,7 +10,7 @@ from psycopg import sql
 from engine.model.identity import TableName
 from engine.model.subscription import TableSpec
 from engine.postgres.sessions import PostgresConnection
-from engine.sources.postgres.catalog import CatalogTable, filter_problem
+from engine.records.catalog_table import CatalogTable, filter_problem
 
 _SUFFIX = "_try"
 _STORED_FORM = """

@@ -17,8 +17,9 @@ from engine.model.identity import TableName
 from engine.model.source import Finding, Severity
 from engine.model.subscription import TableSpec
 from engine.postgres.sessions import PostgresConnection
+from engine.records.catalog_table import FILTER_VERSION
 from engine.sources.postgres import mending
-from engine.sources.postgres.catalog import FILTER_VERSION, publishes_stored
+from engine.sources.postgres.catalog import publishes_stored
 
 _PUBLICATION = """
 SELECT p.oid::bigint, p.xmin::text::bigint, p.puballtables, p.pubviaroot,

@@ -16,10 +16,7 @@ from engine.model.source import (
 )
 from engine.model.subscription import OriginFilter, TableSpec
 from engine.records.relation import parse_relation
-from engine.sources.postgres.catalog import (
-    load_numbered,
-    one_look,
-)
+from engine.sources.postgres.catalog import load_numbered, one_look
 from engine.sources.postgres.connect import Connector
 from engine.sources.postgres.relation import complete, is_announced
 from engine.sources.postgres.types import load_types

@@ -14,9 +14,7 @@ from engine.model.source import Finding, Severity
 from engine.model.subscription import OriginFilter, TableSpec
 from engine.postgres.sessions import PostgresConnection
 from engine.sources.postgres import mending
-from engine.sources.postgres.catalog import (
-    one_look,
-)
+from engine.sources.postgres.catalog import one_look
 from engine.sources.postgres.connect import Connector
 from engine.sources.postgres.table_checks import check_filters, check_tables
 from engine.sources.postgres_log import ddl_capture, slots

@@ -18,15 +18,8 @@ from engine.model.identity import TableName
 from engine.model.source import Earlier
 from engine.model.subscription import TableSpec
 from engine.postgres.sessions import PostgresConnection
-from engine.sources.postgres.catalog import (
-    FILTER_VERSION,
-    CatalogTable,
-    filter_problem,
-    key_of,
-    load_tables,
-    one_look,
-    publishes_stored,
-)
+from engine.records.catalog_table import FILTER_VERSION, CatalogTable, filter_problem, key_of
+from engine.sources.postgres.catalog import load_tables, one_look, publishes_stored
 from engine.sources.postgres.connect import Connector
 from engine.sources.postgres_log.filter_trials import FilterTrials
 from engine.sources.postgres_log.publication_marks import mark_text, strangers, writers_in

@@ -24,14 +24,9 @@ from engine.model.source import (
     TicketWriter,
 )
 from engine.model.subscription import ConnectionSpec, OriginFilter, TableSpec
+from engine.records.catalog_table import schema_of
 from engine.sources.postgres.capabilities import PostgresComputedColumns, PostgresSequences
-from engine.sources.postgres.catalog import (
-    load_tables,
-    names_of,
-    one_look,
-    schema_of,
-    standing,
-)
+from engine.sources.postgres.catalog import load_tables, names_of, one_look, standing
 from engine.sources.postgres.connect import Connector
 from engine.sources.postgres.partition_watch import PartitionWatch
 from engine.sources.postgres.table_checks import discover

@@ -14,7 +14,8 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
 from engine.model.schema import ReplicaIdentity
 from engine.postgres.sessions import PostgresConnection
-from engine.sources.postgres.catalog import CatalogTable, load_numbered, load_tables
+from engine.records.catalog_table import CatalogTable
+from engine.sources.postgres.catalog import load_numbered, load_tables
 from engine.sources.postgres.connect import Connector
 from engine.sources.postgres_triggers.objects import (
     INSTALL_LOCK,

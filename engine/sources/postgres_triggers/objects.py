@@ -18,7 +18,7 @@ from engine.model.change_triggers import PlannedStatement
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
 from engine.postgres.sessions import PostgresConnection
-from engine.sources.postgres.catalog import CatalogTable
+from engine.records.catalog_table import CatalogTable
 from engine.sources.postgres_triggers.owners import check_owners
 
 SHADOW_SCHEMA = "penstock"

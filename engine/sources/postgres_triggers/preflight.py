@@ -10,8 +10,9 @@ from engine.model.masks import MASK_KEY, mark_of
 from engine.model.source import DiscoveredTable, Finding, Severity, SourceIdentity
 from engine.model.subscription import OriginFilter, TableSpec
 from engine.postgres.sessions import PostgresConnection
+from engine.records.catalog_table import CatalogTable
 from engine.sources.postgres import mending
-from engine.sources.postgres.catalog import CatalogTable, load_tables
+from engine.sources.postgres.catalog import load_tables
 from engine.sources.postgres.connect import Connector
 from engine.sources.postgres.table_checks import check_filters, check_tables, discover, rights_of
 from engine.sources.postgres_triggers.change_triggers import key_of_rows, recorded_twice, unfit_tables

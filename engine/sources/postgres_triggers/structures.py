@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import ReplicaIdentity
 from engine.postgres.sessions import PostgresConnection
+from engine.records.catalog_table import CatalogTable
 from engine.records.relation import Announced, AnnouncedColumn, relation_record
-from engine.sources.postgres.catalog import CatalogTable, load_numbered, load_tables
+from engine.sources.postgres.catalog import load_numbered, load_tables
 from engine.sources.postgres_triggers.json_rows import JsonForm
 from engine.sources.postgres_triggers.objects import is_exact
 

@@ -12,7 +12,8 @@ from engine.model.identity import RelationId, TableName
 from engine.model.source import Earlier, GuardReading
 from engine.model.subscription import TableSpec
 from engine.postgres.sessions import PostgresConnection
-from engine.sources.postgres.catalog import CatalogTable, load_tables
+from engine.records.catalog_table import CatalogTable
+from engine.sources.postgres.catalog import load_tables
 from engine.sources.postgres.connect import Connector
 from engine.sources.postgres.partition_watch import PartitionWatch
 from engine.sources.postgres_triggers.change_triggers import (

@@ -14,8 +14,8 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableId, TableName
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.subscription import TableSpec
+from engine.records.catalog_table import CatalogColumn, CatalogTable, UniqueIndex, schema_of
 from engine.records.relation import parse_relation
-from engine.sources.postgres.catalog import CatalogColumn, CatalogTable, UniqueIndex, schema_of
 from engine.sources.postgres.relation import complete
 from engine.sources.postgres.types import TypeRow
 

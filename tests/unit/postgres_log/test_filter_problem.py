@@ -9,7 +9,7 @@ import pytest
 from engine.model.identity import TableId, TableName
 from engine.model.schema import Column, ReplicaIdentity, SourceType
 from engine.model.subscription import TableSpec
-from engine.sources.postgres.catalog import CatalogColumn, CatalogTable, UniqueIndex, filter_problem
+from engine.records.catalog_table import CatalogColumn, CatalogTable, UniqueIndex, filter_problem
 
 NAME = TableName("public", "orders")
 
