@@ -124,7 +124,7 @@ async def _answer(
     deadline = asyncio.get_running_loop().time() + body.timeout_ms / 1000 + _GRACE_S
     most_rows = None if wanted is Format.JSON else body.max_rows
     rows = Rows(found.result.frames, _writer(wanted, found), deadline, most_rows)
-    headers = {"Penstock-Position": str(found.result.position), "Vary": "Accept", **_headers_of_age(found)}
+    headers = {"Penstock-Position": found.position, "Vary": "Accept", **_headers_of_age(found)}
     streamed = False
     try:
         head, whole = await rows.head()
@@ -166,8 +166,8 @@ def _writer(wanted: Format, found: FoundRows) -> render.Writer:
     if wanted is Format.ARROW:
         return render.ArrowWriter(extra)
     if wanted is Format.PARQUET:
-        return ParquetWriter(str(found.result.position), extra)
-    return render.JsonWriter(str(found.result.position), extra, ran_on=found.result.ran_on)
+        return ParquetWriter(found.position, extra)
+    return render.JsonWriter(found.position, extra, ran_on=found.result.ran_on)
 
 
 def _requirement_of(freshness: QueryFreshness, form: PositionForm) -> FreshnessRequirement:
@@ -230,7 +230,7 @@ async def _rows_at_point(request: Request, name: str, body: QueryRequest, payloa
         raise engine_too_old("The engine has no read points.")
     shown = str(status.text(result.position))
     receipt = receipt_of_point(status, shown, result.tables, result.not_following)
-    return FoundRows(result, receipt, left_out_tables(status, result.not_following))
+    return FoundRows(result, shown, receipt, left_out_tables(status, result.not_following))
 
 
 def _format(accept: str | None) -> Format:

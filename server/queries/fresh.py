@@ -67,9 +67,11 @@ class FreshnessRequirement:
 
 @dataclass(frozen=True, slots=True)
 class FoundRows:
-    """The rows of a query. `receipt`: if it waited or ran on the source. `left_out`: its tables whose rows are older than the position."""
+    """The rows of a query. `position`: in the text form of its source. `receipt`: if it waited or ran on the source. `left_out`: its
+    tables whose rows are older than the position."""
 
     result: QueryResult
+    position: str
     receipt: Receipt | None
     left_out: Sequence[LeftOutTable]
     stale: Staleness | None = None
@@ -182,7 +184,8 @@ class FreshQuery:
         )
 
     def _found(self, result: QueryResult, receipt: Receipt | None = None, stale: Staleness | None = None) -> FoundRows:
-        return FoundRows(result, receipt, left_out_tables(self._status, result.not_following), stale)
+        shown = str(self._status.text(result.position))
+        return FoundRows(result, shown, receipt, left_out_tables(self._status, result.not_following), stale)
 
     def _check_position(self, result: QueryResult, marks: Marks) -> None:
         """Raise ReportedProblem if the answer's position does not cover the marks."""

@@ -81,7 +81,7 @@ async def run_statement(request: Request, body: StatementRequest) -> StatementAn
     found = await _while_connected(request, running)
     return StatementAnswer(
         request_id=found.result.request_id,
-        position=str(found.result.position),
+        position=found.position,
         ran_on=found.result.ran_on,
         receipt=found.receipt,
         stale=found.stale,

@@ -50,6 +50,21 @@ def test_rows_come_as_json_unless_something_else_is_wanted(rig: Rig) -> None:
     assert engine.count(Now) == 0
 
 
+def test_positions_have_the_form_of_their_source(rig: Rig) -> None:
+    """So that they can be waited for."""
+    client, engine, _ = rig
+    client.put("/connections/windows", json={"kind": "duckdb", "settings": {"path": "/tmp/windows.duckdb"}})
+    body = {"source": "shop", "target": "windows", "tables": [{"schema": "public", "name": "t"}]}
+    body |= {"capture": {"kind": "triggers"}, "desired_state": "running"}
+    assert client.put("/subscriptions/windows", json=body).status_code == 201
+    engine.run("windows")
+    path = "/subscriptions/windows/queries"
+    answer = client.post(path, json={"sql": "s"})
+    assert (answer.json()["position"], answer.headers["Penstock-Position"]) == ("w0.256", "w0.256")
+    parquet = client.post(path, json={"sql": "s"}, headers={"Accept": PARQUET}).content
+    assert pq.read_schema(io.BytesIO(parquet)).metadata[b"penstock.position"] == b"w0.256"
+
+
 def test_parameters_reach_the_engine_as_text_and_types_are_those_of_the_target(rig: Rig) -> None:
     client, engine, _ = rig
     field = pa.field("n", pa.int64(), metadata={TARGET_TYPE: b"BIGINT"})
