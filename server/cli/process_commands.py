@@ -152,15 +152,15 @@ def serve(
     host: Host = "127.0.0.1", port: Port = 8470, home: HomeFolder = None, insecure_no_auth: NoAuth = False
 ) -> None:
     """Run only the server; engines register with PENSTOCK_ENGINE_TOKEN."""
-    # The other commands start faster without these.
-    from server.app import create_app  # noqa: PLC0415
-    from server.serving import run  # noqa: PLC0415
-
     settings = load_settings(home=home, host=host, port=port, insecure_no_auth=insecure_no_auth or None)
     _require_usable(settings)
     trouble = why_not_listen(settings.host, settings.port)
     if trouble is not None:
         raise SettingsError(trouble)
+    # Importing these takes seconds, which the other commands, and settings that cannot work, do without.
+    from server.app import create_app  # noqa: PLC0415
+    from server.serving import run  # noqa: PLC0415
+
     run(create_app(settings), settings.host, settings.port)
 
 
