@@ -23,7 +23,7 @@ from engine.targets.postgres.target import PostgresTarget
 from server.demo.embedded import EmbeddedPostgres
 from tests.contract.target_material import SUBSCRIPTION, Pipeline, changes, inserts, structure
 from tests.fixtures.answers import answered
-from tests.fixtures.postgres import Database, target_settings
+from tests.fixtures.postgres import Database, standing_database, target_settings
 
 pytestmark = pytest.mark.pg
 
@@ -51,11 +51,30 @@ def target(mart: Database) -> Iterator[PostgresTarget]:
 
 @pytest.fixture
 def pipeline(target: PostgresTarget) -> Pipeline:
+    return loaded(target)
+
+
+def loaded(target: PostgresTarget) -> Pipeline:
+    """A subscription with rows in a target that another one has rows in, too."""
     made = Pipeline(target).claim()
     made.load(ORDERS, orders, [(1, "a"), (2, "b")])
     other = Pipeline(target, OTHER).claim()
     other.load(TableId("t0c"), replace(orders, name=TableName("theirs", "others")), [(8, "theirs")])
     return made
+
+
+@pytest.fixture(scope="module", params=[pytest.param("pg16", marks=pytest.mark.chaos), "pg18"])
+def standing_mart(request: pytest.FixtureRequest) -> Iterator[Database]:
+    """For tests that change nothing."""
+    with standing_database(request.getfixturevalue(request.param), "fences") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def standing(standing_mart: Database) -> Iterator[Pipeline]:
+    target = opened(standing_mart)
+    yield loaded(target)
+    target.close()
 
 
 def refused(pipeline: Pipeline, sql: str) -> QueryRefused:
@@ -105,10 +124,10 @@ ATTACKS = [
 
 
 @pytest.mark.parametrize("sql", ATTACKS)
-def test_an_attack_changes_and_shows_nothing(pipeline: Pipeline, mart: Database, sql: str) -> None:
-    assert refused(pipeline, sql).code in {"query_not_a_read", "query_invalid"}
-    assert mart.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == [(0,)]
-    assert pipeline.rows(orders) == [(1, "a"), (2, "b")]
+def test_an_attack_changes_and_shows_nothing(standing: Pipeline, standing_mart: Database, sql: str) -> None:
+    assert refused(standing, sql).code in {"query_not_a_read", "query_invalid"}
+    assert standing_mart.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == [(0,)]
+    assert standing.rows(orders) == [(1, "a"), (2, "b")]
 
 
 def test_statements_run_as_a_role_that_has_nothing_else(pipeline: Pipeline, mart: Database) -> None:
@@ -205,8 +224,8 @@ READS = [
 
 
 @pytest.mark.parametrize("sql", READS)
-def test_reads_run(pipeline: Pipeline, sql: str) -> None:
-    assert pipeline.select(sql)
+def test_reads_run(standing: Pipeline, sql: str) -> None:
+    assert standing.select(sql)
 
 
 WIDE = "SELECT " + ", ".join(f"md5((i + {n})::text) AS c{n}" for n in range(30)) + " FROM generate_series(1, 500000) i"
