@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.model.identity import TableName
@@ -24,6 +25,18 @@ class PlannedStatement:
     sql: str
     lock: str
     cost: str
+
+
+def commented(statements: Iterable[PlannedStatement]) -> tuple[str, ...]:
+    """The statements, with locks and cost as comments where they differ from those of the statement before."""
+    found = []
+    lock = cost = ""
+    for statement in statements:
+        notes = [f"-- locks: {statement.lock}"] if statement.lock != lock else []
+        notes += [f"-- cost: {statement.cost}"] if statement.cost != cost else []
+        found.append("\n".join([*notes, statement.sql]))
+        lock, cost = statement.lock, statement.cost
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

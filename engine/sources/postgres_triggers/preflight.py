@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from engine.model.change_triggers import commented
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.masks import MASK_KEY, mark_of
 from engine.model.source import DiscoveredTable, Finding, Severity, SourceIdentity
@@ -97,9 +98,9 @@ def _origin(origin: OriginFilter) -> list[Finding]:
 
 
 def _shadow_log(connection: PostgresConnection, given: Given) -> list[Finding]:
-    missing = tuple(statement.sql for statement in read_layout(connection).missing)
+    missing = read_layout(connection).missing
     if not given.install:
-        return _given_shadow_log(connection, missing)
+        return _given_shadow_log(connection, commented(missing))
     if not missing:
         return []
     row = connection.execute(
@@ -112,7 +113,7 @@ def _shadow_log(connection: PostgresConnection, given: Given) -> list[Finding]:
     what = (
         "the shadow log in the schema penstock will be created or brought up to date, and four triggers on each table"
     )
-    return [Finding(_I, "change_triggers_absent", what, "Nothing has to be done.", missing)]
+    return [Finding(_I, "change_triggers_absent", what, "Nothing has to be done.", commented(missing))]
 
 
 def _given_shadow_log(connection: PostgresConnection, missing: tuple[str, ...]) -> list[Finding]:
@@ -145,13 +146,14 @@ def _triggers(connection: PostgresConnection, tables: Sequence[TableSpec], given
         return found
     found += _whole(there, tables, given)
     for name, variant in unfit_tables(connection, there, given.asked(tables)).items():
-        sql = tuple(statement.sql for statement in trigger_statements(name, variant))
+        statements = trigger_statements(name, variant)
+        sql = commented(statements)
         if given.install:
             what = f"{name} will get triggers that record its changes"
             found.append(Finding(_I, "change_triggers_planned", what, "Nothing has to be done.", sql))
             continue
         what = f"{name} has no triggers that record its changes, and capture.install is false"
-        remedy = f"Have the owner of the table run: BEGIN; {'; '.join(sql)}; COMMIT;"
+        remedy = f"Have the owner of the table run: BEGIN; {'; '.join(each.sql for each in statements)}; COMMIT;"
         found.append(Finding(_E, FaultKind.CHANGE_TRIGGERS_MISSING.value, what, remedy, sql))
     return found
 

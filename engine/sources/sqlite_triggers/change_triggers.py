@@ -49,23 +49,21 @@ class SqliteChangeTriggers:
         return ()
 
     def install(self, tables: Sequence[TableName]) -> ChangeTriggersState:
-        with self._connector.session() as connection:
-            with immediate(connection, self._connector.wait_s):
-                if is_installed(connection) and last_window(connection)[1]:
-                    close_window(connection)  # What others did to tables is settled before anything is created.
-                execute(connection, _missing(connection, tables))
-            return self._state(connection)
+        with self._connector.session() as connection, immediate(connection, self._connector.wait_s):
+            if is_installed(connection) and last_window(connection)[1]:
+                close_window(connection)  # What others did to tables is settled before anything is created.
+            execute(connection, _missing(connection, tables))
+        return self.status()
 
     def remove(self) -> ChangeTriggersState:
-        with self._connector.session() as connection:
-            with immediate(connection, self._connector.wait_s):
-                readers = [name for (name,) in connection.execute(_READERS)] if is_installed(connection) else []
-                if readers:
-                    detail = f"what they record is read by {', '.join(readers)}"
-                    raise EngineFault(FaultKind.CHANGE_TRIGGERS_IN_USE, "change triggers", detail)
-                for statement in removal(connection):
-                    connection.execute(statement)
-            return self._state(connection)
+        with self._connector.session() as connection, immediate(connection, self._connector.wait_s):
+            readers = [name for (name,) in connection.execute(_READERS)] if is_installed(connection) else []
+            if readers:
+                detail = f"what they record is read by {', '.join(readers)}"
+                raise EngineFault(FaultKind.CHANGE_TRIGGERS_IN_USE, "change triggers", detail)
+            for statement in removal(connection):
+                connection.execute(statement)
+        return self.status()
 
     def _state(self, connection: sqlite3.Connection) -> ChangeTriggersState:
         missing = in_transaction(_missing(connection, ()), self._connector.wait_s)

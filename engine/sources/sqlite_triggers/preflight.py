@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from engine.model.change_triggers import commented
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableId, TableName
 from engine.model.masks import MASK_KEY, mark_of
@@ -15,7 +16,8 @@ from engine.model.source import DiscoveredTable, Finding, Severity, SourceIdenti
 from engine.model.subscription import OriginFilter, TableSpec
 from engine.sources.sqlite_triggers.catalog import quoted
 from engine.sources.sqlite_triggers.connect import Connector
-from engine.sources.sqlite_triggers.registry import Found, file_id, is_installed, look, missing_layout, recording
+from engine.sources.sqlite_triggers.objects import in_transaction
+from engine.sources.sqlite_triggers.registry import Found, file_id, look, missing_layout, recording
 from engine.sources.sqlite_triggers.schemas import key_problem, selection_problem
 
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
@@ -43,7 +45,7 @@ def check(connector: Connector, tables: Sequence[TableSpec], origin: OriginFilte
             present = {f.name: f for f in look(connection, [t.source.name for t in tables]).values()}
             for spec in tables:
                 found += _table(present.get(spec.source), replace(spec, mask_mark=mark))
-            return found + _planned(connection, present.values())
+            return found + _planned(connector, connection, present.values())
     except EngineFault as fault:
         remedy = _REMEDIES.get(fault.kind, "Check the connection's settings.")
         return [Finding(_E, fault.kind.value, fault.detail, remedy)]
@@ -76,20 +78,20 @@ def _file(connector: Connector, connection: sqlite3.Connection) -> list[Finding]
                 "PRAGMA journal_mode = WAL, where the programs that use the file allow it.",
             )
         )
-    if not is_installed(connection):
-        what = "tables whose names begin with penstock_ will be created in the file, and triggers on each table"
-        sql = tuple(statement.sql for statement in missing_layout(connection))
-        found.append(Finding(_I, "change_triggers_absent", what, "Nothing has to be done.", sql))
     return found
 
 
-def _planned(connection: sqlite3.Connection, tables: Iterable[Found]) -> list[Finding]:
+def _planned(connector: Connector, connection: sqlite3.Connection, tables: Iterable[Found]) -> list[Finding]:
+    layout = missing_layout(connection)
     missing = [found for found in tables if found.live.problem is None and not found.current]
-    sql = tuple(statement.sql for statement in recording(connection, missing))
-    if not sql:
+    statements = in_transaction((*layout, *recording(connection, missing)), connector.wait_s)
+    if not statements:
         return []
-    what = f"triggers that record changes will be created on {', '.join(str(found.name) for found in missing)}"
-    return [Finding(_I, "change_triggers_planned", what, "Nothing has to be done.", sql)]
+    parts = ["tables whose names begin with penstock_"] if layout else []
+    parts += [f"triggers on {', '.join(str(found.name) for found in missing)}"] if missing else []
+    what = f"{' and '.join(parts)} will be created in the file"
+    code = "change_triggers_absent" if layout else "change_triggers_planned"
+    return [Finding(_I, code, what, "Nothing has to be done.", commented(statements))]
 
 
 def _table(found: Found | None, spec: TableSpec) -> list[Finding]:

@@ -12,7 +12,7 @@ import pytest
 
 from engine.control.change_triggers import answer_change_triggers
 from engine.link.change_triggers import ChangeTriggers
-from engine.model.change_triggers import ChangeTriggersState
+from engine.model.change_triggers import ChangeTriggersState, commented
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
 from engine.model.subscription import ConnectionSpec, TableSpec
@@ -93,12 +93,20 @@ def test_the_plan_is_what_installing_runs(shop: Shop, tmp_path: Path) -> None:
 
 
 def test_checks_show_what_a_subscription_would_run(shop: Shop) -> None:
-    found = shop.source.preflight([spec(name) for name in WANTED], None)
-    shown = [sql for finding in found if finding.code.startswith("change_triggers_") for sql in finding.sql]
-    assert sorted(["BEGIN IMMEDIATE", *shown, "COMMIT"]) == sorted(s.sql for s in shop.triggers.plan(WANTED))
-    shop.triggers.install(WANTED)
-    again = shop.source.preflight([spec(name) for name in WANTED], None)
-    assert not [finding for finding in again if finding.code.startswith("change_triggers_")]
+    def shown() -> dict[str, tuple[str, ...]]:
+        found = shop.source.preflight([spec(name) for name in WANTED], None)
+        return {finding.code: finding.sql for finding in found if finding.code.startswith("change_triggers_")}
+
+    plan = shop.triggers.plan(WANTED)
+    assert shown() == {"change_triggers_absent": commented(plan)}
+    (script,) = shown().values()
+    assert [text.splitlines()[-1] for text in script] == [statement.sql for statement in plan]
+    assert script[0].splitlines()[:2] == [f"-- locks: {plan[0].lock}", f"-- cost: {plan[0].cost}"]
+    assert script[2] == plan[2].sql, "locks and cost are those of the statement before"
+    shop.triggers.install([ORDERS])
+    assert shown() == {"change_triggers_planned": commented(shop.triggers.plan(WANTED))}
+    shop.run(";\n".join(shown()["change_triggers_planned"]))
+    assert shown() == {}
 
 
 def test_they_are_removed_without_a_trace(shop: Shop) -> None:

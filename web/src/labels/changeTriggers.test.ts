@@ -11,7 +11,7 @@ describe("the script of a plan", () => {
         { sql: "CREATE b", ...held },
         { sql: "COMMIT", lock: "held", cost: "a write" },
       ]),
-    ).toEqual(["-- Locks: waits\n-- Cost: little\nBEGIN", "-- Locks: held\nCREATE a", "CREATE b", "-- Cost: a write\nCOMMIT"]);
+    ).toEqual(["-- locks: waits\n-- cost: little\nBEGIN", "-- locks: held\nCREATE a", "CREATE b", "-- cost: a write\nCOMMIT"]);
   });
 });
 

@@ -16,7 +16,7 @@ export const variantWords = (variant: string): string => VARIANTS[variant] ?? va
 export function asScript(statements: readonly PlannedStatement[]): string[] {
   return statements.map(({ sql, lock, cost }, at) => {
     const before = statements[at - 1];
-    const said = [...(lock === before?.lock ? [] : [`-- Locks: ${lock}`]), ...(cost === before?.cost ? [] : [`-- Cost: ${cost}`])];
+    const said = [...(lock === before?.lock ? [] : [`-- locks: ${lock}`]), ...(cost === before?.cost ? [] : [`-- cost: ${cost}`])];
     return [...said, sql].join("\n");
   });
 }

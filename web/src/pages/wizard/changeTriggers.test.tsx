@@ -91,7 +91,7 @@ describe("the triggers of a connection", () => {
     await userEvent.click(await screen.findByLabelText("main.orders"));
     await userEvent.click(screen.getByRole("button", { name: "Show what it runs" }));
     const plan = await screen.findByRole("group", { name: "Installing the triggers" });
-    expect(plan.textContent).toBe("-- Locks: the file's\n-- Cost: 2 ms\nCREATE x;");
+    expect(plan.textContent).toBe("-- locks: the file's\n-- cost: 2 ms\nCREATE x;");
     expect(screen.getByRole("group", { name: "Rights for the connection's user" }).textContent).toBe("GRANT y;");
     expect(await sent.mock.calls[0]?.[0].json()).toEqual({ tables: [ORDERS] });
     await userEvent.click(screen.getByRole("button", { name: "Install triggers shop" }));
