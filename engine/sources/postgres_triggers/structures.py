@@ -33,6 +33,15 @@ SELECT c.oid::bigint, concat_ws(' ', c.xmin, c.relname, c.relreplident,
        pg_current_snapshot()::text
 FROM pg_class c WHERE c.oid = ANY(%s::oid[])
 """
+_ADDED_AFTER_DROPS = """
+SELECT r.attrelid::bigint, array_agg(r.attname::text) FILTER (WHERE NOT r.attisdropped)
+FROM (SELECT a.*, e.xmax - ((e.xmax - a.xmin::text::bigint) & 4294967295) >= pg_snapshot_xmin(%s::text::pg_snapshot)::text::bigint AS recent
+      FROM pg_attribute a CROSS JOIN (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS xmax) AS e
+      WHERE a.attrelid = ANY(%s::oid[]) AND a.attnum > 0) AS r
+WHERE r.recent GROUP BY r.attrelid HAVING bool_or(r.attisdropped)
+"""
+"""Columns written to the catalog after a snapshot, of tables that lost a column after it. A catalog row has the low 32 bits of its writer's
+transaction id; they are taken for those of the last such transaction."""
 _UNREADABLE = 0
 """OID of no type: a column announced with it matches none, so the table is copied again."""
 
@@ -49,6 +58,8 @@ class Structure:
     since: str
     json: JsonForm | None
     earlier: tuple[Structure, ...] = ()
+    doubtful: frozenset[str] = frozenset()
+    """Columns that may have been added in place of dropped ones of the same names, of which rows not read yet may have values."""
 
     def is_settled(self, before: str) -> bool:
         """Whether all rows have it that were committed after this snapshot."""
@@ -137,16 +148,25 @@ class Structures:
         rows = self._connection.execute(_MARKS, [list(relations)]).fetchall()
         changed = [oid for oid, mark, *_ in rows if oid not in self._known or self._known[oid].mark != mark]
         tables = load_recorded_by_number(self._connection, changed) if changed else {}
+        doubtful = self._doubtful([oid for oid in changed if oid not in self._known], before)
         for oid, mark, names, snapshot in rows:
             known = self._known.get(oid)
             if oid in tables:
                 earlier = () if known is None else (*known.earlier, replace(known, earlier=()))
+                doubts = doubtful.get(oid, frozenset()) if known is None else known.doubtful
                 self._known[oid] = Structure(
-                    tables[oid], mark, tuple(names), snapshot, _json_form(tables[oid], names), earlier
+                    tables[oid], mark, tuple(names), snapshot, _json_form(tables[oid], names), earlier, doubts
                 )
-            elif known is not None and known.earlier and known.is_settled(before):
-                self._known[oid] = replace(known, earlier=())
+            elif known is not None and (known.earlier or known.doubtful) and known.is_settled(before):
+                self._known[oid] = replace(known, earlier=(), doubtful=frozenset())
         return {oid: self._known[oid] for oid, *_ in rows if oid in self._known}
+
+    def _doubtful(self, relations: Collection[int], before: str) -> dict[int, frozenset[str]]:
+        """`Structure.doubtful` of tables whose earlier structures this session does not know."""
+        if not relations:
+            return {}
+        rows = self._connection.execute(_ADDED_AFTER_DROPS, [before, list(relations)]).fetchall()
+        return {int(oid): frozenset(names or ()) for oid, names in rows}
 
 
 def _json_form(table: CatalogTable, names: Sequence[str]) -> JsonForm | None:
@@ -176,6 +196,8 @@ def unreadable(names: Sequence[str], now: Structure, *, ordered: bool) -> str | 
     attributes = {c.column.attnum: c for c in now.table.columns}
     earlier = {c.column.name: c for one in now.earlier for c in one.table.columns}
     for name in names:
+        if name in now.doubtful:
+            return name
         if name not in present and (name not in earlier or earlier[name].column.attnum in attributes):
             return name
     for one in now.earlier:
