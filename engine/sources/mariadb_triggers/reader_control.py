@@ -46,6 +46,8 @@ _STALE_S = 0.12
 """Seconds for which the server may return the previous list of transactions (0.1 s)."""
 _FREE_TIMEOUT_S = 5.0
 """Seconds for a session to end after the command. Not measured."""
+_NO_SUCH_SESSION = 1094
+"""Error number of KILL for a session that has ended."""
 _POLL_S = 0.05
 """Interval in seconds between two checks whether it has ended. Not measured."""
 
@@ -146,7 +148,11 @@ class ShadowReaderControl:
             name = str(found[0][0]) if found and found[0][1] == session else ""
             if family_of(name) != family_of(application):
                 raise EngineFault(FaultKind.SLOT_IN_USE, reader, f"connection {session} reads it, which is not ours")
-            run(connection, f"KILL CONNECTION {int(session)}")
+            try:
+                run(connection, f"KILL CONNECTION {int(session)}")
+            except Exception as error:
+                if number_of(error) != _NO_SUCH_SESSION:
+                    raise
             deadline = time.monotonic() + _FREE_TIMEOUT_S
             while time.monotonic() < deadline:
                 if _session(connection, reader) != session:
