@@ -20,7 +20,7 @@ from engine.sources.postgres.types import load_types
 from engine.sources.postgres_triggers.objects import is_installed
 from engine.sources.postgres_triggers.stream import open_stream
 from engine.sources.postgres_triggers.structures import load_recorded_by_number, marks_of
-from engine.sources.postgres_triggers.windows import close_window, last_window
+from engine.sources.postgres_triggers.windows import close_window, last_window, shadow_log_faults
 from engine.sources.shadow_log.log import ShadowLog
 
 
@@ -37,7 +37,8 @@ class TriggerLog(ShadowLog):
         with self._connector.session() as connection:
             if not is_installed(connection):
                 return ZERO
-            number, unread = last_window(connection)
+            with shadow_log_faults():
+                number, unread = last_window(connection)
         return end_of(number + unread)
 
     def _mark(self, tables: Collection[TableName]) -> str:

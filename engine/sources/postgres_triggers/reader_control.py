@@ -18,7 +18,7 @@ from engine.sources.postgres_triggers.given import Given
 from engine.sources.postgres_triggers.objects import INSTALL_LOCK, drop_statements, is_installed
 from engine.sources.postgres_triggers.stream import READER_LOCK
 from engine.sources.postgres_triggers.table_locks import TRY_MS, in_short_tries
-from engine.sources.postgres_triggers.windows import snapshot_at_window
+from engine.sources.postgres_triggers.windows import shadow_log_faults, snapshot_at_window
 
 _STATUS = """
 SELECT r.durable, w.no IS NOT NULL,
@@ -61,7 +61,8 @@ class TriggerReaderControl:
         with self._connector.session(reader) as connection:
             if not is_installed(connection):
                 return ReaderStatus(exists=False)
-            row = connection.execute(_STATUS, [reader]).fetchone()
+            with shadow_log_faults():
+                row = connection.execute(_STATUS, [reader]).fetchone()
             if row is None:
                 return ReaderStatus(exists=False)
             session = connection.execute(_SESSION, [reader]).fetchone()

@@ -64,10 +64,17 @@ def close_window(connector: Connector) -> int:
     """Close a window, which includes every commit so far. Returns its number."""
     with connector.session() as connection:
         _check_installed(connector, connection)
-        try:
+        with shadow_log_faults():
             return int(connection.execute("SELECT penstock.close_window()").fetchall()[0][0])
-        except psycopg.Error as error:
-            raise SOURCE.fault(error, "the shadow log", SHADOW_LOG_GONE) from error
+
+
+@contextmanager
+def shadow_log_faults() -> Iterator[None]:
+    """Errors in the block, which uses the shadow log only, are raised as EngineFault: LOG_GAP if others have dropped it."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise SOURCE.fault(error, "the shadow log", SHADOW_LOG_GONE) from error
 
 
 def _check_installed(connector: Connector, connection: PostgresConnection) -> None:
