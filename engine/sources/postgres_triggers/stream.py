@@ -478,14 +478,13 @@ class TriggerWindows:
     def _unread(
         self, structure: Structure, column: str, rows: sql.Composable, announced: dict[int, bytes]
     ) -> TableRows:
-        """In place of rows that cannot be read: a record that no structure matches, so that the table is copied again."""
-        query = sql.SQL("SELECT no, xid::text::bigint FROM penstock.changes c WHERE {} ORDER BY no LIMIT 1").format(
-            rows
-        )
-        no, xid = self._connection.execute(query).fetchall()[0]
+        """In place of rows that cannot be read: a record that no structure matches, so that the table is copied again. In each transaction,
+        since the first ones may have been applied before this session."""
+        query = sql.SQL("SELECT min(no), xid::text::bigint FROM penstock.changes c WHERE {} GROUP BY xid").format(rows)
+        found = np.array(self._connection.execute(query).fetchall(), np.int64).reshape(-1, 2)
         announced[structure.table.oid] = record = structure.unreadable_record(column)
-        none = np.empty(0, np.int64)
-        return TableRows(none, none, np.empty(0, np.uint8), np.zeros(1, np.int64), record, (int(no), int(xid)))
+        offsets = np.arange(len(found) + 1, dtype=np.int64) * len(record)
+        return TableRows(found[:, 0], found[:, 1], np.frombuffer(record * len(found), np.uint8), offsets)
 
 
 def _condition(relation: int, page: _Page) -> sql.Composed:

@@ -189,6 +189,27 @@ def test_columns_that_come_and_go_are_followed(bank: Database, replicate: Replic
     replica.assert_equal()
 
 
+EXCHANGED = (
+    "UPDATE accounts SET note = 'note ' || id, nick = 'of ' || id WHERE id < 9; ALTER TABLE accounts RENAME note TO other;"
+    " ALTER TABLE accounts RENAME nick TO note; ALTER TABLE accounts RENAME other TO nick"
+)
+
+
+def test_changes_before_names_were_exchanged_are_neither_lost_nor_misread(bank: Database, replicate: Replicate) -> None:
+    """Whether the reader knew the table before, or begins after it, with changes that were applied already."""
+    replica = replicate(bank, "accounts", "moves")
+    for away in (False, True):
+        bank.execute("UPDATE accounts SET balance = balance + 0 WHERE id = 1")
+        replica.assert_equal()
+        if away:
+            replica.desire_paused()
+        bank.execute(f"BEGIN; {EXCHANGED}; COMMIT")
+        if away:
+            replica.desire_running()
+        replica.satisfied()
+        replica.assert_equal()
+
+
 def test_values_that_cannot_be_read_any_more_are_copied_again(bank: Database, replicate: Replicate) -> None:
     """A column that JSON does not hold comes to a table recorded as JSON; a label gets another name after rows with it were written."""
     bank.execute("CREATE TYPE mood AS ENUM ('sad', 'fine'); CREATE TABLE moods (id int PRIMARY KEY, m mood)")
