@@ -46,7 +46,8 @@ _TABLES = {
     "labels": "name {name} NOT NULL PRIMARY KEY, holder {integer} NOT NULL UNIQUE",
     "vault": "place {integer} PRIMARY KEY, amount {integer} NOT NULL, note {text} NOT NULL",
     "orders": "id {integer} PRIMARY KEY, note {text}",
-    "order_lines": "id {integer} NOT NULL, side {integer} NOT NULL, amount {integer} NOT NULL, PRIMARY KEY (id, side){cascade}",
+    "order_lines": "id {integer} NOT NULL, side {integer} NOT NULL, amount {integer} NOT NULL, PRIMARY KEY (id, side),"
+    " FOREIGN KEY (id) REFERENCES orders (id) ON DELETE CASCADE",
     "moves": "move {integer} PRIMARY KEY",
 }
 _SUMS = (
@@ -277,12 +278,8 @@ class SqlBank(ABC):
             f"INSERT INTO orders VALUES ({number}, 'new')",
             f"INSERT INTO order_lines VALUES ({number}, 0, {amount}), ({number}, 1, {-amount})",
             f"UPDATE orders SET note = 'open' WHERE id > {number - 50}",
-            *self.gone(f"id < {number - 300}"),
+            f"DELETE FROM orders WHERE id < {number - 300}",
         ]
-
-    def gone(self, where: str) -> list[str]:
-        """Orders that go, with their lines."""
-        return [f"DELETE FROM orders WHERE {where}"]
 
     def _whole(self, rng: random.Random) -> list[str]:
         """A transaction that changes whole tables and takes most of it back."""
@@ -340,7 +337,7 @@ class MariaDbBank(SqlBank):
     schema = "bank"
     prefix = "bank."
     begin = ("BEGIN", "START TRANSACTION WITH CONSISTENT SNAPSHOT")
-    types: ClassVar[Mapping[str, str]] = {"integer": "bigint", "text": "longtext", "name": "varchar(80)", "cascade": ""}
+    types: ClassVar[Mapping[str, str]] = {"integer": "bigint", "text": "longtext", "name": "varchar(80)"}
     ignoring = "UPDATE IGNORE"
     rate = 60
     threads = 4
@@ -382,9 +379,6 @@ class MariaDbBank(SqlBank):
         finally:
             with suppress(*self.errors):
                 connection.close()
-
-    def gone(self, where: str) -> list[str]:
-        return [f"DELETE FROM order_lines WHERE {where}", f"DELETE FROM orders WHERE {where}"]
 
     def kills(self, rng: random.Random) -> Mapping[Kind, Callable[[], Document]]:
         return {"source": lambda: self._crash(rng), "sessions": self._cut}
@@ -436,7 +430,6 @@ class SqliteBank(SqlBank):
         "integer": "INTEGER",
         "text": "TEXT",
         "name": "TEXT",
-        "cascade": ", FOREIGN KEY (id) REFERENCES orders ON DELETE CASCADE",
     }
     ignoring = "UPDATE OR IGNORE"
     rate = 60

@@ -10,7 +10,7 @@ from engine.model.change_triggers import ChangeTriggersState, PlannedStatement, 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
 from engine.sources.mariadb_triggers.cascade_triggers import cascade_triggers, touched_statement, underived
-from engine.sources.mariadb_triggers.catalog import MariaDbTable, load_tables
+from engine.sources.mariadb_triggers.catalog import SHADOW_SCHEMA, MariaDbTable, load_tables
 from engine.sources.mariadb_triggers.connect import (
     LOCK_TIMEOUT_S,
     TRIGGER_SETTINGS,
@@ -53,6 +53,8 @@ _NO_LOCK = "None that applications notice."
 
 def why_unfit(table: MariaDbTable) -> str | None:
     """Why triggers cannot record all changes of the table, as text; None if they can."""
+    if table.name.schema == SHADOW_SCHEMA:
+        return f"{table.name} belongs to the database {SHADOW_SCHEMA}, whose tables triggers do not record"
     if table.engine.upper() != "INNODB" or not table.relation:
         return f"{table.name} is a table of the storage engine {table.engine}: its changes are not part of transactions"
     if table.partitioned:

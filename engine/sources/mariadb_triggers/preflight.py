@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from engine.model.change_triggers import commented
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
 from engine.model.masks import MASK_KEY, mark_of
@@ -138,7 +139,7 @@ def _server(connection: MariaDbConnection, server: Sequence[object]) -> list[Fin
 
 def _planned(connection: MariaDbConnection, tables: Sequence[MariaDbTable]) -> list[Finding]:
     """The statements that install the shadow log and the triggers of these tables, if any are missing."""
-    statements = tuple(statement.sql for statement in planned_statements(connection, [table.name for table in tables]))
+    statements = commented(planned_statements(connection, [table.name for table in tables]))
     if not statements:
         return []
     if is_installed(connection):
