@@ -22,7 +22,8 @@ SWITCH_S = 0.0005
 target, the network or the queue. A commit returns about a dozen times; with Python's default of 5 ms it could wait longer than it works.
 """
 FORCED_EXIT_S = 4.5
-"""Seconds after which a stop that has not ended is aborted (exit code 3). A clean stop takes less. After an abort, the next start resumes
+"""Seconds from the signal after which a stop that has not ended is aborted (exit code 3), also while the engine starts. A clean stop takes
+less. After an abort, the next start resumes
 at the last batch boundary."""
 
 
@@ -36,8 +37,16 @@ def main() -> int:
         print(error, file=sys.stderr)  # noqa: T201 - for the operator who starts the process
         return 2
     stop = threading.Event()
+
+    def end(*_: object) -> None:
+        if not stop.is_set():
+            stop.set()
+            timer = threading.Timer(FORCED_EXIT_S, os._exit, (3,))
+            timer.daemon = True
+            timer.start()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, end)
     prepare()
     import_kinds()
     sys.setswitchinterval(SWITCH_S)
@@ -47,11 +56,7 @@ def main() -> int:
     engine.start()
     load_kernels()
     stop.wait()
-    timer = threading.Timer(FORCED_EXIT_S, os._exit, (3,))
-    timer.daemon = True
-    timer.start()
     engine.close()
-    timer.cancel()
     return 0
 
 

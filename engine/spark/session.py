@@ -196,19 +196,21 @@ class SparkRunner:
         unique = f"{group}#{next(self._numbers)}"
         with self._lock:
             context = self._context
+            # PySpark forgets it once the session is discarded, while jobs of the session still end.
+            java = None if context is None else context._gateway.proc
             self._active.setdefault(group, set()).add(unique)
         try:
             if context is None:
                 why = "was stopped" if self._stopping.is_set() else "is being restarted"
                 raise EngineFault(FaultKind.SPARK_FAILED, group, f"the Spark session {why}")
-            outcomes = self._outcomes(context, function, descriptors, group, unique)
+            outcomes = self._outcomes(context, java, function, descriptors, group, unique)
         finally:
             self._last_run = time.monotonic()
             self._leave(group, unique)
         return results(outcomes)
 
     def _outcomes(
-        self, context: Any, function: Callable[[D], R], descriptors: Sequence[D], group: str, unique: str
+        self, context: Any, java: Any, function: Callable[[D], R], descriptors: Sequence[D], group: str, unique: str
     ) -> list[Any]:
         """One outcome per descriptor. Raises EngineFault otherwise: PySpark reports a lost Java process in several ways."""
         try:
@@ -221,18 +223,17 @@ class SparkRunner:
             )
             self._slots = int(context.defaultParallelism)
         except Exception as error:
-            lost = self._lost(context)
+            lost = self._lost(context, java)
             if lost is None and not isinstance(error, Py4JError | OSError):
                 raise
             raise EngineFault(FaultKind.SPARK_FAILED, group, self._reason(error, group, unique, lost)) from error
         if len(outcomes) < len(descriptors):  # PySpark reads a stream that broke off like one that ended.
-            lost = self._lost(context) or "the job ended without all of its results"
+            lost = self._lost(context, java) or "the job ended without all of its results"
             raise EngineFault(FaultKind.SPARK_FAILED, group, lost)
         return outcomes
 
-    def _lost(self, context: Any) -> str | None:
+    def _lost(self, context: Any, java: Any) -> str | None:
         """Text on the end of `context`'s Java process, after which the session is discarded; None if the process runs."""
-        java = context._gateway.proc
         if not _has_ended(java, NOTICE_S if self._is_deaf(context) else 0.0):
             return None
         with self._lock:
@@ -317,7 +318,7 @@ class SparkRunner:
                 self._wake.clear()
         if self._stopping.is_set():
             return
-        self._report_loss(self._lost(context) or _death(java))
+        self._report_loss(self._lost(context, java) or _death(java))
         _release(context._gateway)
 
     def _watch(self, java: subprocess.Popen[bytes]) -> None:

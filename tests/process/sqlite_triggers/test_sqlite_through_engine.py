@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -107,8 +105,7 @@ def test_nothing_is_lost_or_doubled_over_deaths(bank: File, replicate: Replicate
     with SqliteTellers(bank) as tellers:
         for number in range(3):
             tellers.more(30)
-            wait_until(lambda: reader_pid(replica) is not None)
-            os.kill(reader_pid(replica) or 0, signal.SIGKILL)
+            replica.kill_reader()
             tellers.more(30)
             if number % 2:
                 replica.restart()
