@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import ssl
 import tempfile
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import httpx
 import psutil
 import pytest
-from httpx._transports import default as transports
 from hypothesis import settings
 
 _IN_MEMORY = Path("/dev/shm")
@@ -34,21 +30,6 @@ def _work_in_memory() -> None:
 
 
 _work_in_memory()
-
-_create_ssl_context = transports.create_ssl_context  # type: ignore[attr-defined]
-_default_ssl_context = cache(lambda trust_env, *_environment: _create_ssl_context(trust_env=trust_env))
-
-
-def _shared_ssl_context(
-    verify: ssl.SSLContext | str | bool = True, cert: httpx._types.CertTypes | None = None, trust_env: bool = True
-) -> ssl.SSLContext:
-    """One for all clients that ask for nothing special: reading the authorities takes each of thousands 20 ms, for plain HTTP, too."""
-    if verify is not True or cert is not None:
-        return _create_ssl_context(verify, cert, trust_env)
-    return _default_ssl_context(trust_env, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
-
-
-transports.create_ssl_context = _shared_ssl_context  # type: ignore[attr-defined]
 
 # The time of an example says nothing about what it tests, as other tests run concurrently.
 settings.register_profile("penstock", deadline=None)
