@@ -342,13 +342,13 @@ def test_a_cascade_that_is_declared_later_makes_its_table_be_copied_again(
     bank.execute("INSERT INTO moves (sender, receiver) VALUES (1, 2), (3, 4), (5, 6)")
     bank.execute("ALTER TABLE moves ADD FOREIGN KEY (sender) REFERENCES accounts (id) ON DELETE CASCADE")
     bank.execute("DELETE FROM accounts WHERE id = 1")
-    replica.assert_equal()
     wait_until(lambda: triggers(bank, "accounts") == 5)
+    replica.assert_equal()
     bank.execute("DELETE FROM accounts WHERE id = 3")
     replica.assert_equal()
     bank.execute("ALTER TABLE moves DROP FOREIGN KEY moves_ibfk_1;\nDELETE FROM accounts WHERE id = 5")
-    replica.assert_equal()
     wait_until(lambda: triggers(bank, "accounts") == 3)
+    replica.assert_equal()
 
 
 def test_a_shadow_log_that_others_drop_fails_the_subscription_until_it_is_reloaded(
