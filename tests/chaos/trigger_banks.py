@@ -81,6 +81,8 @@ class SqlBank(ABC):
     types: ClassVar[Mapping[str, str]]
     ignoring: ClassVar[str]
     """UPDATE that leaves rows as they are whose new value exists already."""
+    locking: ClassVar[str] = ""
+    """Makes a SELECT lock the rows that it reads, where a session at READ COMMITTED would write older ones back."""
     rate: ClassVar[float]
     threads: ClassVar[int]
 
@@ -262,7 +264,7 @@ class SqlBank(ABC):
         holder = rng.randint(1, ACCOUNTS)
         return [
             f"REPLACE INTO labels VALUES ('replaced {rng.random()}', {holder})",
-            f"REPLACE INTO savings SELECT * FROM savings WHERE id = {holder}",
+            f"REPLACE INTO savings SELECT * FROM savings WHERE id = {holder}{self.locking}",
         ]
 
     def _ignored(self, rng: random.Random) -> list[str]:
@@ -339,6 +341,7 @@ class MariaDbBank(SqlBank):
     begin = ("BEGIN", "START TRANSACTION WITH CONSISTENT SNAPSHOT")
     types: ClassVar[Mapping[str, str]] = {"integer": "bigint", "text": "longtext", "name": "varchar(80)"}
     ignoring = "UPDATE IGNORE"
+    locking = " FOR UPDATE"
     rate = 60
     threads = 4
     _ISOLATION = ("READ-COMMITTED", "REPEATABLE-READ")
