@@ -87,7 +87,7 @@ def _lanes_round(size: Size, rest_s: float) -> float:
 
 
 def _captures(size: Size, order: Order) -> float:
-    followed = len(captures.WAYS) - 1
+    followed = len(captures.FOLLOWED)
     started = len(captures.WAYS) * (_SOURCE_S + _PACES["tpcb"].filling_s * size.scale) + followed * _OURS_S
     written = size.amount * (size.rounds + _WARM_UP_PART) * len(captures.WAYS) / _PACES["tpcb"].written
     read = followed * size.amount * (size.rounds + _WARM_UP_PART) * _PACES["tpcb"].changes / _OUR_ROWS_S

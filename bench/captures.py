@@ -1,8 +1,9 @@
 """`triggers`: what each way to capture costs those who write, and how fast its changes are read.
 
-Three sources have the same tables: one is not captured, one is captured by its log, one by triggers. In each round all three get the same
-transactions, in turns, while the processes that send changes are held. So the time of the writers contains what the source does for the
-capture, and nothing of an engine. Then each backlog is drained. Afterwards waits are timed at a steady rate.
+Four sources have the same tables: one is not captured, one is captured by its log, one by triggers, and one has triggers that record
+rows as CSV, as other tools have them (`csv_recorder`), which nothing reads. In each round all get the same transactions, in turns, while
+the processes that send changes are held. So the time of the writers contains what the source does for the capture, and nothing of an
+engine. Then each backlog is drained. Afterwards waits are timed at a steady rate.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from bench import backlog, steady
+from bench import backlog, csv_recorder, steady
 from bench.contenders import PENSTOCK, PenstockSide, Side
 from bench.environment import Stage
 from bench.small_transactions import Tpcb
@@ -22,8 +23,10 @@ from server.demo.embedded import EmbeddedPostgres
 
 Document = dict[str, Any]
 
-NONE, LOG, TRIGGERS = "not captured", "log", "triggers"
-WAYS = (NONE, LOG, TRIGGERS)
+NONE, LOG, TRIGGERS, CSV = "not captured", "log", "triggers", "CSV triggers"
+WAYS = (NONE, LOG, TRIGGERS, CSV)
+FOLLOWED = (LOG, TRIGGERS)
+"""Ways with a copy."""
 GOALS = ("goal for triggers", None, "at least 0.70", "at least 150,000", "at most 300", None)
 """As a row of the report: the part of the throughput, rows a second, and milliseconds."""
 _WARM_UP_PART = 10
@@ -37,7 +40,7 @@ class Triggers(Tpcb):
         "tpcb by eight clients without capture, captured by the log, and by triggers: cost for writers, drain, waits"
     )
     modes: ClassVar[tuple[Mode, ...]] = (Mode.CAPTURES,)
-    full = Size(60_000, 10, rounds=3, seconds=30, rate=200)
+    full = Size(60_000, 10, rounds=4, seconds=30, rate=200)
     quick = Size(5_000, 2, rounds=1, seconds=5, rate=200)
 
 
@@ -82,12 +85,19 @@ def measure(
     """The figures of each way in each round, and whether both copies are equal at the end."""
     with ExitStack() as stack:
         stages = {way: stack.enter_context(_stage(way, workload, size, rest_s, say)) for way in WAYS}
+        with stages[CSV].connect() as connection:
+            csv_recorder.install(connection)
         for stage in stages.values():
             backlog.one_round(stage, list(stage.sides.values()), max(1, size.amount // _WARM_UP_PART))
         rounds = []
         for number in range(size.rounds):
             found = {way: _written(stages[way], size.amount) for way in turn(number)}
-            rounds.append({"sides": found, "ratio": kept(found, TRIGGERS), "ratio_of_log": kept(found, LOG)})
+            ratios = {
+                "ratio": kept(found, TRIGGERS),
+                "ratio_of_log": kept(found, LOG),
+                "ratio_of_csv": kept(found, CSV),
+            }
+            rounds.append({"sides": found, **ratios})
             say(f"{workload.name}: round {number + 1} of {size.rounds}: {describe_round(rounds[-1])}")
         followed = {way: stage.penstock for way, stage in stages.items() if stage.penstock is not None}
         waits = {way: _waits(stages[way], side, at) for way, side in followed.items()}
@@ -122,8 +132,8 @@ def describe_round(done: Document) -> str:
     """One line of text for one round."""
     sides = done["sides"]
     written = ", ".join(f"{way} {sides[way]['transactions_per_s']:,.0f}" for way in WAYS)
-    drained = ", ".join(f"{way} {sides[way]['drain_rows_per_s']:,.0f}" for way in (LOG, TRIGGERS))
-    shares = f"{done['ratio_of_log']:.0%} with the log, {done['ratio']:.0%} with triggers"
+    drained = ", ".join(f"{way} {sides[way]['drain_rows_per_s']:,.0f}" for way in FOLLOWED)
+    shares = f"{done['ratio_of_log']:.0%} with the log, {done['ratio']:.0%} with triggers, {done['ratio_of_csv']:.0%} with CSV triggers"
     return f"transactions/s written: {written} ({shares}); rows/s drained: {drained}"
 
 
@@ -138,7 +148,7 @@ def _stage(way: str, workload: Workload, size: Size, rest_s: float, say: Callabl
     def side(_name: str, source: EmbeddedPostgres) -> Side:
         return TriggersSide(source) if way == TRIGGERS else PenstockSide(source)
 
-    names = [] if way == NONE else [PENSTOCK]
+    names = [PENSTOCK] if way in FOLLOWED else []
     return Stage(workload, size.scale, names, lambda line: say(f"{line} ({way})"), side_of=side, rest_s=rest_s)
 
 

@@ -90,7 +90,7 @@ def of_captures(documents: Sequence[Document]) -> Iterator[Table]:
 
 
 def _captured(document: Document) -> Iterator[Row]:
-    for way in captures.WAYS:
+    for way in document["sides"]:
         figures, waits = document["summary"][way], document["waits"].get(way, {}).get("waits", {})
         kept = [captures.kept(round_["sides"], way) for round_ in document["rounds"]]
         share = None if way == captures.NONE else _spread(statistics.median(kept), kept)
