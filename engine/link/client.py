@@ -108,7 +108,7 @@ class ServerLink:
         self._early: dict[str, Lsn] = {}
         """Positions that overtook the bundle in flight, by subscription."""
         self._tried: dict[str, Lsn] = {}
-        """The last position of each subscription that was sent to overtake a bundle."""
+        """The last position of each subscription that was sent to overtake a bundle, and not refused."""
         self._connected = False
         self._registering = threading.Lock()
         self._stopping = threading.Event()
@@ -343,16 +343,24 @@ class ServerLink:
     def _send_positions(self) -> None:
         """Send awaited positions while a bundle is in flight: the server writes it to its database before it answers, and the next bundle
         has to wait for that."""
+        pause = _Pause(self._limits.retry_most_s)
         while (bundle := self._next_positions()) is not None:
             if self._post_positions(bundle):
+                pause.reset()
                 with self._state:
                     if self._in_flight:
                         self._early |= {one.subscription: one.applied for one in bundle.positions}
+                continue
+            # The bundle in flight may not have arrived yet, since it is on another connection.
+            self._stopping.wait(pause.next())
+            with self._state:
+                for one in bundle.positions:
+                    self._tried.pop(one.subscription, None)
 
     def _next_positions(self) -> PositionBundle | None:
         """Wait until awaited positions may overtake the bundle in flight; None while closing.
 
-        Each position is sent once. If that fails it is in the next bundle.
+        Each position is sent until the server has applied it, or the bundle is no longer in flight: then it is in the next one.
         """
         with self._state:
             while not self._stopping.is_set():
@@ -363,7 +371,7 @@ class ServerLink:
         return None
 
     def _positions_ahead(self) -> PositionBundle | None:
-        """Awaited positions that may overtake the bundle in flight and were not sent before."""
+        """Awaited positions that may overtake the bundle in flight and were not sent before, or were refused."""
         if self._overtaken is None or not self._outgoing.only_unhurried:
             return None
         found = [one for one in self._awaited() if self._tried.get(one.subscription) != one.applied]

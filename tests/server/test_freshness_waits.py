@@ -500,7 +500,7 @@ def test_a_new_stream_hears_the_demand_again(
 def test_a_far_position_is_waited_for_but_not_demanded(
     engine: FakeEngine, assign: Assign, client: httpx.Client, pool: ThreadPoolExecutor
 ) -> None:
-    far = _begin(pool, client, position="1/0", timeout_ms=5000)
+    far = _begin(pool, client, position="1/0")
     near = _begin(pool, client, position="0/60")
     _demanded(engine, "0/60")
     engine.progress(assign, "0/60")

@@ -265,7 +265,23 @@ def test_an_awaited_position_overtakes_the_bundle_in_flight_and_is_sent_again(
     script.may_answer.set()
     assert awaiting.flush(_DEADLINE_S)
     assert [_contents(bundle) for bundle in script.bundles[1:]] == [[("batch", None), ("progress", "0/6")]]
-    assert len(script.positions) == 1
+    assert status != 204 or len(script.positions) == 1
+
+
+def test_a_refused_position_is_sent_again_while_the_bundle_is_in_flight(script: _Script, awaiting: ServerLink) -> None:
+    script.status_of_positions = 409
+    awaiting.report(_progress(5))
+    script.wait_until(lambda: len(script.bundles) == 1)
+    awaiting.report(_progress(6))
+    script.wait_until(lambda: len(script.positions) == 2)
+    script.status_of_positions = 204
+    script.wait_until(lambda: len(script.positions) > 2)
+    assert {(sent["after"], *(one["applied"] for one in sent["positions"])) for sent in script.positions} == {
+        (41, "0/6")
+    }
+    assert len(script.bundles) == 1
+    script.may_answer.set()
+    assert awaiting.flush(_DEADLINE_S)
 
 
 def _still(url: str) -> ServerLink:
