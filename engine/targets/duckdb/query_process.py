@@ -131,23 +131,25 @@ def _run(engine: EngineChannel, connection: Any, request: Mapping[str, Any]) -> 
         return
     if client is not None:
         _name_database(connection, client["database"])
-    statement, names, forms, plain = single_read(connection, request["sql"])
-    values = bound_values(statement.named_parameters, request["parameters"], *forms)
-    named = {"places": sorted(names.places), "expressions": sorted(names.expressions), "catalog": names.catalog}
-    answer = engine.asked({"kind": "named", **named})
+    read = _single_read(connection, request["sql"])
+    values = read.values(request["parameters"])
+    places, expressions = sorted(read.names.places), sorted(read.names.expressions)
+    answer = engine.asked(
+        {"kind": "named", "places": places, "expressions": expressions, "catalog": read.names.catalog}
+    )
     known: list[Any] = []
     scans: list[_Table] = []
     while "tables" in answer:
         scans = _show(engine, connection, known, answer["tables"])
         known = answer["tables"]
-        plan = _plan(connection, statement, values)
+        plan = _plan(connection, read.statement, values)
         answer = engine.asked({"kind": "planned", "scans": plan.count(f'"{_SCAN_OPERATOR}"')})
-    relation = connection.sql(statement, params=values)
+    relation = connection.sql(read.statement, params=values)
     if relation is None:
         raise QueryRefused("query_not_a_read", "the statement returns no rows")
     columns = [(name, str(kind)) for name, kind in zip(relation.columns, relation.types, strict=True)]
     most = request["max_rows"]
-    place = None if most is not None or plain is None else plain.place(known)
+    place = None if most is not None or read.plain is None else read.plain.place(known)
     if place is not None and _passed_on(engine, relation, columns, scans[place[0]], place[1]):
         return
     # One more than requested shows that there are more; without rows, only the columns are requested.
@@ -232,11 +234,23 @@ def bounded(sql: str) -> None:
         raise QueryRefused("query_too_large", f"the statement nests deeper than {MAX_NESTING} levels")
 
 
-def single_read(
-    connection: Any, sql: str
-) -> tuple[Any, Named, tuple[frozenset[str], frozenset[str]], PlainRead | None]:
-    """The one statement, parsed, the names in it, those of its parameters that are arrays and that are bytea, and what it reads if it
-    computes nothing. Rejected unless it is a SELECT that only reads rows."""
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A statement that only reads rows, as DuckDB parsed it, and the names in it. `arrays`, `byteas`: names of parameters of these types.
+    `plain`: what it reads, if it computes nothing."""
+
+    statement: Any
+    names: Named
+    arrays: frozenset[str]
+    byteas: frozenset[str]
+    plain: PlainRead | None
+
+    def values(self, given: Sequence[str | None]) -> dict[str, Bound]:
+        return bound_values(self.statement.named_parameters, given, self.arrays, self.byteas)
+
+
+def _single_read(connection: Any, sql: str) -> _Read:
+    """The one statement. Rejected unless it is a SELECT that only reads rows."""
     bounded(sql)
     statements = connection.extract_statements(sql)
     if len(statements) != 1:
@@ -254,7 +268,7 @@ def single_read(
     reason = refusal(tree)
     if reason is not None:
         raise QueryRefused("query_not_a_read", reason)
-    return statement, named(tree), (array_parameters(tree), bytea_parameters(tree)), plain_read(tree)
+    return _Read(statement, named(tree), array_parameters(tree), bytea_parameters(tree), plain_read(tree))
 
 
 def bound_values(
