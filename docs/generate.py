@@ -342,7 +342,6 @@ WITHOUT_COMMAND = {
     "table_reloads_list": "`tables` shows the progress, `events` what was reloaded",
     "verifications_cancel": "rare",
     "verifications_get": "`verify` stays until the end",
-    "verifications_list": "`status` shows the result of the last one",
     "health_live": "for orchestrators",
     "health_ready": "for orchestrators",
     "metrics_get": "for Prometheus",

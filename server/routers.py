@@ -42,6 +42,7 @@ from server.sql_endpoint.endpoints import router as sql_endpoint
 from server.subscriptions.endpoints import router as subscriptions
 from server.tables.endpoints import router as tables
 from server.tickets.endpoints import router as tickets
+from server.verifications import schedule as verification_schedule
 from server.verifications.endpoints import router as verifications
 
 API_PREFIX = "/api/v1"
@@ -85,5 +86,6 @@ SERVICES: tuple[Callable[[FastAPI], AbstractAsyncContextManager[None]], ...] = (
     sample_source_service.running,
     alert_delivery.running,
     snapshot_schedule.running,
+    verification_schedule.running,
 )
 """Entered in this order once the database is open (`app.state.database`), and left in reverse order before it closes."""

@@ -125,6 +125,7 @@ class RequestHandler:
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="request")
         self._queries = QueryAdmission(settings.query_places, settings.unyielding_places)
         self.snapshots = SnapshotDesk(settings, find)
+        self._clock = clock
         self._points = ReadPointRegistry(settings, clock, find)
         self._cancels: dict[str, threading.Event] = {}
         self._cancellations: dict[str, Cancellation] = {}
@@ -472,12 +473,12 @@ class RequestHandler:
     def _verify(self, command: Verify) -> None:
         if command.verification_id in self._cancels:
             return
-        cancelled = self._cancels[command.verification_id] = threading.Event()
         pipeline = self._find(command.subscription)
-        run = pipeline.run if pipeline is not None else None
         if pipeline is None:
             return
-        report = VerificationReport(self._out, command, int(pipeline.spec.epoch))
+        cancelled = self._cancels[command.verification_id] = threading.Event()
+        run = pipeline.run
+        report = VerificationReport(self._out, command, int(pipeline.spec.epoch), self._clock)
         try:
             if run is None:
                 raise EngineFault(FaultKind.SOURCE_UNREACHABLE, command.subscription, "the subscription does not run")

@@ -25,6 +25,7 @@ from engine.model.target import TableRecord, TargetReader
 from engine.model.values import value_type
 from engine.net import decode_copy_text
 from engine.net.decode import arrow_type
+from engine.platform.clock import Clock
 from engine.verify.compare import EarlyRows, VerifyTable, verify_tables, with_shared
 from engine.verify.verdict import TableVerdict
 
@@ -129,8 +130,10 @@ def leaving_out(most: int) -> Callable[[bytes, TableSchema], Any]:
 class VerificationReport:
     """Listener that reports the progress of one verification to the server."""
 
-    def __init__(self, link: ServerLink, command: Verify, epoch: int) -> None:
+    def __init__(self, link: ServerLink, command: Verify, epoch: int, clock: Clock) -> None:
         self._link = link
+        self._clock = clock
+        self._began_ms = clock.monotonic_ms()
         self._command = command
         self._epoch = epoch
         self._position: Lsn | None = None
@@ -177,6 +180,7 @@ class VerificationReport:
                 position=self._position,
                 tables=tuple(self._tables),
                 total=self._total,
+                seconds=(self._clock.monotonic_ms() - self._began_ms) / 1000,
                 problem=problem,
             )
         )

@@ -578,6 +578,8 @@ class Verification(SubscriptionReport):
     position: Position | None = None
     tables: tuple[VerifiedTable, ...] = ()
     total: int | None = None
+    seconds: float | None = None
+    """Time since the engine began with it."""
     problem: Problem | None = None
 
 

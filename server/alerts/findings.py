@@ -138,7 +138,10 @@ def _verification(session: ReadSession, row: SubscriptionRow) -> Finding:
         return Finding(cause, row.name, Verdict.LASTS, detail, _DIFFERS_REMEDY, level=len(different) + 1)
     ended = (WorkState.SUCCEEDED.value, WorkState.FAILED.value)
     query = select(VerificationRow).where(
-        VerificationRow.subscription_id == row.id, col(VerificationRow.state).in_(ended)
+        VerificationRow.subscription_id == row.id,
+        col(VerificationRow.state).in_(ended),
+        # A failed attempt of the schedule is repeated; the table shows the reason, and its age is in the metrics.
+        ~col(VerificationRow.scheduled),
     )
     newest = session.exec(
         query.order_by(col(VerificationRow.ended_at).desc(), col(VerificationRow.id)).limit(1)

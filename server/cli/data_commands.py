@@ -27,7 +27,7 @@ from server.cli.options import (
 )
 from server.cli.output import Answer, err, health, left_out, out, print_json, remedy_line
 from server.cli.output import table as print_table
-from server.wording import format_seconds, format_size
+from server.wording import format_seconds, format_share, format_size
 
 GRACE_S = 15.0
 """Seconds beyond a request's own deadline after which the client gives up."""
@@ -97,9 +97,19 @@ def _show_subscriptions(subscriptions: list[Document]) -> None:
         route = escape(f"{item['source']} → {item['target']}")
         how = health(item.get("health"))
         rows.append([escape(item["name"]), route, how, escape(item["state"]), positions.get("applied"), behind])
-    print_table(["subscription", "route", "health", "state", "applied", "lag"], rows)
+        rows[-1].append(_verified_share(item.get("verified")))
+    columns = ["subscription", "route", "health", "state", "applied", "lag", "verified"]
+    shown = len(columns) if any(row[-1] for row in rows) else len(columns) - 1
+    print_table(columns[:shown], [row[:shown] for row in rows])
     for item in subscriptions:
         _explain_health(item)
+
+
+def _verified_share(share: Document | None) -> str | None:
+    """How many rows are verified within the schedule's interval; None without a schedule."""
+    if share is None or share["rows_ratio"] is None:
+        return None
+    return f"{format_share(share['rows_ratio'])} of the rows"
 
 
 def _explain_health(item: Document) -> None:

@@ -31,6 +31,7 @@ from server.cli import (
     ticket_commands,
     token_commands,
     trigger_commands,
+    verification_commands,
     verify_command,
 )
 from server.cli.exit_codes import HELP
@@ -70,6 +71,7 @@ app.add_typer(goal_commands.goals, name="goals")
 app.add_typer(table_commands.tables, name="tables")
 app.add_typer(refused_commands.refused, name="refused")
 app.add_typer(snapshot_commands.snapshot, name="snapshot")
+app.add_typer(verification_commands.verifications, name="verifications")
 app.add_typer(sample_commands.sample, name="sample")
 app.add_typer(process_commands.database, name="db")
 app.add_typer(ddl_commands.ddl_capture, name="ddl-capture")

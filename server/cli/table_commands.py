@@ -42,8 +42,10 @@ def list_tables(api: Api, context: typer.Context, subscription: Subscription = N
     found = list(api.items(f"/subscriptions/{segment(name)}/tables"))
 
     def show() -> None:
-        rows = [[qualified_name(i), _how(i), *_copy(i.get("copied") or {}), escape(i["id"])] for i in found]
-        print_table(["table", "state", "rows copied", "of size", "copy", "rows/s", "left", "id"], rows)
+        rows = [
+            [qualified_name(i), _how(i), *_copy(i.get("copied") or {}), verified(i), escape(i["id"])] for i in found
+        ]
+        print_table(["table", "state", "rows copied", "of size", "copy", "rows/s", "left", "verified", "id"], rows)
         explain(found)
 
     return Answer({"subscription": name, "tables": found}, show)
@@ -74,6 +76,18 @@ def _how(item: Document) -> str:
     if item.get("state") == "live" and not assessment.get("following"):
         return "[yellow]live, not followed[/]"
     return state(item.get("state"))
+
+
+def verified(item: Document) -> str | None:
+    """When a table was last compared with its source, and what speaks against its result; None if it never was."""
+    last, problem = item.get("verified"), item.get("verification_problem")
+    if last is None:
+        return "[yellow]not compared[/]" if problem else None
+    if last["before_copy"]:
+        return "[yellow]before its copy[/]"
+    if not last["equal"]:
+        return f"[red]different[/] {last['at']}"
+    return f"[yellow]overdue[/] {last['at']}" if last["overdue"] else str(last["at"])
 
 
 @tables.command("remove")

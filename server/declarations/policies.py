@@ -201,6 +201,23 @@ def table_freshness(stored: dict[str, Any] | None) -> TableFreshnessBody | None:
     return None if stored is None else TableFreshnessBody.model_validate(stored)
 
 
+class VerifyBody(Policy):
+    """How tables are verified on a schedule, one after another. A change takes hold at once."""
+
+    every_seconds: int | None = Field(
+        default=None,
+        ge=60,
+        le=366 * 86_400,
+        description="Each live table is compared again after this time, the longest ago first; null = there is no schedule.",
+    )
+    budget: float = Field(
+        default=0.1,
+        ge=0.001,
+        le=1,
+        description="Largest share of the time in which the schedule compares, and so reads the source.",
+    )
+
+
 POLICIES: dict[str, TypeAdapter[Any]] = {
     "capture": TypeAdapter(CapturePolicy),
     "batch": TypeAdapter(BatchBody),
@@ -209,4 +226,5 @@ POLICIES: dict[str, TypeAdapter[Any]] = {
     "schema_changes": TypeAdapter(SchemaChangesBody),
     "copies": TypeAdapter(CopiesBody),
     "freshness": TypeAdapter(FreshnessBody),
+    "verify": TypeAdapter(VerifyBody),
 }

@@ -45,6 +45,7 @@ from server.logs import get_logger
 from server.metrics.gauges import Gauges
 from server.metrics.meters import Meters
 from server.security.secret_box import SecretBox
+from server.verifications.schedule import VerifiedShares
 
 log = get_logger(__name__)
 
@@ -389,6 +390,7 @@ async def running(app: FastAPI) -> AsyncIterator[None]:
     freshness = FreshnessTracker(database, threads, hub, app.state.clock)
     recorder = Recorder(database, threads, app.state.clock)
     waits = WaitService(database, app.state.clock, freshness, (meters.record_wait, recorder.record_wait))
+    shares = VerifiedShares(database, app.state.clock)
     goals = GoalRecorder(database, threads, freshness, app.state.clock)
     observers = meters.record_report, recorder.record_report, goals.record_report
     channel = EngineChannel(database, app.state.secret_box, threads, hub, freshness, observers)
@@ -396,14 +398,22 @@ async def running(app: FastAPI) -> AsyncIterator[None]:
     app.state.waits, app.state.meters, app.state.engine_threads = waits, meters, threads
     app.state.recorder, app.state.goals = recorder, goals
     app.state.engine_gateway = HubGateway(hub)
-    meters.registry.register(Gauges(hub, freshness, app.state.clock, app.version, lambda: goals.measurements))
+    meters.registry.register(
+        Gauges(hub, freshness, app.state.clock, app.version, lambda: goals.measurements, lambda: shares.by_subscription)
+    )
     loop = asyncio.get_running_loop()
     # Used at shutdown: streams do not end without it.
     app.state.stop_streams = lambda: loop.call_soon_threadsafe(hub.close_all)
     stop_listening = database.signals.listen(lambda change: channel.notify_commit(change, loop))
     await channel.begin_leases()
     await waits.resume_waits()
-    works = channel.deliver_outbox(), channel.watch_leases(), recorder.keep_writing(), goals.keep_recording()
+    works = (
+        channel.deliver_outbox(),
+        channel.watch_leases(),
+        recorder.keep_writing(),
+        goals.keep_recording(),
+        shares.keep_counting(),
+    )
     tasks = [loop.create_task(work) for work in works]
     try:
         yield

@@ -74,7 +74,10 @@ def subscription_commands(session: ReadSession, box: SecretBox, name: str) -> li
     )
     verifications = session.exec(
         select(VerificationRow).where(
-            VerificationRow.subscription_id == row.id, col(VerificationRow.state).in_(UNENDED)
+            VerificationRow.subscription_id == row.id,
+            col(VerificationRow.state).in_(UNENDED),
+            # One that the schedule began ends with the engine that had it.
+            or_(~col(VerificationRow.scheduled), VerificationRow.epoch == row.epoch),
         )
     )
     snapshots = session.exec(

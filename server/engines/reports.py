@@ -47,6 +47,7 @@ from server.tables import appearing, requests
 from server.tables import reports as tables
 from server.tables.renaming import SourceName, rename_tables
 from server.tickets import reports as tickets
+from server.verifications import scheduled
 from server.verifications import service as verifications
 
 log = get_logger(__name__)
@@ -237,12 +238,14 @@ def _write_verification(session: WriteSession, subscription: SubscriptionRow, re
     row.position = report.position or row.position
     row.total = report.total if report.total is not None else row.total
     if report.tables:
-        row.results = [table.model_dump(mode="json") for table in report.tables]
+        verifications.store_results(session, row, report.tables)
     row.problem = report.problem.model_dump() if report.problem else None
     if report.state not in UNENDED:
         row.ended_at = session.now()
         row.left_out = verifications.uncompared_tables(session, row)
-        tables.set_verified(session, {table.table: table.equal for table in report.tables})
+        if row.scheduled:
+            since_request = (session.now() - row.created_at).total_seconds()
+            scheduled.end_attempt(session, row, since_request if report.seconds is None else report.seconds)
         _record_differences(session, subscription, report)
     session.add(row)
     session.touch(subscription.name)
@@ -291,10 +294,13 @@ def _write_reload(session: WriteSession, subscription: SubscriptionRow, report: 
 
 
 def _record_partition_reload(session: WriteSession, subscription: str, row: ReloadRow) -> None:
-    """Record the end of a partition reload: the table stays live meanwhile, so no change of its state shows it."""
+    """Record the end of a partition reload: the table stays live meanwhile, so no change of its state shows it. An earlier comparison
+    says nothing of its rows any more."""
     table = None if row.asked is None or row.table_id is None else session.get(TableRow, row.table_id)
     if table is not None and row.state == WorkState.SUCCEEDED:
         parts = len(row.partitions or ())
+        table.reloaded_at = session.now()
+        session.add(table)
         requests.record_table_event(
             session, subscription, table, "table_partitions_reloaded", f"has {parts} of its partitions reloaded"
         )

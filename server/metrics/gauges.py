@@ -18,6 +18,7 @@ from server.gateway.hub import Hub
 from server.goals.budget import Standing
 from server.goals.recorder import Measurement
 from server.goals.repository import GoalKey
+from server.tables.schemas import VerifiedShare
 
 _POSITIONS = ("source", "captured", "applied")
 
@@ -57,6 +58,16 @@ _OF_GOALS: tuple[tuple[str, str, Callable[[Standing], float | None]], ...] = (
 )
 
 
+_OF_SHARES: tuple[tuple[str, str, Callable[[VerifiedShare], float | None]], ...] = (
+    (
+        "penstock_verified_rows_ratio",
+        "The share of the rows in tables that were found equal to the source within the time that the schedule of verifications wants.",
+        lambda s: s.rows_ratio,
+    ),
+    ("penstock_verified_tables_ratio", "The share of these tables.", lambda s: s.tables_ratio),
+)
+
+
 class Gauges(Collector):
     """Collected on the event loop, which owns the statuses."""
 
@@ -67,9 +78,11 @@ class Gauges(Collector):
         clock: Clock,
         version: str,
         goals: Callable[[], Mapping[GoalKey, Measurement]],
+        verified: Callable[[], Mapping[str, VerifiedShare]],
     ) -> None:
         self._clock = clock
         self._goals = goals
+        self._verified = verified
         self._hub = hub
         self._freshness = freshness
         self._version = version
@@ -115,6 +128,8 @@ class Gauges(Collector):
             statuses,
             lambda p: sum(table.set_aside for table in p.tables.values()),
         )
+        for name, text, read in _OF_SHARES:
+            yield _by_subscription(name, text, statuses, partial(self._share, read))
         yield _states(statuses)
         yield _table_states(statuses)
         yield from self._of_goals()
@@ -129,6 +144,10 @@ class Gauges(Collector):
                 if value is not None and table is not None:
                     family.add_metric([subscription, table], value)
             yield family
+
+    def _share(self, read: Callable[[VerifiedShare], float | None], status: SubscriptionStatus) -> float | None:
+        share = self._verified().get(status.name)
+        return None if share is None else read(share)
 
     def _table_name(self, subscription: str, table_id: str) -> str | None:
         if not table_id:

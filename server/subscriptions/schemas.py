@@ -20,11 +20,13 @@ from server.declarations.policies import (
     FreshnessBody,
     QueuePolicy,
     SchemaChangesBody,
+    VerifyBody,
 )
 from server.declarations.table_body import TableBody
 from server.declarations.table_options import Identifier
 from server.naming import Name
 from server.remedies import Remedied
+from server.tables.schemas import VerifiedShare
 
 _EXAMPLE: dict[str, Any] = {
     "source": "shop",
@@ -76,6 +78,7 @@ class SubscriptionPut(BaseModel):
     schema_changes: SchemaChangesBody = Field(default_factory=SchemaChangesBody)
     copies: CopiesBody = Field(default_factory=CopiesBody)
     freshness: FreshnessBody = Field(default_factory=FreshnessBody)
+    verify: VerifyBody = Field(default_factory=VerifyBody)
 
     @model_validator(mode="after")
     def _placed(self) -> SubscriptionPut:
@@ -107,6 +110,7 @@ class SubscriptionPatch(BaseModel):
     schema_changes: dict[str, JsonValue] | None = None
     copies: dict[str, JsonValue] | None = None
     freshness: dict[str, JsonValue] | None = None
+    verify: dict[str, JsonValue] | None = None
 
     @model_validator(mode="after")
     def _placed(self) -> SubscriptionPatch:
@@ -188,6 +192,7 @@ class SubscriptionView(Remedied):
     schema_changes: SchemaChangesBody
     copies: CopiesBody
     freshness: FreshnessBody
+    verify: VerifyBody
     state: SubscriptionState
     state_since: datetime | None = None
     code: str | None = Field(default=None, description="Stable name of the reason.")
@@ -196,6 +201,9 @@ class SubscriptionView(Remedied):
         description="Its condition in one word, with the reason; the console and the CLI show the same."
     )
     last_fault: LastFault | None = None
+    verified: VerifiedShare | None = Field(
+        default=None, description="How much of it is verified; null without a schedule (`verify.every_seconds`)."
+    )
     copying: CopyTotals | None = Field(default=None, description="Progress of its copies; null if none is in progress.")
     deleting: bool = False
     positions: Positions

@@ -21,6 +21,7 @@ from server.declarations.table_options import declared_options, options_of
 from server.lookup.subscriptions import position_form
 from server.subscriptions.schemas import Lag, Positions, SubscriptionView
 from server.tables import repository as tables
+from server.tables.verified import interval_of, verified_share
 
 
 def subscription_views(
@@ -32,16 +33,17 @@ def subscription_views(
     names = {connection_id: row.name for connection_id, row in by_id.items()}
     found = tables.list_present_of_many(session, ids)
     return [
-        _view(row, names, found[row.id or 0], Assessment(row, found[row.id or 0], now, connected_s(row.engine_id)))
+        _view(row, names, found[row.id or 0], Assessment(row, found[row.id or 0], now, connected_s(row.engine_id)), now)
         for row in rows
     ]
 
 
 def _view(
-    row: SubscriptionRow, names: dict[int, str], found: Sequence[TableRow], assessment: Assessment
+    row: SubscriptionRow, names: dict[int, str], found: Sequence[TableRow], assessment: Assessment, now: datetime
 ) -> SubscriptionView:
     form = position_form(row)
     policies: dict[str, Any] = {name: kind.validate_python(getattr(row, name)) for name, kind in POLICIES.items()}
+    every = interval_of(policies["verify"])
     named = [declared_body(table) for table in found if not table.from_pattern]
     return SubscriptionView(
         name=row.name,
@@ -57,6 +59,7 @@ def _view(
         remedy=row.remedy,
         health=assessment.health,
         last_fault=assessment.last_fault,
+        verified=None if every is None else verified_share(found, every, now),
         copying=assessment.copying,
         deleting=row.deleting,
         positions=Positions(

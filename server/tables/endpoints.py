@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -13,6 +14,7 @@ from engine.model.table_state import TableStateKind
 from server.assessment.assess import assess_subscription
 from server.connections.repository import connections_by_id
 from server.db.dependencies import Reading, Writing
+from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession
 from server.declarations.table_body import TableBody, require_supported
@@ -26,7 +28,7 @@ from server.naming import NamePath
 from server.paging import Page, PageTokenInvalid, Paging
 from server.security.principal import Role
 from server.security.require import needs
-from server.tables import repository, service
+from server.tables import repository, service, verified
 from server.tables.plans import TablePlan, plan_table_patch
 from server.tables.schemas import OnRemoval, TablePatch, TableView
 from server.tables.service import TableExists, TargetTableOfOwner, TransitionRefused
@@ -50,11 +52,10 @@ def list_tables(
     """Tables by schema and name."""
     subscription = require_subscription(session, name)
     query = repository.select_tables(subscription.id or 0, schema=schema_name, name=table_name, state=state)
-    assessment = assess_subscription(request, subscription)
     return paging.read(
         session,
         query,
-        lambda row: service.table_view(name, row, assessment.table_health(row), assessment.table_copy(row)),
+        _viewer(request, subscription),
         *(col(TableRow.schema_name), col(TableRow.name), col(TableRow.id)),
     )
 
@@ -177,8 +178,16 @@ def remove_table(
 
 def shown_table(request: Request, session: ReadSession, name: str, row: TableRow) -> TableView:
     """A table of the subscription `name`, with its health and its copy now."""
-    assessment = assess_subscription(request, require_subscription(session, name))
-    return service.table_view(name, row, assessment.table_health(row), assessment.table_copy(row))
+    return _viewer(request, require_subscription(session, name))(row)
+
+
+def _viewer(request: Request, subscription: SubscriptionRow) -> Callable[[TableRow], TableView]:
+    """Shows tables of the subscription as they are now."""
+    assessment = assess_subscription(request, subscription)
+    schedule = verified.schedule_of(subscription, request.app.state.clock.now())
+    return lambda row: service.table_view(
+        subscription.name, row, assessment.table_health(row), assessment.table_copy(row), schedule
+    )
 
 
 def _target_kind(session: ReadSession, name: str) -> ConnectionKind:

@@ -49,6 +49,7 @@ def set_state(
     row.state_at = session.now()
     if state in (TableStateKind.COPYING, TableStateKind.RELOADING):
         row.differs = False
+        row.reloaded_at = session.now()
     _update_copy_figures(row, before, state, session.now())
     session.add(row)
     versions.record_state(session, table_id, state, position=position, code=code, reason=reason)
@@ -100,15 +101,6 @@ def set_rows_aside(
             row.rows_set_aside = count
             session.add(row)
             session.touch(subscription.name)
-
-
-def set_verified(session: WriteSession, equal: Mapping[str, bool]) -> None:
-    """Store by table id whether a verification found it equal to the source. Unknown ids are ignored."""
-    for table_id, found in equal.items():
-        row = session.get(TableRow, table_id)
-        if row is not None:
-            row.differs = not found
-            session.add(row)
 
 
 def set_dropped(session: WriteSession, table_id: str, left: str | None, remedy: str | None) -> None:

@@ -68,6 +68,47 @@ class SharedView(QualifiedName):
     source_value: str
 
 
+class VerifiedView(BaseModel):
+    """The last comparison of a table with its source."""
+
+    position: str | None = Field(description="Position at which both sides were compared.")
+    at: datetime
+    method: str = Field(description="`rows`: every row was compared.")
+    equal: bool
+    source_rows: int
+    target_rows: int
+    verification: str = Field(description="Id of the verification, which lists what differs.")
+    before_copy: bool = Field(
+        description="Its rows were replaced since, by a copy, a reload, or a reload of partitions: the result says nothing of them."
+    )
+    overdue: bool = Field(description="It was longer ago than `verify.every_seconds`; false without a schedule.")
+
+
+class VerificationProblem(BaseModel):
+    """Why the schedule could not compare a table."""
+
+    at: datetime = Field(description="The end of the last attempt.")
+    code: str
+    detail: str
+    remedy: str | None
+    attempts: int = Field(description="Attempts without a result, one after another.")
+    retry_at: datetime = Field(description="The next attempt is not before.")
+
+
+class VerifiedShare(BaseModel):
+    """How much of a subscription was found equal to its source within `verify.every_seconds`, and not copied since."""
+
+    tables: int
+    verified_tables: int
+    tables_ratio: float | None = Field(description="Share of the tables; null if it has none.")
+    rows_ratio: float | None = Field(
+        description="Share of the rows, by the counts of the last comparison or copy; a table counts with at least one row."
+    )
+    oldest_at: datetime | None = Field(
+        description="The comparison that is longest ago; null if a table was never compared."
+    )
+
+
 @shows_options
 class TableView(Aliased, Remedied):
     """A table of a subscription."""
@@ -128,6 +169,12 @@ class TableView(Aliased, Remedied):
     )
     rows_set_aside: int = Field(
         default=0, description="Rows in quarantine because the target rejected them, including skipped ones."
+    )
+    verified: VerifiedView | None = Field(
+        default=None, description="Its last comparison with the source; null: none yet."
+    )
+    verification_problem: VerificationProblem | None = Field(
+        default=None, description="Why the schedule of verifications could not compare it the last time."
     )
     target_table: TargetTable | None = Field(
         default=None,

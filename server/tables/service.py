@@ -41,7 +41,7 @@ from server.etags import check_if_match, new_stamp
 from server.lookup.subscriptions import lock_changeable_subscription
 from server.lookup.tables import lock_present_table
 from server.schema_versions import service as versions
-from server.tables import repository, requests
+from server.tables import repository, requests, verified
 from server.tables.effects import OptionEffect, effect_of
 from server.tables.schemas import (
     OnRemoval,
@@ -80,7 +80,9 @@ class TargetTableOfOwner(Conflict):
     default_remedy = "Remove the table with target_table=keep, and drop it on the target yourself."
 
 
-def table_view(subscription: str, row: TableRow, health: TableHealth, copied: Copied) -> TableView:
+def table_view(
+    subscription: str, row: TableRow, health: TableHealth, copied: Copied, schedule: verified.Schedule
+) -> TableView:
     view = TableView(
         id=row.id,
         schema_name=row.schema_name,
@@ -96,6 +98,8 @@ def table_view(subscription: str, row: TableRow, health: TableHealth, copied: Co
         copied=copied,
         shared_into=SharedView.model_validate(row.shared_into) if row.shared_into is not None else None,
         rows_set_aside=row.rows_set_aside,
+        verified=verified.verified_view(row, schedule),
+        verification_problem=verified.problem_view(row, schedule),
         target_table=TargetTable(row.target_table) if row.target_table is not None else None,
         from_pattern=row.from_pattern,
         freshness=table_freshness(row.freshness),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, status
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, status
 from sqlmodel import col, select
 
 from server.db.dependencies import Reading, Writing
@@ -16,6 +18,7 @@ from server.security.require import needs
 from server.verifications import service
 from server.verifications.schemas import VerificationRequest, VerificationView
 from server.verifications.service import SubscriptionNotRunning, VerificationHasEnded, VerificationRunning
+from server.verifications.trigger import Trigger
 
 router = APIRouter(
     prefix="/subscriptions/{name}/verifications", tags=["verifications"], dependencies=[needs(Role.VIEWER)]
@@ -36,17 +39,26 @@ def create_verification(
     name: str,
     body: VerificationRequest | None = None,
 ) -> VerificationView:
-    """Compare every row with the source, both read at one position, while replication continues."""
+    """Compare every row with the source, both read at one position, while replication continues. A verification that the schedule has
+    begun is cancelled for it, and its table is compared later."""
     row = service.begin_verification(session, name, body or VerificationRequest())
     headers = {"Location": f"{request.url.path}/{row.id}"}
     return idempotency.answer(status.HTTP_202_ACCEPTED, service.verification_view(session, row), headers)
 
 
 @router.get("", operation_id="verifications_list", responses=responses(NotFound, PageTokenInvalid))
-def list_verifications(session: Reading, name: str, paging: Paging) -> Page[VerificationView]:
-    """Verifications of a subscription, the newest first."""
+def list_verifications(
+    session: Reading,
+    name: str,
+    paging: Paging,
+    trigger: Annotated[Trigger | None, Query(description="Only those that this began.")] = None,
+) -> Page[VerificationView]:
+    """Verifications of a subscription, the newest first. Of those of its schedule, the last one of each table and the newest 100 are
+    kept."""
     subscription = require_subscription(session, name)
     query = select(VerificationRow).where(VerificationRow.subscription_id == subscription.id)
+    if trigger is not None:
+        query = query.where(col(VerificationRow.scheduled) == (trigger is Trigger.SCHEDULE))
     order = col(VerificationRow.created_at), col(VerificationRow.id)
     return paging.read(session, query, lambda row: service.verification_view(session, row), *order, newest_first=True)
 

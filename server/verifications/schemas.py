@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from server.freshness.schemas import TableRef
 from server.gateway.long_running import WorkState
 from server.naming import Aliased
+from server.verifications.trigger import Trigger
 
 
 class VerificationRequest(BaseModel):
@@ -66,6 +67,10 @@ class VerificationView(BaseModel):
 
     id: str
     state: WorkState
+    trigger: Trigger = Field(
+        default=Trigger.USER,
+        description="`user`: it was requested; `schedule`: `verify.every_seconds` began it, for one table.",
+    )
     position: str | None = Field(description="Position at which both sides were compared.")
     equal: bool | None = Field(
         description="Whether all compared tables were equal; null until it has succeeded, and if it compared none."

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 from sqlmodel import col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
+from engine.link.messages import VerifiedTable
 from engine.model.subscription_state import SubscriptionState
 from engine.model.table_state import TableStateKind
 from server.db.models.subscription import SubscriptionRow
@@ -18,14 +20,16 @@ from server.db.session import ReadSession, WriteSession
 from server.errors import Conflict, FieldError, InvalidRequest, NotFound
 from server.freshness.subscription_status import HALTED_STATES
 from server.gateway.long_running import UNENDED, WorkState
-from server.lookup.subscriptions import position_text, require_subscription
-from server.tables import repository
+from server.lookup.subscriptions import lock_subscription, position_text, require_subscription
+from server.tables import repository, verified
+from server.verifications import scheduled
 from server.verifications.schemas import (
     UncomparedTableView,
     VerificationRequest,
     VerificationView,
     VerifiedTableView,
 )
+from server.verifications.trigger import Trigger
 
 
 class SubscriptionNotRunning(Conflict):
@@ -54,15 +58,17 @@ def require_running(subscription: SubscriptionRow) -> None:
 
 
 def begin_verification(session: WriteSession, name: str, request: VerificationRequest) -> VerificationRow:
-    """Ask the engine for a verification.
+    """Ask the engine for a verification. One that the schedule began is cancelled for it.
 
     Raises:
         NotFound, SubscriptionNotRunning, VerificationRunning; InvalidRequest for an unknown table.
     """
-    subscription = require_subscription(session, name)
+    subscription = lock_subscription(session, name) or require_subscription(session, name)
     require_running(subscription)
     running = session.exec(_unended(subscription)).first()
-    if running is not None:
+    if running is not None and running.scheduled:
+        scheduled.cancel_attempt(session, name, running)
+    elif running is not None:
         raise VerificationRunning(
             f"Verification '{running.id}' of '{name}' is {running.state}.", extra={"running": running.id}
         )
@@ -116,10 +122,22 @@ def cancel_verification(session: WriteSession, name: str, verification_id: str) 
     row = require_verification(session, name, verification_id)
     if row.state not in UNENDED:
         raise VerificationHasEnded(f"Verification '{verification_id}' has {row.state}.")
+    if row.scheduled:
+        scheduled.cancel_attempt(session, name, row, put_off=True)
+        return
     row.state = WorkState.CANCELLED.value
     row.ended_at = session.now()
     session.add(row)
     enqueue(session, name, "cancel", {"id": row.id})
+
+
+def store_results(session: WriteSession, row: VerificationRow, found: Sequence[VerifiedTable]) -> None:
+    """Store the results of the tables compared so far, and those that are new in the rows of their tables."""
+    known = {result["table"]: result for result in row.results}
+    row.results = [table.model_dump(mode="json") for table in found]
+    for table, result in zip(found, row.results, strict=True):
+        if known.get(table.table) != result:
+            verified.store_result(session, row.id, row.created_at, result, table.position or row.position)
 
 
 def uncompared_tables(session: ReadSession, row: VerificationRow) -> list[dict[str, Any]]:
@@ -143,6 +161,7 @@ def verification_view(session: ReadSession, row: VerificationRow) -> Verificatio
     return VerificationView(
         id=row.id,
         state=WorkState(row.state),
+        trigger=Trigger.SCHEDULE if row.scheduled else Trigger.USER,
         position=position_text(session, row.subscription_id, row.position),
         equal=all(result.equal for result in results) if done and results else None,
         tables_done=len(results),

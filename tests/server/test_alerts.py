@@ -21,6 +21,7 @@ from server.alerts.delivery import MOST_ATTEMPTS, Alerts
 from server.app import create_app
 from server.db.models.event import EventRow
 from server.db.models.subscription import SubscriptionRow
+from server.db.models.table import TableRow
 from server.db.models.verification import VerificationRow
 from server.settings import Settings
 from tests.fixtures.alert_receivers import HttpReceiver, http_receiver, self_signed, smtp_sink
@@ -289,17 +290,11 @@ def test_verifications_that_fail_or_differ(bench: Bench, receiver: HttpReceiver)
     )
     with bench.app.state.database.write() as session:
         table = bench.client.get("/api/v1/subscriptions/s/tables").json()["items"][0]["id"]
-        reports_verified(session, table)
+        session.get_one(TableRow, table).differs = True
     bench.clock.advance(1)
     ended("v2", "succeeded")
     bench.round()
     assert statuses(receiver)[1:] == [("verification_failed", "worse")]
-
-
-def reports_verified(session: Any, table: str) -> None:
-    from server.tables import reports
-
-    reports.set_verified(session, {table: False})
 
 
 def test_a_channel_receives_what_its_filter_selects(bench: Bench, receiver: HttpReceiver) -> None:

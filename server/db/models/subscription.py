@@ -34,6 +34,7 @@ class SubscriptionRow(SQLModel, table=True):
     schema_changes: dict[str, Any] = document(default_factory=dict)
     copies: dict[str, Any] = document(default_factory=dict)
     freshness: dict[str, Any] = document(default_factory=dict)
+    verify: dict[str, Any] = document(default_factory=dict)
     deleting: bool = False
 
     state: str = Field(max_length=16)

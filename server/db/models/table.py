@@ -57,6 +57,25 @@ class TableRow(SQLModel, table=True):
     rows_set_aside: int = 0
     differs: bool = False
     """Its last verification found differences from the source, and it was not copied since."""
+    verified_at: datetime | None = moment(default=None, nullable=True)
+    """The time at which the result of its last comparison was reported; the members up to `verified_by` are of that result."""
+    verified_position: Lsn | None = position(default=None, nullable=True)
+    verified_method: str | None = Field(default=None, max_length=16)
+    verified_equal: bool | None = None
+    verified_source_rows: int | None = large(default=None, nullable=True)
+    verified_target_rows: int | None = large(default=None, nullable=True)
+    verified_by: str | None = Field(default=None, max_length=40)
+    """Id of the verification."""
+    reloaded_at: datetime | None = moment(default=None, nullable=True)
+    """The time at which its newest copy began, or the newest reload of partitions ended: comparisons before it say nothing of its rows."""
+    verify_tried_at: datetime | None = moment(default=None, nullable=True)
+    """The end of the last attempt to compare it, by whomever and with whatever result."""
+    verify_failures: int = 0
+    """Attempts of the schedule without a result since the last one with a result."""
+    verify_retry_at: datetime | None = moment(default=None, nullable=True)
+    """The schedule does not try again before."""
+    verify_problem: dict[str, Any] | None = document(default=None, nullable=True)
+    """Why the last attempt of the schedule had no result: `at`, `code`, `detail`, `remedy`."""
     from_pattern: bool = False
     kept_out: bool = False
     """For a removed table: a user removed it, and no pattern adds a table of its name again."""

@@ -90,6 +90,7 @@ COMMANDS = {
     "tokens_patch": "token configure",
     "tokens_revoke": "token revoke",
     "verifications_create": "verify",
+    "verifications_list": "verifications list",
 }
 
 

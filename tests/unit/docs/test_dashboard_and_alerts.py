@@ -38,6 +38,7 @@ from server.goals.recorder import Measurement
 from server.goals.timeline import HOUR_MS, Interval, Outcome, Timeline
 from server.metrics.gauges import Gauges
 from server.metrics.meters import Meters
+from server.tables.schemas import VerifiedShare
 from tests.fixtures.promql import OF_COUNTERS, OF_GAUGES, Query, Selector, is_duration, parse
 from tests.tidy.documents import page
 from tests.tidy.source_tree import ROOT
@@ -131,7 +132,10 @@ def _gauges() -> Gauges:
     hour.add(Interval(0, HOUR_MS), Outcome.FRESH)
     measured = Measurement(("s", ""), judge(goal, 0, HOUR_MS, hour), None)
     goals = {("s", ""): measured}
-    return Gauges(cast("Hub", hub), cast("FreshnessTracker", tracker), cast("Clock", clock), "1", lambda: goals)
+    shares = {"s": VerifiedShare(tables=1, verified_tables=1, tables_ratio=1.0, rows_ratio=1.0, oldest_at=_NOW)}
+    return Gauges(
+        cast("Hub", hub), cast("FreshnessTracker", tracker), cast("Clock", clock), "1", lambda: goals, lambda: shares
+    )
 
 
 def in_reference() -> dict[str, frozenset[str]]:

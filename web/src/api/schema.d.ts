@@ -1434,13 +1434,15 @@ export interface paths {
         };
         /**
          * List Verifications
-         * @description Verifications of a subscription, the newest first.
+         * @description Verifications of a subscription, the newest first. Of those of its schedule, the last one of each table and the newest 100 are
+         *     kept.
          */
         get: operations["verifications_list"];
         put?: never;
         /**
          * Create Verification
-         * @description Compare every row with the source, both read at one position, while replication continues.
+         * @description Compare every row with the source, both read at one position, while replication continues. A verification that the schedule has
+         *     begun is cancelled for it, and its table is compared later.
          */
         post: operations["verifications_create"];
         delete?: never;
@@ -5629,6 +5631,10 @@ export interface components {
             target_schemas?: {
                 [key: string]: string;
             };
+            /** Verify */
+            verify?: {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
         };
         /**
          * SubscriptionPlan
@@ -5728,6 +5734,7 @@ export interface components {
             target_schemas?: {
                 [key: string]: string;
             };
+            verify?: components["schemas"]["VerifyBody"];
         };
         /**
          * SubscriptionState
@@ -5863,6 +5870,9 @@ export interface components {
              * Format: date-time
              */
             updated_at: string;
+            /** @description How much of it is verified; null without a schedule (`verify.every_seconds`). */
+            verified?: components["schemas"]["VerifiedShare"] | null;
+            verify: components["schemas"]["VerifyBody"];
         };
         /**
          * TableAction
@@ -6288,6 +6298,10 @@ export interface components {
             target: components["schemas"]["TableTarget"];
             /** @description Of a removed table: what happened to its table on the target. An event says why it was `not_dropped`. */
             target_table?: components["schemas"]["TargetTable"] | null;
+            /** @description Why the schedule of verifications could not compare it the last time. */
+            verification_problem?: components["schemas"]["VerificationProblem"] | null;
+            /** @description Its last comparison with the source; null: none yet. */
+            verified?: components["schemas"]["VerifiedView"] | null;
             /** Where */
             where?: string | null;
         };
@@ -6636,6 +6650,12 @@ export interface components {
             };
         };
         /**
+         * Trigger
+         * @description Who began a verification.
+         * @enum {string}
+         */
+        Trigger: "user" | "schedule";
+        /**
          * UncomparedTableView
          * @description A table that was not compared.
          */
@@ -6653,6 +6673,35 @@ export interface components {
              * @description Its state when the verification ended; only live tables can be compared.
              */
             state: string;
+        };
+        /**
+         * VerificationProblem
+         * @description Why the schedule could not compare a table.
+         */
+        VerificationProblem: {
+            /**
+             * At
+             * Format: date-time
+             * @description The end of the last attempt.
+             */
+            at: string;
+            /**
+             * Attempts
+             * @description Attempts without a result, one after another.
+             */
+            attempts: number;
+            /** Code */
+            code: string;
+            /** Detail */
+            detail: string;
+            /** Remedy */
+            remedy: string | null;
+            /**
+             * Retry At
+             * Format: date-time
+             * @description The next attempt is not before.
+             */
+            retry_at: string;
         };
         /**
          * VerificationRequest
@@ -6714,6 +6763,36 @@ export interface components {
             tables_done: number;
             /** Tables Total */
             tables_total: number | null;
+            /**
+             * @description `user`: it was requested; `schedule`: `verify.every_seconds` began it, for one table.
+             * @default user
+             */
+            trigger?: components["schemas"]["Trigger"];
+        };
+        /**
+         * VerifiedShare
+         * @description How much of a subscription was found equal to its source within `verify.every_seconds`, and not copied since.
+         */
+        VerifiedShare: {
+            /**
+             * Oldest At
+             * @description The comparison that is longest ago; null if a table was never compared.
+             */
+            oldest_at: string | null;
+            /**
+             * Rows Ratio
+             * @description Share of the rows, by the counts of the last comparison or copy; a table counts with at least one row.
+             */
+            rows_ratio: number | null;
+            /** Tables */
+            tables: number;
+            /**
+             * Tables Ratio
+             * @description Share of the tables; null if it has none.
+             */
+            tables_ratio: number | null;
+            /** Verified Tables */
+            verified_tables: number;
         };
         /**
          * VerifiedTableView
@@ -6748,6 +6827,65 @@ export interface components {
             source_rows: number;
             /** Target Rows */
             target_rows: number;
+        };
+        /**
+         * VerifiedView
+         * @description The last comparison of a table with its source.
+         */
+        VerifiedView: {
+            /**
+             * At
+             * Format: date-time
+             */
+            at: string;
+            /**
+             * Before Copy
+             * @description Its rows were replaced since, by a copy, a reload, or a reload of partitions: the result says nothing of them.
+             */
+            before_copy: boolean;
+            /** Equal */
+            equal: boolean;
+            /**
+             * Method
+             * @description `rows`: every row was compared.
+             */
+            method: string;
+            /**
+             * Overdue
+             * @description It was longer ago than `verify.every_seconds`; false without a schedule.
+             */
+            overdue: boolean;
+            /**
+             * Position
+             * @description Position at which both sides were compared.
+             */
+            position: string | null;
+            /** Source Rows */
+            source_rows: number;
+            /** Target Rows */
+            target_rows: number;
+            /**
+             * Verification
+             * @description Id of the verification, which lists what differs.
+             */
+            verification: string;
+        };
+        /**
+         * VerifyBody
+         * @description How tables are verified on a schedule, one after another. A change takes hold at once.
+         */
+        VerifyBody: {
+            /**
+             * Budget
+             * @description Largest share of the time in which the schedule compares, and so reads the source.
+             * @default 0.1
+             */
+            budget?: number;
+            /**
+             * Every Seconds
+             * @description Each live table is compared again after this time, the longest ago first; null = there is no schedule.
+             */
+            every_seconds?: number | null;
         };
         /**
          * VersionColumn
@@ -13767,6 +13905,8 @@ export interface operations {
     verifications_list: {
         parameters: {
             query?: {
+                /** @description Only those that this began. */
+                trigger?: components["schemas"]["Trigger"] | null;
                 /** @description Items per page; larger values than 1000 are reduced to it. */
                 page_size?: number;
                 /** @description `next_page_token` of the previous page. */

@@ -1,0 +1,147 @@
+"""What is known of a table from its last comparison with the source: stored when it is reported, and shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from engine.model.position import Lsn
+from engine.model.positions import PositionForm, text_of
+from engine.model.table_state import TableStateKind
+from server.db.models.subscription import SubscriptionRow
+from server.db.models.table import TableRow
+from server.db.session import WriteSession
+from server.declarations.policies import VerifyBody
+from server.lookup.subscriptions import position_form
+from server.tables.schemas import VerificationProblem, VerifiedShare, VerifiedView
+
+ROWS = "rows"
+"""Method of a comparison whose report does not name one."""
+
+
+class Known(Protocol):
+    """The members of a table that say how far it is verified."""
+
+    @property
+    def verified_at(self) -> datetime | None: ...
+    @property
+    def verified_equal(self) -> bool | None: ...
+    @property
+    def verified_source_rows(self) -> int | None: ...
+    @property
+    def reloaded_at(self) -> datetime | None: ...
+    @property
+    def copied_rows(self) -> int | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """What the views of tables need of their subscription. `every`: None without a schedule."""
+
+    form: PositionForm
+    every: timedelta | None
+    now: datetime
+
+
+def schedule_of(subscription: SubscriptionRow, now: datetime) -> Schedule:
+    return Schedule(position_form(subscription), interval_of(VerifyBody.model_validate(subscription.verify)), now)
+
+
+def interval_of(policy: VerifyBody) -> timedelta | None:
+    """The time after which a table is compared again; None without a schedule."""
+    return None if policy.every_seconds is None else timedelta(seconds=policy.every_seconds)
+
+
+def store_result(
+    session: WriteSession, verification: str, began: datetime, result: dict[str, Any], position: Lsn | None
+) -> None:
+    """Store the result of one table, a `VerifiedTable` as a document, in its row. An unknown table is ignored.
+
+    A result that says nothing of the present rows, because they were copied since, is not stored.
+
+    Args:
+        began: when the verification was requested.
+        position: at which the table was compared.
+    """
+    row = session.get(TableRow, result["table"])
+    if row is None:
+        return
+    now = session.now()
+    row.verify_tried_at = now
+    if _is_of_present_rows(row, began, position):
+        row.differs = not result["equal"]
+        row.verified_at, row.verified_position, row.verified_by = now, position, verification
+        row.verified_method = result.get("method") or ROWS
+        row.verified_equal = result["equal"]
+        row.verified_source_rows, row.verified_target_rows = result["source_rows"], result["target_rows"]
+        row.verify_failures, row.verify_retry_at, row.verify_problem = 0, None, None
+    session.add(row)
+
+
+def _is_of_present_rows(row: TableRow, began: datetime, position: Lsn | None) -> bool:
+    if row.reloaded_at is None or row.reloaded_at < began:
+        return True
+    live_since = row.state_position if row.state == TableStateKind.LIVE.value else None
+    return position is not None and live_since is not None and position >= live_since
+
+
+def is_before_copy(row: Known) -> bool:
+    """Whether its rows were replaced after the last comparison."""
+    return row.verified_at is not None and row.reloaded_at is not None and row.reloaded_at >= row.verified_at
+
+
+def is_overdue(row: Known, every: timedelta | None, now: datetime) -> bool:
+    """Whether the last comparison was longer ago than the schedule wants. A time in the future, of a clock that was set back, is not
+    believed."""
+    if every is None or row.verified_at is None:
+        return False
+    return not timedelta(0) <= now - row.verified_at < every
+
+
+def verified_view(row: TableRow, schedule: Schedule) -> VerifiedView | None:
+    """The last comparison as the REST interface shows it; None if there was none."""
+    if row.verified_at is None:
+        return None
+    return VerifiedView(
+        position=text_of(schedule.form, row.verified_position),
+        at=row.verified_at,
+        method=row.verified_method or ROWS,
+        equal=bool(row.verified_equal),
+        source_rows=row.verified_source_rows or 0,
+        target_rows=row.verified_target_rows or 0,
+        verification=row.verified_by or "",
+        before_copy=is_before_copy(row),
+        overdue=is_overdue(row, schedule.every, schedule.now),
+    )
+
+
+def problem_view(row: TableRow, schedule: Schedule) -> VerificationProblem | None:
+    """Why the schedule could not compare the table; None if it could, or if there is no schedule."""
+    if schedule.every is None or row.verify_problem is None:
+        return None
+    return VerificationProblem(
+        **row.verify_problem, attempts=max(1, row.verify_failures), retry_at=row.verify_retry_at or schedule.now
+    )
+
+
+def verified_share(rows: Iterable[Known], every: timedelta, now: datetime) -> VerifiedShare:
+    """How much of these tables was found equal within `every` and not copied since. Each counts with at least one row."""
+    counts = {True: 0, False: 0}
+    sizes = {True: 0, False: 0}
+    times = []
+    for row in rows:
+        good = bool(row.verified_equal) and not is_before_copy(row) and not is_overdue(row, every, now)
+        counts[good] += 1
+        sizes[good] += max(1, row.verified_source_rows or 0, row.copied_rows or 0)
+        times.append(row.verified_at)
+    total = sum(counts.values())
+    known = [moment for moment in times if moment is not None]
+    return VerifiedShare(
+        tables=total,
+        verified_tables=counts[True],
+        tables_ratio=counts[True] / total if total else None,
+        rows_ratio=sizes[True] / sum(sizes.values()) if total else None,
+        oldest_at=min(known) if known and len(known) == total else None,
+    )
