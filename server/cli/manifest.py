@@ -29,6 +29,7 @@ DECLARED = {
         "schema_changes",
         "copies",
         "freshness",
+        "verify",
     ),
     "alert_channels": ("kind", "settings", "causes", "subscriptions", "repeat_seconds"),
 }

@@ -28,6 +28,8 @@ export type TablePlan = Schemas["TablePlan"];
 export type Mask = Schemas["Mask"];
 export type Partition = Schemas["PartitionView"];
 export type Verification = Schemas["VerificationView"];
+/** The last comparison of a table. */
+export type Comparison = Schemas["VerifiedView"];
 export type VerifiedTable = Schemas["VerifiedTableView"];
 export type Finding = Schemas["FindingView"];
 export type Checks = Schemas["ChecksView"];

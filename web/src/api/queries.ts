@@ -1,5 +1,5 @@
 import { queryOptions } from "@tanstack/react-query";
-import type { Event, Table } from "./client";
+import type { Event, Table, Verification } from "./client";
 import { answer, client, everyItem, LARGEST_PAGE } from "./client";
 
 /** Keys of cached queries. All of one subscription begin with `ofSubscription`, so that an event invalidates them together. */
@@ -112,14 +112,14 @@ export const lagExplanationQuery = (name: string) =>
 export const VERIFICATIONS_AT_ONCE = 20;
 const WHILE_VERIFYING_MS = 1_000;
 
-/** The newest verifications; read often while one of them is under way. */
-export const verificationsQuery = (name: string) =>
+/** The newest verifications, of users or of the schedule (null: of both); read often while one of them is under way. */
+export const verificationsQuery = (name: string, trigger: Verification["trigger"] | null = null) =>
   queryOptions({
-    queryKey: [...keys.ofSubscription(name), "verifications"],
+    queryKey: [...keys.ofSubscription(name), "verifications", trigger],
     queryFn: ({ signal }) =>
       answer(
         client.GET("/api/v1/subscriptions/{name}/verifications", {
-          params: { path: { name }, query: { page_size: VERIFICATIONS_AT_ONCE } },
+          params: { path: { name }, query: { page_size: VERIFICATIONS_AT_ONCE, ...(trigger === null ? {} : { trigger }) } },
           signal,
         }),
       ),

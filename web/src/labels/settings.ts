@@ -233,6 +233,28 @@ export const SETTINGS: SettingGroup[] = [
       },
     ],
   },
+  {
+    title: "Verification",
+    settings: [
+      number(
+        "verify.every_seconds",
+        "Each table every",
+        "hours",
+        3600,
+        "at once",
+        "Each live table is compared with the source again after this time, one after another, the longest ago first.",
+        "no schedule",
+      ),
+      number(
+        "verify.budget",
+        "Share of the time",
+        "%",
+        0.01,
+        "at once",
+        "Largest share of the time in which the schedule compares, and so reads the source.",
+      ),
+    ],
+  },
 ];
 
 interface Property {

@@ -1,5 +1,14 @@
 import { describe, expect, it } from "vitest";
-import { comparedWords, differenceWords, keyWords, rowsWords, verificationWords } from "./verifications";
+import { comparison } from "../testing/samples";
+import {
+  comparedWords,
+  comparisonWords,
+  differenceWords,
+  keyWords,
+  rowsWords,
+  verificationWords,
+  verifiedShareWords,
+} from "./verifications";
 
 describe("verificationWords", () => {
   it.each([
@@ -26,4 +35,21 @@ it("says what differs", () => {
   expect(differenceWords("later")).toBe("later");
   expect(keyWords(["1", null])).toBe("1, NULL");
   expect(rowsWords({ source_rows: 1000, target_rows: 998 })).toBe("1,000 rows on the source, 998 on the target");
+});
+
+describe("comparisonWords", () => {
+  it.each([
+    [{}, "good", "verified"],
+    [{ overdue: true }, "warn", "overdue"],
+    [{ overdue: true, equal: false }, "bad", "different"],
+    [{ equal: false, before_copy: true }, "warn", "not since its copy"],
+  ])("of %j is %s", (changes, tone, word) => expect(comparisonWords(comparison(changes))).toEqual({ tone, word }));
+});
+
+describe("verifiedShareWords", () => {
+  const share = (rows_ratio: number) =>
+    verifiedShareWords({ verified: { tables: 12, verified_tables: 3, tables_ratio: 0.25, rows_ratio, oldest_at: null } });
+  it("is never rounded up to all", () => expect(share(0.9999)?.words.replaceAll("\u00a0", " ")).toBe("99 % of the rows"));
+  it("has the tables", () => expect(share(1)).toMatchObject({ note: "3 of 12 tables" }));
+  it("is nothing without a schedule", () => expect(verifiedShareWords({ verified: null })).toBeNull());
 });

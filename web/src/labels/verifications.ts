@@ -1,5 +1,5 @@
-import type { Verification, VerifiedTable } from "../api/client";
-import { count, some } from "./numbers";
+import type { Comparison, Subscription, Verification, VerifiedTable } from "../api/client";
+import { count, percent, some } from "./numbers";
 import type { Tone } from "./tone";
 
 interface Words {
@@ -44,3 +44,22 @@ export const keyWords = (key: readonly (string | null)[]): string => key.map((pa
 /** "1,000 rows on the source, 998 on the target". */
 export const rowsWords = ({ source_rows, target_rows }: Pick<VerifiedTable, "source_rows" | "target_rows">): string =>
   `${some(source_rows, "row")} on the source, ${count(target_rows)} on the target`;
+
+/** How a table's last comparison came out, and whether it still counts. */
+export function comparisonWords({ equal, before_copy, overdue }: Pick<Comparison, "equal" | "before_copy" | "overdue">): Words {
+  if (before_copy) return { tone: "warn", word: "not since its copy" };
+  if (!equal) return { tone: "bad", word: "different" };
+  return overdue ? { tone: "warn", word: "overdue" } : { tone: "good", word: "verified" };
+}
+
+const METHODS: Record<string, string> = { rows: "by rows", checksum: "by checksums" };
+
+export const methodWords = (method: string): string => METHODS[method] ?? `by ${method}`;
+
+/** "41 % of the rows", "3 of 12 tables"; null without a schedule. */
+export function verifiedShareWords({ verified }: Pick<Subscription, "verified">): { words: string; note: string } | null {
+  if (verified == null || verified.rows_ratio === null) return null;
+  // Never rounded up to all.
+  const share = verified.rows_ratio < 1 ? Math.min(verified.rows_ratio, 0.99) : 1;
+  return { words: `${percent(share)} of the rows`, note: `${count(verified.verified_tables)} of ${some(verified.tables, "table")}` };
+}

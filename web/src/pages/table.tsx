@@ -21,6 +21,7 @@ import { FreshnessGoalSection } from "./freshnessGoal";
 import { Partitions } from "./tablePartitions";
 import { RefusedRows } from "./tableRefused";
 import { TimeLine } from "./tableTimeLine";
+import { TableVerified } from "./tableVerified";
 import { Versions } from "./tableVersions";
 
 /** One table: how it is and what it needs, how far its copy is, and its history. */
@@ -52,6 +53,7 @@ export function TablePage({ subscription, id }: { subscription: string; id: stri
             >
               <Declaration table={present} />
             </Section>
+            <TableVerified subscription={subscription} table={present} />
             <FreshnessGoalSection subscription={subscription} table={id} />
             <Partitions subscription={subscription} table={present} />
             <Section title="Time line" aside="Requests, and when they took effect; newest first">

@@ -1,5 +1,6 @@
 /** Answers of the API as tests need them: whole and valid, with what a test is about put in place of the defaults. */
 import type {
+  Comparison,
   Connection,
   ConnectionKind,
   Event,
@@ -64,6 +65,7 @@ export const table = (changes: Partial<Table> = {}): Table =>
 export const verification = (changes: Partial<Verification> = {}): Verification => ({
   id: "v1",
   state: "succeeded",
+  trigger: "user",
   equal: true,
   tables: [],
   tables_done: 0,
@@ -73,6 +75,19 @@ export const verification = (changes: Partial<Verification> = {}): Verification 
   problem: null,
   created_at: NOW,
   ended_at: later(3),
+  ...changes,
+});
+
+export const comparison = (changes: Partial<Comparison> = {}): Comparison => ({
+  position: "0/16B3748",
+  at: NOW,
+  method: "rows",
+  equal: true,
+  source_rows: 1000,
+  target_rows: 1000,
+  verification: "v1",
+  before_copy: false,
+  overdue: false,
   ...changes,
 });
 

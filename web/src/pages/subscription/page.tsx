@@ -17,6 +17,7 @@ import { UsageBar } from "../../components/usageBar";
 import { aspectsOf, healthOf, logBudget, slotShare, warnShare } from "../../labels/health";
 import { bytes, count, ofBytes, some } from "../../labels/numbers";
 import { copiedWords, copyWords } from "../../labels/tables";
+import { verifiedShareWords } from "../../labels/verifications";
 import { later } from "../../later";
 import { FreshnessGoalSection } from "../freshnessGoal";
 import { NothingHerePage } from "../nothingHere";
@@ -140,6 +141,7 @@ function Judged({ subscription }: { subscription: Subscription }) {
 function Progress({ subscription }: { subscription: Subscription }) {
   const { positions, lag, source, target, copying } = subscription;
   const share = slotShare(subscription);
+  const verified = verifiedShareWords(subscription);
   return (
     <Facts>
       {copying != null && (
@@ -178,6 +180,11 @@ function Progress({ subscription }: { subscription: Subscription }) {
       <Fact name="Reported">
         <Ago at={positions.as_of} />
       </Fact>
+      {verified !== null && (
+        <Fact name="Verified" note={<Link href={subscriptionPart(subscription.name, "verifications")}>{verified.note}</Link>}>
+          {verified.words}
+        </Fact>
+      )}
       <Fact name="Slot">
         <code>{subscription.slot}</code>
       </Fact>

@@ -1,21 +1,23 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
-import { type FormEvent, type ReactNode, useState } from "react";
+import { type FormEvent, type ReactNode, useId, useState } from "react";
 import { Link } from "wouter";
 import { type Action, reload, tablePath } from "../../actions";
-import { tableAddress } from "../../addresses";
+import { subscriptionPart, tableAddress } from "../../addresses";
 import { answer, client, type Subscription, type Verification, type VerifiedTable } from "../../api/client";
 import { keys, VERIFICATIONS_AT_ONCE, verificationsQuery } from "../../api/queries";
 import { ActionButtons } from "../../components/actions";
 import { announce } from "../../components/announcements";
+import { Fact, Facts } from "../../components/facts";
 import { Section } from "../../components/page";
 import { ProblemNote } from "../../components/problemNote";
 import { QueryBoundary } from "../../components/queryBoundary";
 import { Remedy } from "../../components/remedy";
 import { StatusBadge } from "../../components/statusBadge";
 import { Moment } from "../../components/time";
-import { count, some } from "../../labels/numbers";
+import { count, percent, some } from "../../labels/numbers";
 import { qualified, tableStateWords } from "../../labels/tables";
-import { comparedWords, differenceWords, keyWords, rowsWords, verificationWords } from "../../labels/verifications";
+import { durationWords } from "../../labels/typedDuration";
+import { comparedWords, differenceWords, keyWords, rowsWords, verificationWords, verifiedShareWords } from "../../labels/verifications";
 import { queryClient } from "../../stream/queryClient";
 import { usePermission } from "../../usePermission";
 import { Field } from "../freshness/fields";
@@ -24,8 +26,11 @@ import { SubscriptionFrame } from "./frame";
 
 /** Comparisons of the tables with the source: begun, followed, and what they found. */
 export function VerificationsPage({ name }: { name: string }) {
-  const verifications = useQuery(verificationsQuery(name));
-  const underWay = verifications.data?.items.some(({ ended_at }) => ended_at === null) === true;
+  const [trigger, setTrigger] = useState<Verification["trigger"] | null>(null);
+  const verifications = useQuery(verificationsQuery(name, trigger));
+  const newest = useQuery(verificationsQuery(name));
+  // One that the schedule began gives way to a request.
+  const underWay = newest.data?.items.some((item) => item.ended_at === null && item.trigger === "user") === true;
   return (
     <SubscriptionFrame name={name} part="verifications">
       {(subscription) => (
@@ -33,11 +38,13 @@ export function VerificationsPage({ name }: { name: string }) {
           <Section title="Verify" aside="Every row, at one position">
             <Begin subscription={subscription} underWay={underWay} />
           </Section>
+          <Schedule subscription={subscription} />
           <Section title="Results" aside="Newest first">
+            <TriggerChoice value={trigger} onChoose={setTrigger} />
             <QueryBoundary query={verifications}>
               {({ items, next_page_token }) => (
                 <>
-                  {items.length === 0 && <p className="soft">Its tables were never verified.</p>}
+                  {items.length === 0 && <p className="soft">{NONE[trigger ?? "all"]}</p>}
                   <ol className="history">
                     {items.map((verification) => (
                       <li key={verification.id}>
@@ -53,6 +60,60 @@ export function VerificationsPage({ name }: { name: string }) {
         </>
       )}
     </SubscriptionFrame>
+  );
+}
+
+const NONE = {
+  all: "Its tables were never verified.",
+  user: "No user has requested one.",
+  schedule: "The schedule has begun none.",
+};
+
+/** What the schedule is, and how much is verified by it. */
+function Schedule({ subscription }: { subscription: Subscription }) {
+  const share = verifiedShareWords(subscription);
+  const { every_seconds, budget = 0.1 } = subscription.verify;
+  return (
+    <Section title="Schedule" aside={<Link href={subscriptionPart(subscription.name, "settings")}>Settings</Link>}>
+      {every_seconds == null ? (
+        <p className="soft">There is none.</p>
+      ) : (
+        <Facts>
+          <Fact name="Each table" note={`in at most ${percent(budget)} of the time`}>
+            every {durationWords(every_seconds)}
+          </Fact>
+          {share !== null && (
+            <Fact name="Verified within that time" note={share.note}>
+              {share.words}
+            </Fact>
+          )}
+        </Facts>
+      )}
+    </Section>
+  );
+}
+
+function TriggerChoice({
+  value,
+  onChoose,
+}: {
+  value: Verification["trigger"] | null;
+  onChoose: (value: Verification["trigger"] | null) => void;
+}) {
+  const id = useId();
+  return (
+    <div className="typed">
+      <label htmlFor={id}>Begun by</label>
+      <select
+        id={id}
+        value={value ?? ""}
+        onChange={({ target }) => onChoose(target.value === "user" || target.value === "schedule" ? target.value : null)}
+      >
+        <option value="">users and the schedule</option>
+        <option value="user">users</option>
+        <option value="schedule">the schedule</option>
+      </select>
+    </div>
   );
 }
 
@@ -129,6 +190,7 @@ export function Entry({ subscription, verification }: { subscription: string; ve
         {ended_at !== null && (
           <p>
             {comparedWords({ tables_done: tables.length, tables_total: null })}
+            {verification.trigger === "schedule" && " by the schedule"}
             {position !== null && (
               <>
                 {" "}
@@ -169,7 +231,10 @@ function Progress({ subscription, verification }: { subscription: string; verifi
     <>
       <div className="copy">
         <progress aria-label="Tables compared" {...(tables_total === null ? {} : { value: tables_done, max: Math.max(1, tables_total) })} />
-        <span>{comparedWords(verification)}</span>
+        <span>
+          {comparedWords(verification)}
+          {verification.trigger === "schedule" && " by the schedule"}
+        </span>
       </div>
       <div className="actions">
         <ActionButtons actions={[cancelling(subscription, verification)]} />
