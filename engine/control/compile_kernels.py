@@ -8,6 +8,7 @@ from multiprocessing import get_context
 from engine import net
 from engine.connectors import SOURCES
 from engine.records import change_counts, encode, scan
+from engine.verify import row_digest
 
 
 def _compile_records() -> None:
@@ -15,6 +16,7 @@ def _compile_records() -> None:
         scan.warm,
         change_counts.warm,
         encode.warm,
+        row_digest.warm,
         *(kind.compile_kernels for kind in SOURCES.values()),
     ):
         warm()

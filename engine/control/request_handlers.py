@@ -47,7 +47,6 @@ from engine.link.messages import (
     PreflightBody,
     RowsSetAside,
     Sequences,
-    Verify,
 )
 from engine.link.partitions import Partitions
 from engine.link.quarantine import RefusedRows
@@ -55,6 +54,7 @@ from engine.link.queries import DeliveredBody, Query
 from engine.link.read_points import ReadPoints
 from engine.link.snapshots import DeleteSnapshot, Snapshot
 from engine.link.tickets import Ticket
+from engine.link.verifications import Verify
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.history import history_of
 from engine.model.identity import SubscriptionName, TableId, TicketId
@@ -506,7 +506,9 @@ class RequestHandler:
         source = open_source(pipeline.spec.source)
         try:
             ignores = pipeline.spec.schema_changes is SchemaPolicy.IGNORE
-            verify_at_cuts(run.cuts, source, specs, wanted, report, cancelled, shared_only=ignores)
+            verify_at_cuts(
+                run.cuts, source, specs, wanted, report, cancelled, shared_only=ignores, method=command.method
+            )
         finally:
             source.close()
         report.end("cancelled" if cancelled.is_set() else "succeeded")

@@ -13,7 +13,7 @@ from engine.control.problem import problem_of
 from engine.copy.split_task import decoded_but_refused
 from engine.link.client import ServerLink
 from engine.link.message import Problem
-from engine.link.messages import Difference, Verification, VerifiedTable, Verify
+from engine.link.verifications import Difference, Verification, VerifiedTable, Verify
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
 from engine.model.position import Lsn
@@ -23,6 +23,7 @@ from engine.model.source import ExportedSnapshot, Source
 from engine.model.subscription import TableSpec
 from engine.model.target import TableRecord, TargetReader
 from engine.model.values import value_type
+from engine.model.verification import VerificationMethod
 from engine.net import decode_copy_text
 from engine.net.decode import arrow_type
 from engine.platform.clock import Clock
@@ -72,6 +73,7 @@ def verify_at_cuts(
     cancelled: threading.Event,
     *,
     shared_only: bool = False,
+    method: VerificationMethod = VerificationMethod.ROWS,
 ) -> None:
     """Compare the wanted tables, or all live ones if `wanted` is None. The listener receives one verdict for each.
 
@@ -96,7 +98,9 @@ def verify_at_cuts(
                 listener.start(snapshot.position, len(tables))
             for table in tables:
                 decode = leaving_out(table.record.set_aside)
-                (verdict,) = verify_tables(source, reader, snapshot, [table], decode, cancelled=cancelled, early=early)
+                (verdict,) = verify_tables(
+                    source, reader, snapshot, [table], decode, cancelled=cancelled, early=early, method=method
+                )
                 if verdict.code == FaultKind.TABLE_STRUCTURE_CHANGED:
                     left[verdict.table] = verdict
                     continue
@@ -159,6 +163,11 @@ class VerificationReport:
                 target_rows=verdict.target_rows,
                 set_aside=verdict.set_aside,
                 differing=tuple(Difference(key=d.key, kind=_kind(d.kind)) for d in verdict.differences),
+                method=verdict.method,
+                by_rows_because=verdict.by_rows_because,
+                ranges=verdict.ranges,
+                ranges_different=verdict.ranges_different,
+                bytes_from_source=verdict.bytes_from_source,
             )
         )
         self._send("running", None)

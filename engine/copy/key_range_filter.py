@@ -15,6 +15,7 @@ from engine.model.copies import KeyBound, compared_type
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.schema import Column, TableSchema
 from engine.model.values import Kind
+from engine.net.rows_of_texts import decoded_rows
 from engine.targets.arrow_rows import rows_of
 
 _INTEGERS = frozenset({Kind.INT16, Kind.INT32, Kind.INT64, Kind.UINT32})
@@ -34,19 +35,6 @@ def key_row(bound: KeyBound, schema: TableSchema, decode: Decode) -> Any:
     return decoded_rows([list(bound.values)], columns, schema, decode).rename_columns(
         [f"k{j}" for j in range(len(columns))]
     )
-
-
-def decoded_rows(rows: Sequence[Sequence[str]], columns: Sequence[Column], schema: TableSchema, decode: Decode) -> Any:
-    """Rows of texts, as the source prints them, as a pyarrow.Table with the staged types of these columns."""
-    lines = "".join("\t".join(map(_escaped, row)) + "\n" for row in rows)
-    form = replace(schema, columns=tuple(columns), key=tuple(column.name for column in columns))
-    return pa.Table.from_batches([decode(lines.encode(), form)])
-
-
-def _escaped(text: str) -> str:
-    for plain, escape in (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r")):
-        text = text.replace(plain, escape)
-    return text
 
 
 class KeyRange:

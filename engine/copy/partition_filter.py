@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.copy.key_range_filter import decoded_rows, ordered_values
+from engine.copy.key_range_filter import ordered_values
 from engine.copy.split_task import Decode
 from engine.model.partitions import (
     Bound,
@@ -23,6 +23,7 @@ from engine.model.partitions import (
     limits_of,
 )
 from engine.model.schema import KeyMode, TableSchema
+from engine.net.rows_of_texts import decoded_rows
 
 
 def partition_rows(regions: Sequence[Region], schema: TableSchema, decode: Decode) -> PartitionRows:

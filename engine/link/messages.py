@@ -23,6 +23,7 @@ from engine.link.queries import Query
 from engine.link.read_points import ReadPoints
 from engine.link.snapshots import DeleteSnapshot, Snapshot, SnapshotDeleted, SnapshotReport
 from engine.link.tickets import Ticket
+from engine.link.verifications import Verification, Verify
 from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
 from engine.model.patterns import TablePattern
 from engine.model.sequences import SequenceOutcome, SequenceValue
@@ -297,15 +298,6 @@ class Sequences(Question):
     margin: int = 0
 
 
-class Verify(Message):
-    """Compare tables at a cut; `tables` None = all live ones. May be sent twice. Answered by `verification` reports."""
-
-    kind: Literal["verify"] = "verify"
-    subscription: str
-    verification_id: str
-    tables: tuple[str, ...] | None = None
-
-
 class Cancel(Message):
     """Cancel a request: its answer is not needed any more. Also ends a verification, reload or snapshot with this id."""
 
@@ -548,38 +540,6 @@ class Answer(Message):
     request_id: str
     ok: bool
     body: dict[str, Any] = Field(default_factory=dict)
-    problem: Problem | None = None
-
-
-class Difference(Message):
-    key: tuple[str | None, ...] = ()
-    kind: Literal["missing", "extra", "different"]
-
-
-class VerifiedTable(Message):
-    table: str
-    equal: bool
-    position: Position | None = None
-    """Position at which it was compared: after the verification's own position if it could not be read there."""
-    source_rows: int
-    target_rows: int
-    set_aside: int = 0
-    """Number of its quarantined rows, which are known differences."""
-    differing: tuple[Difference, ...] = ()
-    """At most 100 differences."""
-
-
-class Verification(SubscriptionReport):
-    """Progress or end of a verification. `tables`: compared so far, of `total`."""
-
-    kind: Literal["verification"] = "verification"
-    verification_id: str
-    state: Literal["running", "succeeded", "failed", "cancelled"]
-    position: Position | None = None
-    tables: tuple[VerifiedTable, ...] = ()
-    total: int | None = None
-    seconds: float | None = None
-    """Time since the engine began with it."""
     problem: Problem | None = None
 
 

@@ -9,6 +9,7 @@ from engine.model.ddl import DdlCapture, DdlMessage
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableId, TableName, TicketId
 from engine.model.partitions import Partition
+from engine.model.ranges import NotByRanges, RangeSource
 from engine.model.schema import Column, TableSchema
 from engine.model.sequences import SourceSequence
 from engine.model.source import Earlier, GuardReading
@@ -158,3 +159,12 @@ class NothingComputed:
         del columns, inputs, rows
         detail = "this kind of source has no computed columns"
         raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, str(table), detail)
+
+
+class NoRanges:
+    """Part of the `SnapshotSource` of a source that computes no digests."""
+
+    def ranges(self, schema: TableSchema) -> RangeSource:
+        """Raises NotByRanges."""
+        del schema
+        raise NotByRanges("a kind of source that computes no digests")

@@ -20,6 +20,7 @@ from engine.model.masks import Mask
 from engine.model.partitions import Partition
 from engine.model.position import Lsn
 from engine.model.positions import PositionForm, WholeNumberForm, single_mark
+from engine.model.ranges import RangeSource
 from engine.model.schema import Column, TableSchema
 from engine.model.sequences import SourceSequence
 from engine.model.subscription import OriginFilter, TableSpec
@@ -441,6 +442,10 @@ class SnapshotSource(Protocol):
         Raises EngineFault: COPY_LOST if the snapshot can no longer be imported, TABLE_STRUCTURE_CHANGED if a column of the split was
         dropped, TABLE_MISSING if the table was, SOURCE_PRIVILEGE if the user may not read it.
         """
+        ...
+
+    def ranges(self, schema: TableSchema) -> RangeSource:
+        """Digests of a table's key ranges, for a comparison. Raises NotByRanges if the source cannot compute them for this table."""
         ...
 
 

@@ -17,7 +17,8 @@ from engine.model.last_commit import CommitTimes, LastCommit
 from engine.model.partitions import LoadReason, Loads, PartitionRows
 from engine.model.position import Lsn
 from engine.model.quarantine import RefusedCause, RefusedRow, SetAside, Texts
-from engine.model.schema import TableSchema
+from engine.model.ranges import RangedRows
+from engine.model.schema import Column, TableSchema
 from engine.model.sequences import SequenceTarget
 from engine.model.shared import SharedInto
 from engine.model.subscription import LanePolicy
@@ -321,6 +322,12 @@ class TargetReader(Protocol):
         `source`: iterator of pyarrow.RecordBatch with columns c0 … cn as in TableChanges.inserts. Returns (number of source rows, number
         of target rows, at most `limit` differences as `{"key": [...], "kind": "missing" | "extra" | "different"}`, keys as text).
         """
+        ...
+
+    def ranges(
+        self, record: TableRecord, columns: Sequence[Column], row_bytes: int
+    ) -> AbstractContextManager[RangedRows]:
+        """Its rows in ranges of the key `columns`. `row_bytes`: estimated size of a row. Raises NotByRanges."""
         ...
 
 

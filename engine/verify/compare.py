@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,11 +12,15 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableId
 from engine.model.partitions import PartitionRows
 from engine.model.position import Lsn
+from engine.model.ranges import NotByRanges
 from engine.model.schema import TableSchema
 from engine.model.source import ExportedSnapshot, Source, TableSplit
 from engine.model.subscription import TableSpec
 from engine.model.target import TableRecord, TargetReader
+from engine.model.verification import VerificationMethod
+from engine.verify.by_ranges import ByRanges
 from engine.verify.prefetch import prefetched
+from engine.verify.progress import Progress
 from engine.verify.verdict import Difference, TableVerdict, VerdictStatus, VerifyProgress
 
 Decode = Callable[[bytes, TableSchema], Any]
@@ -80,8 +84,10 @@ def verify_tables(
     cancelled: threading.Event | None = None,
     limits: VerifyLimits | None = None,
     early: EarlyRows | None = None,
+    method: VerificationMethod = VerificationMethod.ROWS,
 ) -> list[TableVerdict]:
     """Compare every table; one verdict each, in the order of `tables`. Tables that `early` read under this snapshot are not read again.
+    With the method CHECKSUM a table that cannot be compared in this way is compared by rows.
 
     The caller makes the cut and keeps both sides pinned. A table whose comparison fails gets a NOT_COMPARED verdict, and the others are
     compared; if the source cannot be read any more, or on cancel, the remaining tables are NOT_COMPARED.
@@ -104,6 +110,7 @@ def verify_tables(
         cancelled or threading.Event(),
         limits or VerifyLimits(),
         early,
+        method,
     )
     verdicts: list[TableVerdict] = []
     stopped: EngineFault | None = None
@@ -164,6 +171,7 @@ class _Comparison:
     cancelled: threading.Event
     limits: VerifyLimits
     early: EarlyRows | None
+    method: VerificationMethod
 
     def cancelled_fault(self, table: VerifyTable) -> EngineFault | None:
         if not self.cancelled.is_set():
@@ -171,38 +179,92 @@ class _Comparison:
         return EngineFault(FaultKind.INTERNAL, str(table.spec.source), "the verification was cancelled")
 
     def table(self, table: VerifyTable) -> TableVerdict:
-        known = self.early.rows_of(table, self.snapshot) if self.early is not None else None
-        rows = prefetched(self._batches(table) if known is None else iter(known), self.limits.pieces_ahead)
-        with closing(rows):
+        progress = Progress(table.spec.table, self.on_progress)
+        if self.method is VerificationMethod.ROWS:
+            return self._by_rows(table, progress)
+        try:
+            return self._by_ranges(table, progress)
+        except NotByRanges as reason:
+            return replace(self._by_rows(table, progress), by_rows_because=str(reason))
+
+    def _by_rows(self, table: VerifyTable, progress: Progress) -> TableVerdict:
+        known = self._known(table)
+        progress.seen = progress.rows = 0
+        with closing(
+            prefetched(self._batches(table, progress) if known is None else iter(known), self.limits.pieces_ahead)
+        ) as rows:
             source_rows, target_rows, found = self.reader.compare(
                 table.record, rows, self.limits.differences, table.rows
             )
-        differences = tuple(Difference(tuple(each["key"]), str(each["kind"])) for each in found)
+        equal = source_rows == target_rows and not found
+        return self._verdict(table, equal, source_rows, target_rows, found, progress)
+
+    def _by_ranges(self, table: VerifyTable, progress: Progress) -> TableVerdict:
+        """Raises NotByRanges."""
+        if table.record.set_aside:
+            raise NotByRanges("quarantined rows")
+        if table.rows is not None or table.on_source is not None:
+            raise NotByRanges("a comparison of a part of the table")
+        if self._known(table) is not None:
+            raise NotByRanges("a table that is truncated or rewritten repeatedly")
+
+        def check() -> None:
+            fault = self.cancelled_fault(table)
+            if fault is not None:
+                raise fault
+
+        @contextmanager
+        def read(splits: Sequence[TableSplit]) -> Iterator[Iterator[Any]]:
+            batches = (batch for split in splits for batch in self._split(split, table, progress))
+            with closing(prefetched(batches, self.limits.pieces_ahead)) as rows:
+                yield rows
+
+        ranges = self.source.copies.ranges(table.reads)
+        ours = ByRanges(self.source, self.snapshot, table.reads, ranges, check, progress)
+        base = ours.base()
+        with self.reader.ranges(table.record, ranges.columns, ours.row_bytes) as target:
+            found = ours.compare(base, target, read, self.limits.differences)
+        verdict = self._verdict(table, found.equal, found.source_rows, found.target_rows, found.differences, progress)
+        return replace(
+            verdict, method=VerificationMethod.CHECKSUM, ranges=found.ranges, ranges_different=found.different
+        )
+
+    def _known(self, table: VerifyTable) -> list[Any] | None:
+        return self.early.rows_of(table, self.snapshot) if self.early is not None else None
+
+    def _verdict(
+        self,
+        table: VerifyTable,
+        equal: bool,
+        source_rows: int,
+        target_rows: int,
+        found: Sequence[dict[str, Any]],
+        progress: Progress,
+    ) -> TableVerdict:
         aside = table.record.set_aside
-        equal = source_rows == target_rows and not differences and not aside
         return TableVerdict(
             table=table.spec.table,
             source=table.spec.source,
             mode=table.record.schema.mode,
             position=self.snapshot.position,
-            status=VerdictStatus.EQUAL if equal else VerdictStatus.DIFFERENT,
+            status=VerdictStatus.EQUAL if equal and not aside else VerdictStatus.DIFFERENT,
             source_rows=source_rows,
             target_rows=target_rows,
-            differences=differences,
+            differences=tuple(Difference(tuple(each["key"]), str(each["kind"])) for each in found),
             set_aside=aside,
+            bytes_from_source=progress.bytes,
         )
 
-    def _batches(self, table: VerifyTable) -> Iterator[Any]:
-        schema = table.reads
-        splits = self.source.copies.splits(schema, table.spec, self.limits.split_bytes)
+    def _batches(self, table: VerifyTable, progress: Progress) -> Iterator[Any]:
+        splits = self.source.copies.splits(table.reads, table.spec, self.limits.split_bytes)
         if table.storage is not None:
             splits = [split for split in splits if split.storage in table.storage]
-        progress = _Progress(table, sum(split.bytes_estimate for split in splits), self.on_progress)
+        progress.expected = sum(split.bytes_estimate for split in splits)
         for split in splits:
             yield from self._split(split, table, progress)
-            progress.split_done(split)
+            progress.advance(split.bytes_estimate)
 
-    def _split(self, split: TableSplit, table: VerifyTable, progress: _Progress) -> Iterator[Any]:
+    def _split(self, split: TableSplit, table: VerifyTable, progress: Progress) -> Iterator[Any]:
         held: list[bytes] = []
         size = 0
         for piece in self.source.copies.read_split(split, self.snapshot.name):
@@ -217,27 +279,11 @@ class _Comparison:
         if size:
             yield self._decoded(held, table, progress)
 
-    def _decoded(self, pieces: list[bytes], table: VerifyTable, progress: _Progress) -> Any:
+    def _decoded(self, pieces: list[bytes], table: VerifyTable, progress: Progress) -> Any:
         text = b"".join(pieces)
         batch = self.decode(text, table.reads)
-        progress.rows += batch.num_rows
-        progress.bytes += len(text)
+        progress.came(batch.num_rows, len(text))
         return batch
-
-
-@dataclass(slots=True)
-class _Progress:
-    table: VerifyTable
-    expected: int
-    report: Callable[[VerifyProgress], None]
-    seen: int = 0
-    rows: int = 0
-    bytes: int = 0
-
-    def split_done(self, split: TableSplit) -> None:
-        self.seen += split.bytes_estimate
-        share = min(self.seen / self.expected, 1.0) if self.expected else 1.0
-        self.report(VerifyProgress(self.table.spec.table, self.rows, self.bytes, round(100 * share, 1)))
 
 
 def _not_compared(table: VerifyTable, position: Lsn, fault: EngineFault) -> TableVerdict:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from engine.model.identity import TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode
+from engine.model.verification import VerificationMethod
 
 
 class VerdictStatus(StrEnum):
@@ -44,6 +45,14 @@ class TableVerdict:
     detail: str | None = None
     set_aside: int = 0
     """Quarantined rows of the table: known differences. Rows that no column can hold are in no other figure."""
+    method: VerificationMethod = VerificationMethod.ROWS
+    by_rows_because: str | None = None
+    """Why the table was compared by rows although checksums were requested."""
+    ranges: int = 0
+    ranges_different: int = 0
+    """Ranges that were compared by checksum, and how many of them differed."""
+    bytes_from_source: int = 0
+    """Bytes of rows and digests that the source sent, without the protocol's."""
 
     @property
     def equal(self) -> bool:

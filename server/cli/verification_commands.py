@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from engine.model.verification import VerificationMethod
 from server.cli.arguments import duration_ms
 from server.cli.client import Api, Document, segment
 from server.cli.data_commands import qualified_name
@@ -65,6 +66,9 @@ def set_schedule(
         float | None,
         typer.Option("--budget", help="Largest share of the time in which it compares: 0.1; default: as it is."),
     ] = None,
+    method: Annotated[
+        VerificationMethod | None, typer.Option("--method", help="How tables are compared; default: as it is.")
+    ] = None,
     subscription: Subscription = None,
 ) -> Answer:
     """Verify one table after another, each again after a time, within a share of the time."""
@@ -72,7 +76,8 @@ def set_schedule(
         given: Document = {"every_seconds": duration_ms(every) // 1000}
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--every") from None
-    return _changed(api, subscription, given if budget is None else {**given, "budget": budget})
+    chosen = {"budget": budget, "method": method}
+    return _changed(api, subscription, given | {name: value for name, value in chosen.items() if value is not None})
 
 
 @schedule.command("show")
@@ -96,7 +101,7 @@ def show_schedule(api: Api, subscription: Subscription = None) -> Answer:
 @server_command
 def remove_schedule(api: Api, subscription: Subscription = None) -> Answer:
     """Verify no more by schedule. A comparison that is under way is cancelled."""
-    return _changed(api, subscription, {"every_seconds": None, "budget": None})
+    return _changed(api, subscription, {"every_seconds": None, "budget": None, "method": None})
 
 
 def _changed(api: Api, subscription: str | None, verify: Document) -> Answer:
@@ -112,7 +117,8 @@ def _show(found: Document) -> None:
         return
     every = timedelta(seconds=policy["every_seconds"])
     out.print(
-        f"Each table of {name} is verified every {every}, in at most {format_share(policy['budget'])} of the time."
+        f"Each table of {name} is verified every {every} by {policy['method']}, in at most"
+        f" {format_share(policy['budget'])} of the time."
     )
     if share is not None and share["rows_ratio"] is not None:
         out.print(

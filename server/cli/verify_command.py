@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from time import monotonic, sleep
+from typing import Annotated
 
+import typer
 from rich.markup import escape
 
+from engine.model.verification import VerificationMethod
 from server.cli.client import Api, Document, segment
 from server.cli.data_commands import qualified_name
 from server.cli.exit_codes import ExitCode, for_problem
@@ -21,6 +24,7 @@ from server.cli.options import (
 )
 from server.cli.output import Answer, err, left_out, out, show_problem, state
 from server.cli.output import table as print_table
+from server.wording import format_size
 
 _ENDED = frozenset({"succeeded", "failed", "cancelled"})
 
@@ -32,11 +36,17 @@ def verify(
     table: TableNames = None,
     timeout: Timeout = "1h",
     all_tables: AllTables = False,
+    method: Annotated[
+        VerificationMethod,
+        typer.Option(help="checksum: read only rows of key ranges whose checksums differ, where that is possible."),
+    ] = VerificationMethod.ROWS,
 ) -> Answer:
-    """Compare every row of source and target at one position, under load. Exit code 1: they differ; 4: not ended in time; 5: nothing
+    """Compare the rows of source and target at one position, under load. Exit code 1: they differ; 4: not ended in time; 5: nothing
     could be compared, or with --all-tables a table was left out; 7: failed, with the printed reason."""
     name = chosen_subscription(api, subscription)
     body: Document = {"tables": tables(table)} if table else {}
+    if method is not VerificationMethod.ROWS:
+        body["method"] = method.value
     answer = run_verification(api, name, body, duration(timeout) / 1000)
     code = _exit_code(answer, all_tables=all_tables)
     return Answer(answer, lambda: _show(answer), lambda: _explain(answer, code), code)
@@ -76,14 +86,25 @@ def _show(answer: Document) -> None:
     rows = []
     for item in answer.get("tables") or []:
         verdict = "[green]equal[/]" if item["equal"] else "[red]different[/]"
-        rows.append([qualified_name(item), verdict, item.get("source_rows"), item.get("target_rows")])
-    print_table(["table", "verdict", "source rows", "target rows"], rows)
+        read = format_size(item.get("bytes_from_source") or None)
+        rows.append([qualified_name(item), verdict, item.get("source_rows"), item.get("target_rows"), _how(item), read])
+    print_table(["table", "verdict", "source rows", "target rows", "method", "read"], rows)
+    for item in answer.get("tables") or []:
+        if item.get("by_rows_because"):
+            err.print(escape(f"  {qualified_name(item)}: compared by rows because of {item['by_rows_because']}"))
     for item in answer.get("tables") or []:
         for difference in (item.get("differing") or [])[:100]:
             err.print(
                 escape(f"  {item.get('schema')}.{item.get('name')}: {difference.get('kind')} {difference.get('key')}")
             )
     out.print(f"Compared at {answer.get('position') or '–'}: {state(answer['state'])}")
+
+
+def _how(item: Document) -> str:
+    """How a table was compared."""
+    if item.get("method") != VerificationMethod.CHECKSUM.value:
+        return VerificationMethod.ROWS.value
+    return f"checksum, {item.get('ranges_different')} of {item.get('ranges')} ranges differ"
 
 
 def _explain(answer: Document, code: ExitCode) -> None:

@@ -17,6 +17,7 @@ from engine.model.subscription import (
     SchemaPolicy,
     Visibility,
 )
+from engine.model.verification import VerificationMethod
 from server.declarations.captures import CapturePolicy
 
 _APPLY = ApplyPolicy()
@@ -215,6 +216,10 @@ class VerifyBody(Policy):
         ge=0.001,
         le=1,
         description="Largest share of the time in which the schedule compares, and so reads the source.",
+    )
+    method: VerificationMethod = Field(
+        default=VerificationMethod.ROWS,
+        description="How tables are compared: `rows` reads every row, `checksum` those of key ranges whose checksums differ.",
     )
 
 

@@ -16,13 +16,14 @@ from engine.link.messages import (
     Reload,
     Sync,
     Table,
-    Verify,
 )
 from engine.link.snapshots import DeleteSnapshot, Snapshot
 from engine.link.tickets import Ticket
+from engine.link.verifications import Verify
 from engine.model.snapshots import SnapshotFormat
 from engine.model.subscription_state import SubscriptionState
 from engine.model.table_state import TableStateKind
+from engine.model.verification import VerificationMethod
 from server.approvals.service import awaits_approval
 from server.db.models.outbox import OutboxRow
 from server.db.models.reload import ReloadRow
@@ -203,7 +204,8 @@ def _reload_command(name: str, row: ReloadRow) -> Command:
 
 
 def _verify_command(name: str, row: VerificationRow) -> Command:
-    return Verify(subscription=name, verification_id=row.id, tables=None if row.asked is None else tuple(row.asked))
+    tables = None if row.asked is None else tuple(row.asked)
+    return Verify(subscription=name, verification_id=row.id, tables=tables, method=VerificationMethod(row.method))
 
 
 def _snapshot_command(name: str, row: SnapshotRow) -> Command:

@@ -23,9 +23,9 @@ from engine.link.messages import (
     TablesFound,
     TableStateReport,
     TicketReport,
-    Verification,
 )
 from engine.link.snapshots import SnapshotDeleted, SnapshotReport
+from engine.link.verifications import Verification
 from engine.model.positions import text_of
 from engine.model.subscription_state import SubscriptionState
 from engine.model.table_state import TableStateKind

@@ -39,7 +39,7 @@ def create_verification(
     name: str,
     body: VerificationRequest | None = None,
 ) -> VerificationView:
-    """Compare every row with the source, both read at one position, while replication continues. A verification that the schedule has
+    """Compare tables with the source, both read at one position, while replication continues. A verification that the schedule has
     begun is cancelled for it, and its table is compared later."""
     row = service.begin_verification(session, name, body or VerificationRequest())
     headers = {"Location": f"{request.url.path}/{row.id}"}

@@ -167,6 +167,7 @@ def _begin(session: WriteSession, subscription: SubscriptionRow, table: str) -> 
         scheduled=True,
         epoch=subscription.epoch,
         asked=[table],
+        method=VerifyBody.model_validate(subscription.verify).method.value,
         created_at=session.now(),
     )
     session.add(row)

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from engine.model.verification import VerificationMethod
 from server.freshness.schemas import TableRef
 from server.gateway.long_running import WorkState
 from server.naming import Aliased
@@ -22,6 +23,11 @@ class VerificationRequest(BaseModel):
 
     tables: list[TableRef] | None = Field(
         default=None, max_length=10_000, description="Tables to compare; by default every live one."
+    )
+    method: VerificationMethod = Field(
+        default=VerificationMethod.ROWS,
+        description="`rows`: all rows are read from the source. `checksum`: source and target compute checksums of ranges of keys, and only"
+        " rows of ranges that differ are read. Tables for which this is not possible are compared by rows.",
     )
 
 
@@ -53,6 +59,15 @@ class VerifiedTableView(_OfTable):
         " column types cannot represent are not counted in `source_rows`.",
     )
     differing: list[DifferenceView] = Field(description="Up to 100 keys of rows that differ.")
+    method: VerificationMethod = Field(default=VerificationMethod.ROWS, description="How it was compared.")
+    by_rows_because: str | None = Field(
+        default=None, description="Why it was compared by rows although `checksum` was requested, as a noun phrase."
+    )
+    ranges: int = Field(default=0, description="Number of ranges of keys whose checksums were compared.")
+    ranges_different: int = Field(default=0, description="Number of these ranges that differed.")
+    bytes_from_source: int = Field(
+        default=0, description="Bytes of rows and checksums that the source sent for the comparison, estimated."
+    )
 
 
 class UncomparedTableView(_OfTable):
@@ -71,6 +86,7 @@ class VerificationView(BaseModel):
         default=Trigger.USER,
         description="`user`: it was requested; `schedule`: `verify.every_seconds` began it, for one table.",
     )
+    method: VerificationMethod = Field(default=VerificationMethod.ROWS, description="The requested method.")
     position: str | None = Field(description="Position at which both sides were compared.")
     equal: bool | None = Field(
         description="Whether all compared tables were equal; null until it has succeeded, and if it compared none."

@@ -9,9 +9,10 @@ from typing import Any
 from sqlmodel import col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
-from engine.link.messages import VerifiedTable
+from engine.link.verifications import VerifiedTable
 from engine.model.subscription_state import SubscriptionState
 from engine.model.table_state import TableStateKind
+from engine.model.verification import VerificationMethod
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.models.verification import VerificationRow
@@ -77,6 +78,7 @@ def begin_verification(session: WriteSession, name: str, request: VerificationRe
         subscription_id=subscription.id or 0,
         state=WorkState.QUEUED.value,
         asked=_asked(session, subscription, request),
+        method=request.method.value,
         created_at=session.now(),
     )
     session.add(row)
@@ -162,6 +164,7 @@ def verification_view(session: ReadSession, row: VerificationRow) -> Verificatio
         id=row.id,
         state=WorkState(row.state),
         trigger=Trigger.SCHEDULE if row.scheduled else Trigger.USER,
+        method=VerificationMethod(row.method),
         position=position_text(session, row.subscription_id, row.position),
         equal=all(result.equal for result in results) if done and results else None,
         tables_done=len(results),

@@ -20,6 +20,7 @@ from engine.model.absent_capabilities import (
     NoChangeTriggers,
     NoDdlReports,
     NoPartitions,
+    NoRanges,
     NoSequences,
     NothingComputed,
     NoTickets,
@@ -282,7 +283,7 @@ def _record(change: rows.Change) -> bytes:
     return data.tobytes()
 
 
-class RowsSnapshots:
+class RowsSnapshots(NoRanges):
     """`SnapshotSource`: copies of the dicts."""
 
     def __init__(self, calls: _Calls) -> None:

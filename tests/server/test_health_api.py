@@ -11,7 +11,8 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from engine.link.messages import Assign, Verification, VerifiedTable
+from engine.link.messages import Assign
+from engine.link.verifications import Verification, VerifiedTable
 from tests.fixtures.channel import ADMIN, DEADLINE_S, FakeEngine, RunningServer, declare, running_server
 from tests.fixtures.waiting import wait_until
 

@@ -12,10 +12,12 @@ import httpx
 import pytest
 
 from engine.link.message import Problem
-from engine.link.messages import Assign, Cancel, Difference, Reload, ReloadReport, Verification, VerifiedTable, Verify
+from engine.link.messages import Assign, Cancel, Reload, ReloadReport
+from engine.link.verifications import Difference, Verification, VerifiedTable, Verify
 from engine.model.position import Lsn
 from engine.model.subscription import ApplyMode
 from engine.model.table_state import TableStateKind
+from engine.model.verification import VerificationMethod
 from server.paging import PageRequest
 from tests.fixtures.channel import DEADLINE_S, FakeEngine, RunningServer, declare, running_server
 
@@ -27,7 +29,17 @@ _RELOADS = "/subscriptions/orders/reloads"
 def _verified(assign: Assign, verification_id: str, state: str, equal: bool = True) -> Verification:
     differing = () if equal else (Difference(key=("7",), kind="missing"),)
     first = assign.tables[0].table
-    table = VerifiedTable(table=first, equal=equal, source_rows=9, target_rows=9 - (not equal), differing=differing)
+    table = VerifiedTable(
+        table=first,
+        equal=equal,
+        source_rows=9,
+        target_rows=9 - (not equal),
+        differing=differing,
+        method=VerificationMethod.CHECKSUM,
+        ranges=40,
+        ranges_different=int(not equal),
+        bytes_from_source=4321,
+    )
     return Verification.model_validate(
         {
             "subscription": "orders",
@@ -43,13 +55,14 @@ def _verified(assign: Assign, verification_id: str, state: str, equal: bool = Tr
 
 def test_a_verification_runs_and_shows_what_differs(rig: Rig) -> None:
     client, engine, assign = rig
-    answer = client.post(_VERIFICATIONS)
+    answer = client.post(_VERIFICATIONS, json={"method": "checksum"})
     assert answer.status_code == 202
     body = answer.json()
-    assert (body["state"], body["equal"]) == ("queued", None)
+    assert (body["state"], body["equal"], body["method"]) == ("queued", None, "checksum")
     where = answer.headers["Location"].removeprefix("/api/v1")
     assert engine.seen(Verify).verification_id == body["id"]
     assert engine.seen(Verify).tables is None
+    assert engine.seen(Verify).method is VerificationMethod.CHECKSUM
 
     engine.link.report(_verified(assign, body["id"], "running"))
     assert engine.link.flush(DEADLINE_S)
@@ -66,6 +79,8 @@ def test_a_verification_runs_and_shows_what_differs(rig: Rig) -> None:
     assert (ended["state"], ended["equal"], ended["position"]) == ("succeeded", False, "0/55")
     assert ended["tables"][0]["differing"] == [{"key": ["7"], "kind": "missing"}]
     assert ended["tables"][0]["name"] == assign.tables[0].source.name
+    figures = ("method", "ranges", "ranges_different", "bytes_from_source", "by_rows_because")
+    assert [ended["tables"][0][name] for name in figures] == ["checksum", 40, 1, 4321, None]
     kinds = [event["kind"] for event in client.get("/events?subscription=orders").json()["items"]]
     assert "verification_differs" in kinds
     assert [v["id"] for v in client.get(_VERIFICATIONS).json()["items"]] == [body["id"]]
@@ -105,6 +120,8 @@ def test_a_verification_of_some_tables(rig: Rig) -> None:
     wanted = {"tables": [{"schema": name.schema, "name": name.name}]}
     assert client.post(_VERIFICATIONS, json=wanted).status_code == 202
     assert engine.seen(Verify).tables == (assign.tables[0].table,)
+    assert engine.seen(Verify).method is VerificationMethod.ROWS
+    assert client.post(_VERIFICATIONS, json={"method": "hash"}).status_code == 422
     unknown = client.post("/subscriptions/orders/verifications", json={"tables": [{"schema": "public", "name": "no"}]})
     assert unknown.status_code in {409, 422}
 

@@ -11,15 +11,8 @@ import pytest
 from sqlmodel import col, select
 
 from engine.link.message import Problem, SubscriptionReport
-from engine.link.messages import (
-    Assign,
-    Difference,
-    ReloadReport,
-    TableStateReport,
-    Verification,
-    VerifiedTable,
-    Verify,
-)
+from engine.link.messages import Assign, ReloadReport, TableStateReport
+from engine.link.verifications import Difference, Verification, VerifiedTable, Verify
 from engine.model.position import Lsn
 from engine.model.subscription_state import SubscriptionState
 from server.alerts.findings import Verdict, find_causes
@@ -455,10 +448,13 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_schedule_runs_and_is_shown(rig: Rig) -> None:
     client, engine, assign = rig
     shown = client.get("/subscriptions/orders").json()
-    assert (shown["verify"], shown["verified"]) == ({"every_seconds": None, "budget": 0.1}, None)
-    changed = client.patch("/subscriptions/orders", json={"verify": {"every_seconds": 3600}}).json()
-    assert changed["verify"] == {"every_seconds": 3600, "budget": 0.1}
+    assert (shown["verify"], shown["verified"]) == ({"every_seconds": None, "budget": 0.1, "method": "rows"}, None)
+    changed = client.patch(
+        "/subscriptions/orders", json={"verify": {"every_seconds": 3600, "method": "checksum"}}
+    ).json()
+    assert changed["verify"] == {"every_seconds": 3600, "budget": 0.1, "method": "checksum"}
     command = engine.seen(Verify)
+    assert command.method == "checksum"
     (table,) = command.tables
     report = {
         "subscription": "orders",

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from engine.model.absent_capabilities import NoRanges
 from engine.model.copies import KeyBound
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.masks import MASK_KEY
@@ -148,7 +149,7 @@ def exported(connector: Connector, reader: str | None = None) -> Iterator[Export
             server.close()
 
 
-class WindowSnapshots:
+class WindowSnapshots(NoRanges):
     """`SnapshotSource`. A snapshot waits for no open transaction."""
 
     def __init__(self, connector: Connector) -> None:

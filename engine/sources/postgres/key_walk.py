@@ -21,7 +21,7 @@ ROW_BYTES = 100
 WALK_TIMEOUT_MS = 3_600_000
 """Limit of one statement of a walk in ms (1 hour): an index scan up to the next split's first key, on a source that may be slow. Not
 measured."""
-_IDENTITIES = frozenset({ReplicaIdentity.DEFAULT, ReplicaIdentity.INDEX, ReplicaIdentity.FULL})
+IDENTITIES = frozenset({ReplicaIdentity.DEFAULT, ReplicaIdentity.INDEX, ReplicaIdentity.FULL})
 _KINDS = {"42703": FaultKind.TABLE_STRUCTURE_CHANGED, "42P01": FaultKind.TABLE_STRUCTURE_CHANGED}
 """undefined_column and undefined_table: a name in the known schema was renamed or dropped since. The new copy determines which."""
 _KEYS = """
@@ -57,7 +57,7 @@ def walk_key(
 
     Raises EngineFault(TABLE_STRUCTURE_CHANGED) if the table, or a column of its key, was renamed.
     """
-    if schema.mode is not KeyMode.KEYED or schema.identity not in _IDENTITIES:
+    if schema.mode is not KeyMode.KEYED or schema.identity not in IDENTITIES:
         return None
     with connector.session(str(schema.name)) as connection:
         try:
@@ -80,7 +80,7 @@ def _walk(
     table_bytes, rows = int(found[1]), int(found[2])
     if above_bytes is not None and table_bytes <= above_bytes:
         return None
-    columns = _ordered_columns(connection, schema)
+    columns = ordered_columns(connection, schema)
     if not columns or (after is not None and len(after.values) > len(columns)):
         return None
     # A resumed copy uses the columns of its existing bounds.
@@ -105,7 +105,7 @@ def _walk(
     return KeyWalk(tuple(splits), table_bytes, rows)
 
 
-def _ordered_columns(connection: PostgresConnection, schema: TableSchema) -> Sequence[Column]:
+def ordered_columns(connection: PostgresConnection, schema: TableSchema) -> Sequence[Column]:
     """The leading key columns whose sort order is known, as long as a unique index starts with them."""
     key = schema.key_columns
     best = 0
@@ -135,7 +135,7 @@ def _place(
     texts = sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(column.on_source)) for column in columns)
     query = sql.SQL("SELECT {} FROM ONLY {}").format(texts, sql.Identifier(schema.name.schema, schema.name.name))
     if after is not None:
-        query += sql.SQL(" WHERE ") + _compared(columns, ">", after)
+        query += sql.SQL(" WHERE ") + compared(columns, ">", after)
     query += sql.SQL(" ORDER BY {} OFFSET {} LIMIT 1").format(names, sql.Literal(step - 1))
     row = connection.execute(query).fetchone()
     return None if row is None else KeyBound(tuple(row))
@@ -146,13 +146,13 @@ def _select(
 ) -> sql.Composed:
     conditions: list[sql.Composable] = []
     if after is not None:
-        conditions.append(_compared(columns, ">", after))
+        conditions.append(compared(columns, ">", after))
     if upto is not None:
-        conditions.append(_compared(columns, "<=", upto))
+        conditions.append(compared(columns, "<=", upto))
     return select_rows(schema, schema.name, conditions)
 
 
-def _compared(columns: Sequence[Column], operator: str, bound: KeyBound) -> sql.Composed:
+def compared(columns: Sequence[Column], operator: str, bound: KeyBound) -> sql.Composed:
     """Row comparison of `columns` with the bound. Literals are untyped, so that they take the types of the columns."""
     names = sql.SQL(", ").join(sql.Identifier(column.on_source) for column in columns)
     values = sql.SQL(", ").join(sql.Literal(value) for value in bound.values)

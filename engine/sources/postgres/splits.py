@@ -71,10 +71,16 @@ def _select(schema: TableSchema, storage: TableName, low: int | None, high: int 
     return select_rows(schema, storage, conditions)
 
 
-def select_rows(schema: TableSchema, storage: TableName, conditions: Sequence[sql.Composable]) -> sql.Composed:
-    """Query for the schema's columns in order, from `storage` alone (ONLY), of the rows that meet the row filter and all conditions."""
-    columns = sql.SQL(", ").join(sql.Identifier(column.on_source) for column in schema.columns)
-    query = sql.SQL("SELECT {} FROM ONLY {}").format(columns, sql.Identifier(storage.schema, storage.name))
+def select_rows(
+    schema: TableSchema,
+    storage: TableName,
+    conditions: Sequence[sql.Composable],
+    listed: sql.Composable | None = None,
+) -> sql.Composed:
+    """Query for the schema's columns in order, from `storage` alone (ONLY), of the rows that meet the row filter and all conditions.
+    `listed`: select list in place of the columns."""
+    listed = listed or sql.SQL(", ").join(sql.Identifier(column.on_source) for column in schema.columns)
+    query = sql.SQL("SELECT {} FROM ONLY {}").format(listed, sql.Identifier(storage.schema, storage.name))
     if schema.row_filter is not None:
         conditions = [*conditions, sql.SQL("({})").format(sql.SQL(schema.row_filter.text))]
     if conditions:
@@ -104,7 +110,7 @@ def read_split(connector: Connector, split: TableSplit, snapshot: str) -> Iterat
     mask = _mask_of(connector, split, subject)
     with connector.session(subject) as connection:
         try:
-            _begin(connection, split, snapshot, subject)
+            begin_read(connection, split, snapshot, subject)
             pieces = copy_out(connector, connection, split.sql, subject)
             yield from pieces if mask is None else map(mask, pieces)
             connection.execute("COMMIT")
@@ -126,7 +132,8 @@ def _mask_of(connector: Connector, split: TableSplit, subject: str) -> Callable[
         raise EngineFault(FaultKind.TABLE_COLUMNS_UNFIT, subject, str(error)) from error
 
 
-def _begin(connection: PostgresConnection, split: TableSplit, snapshot: str, subject: str) -> None:
+def begin_read(connection: PostgresConnection, split: TableSplit, snapshot: str, subject: str) -> None:
+    """Begin a transaction under the snapshot, in which the split's SQL reads the rows of the snapshot. Raises as `read_split`."""
     storage = split.storage or split.relation
     connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot)))

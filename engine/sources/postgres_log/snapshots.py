@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
 from engine.model.copies import KeyBound
+from engine.model.ranges import RangeSource
 from engine.model.schema import TableSchema
 from engine.model.source import (
     ExportedSnapshot,
@@ -16,6 +17,7 @@ from engine.model.subscription import TableSpec
 from engine.sources.postgres import splits
 from engine.sources.postgres.connect import Connector
 from engine.sources.postgres.key_walk import walk_key
+from engine.sources.postgres.range_digests import digests_of
 from engine.sources.postgres_log import slots
 
 
@@ -47,3 +49,6 @@ class PostgresSnapshots:
     def read_split(self, split: TableSplit, snapshot: str) -> Iterator[bytes]:
         """Raises COPY_LOST if the snapshot is gone, TABLE_STRUCTURE_CHANGED if the table was rewritten or truncated after it."""
         return splits.read_split(self._connector, split, snapshot)
+
+    def ranges(self, schema: TableSchema) -> RangeSource:
+        return digests_of(self._connector, schema)

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
 from engine.model.copies import KeyBound
+from engine.model.ranges import RangeSource
 from engine.model.schema import TableSchema
 from engine.model.source import ExportedSnapshot, KeyWalk, TableSplit
 from engine.model.subscription import TableSpec
 from engine.sources.postgres import splits
 from engine.sources.postgres.connect import Connector
 from engine.sources.postgres.key_walk import walk_key
+from engine.sources.postgres.range_digests import digests_of
 from engine.sources.postgres_triggers.windows import snapshot_at_window
 
 
@@ -41,3 +43,6 @@ class WindowSnapshots:
 
     def read_split(self, split: TableSplit, snapshot: str) -> Iterator[bytes]:
         return splits.read_split(self._connector, split, snapshot)
+
+    def ranges(self, schema: TableSchema) -> RangeSource:
+        return digests_of(self._connector, schema)

@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
+from engine.model.absent_capabilities import NoRanges
 from engine.model.copies import KeyBound
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId
@@ -40,7 +41,7 @@ _SAMPLE = 200
 """Rows from whose sizes the size of a table is estimated. Not measured."""
 
 
-class FileSnapshots:
+class FileSnapshots(NoRanges):
     """`SnapshotSource` by copies of the file."""
 
     def __init__(self, connector: Connector) -> None:

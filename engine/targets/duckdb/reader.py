@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Any
@@ -13,7 +13,8 @@ import pyarrow as pa
 from engine.model.identity import SubscriptionName
 from engine.model.partitions import PartitionRows
 from engine.model.position import Lsn
-from engine.model.schema import KeyMode
+from engine.model.ranges import NotByRanges
+from engine.model.schema import Column, KeyMode
 from engine.model.target import QueryAnswer, QueryLimits, QueryRefused, TableRecord, TargetProgress
 from engine.queries.rows import target_field
 from engine.targets.arrow_rows import in_chunks, require_form
@@ -22,6 +23,7 @@ from engine.targets.duckdb.comparison import SOURCE, TARGET, Sides
 from engine.targets.duckdb.errors import is_out_of_memory
 from engine.targets.duckdb.identifiers import folded, qualified
 from engine.targets.duckdb.metadata import DuckDbMetadata
+from engine.targets.duckdb.range_rows import DuckDbRanges
 from engine.targets.duckdb.staging import StagingConnection
 from engine.targets.duckdb.types import staged_as
 from engine.targets.identifiers import quoted
@@ -63,19 +65,42 @@ class DuckDbReader:
         """See the protocol. For a table without a key, `key` has the start of every column's text and `copies` the number of
         additional equal rows on one side; a duplicate key of the target is `extra`."""
         try:
-            sides = Sides(record, self._compared(record, rows))
+            numbered = rows is None and not _hides_rowid(record)
+            return self._compare(Sides(record, self._compared(record, rows)), source, limit, numbered=numbered)
+        finally:
+            with suppress(duckdb.Error):  # The transaction failed, which removed the temporary tables.
+                self._connection.execute(f"DROP TABLE IF EXISTS {_BOUNDS}")
+
+    @contextmanager
+    def ranges(self, record: TableRecord, columns: Sequence[Column], row_bytes: int) -> Iterator[DuckDbRanges]:
+        if _hides_rowid(record):
+            raise NotByRanges("a column that is named rowid")
+        item = self._compared(record, None)
+        found = DuckDbRanges(self._connection, record, columns, item, row_bytes, self._compare)
+        try:
+            yield found
+        finally:
+            with suppress(duckdb.Error):
+                found.close()
+
+    def _compare(
+        self, sides: Sides, source: Any, limit: int, *, numbered: bool = True
+    ) -> tuple[int, int, list[dict[str, Any]]]:
+        """`numbered`: the target's rows have their rowid."""
+        record = sides.record
+        try:
             source_rows, source_bytes = self._load(sides, source)
             count = f"SELECT count(*) FROM {sides.target}"
             target_rows = int(self._connection.execute(count).fetchall()[0][0])
-            if rows is None and source_bytes > source_rows * _WIDE_BYTES and not _hides_rowid(record):
+            if numbered and source_bytes > source_rows * _WIDE_BYTES:
                 sides = self._formed(sides, max(1, _READ_BYTES * source_rows // source_bytes))
             differences = self._differences(sides, limit)
             if record.schema.mode is KeyMode.KEYED and len(differences) < limit:
                 differences += self._found(sides.duplicates_sql(limit - len(differences)))
             return source_rows if record.schema.columns else 0, target_rows, differences
         finally:
-            with suppress(duckdb.Error):  # The transaction failed, which removed the temporary tables.
-                for name in (SOURCE, TARGET, _BOUNDS):
+            with suppress(duckdb.Error):
+                for name in (SOURCE, TARGET):
                     self._connection.execute(f"DROP TABLE IF EXISTS {name}")
 
     def _compared(self, record: TableRecord, rows: PartitionRows | None) -> str:
@@ -122,9 +147,9 @@ class DuckDbReader:
 
     def _formed(self, sides: Sides, at_once: int) -> Sides:
         """Prepare the target's rows, in steps of this many."""
-        last = self._connection.execute(f"SELECT max(rowid) FROM {sides.target}").fetchall()[0][0]
+        low, high = self._connection.execute(f"SELECT min(rowid), max(rowid) FROM {sides.target}").fetchall()[0]
         self._connection.execute(sides.create_sql(TARGET))
-        for first in range(0, -1 if last is None else int(last) + 1, at_once):
+        for first in range(low or 0, -1 if high is None else int(high) + 1, at_once):
             window = f"rowid >= {first} AND rowid < {first + at_once}"
             self._connection.execute(f"INSERT INTO {TARGET} {sides.target_sql()} WHERE {window}")
         return Sides(sides.record, TARGET, formed=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -13,7 +14,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import SubscriptionName, TableName
 from engine.model.partitions import PartitionRows
 from engine.model.position import Lsn
-from engine.model.schema import KeyMode
+from engine.model.schema import Column, KeyMode
 from engine.model.target import QueryAnswer, QueryLimits, TableRecord, TargetProgress
 from engine.postgres.sessions import PostgresConnection
 from engine.targets.arrow_rows import in_chunks
@@ -21,6 +22,7 @@ from engine.targets.identifiers import qualified, quoted
 from engine.targets.postgres.changes import Place, belongs, bounds_of, image
 from engine.targets.postgres.metadata import PostgresMetadata
 from engine.targets.postgres.owner_tables.inspect import place_of
+from engine.targets.postgres.range_rows import PostgresRanges
 from engine.targets.postgres.staging import copy_rows, in_table
 from engine.targets.soft_delete import live, mark_column
 
@@ -68,21 +70,44 @@ class PostgresReader:
 
         Raises EngineFault(TARGET_UNAVAILABLE) if the table was replaced since this reader began: it has no rows in its snapshot.
         """
-        place = place_of(
-            self._connection, PostgresMetadata(self._connection), record.table, record.target, record.schema
-        )
-        self._hold(record, place)
+        place = self._place(record)
+        try:
+            return self._compare(place, self._compared(place, rows), source, limit)
+        finally:
+            if self._connection.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS:
+                self._execute(f"DROP TABLE IF EXISTS pg_temp.{_BOUNDS}")
+
+    @contextmanager
+    def ranges(self, record: TableRecord, columns: Sequence[Column], row_bytes: int) -> Iterator[PostgresRanges]:
+        """See the protocol. Raises as `compare` if the table was replaced."""
+        del row_bytes
+        place = self._place(record)
+        found = PostgresRanges(self._connection, place, columns, partial(self._compare, place))
+        try:
+            yield found
+        finally:
+            if self._connection.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS:
+                found.close()
+
+    def _compare(self, place: Place, item: str, source: Any, limit: int) -> tuple[int, int, list[dict[str, Any]]]:
+        """`item`: FROM item of the target's rows."""
         columns = ", ".join(f"{c.name} {c.type}" for c in place.columns)
         self._execute(f"CREATE TEMPORARY TABLE {_SOURCE} ({columns})")
         try:
             source_rows = self._load(place, source)
-            sides = _Sides(place, self._compared(place, rows))
+            sides = _Sides(place, item)
             target_rows = int(self._execute(f"SELECT count(*) FROM {sides.target}").fetchall()[0][0])
             return source_rows, target_rows, self._differences(sides, limit)
         finally:
             if self._connection.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS:
                 self._execute(f"DROP TABLE {_SOURCE}")
-                self._execute(f"DROP TABLE IF EXISTS pg_temp.{_BOUNDS}")
+
+    def _place(self, record: TableRecord) -> Place:
+        """The table, locked against being replaced."""
+        metadata = PostgresMetadata(self._connection)
+        place = place_of(self._connection, metadata, record.table, record.target, record.schema)
+        self._hold(record, place)
+        return place
 
     def _compared(self, place: Place, rows: PartitionRows | None) -> str:
         """FROM item: the table, or these rows of it."""

@@ -12,6 +12,7 @@ from engine.connectors import open_source
 from engine.control.verification import CUTS, verify_at_cuts
 from engine.model.identity import TableId
 from engine.model.position import Lsn
+from engine.model.verification import VerificationMethod
 from engine.verify.verdict import TableVerdict
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
@@ -82,13 +83,15 @@ class MeddlingCuts:
         return sorted(self._cuts.records(tables), key=lambda record: record.table)
 
 
-def compared(replica: Replica, times: int, *, early: bool = False) -> tuple[Meddler, MeddlingCuts]:
+def compared(
+    replica: Replica, times: int, *, early: bool = False, method: VerificationMethod = VerificationMethod.ROWS
+) -> tuple[Meddler, MeddlingCuts]:
     meddler = Meddler(replica, times)
     cuts = MeddlingCuts(replica, meddler, early=early)
     source = open_source(replica.spec.source)
     try:
         specs = {spec.table: spec for spec in replica.spec.tables}
-        verify_at_cuts(cuts, source, specs, None, meddler, threading.Event())
+        verify_at_cuts(cuts, source, specs, None, meddler, threading.Event(), method=method)
     finally:
         source.close()
     return meddler, cuts
@@ -97,9 +100,9 @@ def compared(replica: Replica, times: int, *, early: bool = False) -> tuple[Medd
 def test_a_table_truncated_meanwhile_is_compared_at_another_cut(database: Database, replicate: Replicate) -> None:
     database.execute(TABLES)
     replica = replicate(database, [table("first"), table("second")])
-    meddler, cuts = compared(replica, 2)
+    meddler, cuts = compared(replica, 2, method=VerificationMethod.CHECKSUM)
     alone, meddled = meddler.of(replica)
-    assert alone.equal
+    assert (alone.equal, alone.method, alone.ranges) == (True, VerificationMethod.CHECKSUM, 1)
     assert meddled.equal
     assert meddled.source_rows == meddled.target_rows == 1
     assert meddler.starts == [(alone.position, 2)]

@@ -22,7 +22,7 @@ SHARE = {"tables": 4, "verified_tables": 1, "tables_ratio": 0.25, "rows_ratio": 
 
 
 def found(every: int | None = 86_400, share: dict[str, Any] | None = SHARE) -> dict[str, Any]:
-    return {"name": "m", "verify": {"every_seconds": every, "budget": 0.1}, "verified": share}
+    return {"name": "m", "verify": {"every_seconds": every, "budget": 0.1, "method": "rows"}, "verified": share}
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,8 @@ def found(every: int | None = 86_400, share: dict[str, Any] | None = SHARE) -> d
     [
         (("set", "--every", "24h"), {"every_seconds": 86_400}),
         (("set", "--every", "90m", "--budget", "0.5"), {"every_seconds": 5400, "budget": 0.5}),
-        (("remove",), {"every_seconds": None, "budget": None}),
+        (("set", "--every", "1h", "--method", "checksum"), {"every_seconds": 3600, "method": "checksum"}),
+        (("remove",), {"every_seconds": None, "budget": None, "method": None}),
     ],
 )
 def test_the_schedule_is_a_setting(
@@ -56,7 +57,7 @@ def test_the_schedule_is_shown_with_what_is_not_verified(stand_in: StandIn, run:
     ]
     stand_in.replies["GET", f"{PATH}/tables"] = (200, {"items": tables})
     shown = run("verifications", "schedule", "show", "-s", "m")
-    assert "every 1 day" in shown.stdout
+    assert "every 1 day, 0:00:00 by rows" in " ".join(shown.stdout.split())
     assert "1 of 4 tables, 41 % of the rows" in " ".join(shown.stdout.split())
     said = " ".join(shown.stderr.split())
     assert "t0" not in said

@@ -1441,7 +1441,7 @@ export interface paths {
         put?: never;
         /**
          * Create Verification
-         * @description Compare every row with the source, both read at one position, while replication continues. A verification that the schedule has
+         * @description Compare tables with the source, both read at one position, while replication continues. A verification that the schedule has
          *     begun is cancelled for it, and its table is compared later.
          */
         post: operations["verifications_create"];
@@ -6675,6 +6675,12 @@ export interface components {
             state: string;
         };
         /**
+         * VerificationMethod
+         * @description How a table is compared.
+         * @enum {string}
+         */
+        VerificationMethod: "rows" | "checksum";
+        /**
          * VerificationProblem
          * @description Why the schedule could not compare a table.
          */
@@ -6718,6 +6724,11 @@ export interface components {
          */
         VerificationRequest: {
             /**
+             * @description `rows`: all rows are read from the source. `checksum`: source and target compute checksums of ranges of keys, and only rows of ranges that differ are read. Tables for which this is not possible are compared by rows.
+             * @default rows
+             */
+            method?: components["schemas"]["VerificationMethod"];
+            /**
              * Tables
              * @description Tables to compare; by default every live one.
              */
@@ -6747,6 +6758,11 @@ export interface components {
              * @description Set at its end: tables that it did not compare because they were paused, parked, or not yet copied. `equal` does not include them.
              */
             left_out: components["schemas"]["UncomparedTableView"][];
+            /**
+             * @description The requested method.
+             * @default rows
+             */
+            method?: components["schemas"]["VerificationMethod"];
             /**
              * Position
              * @description Position at which both sides were compared.
@@ -6800,6 +6816,17 @@ export interface components {
          */
         VerifiedTableView: {
             /**
+             * By Rows Because
+             * @description Why it was compared by rows although `checksum` was requested, as a noun phrase.
+             */
+            by_rows_because?: string | null;
+            /**
+             * Bytes From Source
+             * @description Bytes of rows and checksums that the source sent for the comparison, estimated.
+             * @default 0
+             */
+            bytes_from_source?: number;
+            /**
              * Differing
              * @description Up to 100 keys of rows that differ.
              */
@@ -6808,6 +6835,11 @@ export interface components {
             equal: boolean;
             /** Id */
             id: string;
+            /**
+             * @description How it was compared.
+             * @default rows
+             */
+            method?: components["schemas"]["VerificationMethod"];
             /** Name */
             name: string | null;
             /**
@@ -6815,6 +6847,18 @@ export interface components {
              * @description Position at which this table was compared; after the verification's `position` if the table was truncated meanwhile.
              */
             position?: string | null;
+            /**
+             * Ranges
+             * @description Number of ranges of keys whose checksums were compared.
+             * @default 0
+             */
+            ranges?: number;
+            /**
+             * Ranges Different
+             * @description Number of these ranges that differed.
+             * @default 0
+             */
+            ranges_different?: number;
             /** Schema */
             schema: string | null;
             /**
@@ -6886,6 +6930,11 @@ export interface components {
              * @description Each live table is compared again after this time, the longest ago first; null = there is no schedule.
              */
             every_seconds?: number | null;
+            /**
+             * @description How tables are compared: `rows` reads every row, `checksum` those of key ranges whose checksums differ.
+             * @default rows
+             */
+            method?: components["schemas"]["VerificationMethod"];
         };
         /**
          * VersionColumn

@@ -253,6 +253,10 @@ export const SETTINGS: SettingGroup[] = [
         "at once",
         "Largest share of the time in which the schedule compares, and so reads the source.",
       ),
+      choice("verify.method", "Compared", "at once", "How the schedule compares tables.", [
+        ["rows", "by rows"],
+        ["checksum", "by checksums of key ranges"],
+      ]),
     ],
   },
 ];

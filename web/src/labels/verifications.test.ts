@@ -1,10 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { comparison } from "../testing/samples";
+import { bytes } from "./numbers";
 import {
   comparedWords,
   comparisonWords,
   differenceWords,
   keyWords,
+  methodWords,
   rowsWords,
   verificationWords,
   verifiedShareWords,
@@ -52,4 +54,15 @@ describe("verifiedShareWords", () => {
   it("is never rounded up to all", () => expect(share(0.9999)?.words.replaceAll("\u00a0", " ")).toBe("99 % of the rows"));
   it("has the tables", () => expect(share(1)).toMatchObject({ note: "3 of 12 tables" }));
   it("is nothing without a schedule", () => expect(verifiedShareWords({ verified: null })).toBeNull());
+});
+
+it("says how a table was compared", () => {
+  expect(methodWords({})).toBe("by rows");
+  expect(methodWords({ method: "checksum" })).toBe("by checksum");
+  expect(methodWords({ method: "rows", bytes_from_source: 2048, by_rows_because: "no key" })).toBe(
+    `by rows, ${bytes(2048)} read, because of no key`,
+  );
+  expect(methodWords({ method: "checksum", ranges: 1025, ranges_different: 2, bytes_from_source: 512 })).toBe(
+    `by checksum: 2 of 1,025 ranges differed, ${bytes(512)} read`,
+  );
 });

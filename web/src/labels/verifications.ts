@@ -1,5 +1,5 @@
 import type { Comparison, Subscription, Verification, VerifiedTable } from "../api/client";
-import { count, percent, some } from "./numbers";
+import { bytes, count, percent, some } from "./numbers";
 import type { Tone } from "./tone";
 
 interface Words {
@@ -52,14 +52,24 @@ export function comparisonWords({ equal, before_copy, overdue }: Pick<Comparison
   return overdue ? { tone: "warn", word: "overdue" } : { tone: "good", word: "verified" };
 }
 
-const METHODS: Record<string, string> = { rows: "by rows", checksum: "by checksums" };
-
-export const methodWords = (method: string): string => METHODS[method] ?? `by ${method}`;
-
 /** "41 % of the rows", "3 of 12 tables"; null without a schedule. */
 export function verifiedShareWords({ verified }: Pick<Subscription, "verified">): { words: string; note: string } | null {
   if (verified == null || verified.rows_ratio === null) return null;
   // Never rounded up to all.
   const share = verified.rows_ratio < 1 ? Math.min(verified.rows_ratio, 0.99) : 1;
   return { words: `${percent(share)} of the rows`, note: `${count(verified.verified_tables)} of ${some(verified.tables, "table")}` };
+}
+
+/** "by checksum: 2 of 1,025 ranges differed, 92 KiB read", and why by rows if checksums were asked for. */
+export function methodWords({
+  method,
+  by_rows_because,
+  ranges,
+  ranges_different,
+  bytes_from_source,
+}: Partial<Pick<VerifiedTable, "by_rows_because" | "ranges" | "ranges_different" | "bytes_from_source">> & { method?: string }): string {
+  const read = bytes_from_source ? `, ${bytes(bytes_from_source)} read` : "";
+  if (method === "checksum" && ranges === undefined) return "by checksum";
+  if (method === "checksum") return `by checksum: ${count(ranges_different)} of ${some(ranges ?? 0, "range")} differed${read}`;
+  return `by rows${read}${by_rows_because ? `, because of ${by_rows_because}` : ""}`;
 }

@@ -35,7 +35,7 @@ function Last({ verified }: { verified: NonNullable<Table["verified"]> }) {
       <Fact name="State" note={verified.before_copy ? "its rows were copied after the comparison" : undefined}>
         <StatusBadge tone={tone}>{word}</StatusBadge>
       </Fact>
-      <Fact name={verified.equal ? "Verified up to position" : "Compared at position"} note={methodWords(verified.method)}>
+      <Fact name={verified.equal ? "Verified up to position" : "Compared at position"} note={methodWords(verified)}>
         {verified.position === null ? "–" : <code>{verified.position}</code>}
       </Fact>
       <Fact name="At" note={<Ago at={verified.at} />}>

@@ -18,10 +18,15 @@ it("lists the rows that differ, and offers to reload their table", () => {
   ];
   show({
     equal: false,
-    tables: [verified({ equal: false, target_rows: 9, differing, set_aside: 2 }), verified({ id: "t2", name: "lines" })],
+    tables: [
+      verified({ equal: false, target_rows: 9, differing, set_aside: 2, method: "checksum", ranges: 40, ranges_different: 2 }),
+      verified({ id: "t2", name: "lines", by_rows_because: "no key" }),
+    ],
   });
   expect(screen.getByText("different")).toBeTruthy();
   expect(screen.getByText(/10 rows on the source, 9 on the target; 2 quarantined rows/)).toBeTruthy();
+  expect(screen.getByText("Compared by checksum: 2 of 40 ranges differed")).toBeTruthy();
+  expect(screen.getByText(/by rows, because of no key/)).toBeTruthy();
   expect(screen.getByText("2 rows that differ")).toBeTruthy();
   expect(screen.getByText("7, NULL").closest("tr")?.textContent).toContain("missing on the target");
   expect(screen.getByText("8, b").closest("tr")?.textContent).toContain("different values");

@@ -17,7 +17,15 @@ import { Moment } from "../../components/time";
 import { count, percent, some } from "../../labels/numbers";
 import { qualified, tableStateWords } from "../../labels/tables";
 import { durationWords } from "../../labels/typedDuration";
-import { comparedWords, differenceWords, keyWords, rowsWords, verificationWords, verifiedShareWords } from "../../labels/verifications";
+import {
+  comparedWords,
+  differenceWords,
+  keyWords,
+  methodWords,
+  rowsWords,
+  verificationWords,
+  verifiedShareWords,
+} from "../../labels/verifications";
 import { queryClient } from "../../stream/queryClient";
 import { usePermission } from "../../usePermission";
 import { Field } from "../freshness/fields";
@@ -35,7 +43,7 @@ export function VerificationsPage({ name }: { name: string }) {
     <SubscriptionFrame name={name} part="verifications">
       {(subscription) => (
         <>
-          <Section title="Verify" aside="Every row, at one position">
+          <Section title="Verify" aside="Both sides, at one position">
             <Begin subscription={subscription} underWay={underWay} />
           </Section>
           <Schedule subscription={subscription} />
@@ -122,10 +130,16 @@ function Begin({ subscription, underWay }: { subscription: Subscription; underWa
   const may = usePermission()("operator");
   const [which, setWhich] = useState<"all" | "some">("all");
   const [picked, setPicked] = useState<ReadonlySet<string>>(new Set());
+  const [method, setMethod] = useState<Verification["method"]>("rows");
   const begin = useMutation({
     mutationFn: () => {
       const tables = which === "some" ? [...picked].map((key) => JSON.parse(key) as { schema: string; name: string }) : null;
-      return answer(client.POST("/api/v1/subscriptions/{name}/verifications", { params: { path: { name } }, body: { tables } }));
+      return answer(
+        client.POST("/api/v1/subscriptions/{name}/verifications", {
+          params: { path: { name } },
+          body: { tables, method: method ?? "rows" },
+        }),
+      );
     },
     onSuccess: async () => {
       announce(`${name}: a verification was requested.`);
@@ -150,9 +164,19 @@ function Begin({ subscription, underWay }: { subscription: Subscription; underWa
         </label>
         {which === "some" && <TablePicker subscription={name} picked={picked} onPick={setPicked} />}
       </Field>
+      <Field legend="How">
+        <label className="check">
+          <input type="radio" name="method" checked={method === "rows"} onChange={() => setMethod("rows")} />
+          by rows: all of them are read from the source
+        </label>
+        <label className="check">
+          <input type="radio" name="method" checked={method === "checksum"} onChange={() => setMethod("checksum")} />
+          by checksum: both sides compute them, and only rows of ranges that differ are read
+        </label>
+      </Field>
       <p className="prose soft">
-        All rows of the tables are read from {subscription.source} and {subscription.target} and compared, while the replication continues.
-        The snapshot on the source waits for transactions that are open when it is requested.
+        All rows of the tables on {subscription.source} and {subscription.target} are compared, while the replication continues. The
+        snapshot on the source waits for transactions that are open when it is requested.
       </p>
       <div className="ask-foot">
         {may && (
@@ -208,7 +232,7 @@ export function Entry({ subscription, verification }: { subscription: string; ve
         <Rest title={`${some(equal.length, "equal table")}`} number={equal.length}>
           {equal.map((table) => (
             <li key={table.id}>
-              <Name subscription={subscription} table={table} />, {some(table.source_rows, "row")}
+              <Name subscription={subscription} table={table} />, {some(table.source_rows, "row")}, {methodWords(table)}
             </li>
           ))}
         </Rest>
@@ -277,6 +301,7 @@ function Different({ subscription, table }: { subscription: string; table: Verif
         : {rowsWords(table)}
         {set_aside > 0 && `; ${some(set_aside, "quarantined row")} of the target are known differences`}
       </p>
+      <p className="soft">Compared {methodWords(table)}</p>
       {differing.length > 0 && (
         <details>
           <summary>

@@ -1,0 +1,59 @@
+"""Verifications: the command to compare tables with their source, and its reports."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from engine.link.message import Message, Position, Problem, SubscriptionReport
+from engine.model.verification import VerificationMethod
+
+
+class Verify(Message):
+    """Compare tables at a cut; `tables` None = all live ones. May be sent twice. Answered by `verification` reports."""
+
+    kind: Literal["verify"] = "verify"
+    subscription: str
+    verification_id: str
+    tables: tuple[str, ...] | None = None
+    method: VerificationMethod = VerificationMethod.ROWS
+
+
+class Difference(Message):
+    key: tuple[str | None, ...] = ()
+    kind: Literal["missing", "extra", "different"]
+
+
+class VerifiedTable(Message):
+    table: str
+    equal: bool
+    position: Position | None = None
+    """Position at which it was compared: after the verification's own position if it could not be read there."""
+    source_rows: int
+    target_rows: int
+    set_aside: int = 0
+    """Number of its quarantined rows, which are known differences."""
+    differing: tuple[Difference, ...] = ()
+    """At most 100 differences."""
+    method: VerificationMethod = VerificationMethod.ROWS
+    """How the table was compared."""
+    by_rows_because: str | None = None
+    """Why it was compared by rows although checksums were requested."""
+    ranges: int = 0
+    ranges_different: int = 0
+    """Ranges whose checksums were compared, and how many of them differed."""
+    bytes_from_source: int = 0
+    """Bytes of rows and checksums that the source sent."""
+
+
+class Verification(SubscriptionReport):
+    """Progress or end of a verification. `tables`: compared so far, of `total`."""
+
+    kind: Literal["verification"] = "verification"
+    verification_id: str
+    state: Literal["running", "succeeded", "failed", "cancelled"]
+    position: Position | None = None
+    tables: tuple[VerifiedTable, ...] = ()
+    total: int | None = None
+    seconds: float | None = None
+    """Time since the engine began with it."""
+    problem: Problem | None = None

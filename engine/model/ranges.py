@@ -1,0 +1,88 @@
+"""Comparison of a table by digests of key ranges: what a source and a target compute, each for its own rows at one position."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from engine.model.copies import KeyBound
+from engine.model.schema import Column
+
+if TYPE_CHECKING:
+    from engine.model.source import TableSplit
+
+
+class NotByRanges(Exception):
+    """Digests of a table's ranges cannot be computed, or cannot be equal on both sides. Its text is a noun phrase for users: the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyInterval:
+    """The keys after `after`, up to and including `upto`; None: no bound at this end."""
+
+    after: KeyBound | None = None
+    upto: KeyBound | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RangeDigest:
+    """A range of the source's rows: their number, and the exclusive or of the 64-bit hashes of their row texts with two seeds.
+
+    Row text is PostgreSQL's `ROW(columns)::text`, the hash its `hashtextextended`, as signed numbers. The keys of a table are unique, so
+    equal numbers and digests mean equal sets of row texts (collisions: 2^-128).
+    """
+
+    keys: KeyInterval
+    rows: int
+    low: int
+    high: int
+
+
+class RangeSource(Protocol):
+    """Digests of one table's ranges on the source."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The key columns, whose values a KeyBound has."""
+        ...
+
+    def digests(self, intervals: Sequence[KeyInterval], rows: int, snapshot: str) -> list[RangeDigest]:
+        """Cut each interval into ranges of `rows` rows (its last one may have fewer), which cover it: in key order, read under the imported
+        snapshot in one round trip.
+
+        Raises NotByRanges, and EngineFault as `SnapshotSource.read_split`.
+        """
+        ...
+
+    def split(self, keys: KeyInterval, rows: int) -> TableSplit:
+        """The split with the rows of an interval. `rows`: their number, for estimates."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TargetDigests:
+    """Digests of the target's rows, as numpy arrays of int64 with an element for each range, computed as in RangeDigest."""
+
+    rows: Any
+    low: Any
+    high: Any
+
+
+class RangedRows(Protocol):
+    """Rows of one table in a TargetReader's transaction, in ranges of its key. Each row is in exactly one range."""
+
+    def digests(self, bounds: Sequence[KeyBound], check: Callable[[], None]) -> TargetDigests:
+        """Digests of the ranges between ascending bounds (first and last range are open; a bound belongs to the range before it).
+
+        `check` is called repeatedly; what it raises ends the computation. Raises NotByRanges.
+        """
+        ...
+
+    def keep(self, bounds: Sequence[KeyBound], wanted: Sequence[bool]) -> None:
+        """Restrict the rows to the wanted ranges, which have few rows. Later calls see these rows only."""
+        ...
+
+    def compare(self, source: Any, limit: int) -> tuple[int, int, list[dict[str, Any]]]:
+        """As TargetReader.compare, for these rows. May be called once."""
+        ...
