@@ -26,6 +26,7 @@ from engine.control.read_tables import NOT_FOLLOWING, NOT_READY, Follows, ReadTa
 from engine.control.sequences import bring_forward, refusal
 from engine.control.snapshots import SnapshotDesk
 from engine.control.supervisor import SubscriptionSupervisor
+from engine.control.table_repairs import TableRepairs
 from engine.control.verification import VerificationReport, verify_at_cuts
 from engine.link.answer_frames import AnswerEnd, end_frame, rows_frame
 from engine.link.change_triggers import ChangeTriggers
@@ -73,6 +74,7 @@ from engine.model.target import (
     TableRead,
     Target,
 )
+from engine.model.verification import RepairMode
 from engine.pipeline.run import ReplicationRun
 from engine.platform.clock import Clock
 from engine.platform.fault_policy import policy
@@ -506,9 +508,15 @@ class RequestHandler:
         source = open_source(pipeline.spec.source)
         try:
             ignores = pipeline.spec.schema_changes is SchemaPolicy.IGNORE
-            verify_at_cuts(
-                run.cuts, source, specs, wanted, report, cancelled, shared_only=ignores, method=command.method
-            )
+            if command.repair is RepairMode.NONE:
+                verify_at_cuts(
+                    run.cuts, source, specs, wanted, report, cancelled, shared_only=ignores, method=command.method
+                )
+            else:
+                repair = TableRepairs(
+                    run.cuts, source, specs, report, cancelled, shared_only=ignores, method=command.method
+                )
+                repair.run(command.verification_id, wanted, apply=command.repair is RepairMode.APPLY)
         finally:
             source.close()
         report.end("cancelled" if cancelled.is_set() else "succeeded")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
@@ -13,11 +14,12 @@ from engine.control.problem import problem_of
 from engine.copy.split_task import decoded_but_refused
 from engine.link.client import ServerLink
 from engine.link.message import Problem
-from engine.link.verifications import Difference, Verification, VerifiedTable, Verify
+from engine.link.verifications import Difference, RowCounts, Verification, VerifiedTable, Verify
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
 from engine.model.position import Lsn
 from engine.model.quarantine import RefusedCause, Texts
+from engine.model.repair import RepairedRows
 from engine.model.schema import TableSchema
 from engine.model.source import ExportedSnapshot, Source
 from engine.model.subscription import TableSpec
@@ -27,7 +29,7 @@ from engine.model.verification import VerificationMethod
 from engine.net import decode_copy_text
 from engine.net.decode import arrow_type
 from engine.platform.clock import Clock
-from engine.verify.compare import EarlyRows, VerifyTable, verify_tables, with_shared
+from engine.verify.compare import DIFFERENCES, EarlyRows, VerifyLimits, VerifyTable, verify_tables, with_shared
 from engine.verify.verdict import TableVerdict
 
 CUTS = 5
@@ -74,6 +76,7 @@ def verify_at_cuts(
     *,
     shared_only: bool = False,
     method: VerificationMethod = VerificationMethod.ROWS,
+    limits: VerifyLimits | None = None,
 ) -> None:
     """Compare the wanted tables, or all live ones if `wanted` is None. The listener receives one verdict for each.
 
@@ -81,6 +84,7 @@ def verify_at_cuts(
         specs: by table; tables without a spec are left out.
         cancelled: ends the comparison early when set.
         shared_only: compare only columns that both sides have, because the target does not follow schema changes.
+        limits: as of `verify_tables`.
 
     Raises:
         EngineFault: a cut could not be made.
@@ -99,7 +103,15 @@ def verify_at_cuts(
             for table in tables:
                 decode = leaving_out(table.record.set_aside)
                 (verdict,) = verify_tables(
-                    source, reader, snapshot, [table], decode, cancelled=cancelled, early=early, method=method
+                    source,
+                    reader,
+                    snapshot,
+                    [table],
+                    decode,
+                    cancelled=cancelled,
+                    limits=limits,
+                    early=early,
+                    method=method,
                 )
                 if verdict.code == FaultKind.TABLE_STRUCTURE_CHANGED:
                     left[verdict.table] = verdict
@@ -131,6 +143,17 @@ def leaving_out(most: int) -> Callable[[bytes, TableSchema], Any]:
     return decode
 
 
+@dataclass(frozen=True, slots=True)
+class TableOutcome:
+    """What a repair did to a table (`applied`), or would do. `rows` None: nothing, for the `reason`."""
+
+    rows: RepairedRows | None = None
+    applied: bool = False
+    position: Lsn | None = None
+    """Where the target was when the repair was written."""
+    reason: str | None = None
+
+
 class VerificationReport:
     """Listener that reports the progress of one verification to the server."""
 
@@ -149,7 +172,8 @@ class VerificationReport:
         self._position, self._total = position, total
         self._send("running", None)
 
-    def add(self, verdict: TableVerdict) -> None:
+    def add(self, verdict: TableVerdict, repair: TableOutcome | None = None) -> None:
+        """As Listener. `repair`: what a repair did to the table, or would."""
         if verdict.code is not None:
             kind = FaultKind(verdict.code) if verdict.code in set(FaultKind) else FaultKind.INTERNAL
             self._broken = problem_of(EngineFault(kind, str(verdict.source), verdict.detail or ""))
@@ -162,12 +186,16 @@ class VerificationReport:
                 source_rows=verdict.source_rows,
                 target_rows=verdict.target_rows,
                 set_aside=verdict.set_aside,
-                differing=tuple(Difference(key=d.key, kind=_kind(d.kind)) for d in verdict.differences),
+                differing=tuple(
+                    Difference(key=d.key, kind=_kind(d.kind), columns=d.columns)
+                    for d in verdict.differences[:DIFFERENCES]
+                ),
                 method=verdict.method,
                 by_rows_because=verdict.by_rows_because,
                 ranges=verdict.ranges,
                 ranges_different=verdict.ranges_different,
                 bytes_from_source=verdict.bytes_from_source,
+                **_parts_of(repair),
             )
         )
         self._send("running", None)
@@ -193,6 +221,15 @@ class VerificationReport:
                 problem=problem,
             )
         )
+
+
+def _parts_of(outcome: TableOutcome | None) -> dict[str, Any]:
+    if outcome is None:
+        return {}
+    rows = outcome.rows
+    counts = None if rows is None else RowCounts(inserted=rows.inserted, updated=rows.updated, deleted=rows.deleted)
+    counted = {"repaired": counts, "repaired_at": outcome.position} if outcome.applied else {"would_repair": counts}
+    return {**counted, "not_repaired": outcome.reason}
 
 
 def _kind(text: str) -> Literal["missing", "extra", "different"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from engine.link.message import Message, Position, Problem, SubscriptionReport
-from engine.model.verification import VerificationMethod
+from engine.model.verification import RepairMode, VerificationMethod
 
 
 class Verify(Message):
@@ -16,11 +16,20 @@ class Verify(Message):
     verification_id: str
     tables: tuple[str, ...] | None = None
     method: VerificationMethod = VerificationMethod.ROWS
+    repair: RepairMode = RepairMode.NONE
 
 
 class Difference(Message):
     key: tuple[str | None, ...] = ()
     kind: Literal["missing", "extra", "different"]
+    columns: tuple[str, ...] = ()
+    """Names of the columns that differ."""
+
+
+class RowCounts(Message):
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
 
 
 class VerifiedTable(Message):
@@ -33,7 +42,7 @@ class VerifiedTable(Message):
     set_aside: int = 0
     """Number of its quarantined rows, which are known differences."""
     differing: tuple[Difference, ...] = ()
-    """At most 100 differences."""
+    """At most 100 differences. Those that were repaired, if the table is equal after a repair."""
     method: VerificationMethod = VerificationMethod.ROWS
     """How the table was compared."""
     by_rows_because: str | None = None
@@ -43,6 +52,13 @@ class VerifiedTable(Message):
     """Ranges whose checksums were compared, and how many of them differed."""
     bytes_from_source: int = 0
     """Bytes of rows and checksums that the source sent."""
+    would_repair: RowCounts | None = None
+    """What a repair would write; for `preview`."""
+    repaired: RowCounts | None = None
+    """What a repair wrote, when the target was at `repaired_at`. `equal` and the counts are of a comparison after it."""
+    repaired_at: Position | None = None
+    not_repaired: str | None = None
+    """Why a repair leaves the table out, and what to do instead."""
 
 
 class Verification(SubscriptionReport):

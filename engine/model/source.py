@@ -20,6 +20,7 @@ from engine.model.masks import Mask
 from engine.model.partitions import Partition
 from engine.model.position import Lsn
 from engine.model.positions import PositionForm, WholeNumberForm, single_mark
+from engine.model.quarantine import Texts
 from engine.model.ranges import RangeSource
 from engine.model.schema import Column, TableSchema
 from engine.model.sequences import SourceSequence
@@ -27,6 +28,8 @@ from engine.model.subscription import OriginFilter, TableSpec
 from engine.model.ticket import TicketWritten
 
 _ITSELF = RelationId(0)
+WHOLE_TABLE = 1 << 62
+"""A size of splits that no table reaches."""
 
 
 class Severity(StrEnum):
@@ -419,6 +422,10 @@ class SnapshotSource(Protocol):
 
     def splits(self, schema: TableSchema, spec: TableSpec, split_bytes: int) -> list[TableSplit]:
         """Cut a table into splits for parallel tasks; they are valid under one exported snapshot only."""
+        ...
+
+    def key_splits(self, schema: TableSchema, spec: TableSpec, keys: Sequence[Texts]) -> list[TableSplit]:
+        """As `splits`, with at least the rows that have these keys, as texts in key order. There may be other rows in them."""
         ...
 
     def walk_key(

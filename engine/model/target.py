@@ -18,6 +18,7 @@ from engine.model.partitions import LoadReason, Loads, PartitionRows
 from engine.model.position import Lsn
 from engine.model.quarantine import RefusedCause, RefusedRow, SetAside, Texts
 from engine.model.ranges import RangedRows
+from engine.model.repair import RepairTarget
 from engine.model.schema import Column, TableSchema
 from engine.model.sequences import SequenceTarget
 from engine.model.shared import SharedInto
@@ -321,6 +322,7 @@ class TargetReader(Protocol):
 
         `source`: iterator of pyarrow.RecordBatch with columns c0 … cn as in TableChanges.inserts. Returns (number of source rows, number
         of target rows, at most `limit` differences as `{"key": [...], "kind": "missing" | "extra" | "different"}`, keys as text).
+        With a key also `columns` (tuple, names of the columns that differ) and `exact` (tuple, the key as the source prints it).
         """
         ...
 
@@ -472,7 +474,7 @@ class PartsTarget(Protocol):
         ...
 
 
-class Target(Protocol):
+class Target(RepairTarget, Protocol):
     """A target database. `commit`, copies and DDL are called from one thread at a time; `query` and `pin` from any thread.
 
     A kind of SQL database brings seven of these methods: `check`, `adopt`, `append_copy`, `commit`, `query`, `pin` and `close`.

@@ -50,7 +50,7 @@ class BatchWriter:
         self.tables = tables
         self._views = views
         self.shared = SharedTables(records, views, tables.exists)
-        self._decode = decode
+        self.decode = decode
         self.refused = BatchQuarantine(records, tables, decode, careful)
 
     def apply(self, batch: BatchCommit) -> None:
@@ -320,7 +320,7 @@ class BatchWriter:
         self.records.write_table(batch.subscription, record)
 
     def _try(self, batch: BatchCommit, tried: TableCommit, before: TableReservation) -> BatchQuarantine:
-        writer = BatchWriter(self.records, self.tables, self._views, self._decode, {tried.table})
+        writer = BatchWriter(self.records, self.tables, self._views, self.decode, {tried.table})
         with self.tables.trial() as possible:
             if possible:
                 writer.apply_table(batch, replace(tried, set_aside=PARKED_KEPT), {tried.table: before})

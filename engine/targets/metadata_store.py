@@ -13,6 +13,7 @@ from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
 from engine.model.partitions import WHOLE, Loads
 from engine.model.position import ZERO, Lsn
 from engine.model.quarantine import RefusedRow
+from engine.model.repair import Repair
 from engine.model.target import TableRead, TableRecord, TargetProgress
 from engine.targets.quarantined_rows import body_of, row_from
 from engine.targets.structure_text import WITH_HISTORY, from_text, to_text
@@ -58,6 +59,12 @@ COLUMNS: Mapping[str, str] = {
     " reason text NOT NULL, position text NOT NULL, loaded_us bigint NOT NULL, request text",
 }
 """Columns of all kinds of target. `{added}`: Dialect.added_text."""
+_REPAIRED = (
+    "subscription text NOT NULL, verification text NOT NULL, table_id text NOT NULL, target_schema text NOT NULL,"
+    " target_name text NOT NULL, position text NOT NULL, repaired_us bigint NOT NULL, kind text NOT NULL, row_key text NOT NULL,"
+    " row_before text, row_after text"
+)
+"""Columns of `repaired_rows`, which is created by the first repair and which nothing but repairs reads or writes."""
 _LATER = ("shared", "refused_rows", "loads")
 """Tables that layouts before `_SHARED` lack."""
 _NO_SHARED = (
@@ -352,6 +359,28 @@ class MetadataStore(ABC):
         """Turn the copy's rejected rows into the table's, in place of the previous ones."""
         self.delete_refused(subscription, table)
         self._update("refused_rows", {"of_copy": False}, subscription=subscription, table_id=table)
+
+    def keep_repaired(
+        self, repair: Repair, place: TableReservation, rows: Sequence[tuple[str, str, str | None, str | None]]
+    ) -> None:
+        """Add repaired rows of a table: kind, key, and values before and after as JSON."""
+        of_all = [repair.subscription, repair.verification, place.table, place.target.schema, place.target.name]
+        of_all.append(str(repair.position))
+        given = ", ".join([*("CAST(? AS text)" for _ in of_all), self.dialect.now])
+        of_each = ", ".join("unnest(CAST(? AS text[]))" for _ in range(4))
+        sql = f"INSERT INTO {self._own}.repaired_rows SELECT {given}, {of_each}"
+        if rows:
+            self._execute(sql, [*of_all, *(list(values) for values in zip(*rows, strict=True))])
+
+    def begin_repair(self) -> None:
+        """Make sure that `repaired_rows` exists."""
+        self._execute(f"CREATE TABLE IF NOT EXISTS {self._own}.repaired_rows ({_REPAIRED})")
+
+    def end_repair(self, subscription: SubscriptionName, most: int) -> None:
+        """Delete the rows of older repairs beyond the subscription's last `most` ones."""
+        of_it = f"{self._own}.repaired_rows WHERE subscription = ?"
+        oldest = f"SELECT repaired_us FROM {of_it} ORDER BY repaired_us DESC LIMIT 1 OFFSET {most}"
+        self._execute(f"DELETE FROM {of_it} AND repaired_us < ({oldest})", [subscription, subscription])
 
     def set_aside(self, subscription: SubscriptionName) -> dict[TableId, int]:
         """Number of quarantined rows by table, for tables that have some."""

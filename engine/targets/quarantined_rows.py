@@ -121,6 +121,17 @@ def typed_one(schema: TableSchema, row: Texts, decode: DecodeText) -> Any | Refu
         return RefusedCause(fault.kind.value, fault.detail)
 
 
+def texts_in_form(schema: TableSchema, rows: Sequence[Texts], decode: DecodeText) -> list[Texts]:
+    """Rows of texts, as a PostgreSQL prints them, in the form of `texts_of`; unchanged if the columns cannot hold them."""
+    try:
+        found = typed(schema, rows, decode) if rows else None
+    except EngineFault as fault:
+        if fault.kind is not FaultKind.VALUE_OUT_OF_DOMAIN:
+            raise
+        return [tuple(row) for row in rows]
+    return texts_of(found, [f"c{i}" for i in range(len(schema.columns))], schema.columns)
+
+
 def key_of(schema: TableSchema, values: Texts, decode: DecodeText) -> Texts:
     """The key of a row of texts, in the form of `texts_of` if the key columns can hold it."""
     names = [column.name for column in schema.columns]

@@ -27,7 +27,7 @@ from engine.targets.sql_statements import SqlStatements
 class SqlTables(SqlStatements, ABC):
     """A base for operations on the target's tables within the caller's transaction.
 
-    A kind of target implements the nine abstract methods. It overrides others if its tables can reject rows, if it has savepoints, or if
+    A kind of target implements the ten abstract methods. It overrides others if its tables can reject rows, if it has savepoints, or if
     it writes to users' own tables.
     """
 
@@ -56,8 +56,13 @@ class SqlTables(SqlStatements, ABC):
         """As `model.target.ReadRows`."""
 
     @abstractmethod
-    def texts_at(self, table: TableId, place: TableName, schema: TableSchema, keys: Any) -> dict[Texts, Texts]:
-        """The rows with these keys (pyarrow.Table, columns k0 … km) as texts, by the texts of their keys."""
+    def rows_with(self, table: TableId, place: TableName, schema: TableSchema, keys: Any) -> list[tuple[Texts, Texts]]:
+        """The rows with these keys (pyarrow.Table, columns k0 … km), several where the table has a key more than once: key and values as
+        texts."""
+
+    @abstractmethod
+    def delete_rows(self, table: TableId, place: TableName, schema: TableSchema, keys: Any) -> int:
+        """Delete the rows with these keys, however many there are; returns their number."""
 
     @abstractmethod
     def trim(self, table: TableId, place: TableName, schema: TableSchema, above: Any) -> int:
@@ -80,6 +85,10 @@ class SqlTables(SqlStatements, ABC):
     @abstractmethod
     def faults_of(self, table: TableId) -> AbstractContextManager[None]:
         """Turns the driver's errors in the block into faults of this table, if it is the cause."""
+
+    def texts_at(self, table: TableId, place: TableName, schema: TableSchema, keys: Any) -> dict[Texts, Texts]:
+        """The rows with these keys (pyarrow.Table, columns k0 … km) as texts, by the texts of their keys."""
+        return dict(self.rows_with(table, place, schema, keys))
 
     def apply_except_refused(
         self, table: TableId, place: TableName, schema: TableSchema, changes: TableChanges, most: int

@@ -6,6 +6,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from engine.model.history import history_of
 from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.quarantine import RefusedCause, RefusedRow, SetAside, Texts
+from engine.model.repair import Repair, RepairResult
 from engine.model.schema import TableSchema
 from engine.model.target import BatchCommit, LogStart, Target, TargetProgress
 from engine.queries.pool import Begin, QueryPool
@@ -22,6 +24,7 @@ from engine.targets.evolution import Structure, evolution
 from engine.targets.identifiers import qualified
 from engine.targets.metadata_store import MetadataStore
 from engine.targets.quarantined_rows import in_order
+from engine.targets.row_repair import RefusedTable, repair_tables
 from engine.targets.target_metadata import CopyRecord, Position, claimed, hidden_name, rebased
 
 Rule = Callable[[SubscriptionName, Position | None, Position], Position]
@@ -200,6 +203,19 @@ class SqlTarget(Target):
         with self.writing(table) as writer:
             self.fence(writer.records, subscription)
             return writer.refused.skip(subscription, table, rows, by)
+
+    def repair(self, repair: Repair) -> RepairResult:
+        refused: dict[TableId, str] = {}
+        while True:
+            todo = replace(repair, tables=[table for table in repair.tables if table.table not in refused])
+            try:
+                with self.writing() as writer:
+                    self.fence(writer.records, repair.subscription)
+                    done = repair_tables(writer, todo)
+            except RefusedTable as error:
+                refused[error.table.table] = error.reason
+                continue
+            return RepairResult(done.written, {**done.left, **refused})
 
     def evolution(self, table: TableId, target: TableName, old: TableSchema, new: TableSchema) -> list[str]:
         places = [target, history_of(target)] if new.history else [target]

@@ -250,9 +250,13 @@ class _Comparison:
             status=VerdictStatus.EQUAL if equal and not aside else VerdictStatus.DIFFERENT,
             source_rows=source_rows,
             target_rows=target_rows,
-            differences=tuple(Difference(tuple(each["key"]), str(each["kind"])) for each in found),
+            differences=tuple(
+                Difference(tuple(each["key"]), str(each["kind"]), each.get("columns", ()), each.get("exact", ()))
+                for each in found
+            ),
             set_aside=aside,
             bytes_from_source=progress.bytes,
+            compared=table.record,
         )
 
     def _batches(self, table: VerifyTable, progress: Progress) -> Iterator[Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from engine.model.identity import TableId, TableName
 from engine.model.position import Lsn
+from engine.model.quarantine import Texts
 from engine.model.schema import KeyMode
+from engine.model.target import TableRecord
 from engine.model.verification import VerificationMethod
 
 
@@ -27,6 +29,10 @@ class Difference:
     key: tuple[str | None, ...]
     kind: str
     """`missing` on the target, `extra` on the target, or `different`."""
+    columns: tuple[str, ...] = ()
+    """Names of the columns that differ; for `different` only."""
+    exact: Texts = field(default=(), repr=False)
+    """The key as the source prints it; empty for tables without a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,8 @@ class TableVerdict:
     """Ranges that were compared by checksum, and how many of them differed."""
     bytes_from_source: int = 0
     """Bytes of rows and digests that the source sent, without the protocol's."""
+    compared: TableRecord | None = field(default=None, repr=False)
+    """The target's record of the table, with the columns that were compared."""
 
     @property
     def equal(self) -> bool:

@@ -28,7 +28,10 @@ SETTLE_S = 60.0
 _OVER = frozenset({SubscriptionState.RUNNING, SubscriptionState.PAUSED, SubscriptionState.STOPPED})
 _TABLE_OVER = frozenset({TableStateKind.LIVE, TableStateKind.PAUSED, TableStateKind.REMOVED})
 _RISK_REMEDY = "Let the subscription run and catch up, or raise its slot budget."
-_DIFFERS_REMEDY = "Look at the verification's differing keys; a reload of these tables brings them back in step."
+_DIFFERS_REMEDY = (
+    "Look at the verification's differing keys; a verification with repair, or a reload of these tables, brings them"
+    " back in step."
+)
 _LEVELS = ("warn_share", "persist_share", "stop_copies_share", "name_transaction_share", "drop_slot_share")
 
 

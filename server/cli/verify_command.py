@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from engine.model.verification import VerificationMethod
+from engine.model.verification import RepairMode, VerificationMethod
 from server.cli.client import Api, Document, segment
 from server.cli.data_commands import qualified_name
 from server.cli.exit_codes import ExitCode, for_problem
@@ -26,6 +26,13 @@ from server.cli.output import Answer, err, left_out, out, show_problem, state
 from server.cli.output import table as print_table
 from server.wording import format_size
 
+Repair = Annotated[
+    RepairMode,
+    typer.Option(
+        "--repair",
+        help="What happens to rows that differ. preview: print what a repair would write; apply: replace them by the source's rows.",
+    ),
+]
 _ENDED = frozenset({"succeeded", "failed", "cancelled"})
 
 
@@ -34,6 +41,7 @@ def verify(
     api: Api,
     subscription: Subscription = None,
     table: TableNames = None,
+    repair: Repair = RepairMode.NONE,
     timeout: Timeout = "1h",
     all_tables: AllTables = False,
     method: Annotated[
@@ -41,12 +49,15 @@ def verify(
         typer.Option(help="checksum: read only rows of key ranges whose checksums differ, where that is possible."),
     ] = VerificationMethod.ROWS,
 ) -> Answer:
-    """Compare the rows of source and target at one position, under load. Exit code 1: they differ; 4: not ended in time; 5: nothing
-    could be compared, or with --all-tables a table was left out; 7: failed, with the printed reason."""
+    """Compare the rows of source and target at one position, under load. Exit code 1: they differ, with --repair apply still after the
+    repair; 4: not ended in time; 5: nothing could be compared, or with --all-tables a table was left out; 7: failed, with the printed
+    reason."""
     name = chosen_subscription(api, subscription)
     body: Document = {"tables": tables(table)} if table else {}
     if method is not VerificationMethod.ROWS:
         body["method"] = method.value
+    if repair is not RepairMode.NONE:
+        body["repair"] = repair.value
     answer = run_verification(api, name, body, duration(timeout) / 1000)
     code = _exit_code(answer, all_tables=all_tables)
     return Answer(answer, lambda: _show(answer), lambda: _explain(answer, code), code)
@@ -93,10 +104,10 @@ def _show(answer: Document) -> None:
         if item.get("by_rows_because"):
             err.print(escape(f"  {qualified_name(item)}: compared by rows because of {item['by_rows_because']}"))
     for item in answer.get("tables") or []:
-        for difference in (item.get("differing") or [])[:100]:
-            err.print(
-                escape(f"  {item.get('schema')}.{item.get('name')}: {difference.get('kind')} {difference.get('key')}")
-            )
+        for difference in [] if item["equal"] else (item.get("differing") or [])[:100]:
+            columns = f" in {', '.join(difference['columns'])}" if difference.get("columns") else ""
+            err.print(escape(f"  {qualified_name(item)}: {difference.get('kind')} {difference.get('key')}{columns}"))
+        _show_repair(item)
     out.print(f"Compared at {answer.get('position') or '–'}: {state(answer['state'])}")
 
 
@@ -105,6 +116,15 @@ def _how(item: Document) -> str:
     if item.get("method") != VerificationMethod.CHECKSUM.value:
         return VerificationMethod.ROWS.value
     return f"checksum, {item.get('ranges_different')} of {item.get('ranges')} ranges differ"
+
+
+def _show_repair(item: Document) -> None:
+    for field, words in (("would_repair", "a repair would write"), ("repaired", "repaired")):
+        if counts := item.get(field):
+            numbers = ", ".join(f"{counts[kind]} {kind}" for kind in ("inserted", "updated", "deleted"))
+            out.print(escape(f"{qualified_name(item)}: {words}: {numbers}"))
+    if item.get("not_repaired"):
+        err.print(escape(f"{qualified_name(item)} was not repaired: {item['not_repaired']}"))
 
 
 def _explain(answer: Document, code: ExitCode) -> None:

@@ -23,7 +23,7 @@ from engine.link.verifications import Verify
 from engine.model.snapshots import SnapshotFormat
 from engine.model.subscription_state import SubscriptionState
 from engine.model.table_state import TableStateKind
-from engine.model.verification import VerificationMethod
+from engine.model.verification import RepairMode, VerificationMethod
 from server.approvals.service import awaits_approval
 from server.db.models.outbox import OutboxRow
 from server.db.models.reload import ReloadRow
@@ -205,7 +205,13 @@ def _reload_command(name: str, row: ReloadRow) -> Command:
 
 def _verify_command(name: str, row: VerificationRow) -> Command:
     tables = None if row.asked is None else tuple(row.asked)
-    return Verify(subscription=name, verification_id=row.id, tables=tables, method=VerificationMethod(row.method))
+    return Verify(
+        subscription=name,
+        verification_id=row.id,
+        tables=tables,
+        method=VerificationMethod(row.method),
+        repair=RepairMode(row.repair),
+    )
 
 
 def _snapshot_command(name: str, row: SnapshotRow) -> Command:

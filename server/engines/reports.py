@@ -264,7 +264,8 @@ def _record_differences(session: WriteSession, subscription: SubscriptionRow, re
             subject=report.verification_id,
             detail=f"{len(different)} of {len(report.tables)} tables differ from their source at {position}"
             + (f"; {aside} of their rows are in quarantine." if aside else "."),
-            remedy="Look at the verification's differing keys; a reload of these tables brings them back in step.",
+            remedy="Look at the verification's differing keys; a verification with repair, or a reload of these tables, brings"
+            " them back in step.",
         )
 
 

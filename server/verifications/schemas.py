@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from engine.model.verification import VerificationMethod
+from engine.model.verification import RepairMode, VerificationMethod
 from server.freshness.schemas import TableRef
 from server.gateway.long_running import WorkState
 from server.naming import Aliased
@@ -29,11 +29,26 @@ class VerificationRequest(BaseModel):
         description="`rows`: all rows are read from the source. `checksum`: source and target compute checksums of ranges of keys, and only"
         " rows of ranges that differ are read. Tables for which this is not possible are compared by rows.",
     )
+    repair: RepairMode = Field(
+        default=RepairMode.NONE,
+        description="What happens to rows that differ: `none`; `preview`: nothing is written, and the result says what a repair would"
+        " write; `apply`: they are replaced by the source's rows at one position, in one transaction on the target, and their tables are"
+        " compared again.",
+    )
 
 
 class DifferenceView(BaseModel):
     key: list[str | None]
     kind: str = Field(description="`missing` on the target, `extra` on the target, or `different`.")
+    columns: list[str] = Field(
+        default_factory=list, description="Of a `different` row, the names on the target of the columns that differ."
+    )
+
+
+class RepairedRowsView(BaseModel):
+    inserted: int
+    updated: int
+    deleted: int
 
 
 class _OfTable(Aliased):
@@ -58,7 +73,6 @@ class VerifiedTableView(_OfTable):
         description="Quarantined rows of the table: known differences, because of which the table is not `equal`. Rows that the target's"
         " column types cannot represent are not counted in `source_rows`.",
     )
-    differing: list[DifferenceView] = Field(description="Up to 100 keys of rows that differ.")
     method: VerificationMethod = Field(default=VerificationMethod.ROWS, description="How it was compared.")
     by_rows_because: str | None = Field(
         default=None, description="Why it was compared by rows although `checksum` was requested, as a noun phrase."
@@ -67,6 +81,21 @@ class VerifiedTableView(_OfTable):
     ranges_different: int = Field(default=0, description="Number of these ranges that differed.")
     bytes_from_source: int = Field(
         default=0, description="Bytes of rows and checksums that the source sent for the comparison, estimated."
+    )
+    differing: list[DifferenceView] = Field(
+        description="Up to 100 keys of rows that differ; of a table that is equal after a repair, those that differed before."
+    )
+    would_repair: RepairedRowsView | None = Field(
+        default=None, description="With `preview`: the rows that a repair would write."
+    )
+    repaired: RepairedRowsView | None = Field(
+        default=None,
+        description="The rows that a repair wrote; fewer than differed if their changes had arrived meanwhile. `equal` and the numbers of"
+        " rows are those of a comparison after it.",
+    )
+    repaired_at: str | None = Field(default=None, description="Position of the source's rows that the repair wrote.")
+    not_repaired: str | None = Field(
+        default=None, description="Why a repair leaves the table out, and what to do instead."
     )
 
 
@@ -87,6 +116,7 @@ class VerificationView(BaseModel):
         description="`user`: it was requested; `schedule`: `verify.every_seconds` began it, for one table.",
     )
     method: VerificationMethod = Field(default=VerificationMethod.ROWS, description="The requested method.")
+    repair: RepairMode = RepairMode.NONE
     position: str | None = Field(description="Position at which both sides were compared.")
     equal: bool | None = Field(
         description="Whether all compared tables were equal; null until it has succeeded, and if it compared none."

@@ -12,7 +12,7 @@ from sqlmodel.sql.expression import SelectOfScalar
 from engine.link.verifications import VerifiedTable
 from engine.model.subscription_state import SubscriptionState
 from engine.model.table_state import TableStateKind
-from engine.model.verification import VerificationMethod
+from engine.model.verification import RepairMode, VerificationMethod
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.models.verification import VerificationRow
@@ -79,6 +79,7 @@ def begin_verification(session: WriteSession, name: str, request: VerificationRe
         state=WorkState.QUEUED.value,
         asked=_asked(session, subscription, request),
         method=request.method.value,
+        repair=request.repair.value,
         created_at=session.now(),
     )
     session.add(row)
@@ -165,6 +166,7 @@ def verification_view(session: ReadSession, row: VerificationRow) -> Verificatio
         state=WorkState(row.state),
         trigger=Trigger.SCHEDULE if row.scheduled else Trigger.USER,
         method=VerificationMethod(row.method),
+        repair=RepairMode(row.repair),
         position=position_text(session, row.subscription_id, row.position),
         equal=all(result.equal for result in results) if done and results else None,
         tables_done=len(results),

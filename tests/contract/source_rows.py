@@ -34,6 +34,7 @@ from engine.model.last_commit import LastCommit
 from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.source import (
+    WHOLE_TABLE,
     CatalogAt,
     DiscoveredTable,
     ExportedSnapshot,
@@ -310,6 +311,12 @@ class RowsSnapshots(NoRanges):
             TableSplit(schema.relation, f"{low} {high}", step * _ROW_BYTES, step, columns=columns)
             for low, high in pairwise(borders)
         ]
+
+    def key_splits(
+        self, schema: TableSchema, spec: TableSpec, keys: Sequence[tuple[str | None, ...]]
+    ) -> list[TableSplit]:
+        del keys
+        return self.splits(schema, spec, WHOLE_TABLE)
 
     def walk_key(
         self,

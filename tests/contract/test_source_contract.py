@@ -17,6 +17,7 @@ from engine.model.position import Lsn
 from engine.model.schema import KeyMode
 from engine.model.source import Severity, Source
 from engine.model.subscription import OriginFilter, TableSpec
+from engine.net import decode_copy_text
 from engine.sort.committed import StreamedTransaction
 from tests.contract.source_mariadb import mariadb_triggers
 from tests.contract.source_material import (
@@ -240,6 +241,21 @@ def test_parts_of_a_table_hold_every_row_once_while_it_changes(origin: Origin) -
             assert len(source.copies.splits(schema, table, size)) > 2
             assert copied(source, schema, table, snapshot.name, size) == whole
     assert whole.keys() >= set(range(1, Writer.ROWS + 1))
+
+
+def test_parts_of_keys_hold_their_rows(origin: Origin) -> None:
+    table, _ = Writer.tables(origin)
+    source, schema = origin.source, described(origin, "moving")
+    with Writer(origin) as writer, source.copies.snapshot(DEADLINE_S) as snapshot:
+        whole = copied(source, schema, table, snapshot.name, 1 << 30)
+        writer.more(8)
+        keys = [("3",), ("5",), (str(Writer.ROWS),), ("999999999",)]
+        parts = source.copies.key_splits(schema, table, keys)
+        text = b"".join(piece for part in parts for piece in source.copies.read_split(part, snapshot.name))
+    rows = {row[0]: row for row in rows_of(decode_copy_text(text, schema))}
+    found = {key: row for key, row in rows.items() if (str(key),) in keys}
+    assert found == {key: row for key, row in whole.items() if (str(key),) in keys}
+    assert len(found) == 3
 
 
 def test_a_copy_whose_snapshot_is_over_is_lost(origin: Origin) -> None:

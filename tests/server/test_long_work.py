@@ -13,7 +13,7 @@ import pytest
 
 from engine.link.message import Problem
 from engine.link.messages import Assign, Cancel, Reload, ReloadReport
-from engine.link.verifications import Difference, Verification, VerifiedTable, Verify
+from engine.link.verifications import Difference, RowCounts, Verification, VerifiedTable, Verify
 from engine.model.position import Lsn
 from engine.model.subscription import ApplyMode
 from engine.model.table_state import TableStateKind
@@ -77,13 +77,44 @@ def test_a_verification_runs_and_shows_what_differs(rig: Rig) -> None:
     assert engine.link.flush(DEADLINE_S)
     ended = client.get(where).json()
     assert (ended["state"], ended["equal"], ended["position"]) == ("succeeded", False, "0/55")
-    assert ended["tables"][0]["differing"] == [{"key": ["7"], "kind": "missing"}]
+    assert ended["tables"][0]["differing"] == [{"key": ["7"], "kind": "missing", "columns": []}]
+    assert (ended["repair"], ended["tables"][0]["repaired"]) == ("none", None)
     assert ended["tables"][0]["name"] == assign.tables[0].source.name
     figures = ("method", "ranges", "ranges_different", "bytes_from_source", "by_rows_because")
     assert [ended["tables"][0][name] for name in figures] == ["checksum", 40, 1, 4321, None]
     kinds = [event["kind"] for event in client.get("/events?subscription=orders").json()["items"]]
     assert "verification_differs" in kinds
     assert [v["id"] for v in client.get(_VERIFICATIONS).json()["items"]] == [body["id"]]
+
+
+def test_a_verification_with_repair_shows_what_was_repaired_and_what_was_not(rig: Rig) -> None:
+    client, engine, assign = rig
+    wrong = client.post(_VERIFICATIONS, json={"repair": "all"})
+    assert (wrong.status_code, wrong.json()["errors"][0]["pointer"]) == (422, "/repair")
+    body = client.post(_VERIFICATIONS, json={"repair": "apply"}).json()
+    assert (body["repair"], engine.seen(Verify).repair) == ("apply", "apply")
+    differing = (Difference(key=("7",), kind="different", columns=("note", "price")),)
+    first, second = (table.table for table in assign.tables[:2])
+    counts = RowCounts(inserted=1, updated=2, deleted=3)
+    at = Lsn(0x44)
+    tables = [
+        VerifiedTable(
+            table=first, equal=True, source_rows=9, target_rows=9, differing=differing, repaired=counts, repaired_at=at
+        ),
+        VerifiedTable(
+            table=second, equal=False, source_rows=9, target_rows=9, not_repaired="no key", would_repair=counts
+        ),
+    ]
+    ended = _verified(assign, body["id"], "succeeded").model_copy(update={"tables": tuple(tables)})
+    engine.link.report(ended)
+    assert engine.link.flush(DEADLINE_S)
+    found = client.get(f"{_VERIFICATIONS}/{body['id']}").json()
+    assert (found["equal"], found["repair"]) == (False, "apply")
+    one, other = found["tables"]
+    assert one["differing"] == [{"key": ["7"], "kind": "different", "columns": ["note", "price"]}]
+    numbers = {"inserted": 1, "updated": 2, "deleted": 3}
+    assert (one["repaired"], one["repaired_at"], one["not_repaired"]) == (numbers, "0/44", None)
+    assert (other["repaired"], other["would_repair"], other["not_repaired"]) == (None, numbers, "no key")
 
 
 def test_a_verification_names_the_tables_that_it_left_out(rig: Rig) -> None:

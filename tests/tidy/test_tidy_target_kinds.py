@@ -16,7 +16,7 @@ from engine.targets.sql_tables import SqlTables
 from engine.targets.sql_target import SqlTarget
 from tests.tidy.source_tree import ROOT
 
-BROUGHT = {SqlTarget: 9, SqlTables: 9, SqlViews: 5, MetadataStore: 1}
+BROUGHT = {SqlTarget: 9, SqlTables: 10, SqlViews: 5, MetadataStore: 1}
 """By frame: the number of methods that a kind of target brings."""
 
 

@@ -13,7 +13,7 @@ import socket
 import struct
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -22,8 +22,9 @@ from engine.model.copies import KeyBound
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.masks import MASK_KEY
 from engine.model.positions.windows import end_of
+from engine.model.quarantine import Texts
 from engine.model.schema import TableSchema
-from engine.model.source import ExportedSnapshot, KeyWalk, TableSplit
+from engine.model.source import WHOLE_TABLE, ExportedSnapshot, KeyWalk, TableSplit
 from engine.model.subscription import TableSpec
 from engine.records.masked_lines import mask_lines
 from engine.sources.mariadb_triggers import splits
@@ -165,6 +166,11 @@ class WindowSnapshots(NoRanges):
         del spec
         with self._connector.session(str(schema.name)) as connection:
             return splits.cut_table(connection, schema, split_bytes)
+
+    def key_splits(self, schema: TableSchema, spec: TableSpec, keys: Sequence[Texts]) -> list[TableSplit]:
+        """The whole table: how a key is printed need not be how the database compares it."""
+        del keys
+        return self.splits(schema, spec, WHOLE_TABLE)
 
     def walk_key(
         self,

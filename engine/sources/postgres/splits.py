@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import psycopg
 from psycopg import pq, sql
@@ -10,8 +11,9 @@ from psycopg import pq, sql
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableName
 from engine.model.masks import MASK_KEY, Mask
+from engine.model.quarantine import Texts
 from engine.model.schema import TableSchema
-from engine.model.source import TableSplit
+from engine.model.source import WHOLE_TABLE, TableSplit
 from engine.postgres.sessions import PostgresConnection
 from engine.records.masked_lines import mask_lines
 from engine.sources.postgres.connect import SOURCE, Connector
@@ -37,6 +39,17 @@ CROSS JOIN LATERAL pg_identify_object_as_address('pg_class'::regclass, %s, a.att
 """Current names, by the functions that resolve names in a query too. Catalog rows would show the state of the snapshot."""
 
 
+_KEY_TYPES = """
+WITH RECURSIVE held (attnum, type) AS (
+    SELECT attnum, atttypid FROM pg_attribute WHERE attrelid = %s AND attnum = ANY (%s)
+    UNION ALL SELECT held.attnum, t.typbasetype FROM held JOIN pg_type t ON t.oid = held.type WHERE t.typtype = 'd')
+SELECT held.attnum::int, CASE t.typtype WHEN 'e' THEN 'text' ELSE format_type(t.oid, -1) END
+FROM held JOIN pg_type t ON t.oid = held.type
+WHERE t.typtype = 'e' OR (t.typtype = 'b' AND t.typcategory <> 'A' AND t.typnamespace = 'pg_catalog'::regnamespace)
+"""
+"""The type in which a key column is compared: without its domains; without a row if equality may depend on the search path."""
+
+
 def cut_table(connector: Connector, schema: TableSchema, split_bytes: int) -> list[TableSplit]:
     """Cut the table into splits of about `split_bytes`; a partitioned root leaf by leaf. The last split of each file has no upper bound,
     so that blocks added after the sizes were read are included. Raises EngineFault(TABLE_MISSING) if the table does not exist."""
@@ -55,6 +68,40 @@ def cut_table(connector: Connector, schema: TableSchema, split_bytes: int) -> li
                     TableSplit(schema.relation, text, size // parts, tuples // parts, storage, reads, columns, masks)
                 )
         return splits
+
+
+def key_splits(connector: Connector, schema: TableSchema, keys: Sequence[Texts]) -> list[TableSplit]:
+    """As SnapshotSource.key_splits: one split for each file of the table, restricted by the key columns whose values are found by SQL as
+    surely as by their texts. Raises as `cut_table`."""
+    whole = cut_table(connector, schema, WHOLE_TABLE)
+    with connector.session(str(schema.name)) as connection:
+        numbers = [int(column.attnum) for column in schema.key_columns]
+        types = dict(connection.execute(_KEY_TYPES, [schema.relation, numbers]).fetchall())
+        names, given = [], []
+        for place, column in enumerate(schema.key_columns):
+            kind = types.get(column.attnum)
+            if kind is not None and all(key[place] is not None for key in keys):
+                texts = "{" + ",".join(_element(str(key[place])) for key in keys) + "}"
+                names.append(sql.SQL("{}::{}").format(sql.Identifier(column.on_source), sql.SQL(kind)))
+                given.append(sql.SQL("{}::{}[]").format(sql.Literal(texts), sql.SQL(kind)))
+        if not names:
+            return whole
+        condition = (
+            sql.SQL("{} = ANY ({})").format(names[0], given[0])
+            if len(names) == 1
+            else sql.SQL("({}) IN (SELECT * FROM unnest({}))").format(
+                sql.SQL(", ").join(names), sql.SQL(", ").join(given)
+            )
+        )
+        return [
+            replace(split, sql=select_rows(schema, split.reads or schema.name, [condition]).as_string(connection))
+            for split in whole
+        ]
+
+
+def _element(text: str) -> str:
+    """A text as an element of an array literal."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _bounds(part: int, parts: int, blocks: int) -> tuple[int | None, int | None]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 
 from engine.model.copies import KeyBound
+from engine.model.quarantine import Texts
 from engine.model.ranges import RangeSource
 from engine.model.schema import TableSchema
 from engine.model.source import (
@@ -35,6 +36,10 @@ class PostgresSnapshots:
     def splits(self, schema: TableSchema, spec: TableSpec, split_bytes: int) -> list[TableSplit]:
         del spec
         return splits.cut_table(self._connector, schema, split_bytes)
+
+    def key_splits(self, schema: TableSchema, spec: TableSpec, keys: Sequence[Texts]) -> list[TableSplit]:
+        del spec
+        return splits.key_splits(self._connector, schema, keys)
 
     def walk_key(
         self,

@@ -10,7 +10,7 @@ import os
 import sqlite3
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
@@ -21,8 +21,9 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId
 from engine.model.masks import MASK_KEY
 from engine.model.positions.windows import end_of
+from engine.model.quarantine import Texts
 from engine.model.schema import TableSchema
-from engine.model.source import ExportedSnapshot, KeyWalk, TableSplit
+from engine.model.source import WHOLE_TABLE, ExportedSnapshot, KeyWalk, TableSplit
 from engine.model.subscription import TableSpec
 from engine.records.masked_lines import mask_lines
 from engine.sources.sqlite_triggers.catalog import Structure, live_tables, quoted
@@ -57,6 +58,11 @@ class FileSnapshots(NoRanges):
             if not found:
                 raise EngineFault(FaultKind.TABLE_MISSING, str(schema.name), "the table is gone")
             return _splits(connection, schema, found[0].structure, split_bytes)
+
+    def key_splits(self, schema: TableSchema, spec: TableSpec, keys: Sequence[Texts]) -> list[TableSplit]:
+        """The whole table: how a key is printed need not be how the database compares it."""
+        del keys
+        return self.splits(schema, spec, WHOLE_TABLE)
 
     def walk_key(
         self,

@@ -239,14 +239,18 @@ def _delete(connection: StagingConnection, place: Place, deletes: Any) -> int:
         return _delete_copies(connection, place, deletes)
     if not place.key:
         raise _anomaly(place, "deletes of a table that has no key")
-    keys = [f"k{j}" for j in range(len(place.key))]
-    require_form(place.table, deletes, keys, [place.values[i] for i in place.key])
-    with connection.staged(deletes) as source:
-        sql = f"DELETE FROM {place.qualified} AS t USING {source} AS s WHERE {_on_key(place)}"
-        found = int(connection.execute(sql).fetchall()[0][0])
+    found = delete_keys(connection, place, deletes)
     if found != deletes.num_rows:
         raise _anomaly(place, f"{deletes.num_rows} rows to delete or replace, of which the target has {found}")
     return found
+
+
+def delete_keys(connection: StagingConnection, place: Place, keys: Any) -> int:
+    """Delete the rows with these keys (columns k0 … km); returns their number."""
+    require_form(place.table, keys, [f"k{j}" for j in range(len(place.key))], [place.values[i] for i in place.key])
+    with connection.staged(keys) as source:
+        sql = f"DELETE FROM {place.qualified} AS t USING {source} AS s WHERE {_on_key(place)}"
+        return int(connection.execute(sql).fetchall()[0][0])
 
 
 def _delete_copies(connection: StagingConnection, place: Place, deletes: Any) -> int:

@@ -70,14 +70,14 @@ class Sides:
         return f"SELECT {self.form([quoted(c.name) for c in self.record.schema.columns])} FROM {self.target}"
 
     def keyed_sql(self, limit: int) -> str:
-        """Rows (kind, key as text …), ordered by key."""
+        """Rows (kind, positions of the columns that differ as text, then of each key column the text t and the value k), ordered by key."""
         on_key = " AND ".join(f"s.c{i} = t.c{i}" for i in self._key)
-        same = [f"({identical(f's.c{i}', f't.c{i}', value_type(c))})" for i, c in enumerate(self.record.schema.columns)]
-        same += [f"s.d{i} IS NOT DISTINCT FROM t.d{i}" for i in self._digested]
+        same = [self._same(i) for i in range(len(self.record.schema.columns))]
         keys = [f"COALESCE(s.c{i}, t.c{i})" for i in self._key]
+        differing = ", ".join(f"CASE WHEN NOT ({one}) THEN '{i}' END" for i, one in enumerate(same))
         return (
-            "SELECT CASE WHEN t.here IS NULL THEN 'missing' WHEN s.here IS NULL THEN 'extra' ELSE 'different' END,"
-            f" {', '.join(f'CAST({key} AS VARCHAR)' for key in keys)}"
+            "SELECT CASE WHEN t.here IS NULL THEN 'missing' WHEN s.here IS NULL THEN 'extra' ELSE 'different' END AS kind,"
+            f" CASE WHEN t.here AND s.here THEN concat_ws(',', {differing}) END AS differing, {self._key_shown(keys)}"
             f" FROM (SELECT *, true AS here FROM {SOURCE}) AS s"
             f" FULL JOIN (SELECT *, true AS here FROM ({self.target_sql()})) AS t ON {on_key}"
             f" WHERE t.here IS NULL OR s.here IS NULL OR NOT ({' AND '.join(same)})"
@@ -85,13 +85,28 @@ class Sides:
         )
 
     def duplicates_sql(self, limit: int) -> str:
-        """Rows ('extra', key as text …) for keys that the target has more than once."""
+        """Rows as those of `keyed_sql`, ('extra', NULL, …), for keys that the target has more than once."""
         keys = ", ".join(f"c{i}" for i in self._key)
-        texts = ", ".join(f"CAST(c{i} AS VARCHAR)" for i in self._key)
+        shown = self._key_shown([f"c{i}" for i in self._key])
         return (
-            f"SELECT 'extra', {texts} FROM (SELECT {keys} FROM ({self.target_sql()})"
+            f"SELECT 'extra' AS kind, CAST(NULL AS VARCHAR) AS differing, {shown} FROM (SELECT {keys} FROM ({self.target_sql()})"
             f" GROUP BY {keys} HAVING count(*) > 1) ORDER BY {keys} LIMIT {limit}"
         )
+
+    def _same(self, column: int) -> str:
+        """SQL condition: the rows `s` and `t` have the same value in this column."""
+        same = f"({identical(f's.c{column}', f't.c{column}', value_type(self.record.schema.columns[column]))})"
+        digest = f" AND s.d{column} IS NOT DISTINCT FROM t.d{column}" if column in self._digested else ""
+        return same + digest
+
+    def _key_shown(self, keys: list[str]) -> str:
+        """Of each key column its text, and its value in the form of `rows_at`."""
+        shown = []
+        for j, (i, key) in enumerate(zip(self._key, keys, strict=True)):
+            text = f"CAST({key} AS VARCHAR)"
+            is_uuid = value_type(self.record.schema.columns[i]).kind is Kind.UUID
+            shown += [f"{text} AS t{j}", f"{text if is_uuid else key} AS k{j}"]
+        return ", ".join(shown)
 
     def bag_sql(self, limit: int) -> str:
         """Rows (number of additional copies on the source, start of every column's text …)."""

@@ -18,6 +18,7 @@ from engine.model.schema import Column, KeyMode
 from engine.model.target import QueryAnswer, QueryLimits, QueryRefused, TableRecord, TargetProgress
 from engine.queries.rows import target_field
 from engine.targets.arrow_rows import in_chunks, require_form
+from engine.targets.differing_columns import named
 from engine.targets.duckdb.changes import Place, belongs
 from engine.targets.duckdb.comparison import SOURCE, TARGET, Sides
 from engine.targets.duckdb.errors import is_out_of_memory
@@ -27,6 +28,7 @@ from engine.targets.duckdb.range_rows import DuckDbRanges
 from engine.targets.duckdb.staging import StagingConnection
 from engine.targets.duckdb.types import staged_as
 from engine.targets.identifiers import quoted
+from engine.targets.quarantined_rows import texts_of
 from engine.targets.soft_delete import live, mark_column
 
 _BOUNDS = "temp.__penstock_bounds"
@@ -96,7 +98,7 @@ class DuckDbReader:
                 sides = self._formed(sides, max(1, _READ_BYTES * source_rows // source_bytes))
             differences = self._differences(sides, limit)
             if record.schema.mode is KeyMode.KEYED and len(differences) < limit:
-                differences += self._found(sides.duplicates_sql(limit - len(differences)))
+                differences += self._found(sides, sides.duplicates_sql(limit - len(differences)))
             return source_rows if record.schema.columns else 0, target_rows, differences
         finally:
             with suppress(duckdb.Error):
@@ -119,15 +121,23 @@ class DuckDbReader:
 
     def _differences(self, sides: Sides, limit: int) -> list[dict[str, Any]]:
         if sides.record.schema.mode is KeyMode.KEYED:
-            return self._found(sides.keyed_sql(limit))
+            return self._found(sides, sides.keyed_sql(limit))
         rows = self._connection.execute(sides.bag_sql(limit)).fetchall()
         return [
             {"key": list(row[1:]), "kind": "missing" if row[0] > 0 else "extra", "copies": abs(int(row[0]))}
             for row in rows
         ]
 
-    def _found(self, sql: str) -> list[dict[str, Any]]:
-        return [{"key": list(row[1:]), "kind": row[0]} for row in self._connection.execute(sql).fetchall()]
+    def _found(self, sides: Sides, sql: str) -> list[dict[str, Any]]:
+        rows = StagingConnection(self._connection).read(sql)
+        columns = sides.record.schema.key_columns
+        shown = [rows.column(f"t{j}").to_pylist() for j in range(len(columns))]
+        exact = texts_of(rows, [f"k{j}" for j in range(len(columns))], columns)
+        kinds, places = rows.column("kind").to_pylist(), rows.column("differing").to_pylist()
+        return [
+            {"key": list(key), "kind": kind, "columns": named(sides.record.schema, at), "exact": texts}
+            for kind, at, key, texts in zip(kinds, places, zip(*shown, strict=True), exact, strict=True)
+        ]
 
     def _load(self, sides: Sides, source: Iterable[Any]) -> tuple[int, int]:
         """Load the source's rows, prepared for the comparison; returns their number and bytes."""

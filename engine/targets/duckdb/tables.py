@@ -16,7 +16,15 @@ from engine.model.identity import TableId, TableName
 from engine.model.partitions import PartitionRows
 from engine.model.quarantine import Texts
 from engine.model.schema import TableSchema
-from engine.targets.duckdb.changes import Place, apply_changes, belongs, delete_behind, read_rows, rows_at
+from engine.targets.duckdb.changes import (
+    Place,
+    apply_changes,
+    belongs,
+    delete_behind,
+    delete_keys,
+    read_rows,
+    rows_at,
+)
 from engine.targets.duckdb.errors import fault_of, is_broken, is_out_of_memory
 from engine.targets.duckdb.history import DuckDbHistory
 from engine.targets.duckdb.identifiers import folded_name
@@ -53,12 +61,15 @@ class DuckDbTables(SqlTables):
     ) -> Any:
         return read_rows(self._connection, self._place(table, place, schema), keys, columns)
 
-    def texts_at(self, table: TableId, place: TableName, schema: TableSchema, keys: Any) -> dict[Texts, Texts]:
+    def rows_with(self, table: TableId, place: TableName, schema: TableSchema, keys: Any) -> list[tuple[Texts, Texts]]:
         rows = rows_at(self._connection, self._place(table, place, schema), keys)
         names = [f"c{i}" for i in range(len(schema.columns))]
         found = texts_of(rows, names, schema.columns)
         key = [f"c{[column.name for column in schema.columns].index(name)}" for name in schema.key]
-        return dict(zip(texts_of(rows, key, schema.key_columns), found, strict=True))
+        return list(zip(texts_of(rows, key, schema.key_columns), found, strict=True))
+
+    def delete_rows(self, table: TableId, place: TableName, schema: TableSchema, keys: Any) -> int:
+        return delete_keys(self._connection, self._place(table, place, schema), keys)
 
     def trim(self, table: TableId, place: TableName, schema: TableSchema, above: Any) -> int:
         return delete_behind(self._connection, self._place(table, place, schema), above)

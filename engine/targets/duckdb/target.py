@@ -16,6 +16,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.quarantine import SetAside
+from engine.model.repair import Repair, RepairResult
 from engine.model.schema import TableSchema
 from engine.model.shared import SharedInto
 from engine.model.subscription import ConnectionSpec
@@ -307,6 +308,11 @@ class DuckDbTarget(SqlTarget):
         with self._lock:
             self._end_speculative(subscription)
             return super().retry_refused(subscription, table, rows)
+
+    def repair(self, repair: Repair) -> RepairResult:
+        with self._lock:
+            self._end_speculative(repair.subscription)
+            return super().repair(repair)
 
     def begin_speculative_insert(self, subscription: SubscriptionName) -> SpeculativeTransaction | None:
         with self._lock:

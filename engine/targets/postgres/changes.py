@@ -472,14 +472,17 @@ def _delete(connection: PostgresConnection, place: Place, deletes: Any) -> int:
         return _delete_copies(connection, place, deletes)
     if not place.key:
         raise _anomaly(place, "deletes of a table that has no key")
-    _require(place, deletes, place.key_columns)
-    with staged(connection, deletes, place.key_columns, place.key_columns) as source:
-        found = _run(
-            connection, f"DELETE FROM {place.qualified} AS t USING {source.sql} WHERE {_on_key(place)}", source
-        )
+    found = delete_keys(connection, place, deletes)
     if found != deletes.num_rows:
         raise _anomaly(place, f"{deletes.num_rows} rows to delete or replace, of which the target has {found}")
     return found
+
+
+def delete_keys(connection: PostgresConnection, place: Place, keys: Any) -> int:
+    """Delete the rows with these keys (columns k0 … km); returns their number."""
+    _require(place, keys, place.key_columns)
+    with staged(connection, keys, place.key_columns, place.key_columns) as source:
+        return _run(connection, f"DELETE FROM {place.qualified} AS t USING {source.sql} WHERE {_on_key(place)}", source)
 
 
 def _delete_copies(connection: PostgresConnection, place: Place, deletes: Any) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -16,14 +16,17 @@ from engine.model.partitions import PartitionRows
 from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode
 from engine.model.target import QueryAnswer, QueryLimits, TableRecord, TargetProgress
+from engine.net import decode_copy_text
 from engine.postgres.sessions import PostgresConnection
 from engine.targets.arrow_rows import in_chunks
+from engine.targets.differing_columns import named
 from engine.targets.identifiers import qualified, quoted
 from engine.targets.postgres.changes import Place, belongs, bounds_of, image
 from engine.targets.postgres.metadata import PostgresMetadata
 from engine.targets.postgres.owner_tables.inspect import place_of
 from engine.targets.postgres.range_rows import PostgresRanges
 from engine.targets.postgres.staging import copy_rows, in_table
+from engine.targets.quarantined_rows import texts_in_form
 from engine.targets.soft_delete import live, mark_column
 
 ReadTable = Callable[[str, tuple[str, Lsn], Callable[[], bool], QueryLimits], AbstractContextManager[QueryAnswer]]
@@ -132,13 +135,19 @@ class PostgresReader:
                 {"key": list(row[1:]), "kind": "missing" if row[0] > 0 else "extra", "copies": abs(int(row[0]))}
                 for row in rows
             ]
-        found = self._found(sides.keyed_sql(limit))
+        found = self._found(sides, sides.keyed_sql(limit))
         if len(found) < limit:
-            found += self._found(sides.duplicates_sql(limit - len(found)))
+            found += self._found(sides, sides.duplicates_sql(limit - len(found)))
         return found
 
-    def _found(self, sql: str) -> list[dict[str, Any]]:
-        return [{"key": list(row[1:]), "kind": row[0]} for row in self._execute(sql).fetchall()]
+    def _found(self, sides: _Sides, sql: str) -> list[dict[str, Any]]:
+        schema = sides.place.schema
+        rows = self._execute(sql).fetchall()
+        exact = texts_in_form(replace(schema, columns=schema.key_columns), [row[2:] for row in rows], decode_copy_text)
+        return [
+            {"key": list(row[2:]), "kind": row[0], "columns": named(schema, row[1]), "exact": texts}
+            for row, texts in zip(rows, exact, strict=True)
+        ]
 
     def _load(self, place: Place, source: Iterable[Any]) -> int:
         names = [c.name for c in place.columns]
@@ -165,11 +174,16 @@ class _Sides:
         return f"SELECT {names} FROM {self.target}"
 
     def keyed_sql(self, limit: int) -> str:
-        """Rows (kind, key as text …), ordered by key."""
+        """Rows (kind, positions of the columns that differ as text, key as text …), ordered by key."""
         on_key = " AND ".join(f"s.c{i} = t.c{i}" for i in self.place.key)
         keys = [f"COALESCE(s.c{i}, t.c{i})" for i in self.place.key]
+        differing = ", ".join(
+            f"CASE WHEN {image('s', [name])} <> {image('t', [name])} THEN '{i}' END"
+            for i, name in enumerate(self._staged)
+        )
         return (
             "SELECT CASE WHEN t.here IS NULL THEN 'missing' WHEN s.here IS NULL THEN 'extra' ELSE 'different' END,"
+            f" CASE WHEN t.here AND s.here THEN pg_catalog.array_to_string(ARRAY[{differing}], ',') END,"
             f" {', '.join(f'{key}::pg_catalog.text' for key in keys)}"
             f" FROM (SELECT *, true AS here FROM {_SOURCE}) AS s"
             f" FULL JOIN (SELECT *, true AS here FROM ({self._target_rows()}) AS r) AS t ON {on_key}"
@@ -179,11 +193,11 @@ class _Sides:
         )
 
     def duplicates_sql(self, limit: int) -> str:
-        """Rows ('extra', key as text …) for keys that the target has more than once."""
+        """Rows as those of `keyed_sql`, ('extra', NULL, …), for keys that the target has more than once."""
         keys = ", ".join(f"c{i}" for i in self.place.key)
         texts = ", ".join(f"c{i}::pg_catalog.text" for i in self.place.key)
         return (
-            f"SELECT 'extra', {texts} FROM (SELECT {keys} FROM ({self._target_rows()}) AS r"
+            f"SELECT 'extra', NULL, {texts} FROM (SELECT {keys} FROM ({self._target_rows()}) AS r"
             f" GROUP BY {keys} HAVING count(*) > 1) AS d ORDER BY {keys} LIMIT {limit}"
         )
 

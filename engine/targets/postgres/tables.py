@@ -22,6 +22,7 @@ from engine.targets.postgres.changes import (
     Place,
     apply_changes,
     delete_behind,
+    delete_keys,
     delete_rows,
     insert_but_refused,
     keep_rows,
@@ -44,7 +45,7 @@ from engine.targets.postgres.owner_tables.inspect import (
 )
 from engine.targets.postgres.structure import POSTGRES_STRUCTURE, key_statement
 from engine.targets.postgres.types import MARK_TYPE, postgres_type
-from engine.targets.quarantined_rows import DecodeText, RefusedByTarget, key_of, typed
+from engine.targets.quarantined_rows import DecodeText, RefusedByTarget, texts_in_form, typed
 from engine.targets.rows_written import RowsWritten
 from engine.targets.soft_delete import mark_column
 from engine.targets.sql_tables import SqlTables
@@ -122,9 +123,15 @@ class PostgresTables(SqlTables):
     ) -> Any:
         return read_rows(self._connection, self._place(table, place, schema), keys, columns)
 
-    def texts_at(self, table: TableId, place: TableName, schema: TableSchema, keys: Any) -> dict[Texts, Texts]:
+    def rows_with(self, table: TableId, place: TableName, schema: TableSchema, keys: Any) -> list[tuple[Texts, Texts]]:
         found = texts_at(self._connection, self._place(table, place, schema), keys)
-        return {key_of(schema, texts, self._decode): texts for texts in found}
+        at = [[column.name for column in schema.columns].index(name) for name in schema.key]
+        named = [tuple(texts[i] for i in at) for texts in found]
+        in_form = texts_in_form(replace(schema, columns=schema.key_columns), named, self._decode)
+        return list(zip(in_form, found, strict=True))
+
+    def delete_rows(self, table: TableId, place: TableName, schema: TableSchema, keys: Any) -> int:
+        return delete_keys(self._connection, self._place(table, place, schema), keys)
 
     def trim(self, table: TableId, place: TableName, schema: TableSchema, above: Any) -> int:
         return delete_behind(self._connection, Place(table, qualified(place), schema), above)

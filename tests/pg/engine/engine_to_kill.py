@@ -1,14 +1,16 @@
 """An engine process of a test's own: replicates the subscription pickled in the file given until it is killed.
 
 Each line on stdin names a queue mode, which the subscription then has, or `reload`, a table's id and one of its partitions, or `reach`
-and a position; an empty one ends it. Prints tables with their states, each event's code, `reload` with a reload's state, `chunk` with
-the query of each chunk that a copy has read, and `reached` once the target has what was asked for.
+and a position, or `repair`, which verifies all tables with repair; an empty one ends it. Prints tables with their states, each event's
+code, `reload` with a reload's state, `chunk` with the query of each chunk that a copy has read, `repaired` with what was repaired, and
+`reached` once the target has what was asked for.
 """
 
 from __future__ import annotations
 
 import pickle
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,12 +25,16 @@ from engine.link.messages import EventReport, Progress, ReloadReport, Report, Ta
 from engine.model.identity import TableId
 from engine.model.position import Lsn
 from engine.model.subscription import QueueMode
+from engine.model.table_state import TableStateKind
 from engine.platform.clock import SystemClock
 from engine.platform.failpoints import arm_from_environment
 from engine.platform.settings import EngineSettings
 from engine.sources.postgres_log.position_form import PostgresLogForm
 from engine.tables.reporter import Reporter
+from engine.tables.state import kind_of
 from tests.fixtures.local_runner import LocalRunner
+from tests.fixtures.waiting import wait_until
+from tests.pg.engine.repairing import verification
 
 
 class _Telling(LocalRunner):
@@ -57,6 +63,17 @@ def _print_report(report: Report) -> None:
         print("reload", report.state, flush=True)
 
 
+def _repair(pipeline: SubscriptionSupervisor) -> None:
+    """Verify with repair once all tables are live."""
+    wait_until(
+        lambda: (
+            pipeline.run is not None
+            and {kind_of(entry.state) for entry in pipeline.book.all()} == {TableStateKind.LIVE}
+        )
+    )
+    print("repaired", [found.repaired for found in verification(pipeline).tables], flush=True)
+
+
 def main(given: Path) -> None:
     arm_from_environment()
     spec, home = pickle.loads(given.read_bytes())
@@ -72,6 +89,9 @@ def main(given: Path) -> None:
         if line.startswith("reach "):
             _asked.append(Lsn.parse(line.split()[1]))
             pipeline.demand(_asked[-1])
+            continue
+        if line.startswith("repair"):
+            threading.Thread(target=_repair, args=[pipeline], daemon=True).start()
             continue
         if line.startswith("reload "):
             _, table, partition = line.split()

@@ -701,6 +701,27 @@ def test_verify_by_checksum_says_how_each_table_was_compared(stand_in: StandIn, 
     assert "compared by rows because of no [key]" in result.stderr
 
 
+@pytest.mark.parametrize(("equal", "exit_code"), [(True, ExitCode.DONE), (False, ExitCode.DIFFERENT)])
+def test_verify_with_repair_says_what_it_wrote_and_ends_by_what_is_true_now(
+    stand_in: StandIn, run: Run, *, equal: bool, exit_code: ExitCode
+) -> None:
+    repaired = {
+        **_COMPARED,
+        "equal": equal,
+        "differing": [{"key": ["7"], "kind": "different", "columns": ["a", "b"]}],
+        "repaired": {"inserted": 1, "updated": 2, "deleted": 3},
+        "not_repaired": None if equal else "a [row] was refused",
+    }
+    stand_in.replies["POST", _VERIFICATIONS] = (202, _ended("succeeded", repaired))
+    result = run("verify", "-s", "m", "--repair", "apply")
+    assert stand_in.requests[-1][2] == {"repair": "apply"}
+    assert result.exit_code == exit_code
+    assert "repaired: 1 inserted, 2 updated, 3 deleted" in result.stdout
+    assert ("different ['7'] in a, b" in result.stderr) is not equal
+    assert ("was not repaired: a [row] was refused" in result.stderr) is not equal
+    assert run("verify", "-s", "m", "--repair", "always").exit_code == ExitCode.USAGE
+
+
 def test_verify_of_all_tables_wants_all_of_them(stand_in: StandIn, run: Run) -> None:
     stand_in.replies["POST", _VERIFICATIONS] = (202, _ended("succeeded", _COMPARED, left_out=[_PARKED]))
     assert run("verify", "-s", "m", "--all-tables").exit_code == ExitCode.UNREACHABLE

@@ -2766,6 +2766,11 @@ export interface components {
         DesiredState: "running" | "paused" | "stopped";
         /** DifferenceView */
         DifferenceView: {
+            /**
+             * Columns
+             * @description Of a `different` row, the names on the target of the columns that differ.
+             */
+            columns?: string[];
             /** Key */
             key: (string | null)[];
             /**
@@ -4833,6 +4838,21 @@ export interface components {
             command: string;
         };
         /**
+         * RepairMode
+         * @description What a verification does with rows that differ.
+         * @enum {string}
+         */
+        RepairMode: "none" | "preview" | "apply";
+        /** RepairedRowsView */
+        RepairedRowsView: {
+            /** Deleted */
+            deleted: number;
+            /** Inserted */
+            inserted: number;
+            /** Updated */
+            updated: number;
+        };
+        /**
          * Role
          * @description Roles of tokens. `viewer`, `operator` and `admin` each include the rights of the previous one; `engine` may only call the engine's
          *     endpoints.
@@ -6729,6 +6749,11 @@ export interface components {
              */
             method?: components["schemas"]["VerificationMethod"];
             /**
+             * @description What happens to rows that differ: `none`; `preview`: nothing is written, and the result says what a repair would write; `apply`: they are replaced by the source's rows at one position, in one transaction on the target, and their tables are compared again.
+             * @default none
+             */
+            repair?: components["schemas"]["RepairMode"];
+            /**
              * Tables
              * @description Tables to compare; by default every live one.
              */
@@ -6772,6 +6797,8 @@ export interface components {
             problem: {
                 [key: string]: unknown;
             } | null;
+            /** @default none */
+            repair?: components["schemas"]["RepairMode"];
             state: components["schemas"]["WorkState"];
             /** Tables */
             tables: components["schemas"]["VerifiedTableView"][];
@@ -6828,7 +6855,7 @@ export interface components {
             bytes_from_source?: number;
             /**
              * Differing
-             * @description Up to 100 keys of rows that differ.
+             * @description Up to 100 keys of rows that differ; of a table that is equal after a repair, those that differed before.
              */
             differing: components["schemas"]["DifferenceView"][];
             /** Equal */
@@ -6842,6 +6869,11 @@ export interface components {
             method?: components["schemas"]["VerificationMethod"];
             /** Name */
             name: string | null;
+            /**
+             * Not Repaired
+             * @description Why a repair leaves the table out, and what to do instead.
+             */
+            not_repaired?: string | null;
             /**
              * Position
              * @description Position at which this table was compared; after the verification's `position` if the table was truncated meanwhile.
@@ -6859,6 +6891,13 @@ export interface components {
              * @default 0
              */
             ranges_different?: number;
+            /** @description The rows that a repair wrote; fewer than differed if their changes had arrived meanwhile. `equal` and the numbers of rows are those of a comparison after it. */
+            repaired?: components["schemas"]["RepairedRowsView"] | null;
+            /**
+             * Repaired At
+             * @description Position of the source's rows that the repair wrote.
+             */
+            repaired_at?: string | null;
             /** Schema */
             schema: string | null;
             /**
@@ -6871,6 +6910,8 @@ export interface components {
             source_rows: number;
             /** Target Rows */
             target_rows: number;
+            /** @description With `preview`: the rows that a repair would write. */
+            would_repair?: components["schemas"]["RepairedRowsView"] | null;
         };
         /**
          * VerifiedView

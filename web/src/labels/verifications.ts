@@ -36,7 +36,27 @@ const KINDS: Record<string, string> = {
   different: "different values",
 };
 
-export const differenceWords = (kind: string): string => KINDS[kind] ?? kind;
+/** "different values in price, note". */
+export const differenceWords = (kind: string, columns: readonly string[] = []): string =>
+  (KINDS[kind] ?? kind) + (columns.length > 0 ? ` in ${columns.join(", ")}` : "");
+
+type Counts = NonNullable<VerifiedTable["repaired"]>;
+
+const countsWords = ({ inserted, updated, deleted }: Counts): string =>
+  `${some(inserted, "row")} inserted, ${count(updated)} updated, ${count(deleted)} deleted`;
+
+/** What a repair did to a table, or would, and why it left it out; nothing without a repair. */
+export function repairWords(table: Pick<VerifiedTable, "equal" | "would_repair" | "repaired" | "repaired_at" | "not_repaired">): string[] {
+  const { would_repair, repaired, repaired_at, not_repaired } = table;
+  const words: string[] = [];
+  if (would_repair != null) words.push(`A repair would write: ${countsWords(would_repair)}.`);
+  if (repaired != null) {
+    const at = repaired_at == null ? "" : ` at ${repaired_at}`;
+    words.push(`Repaired${at}: ${countsWords(repaired)}; the table is ${table.equal ? "equal" : "different"} now.`);
+  }
+  if (not_repaired != null) words.push(`${repaired == null ? "Not repaired" : "Not compared again"}: ${not_repaired}.`);
+  return words;
+}
 
 /** A key as one text; NULL is no value. */
 export const keyWords = (key: readonly (string | null)[]): string => key.map((part) => part ?? "NULL").join(", ");

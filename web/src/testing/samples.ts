@@ -66,6 +66,7 @@ export const verification = (changes: Partial<Verification> = {}): Verification 
   id: "v1",
   state: "succeeded",
   trigger: "user",
+  repair: "none",
   equal: true,
   tables: [],
   tables_done: 0,

@@ -14,7 +14,7 @@ const show = (changes: Parameters<typeof verification>[0], role = "operator") =>
 it("lists the rows that differ, and offers to reload their table", () => {
   const differing = [
     { key: ["7", null], kind: "missing" },
-    { key: ["8", "b"], kind: "different" },
+    { key: ["8", "b"], kind: "different", columns: ["price", "note"] },
   ];
   show({
     equal: false,
@@ -29,9 +29,28 @@ it("lists the rows that differ, and offers to reload their table", () => {
   expect(screen.getByText(/by rows, because of no key/)).toBeTruthy();
   expect(screen.getByText("2 rows that differ")).toBeTruthy();
   expect(screen.getByText("7, NULL").closest("tr")?.textContent).toContain("missing on the target");
-  expect(screen.getByText("8, b").closest("tr")?.textContent).toContain("different values");
+  expect(screen.getByText("8, b").closest("tr")?.textContent).toContain("different values in price, note");
   expect(screen.getByRole("button", { name: "Reload public.orders" })).toBeTruthy();
   expect(screen.getByText("1 equal table")).toBeTruthy();
+});
+
+it("shows what a repair wrote, and what it left out", () => {
+  const differing = [{ key: ["7"], kind: "missing" }];
+  show({
+    equal: false,
+    repair: "apply",
+    tables: [
+      verified({ differing, repaired: { inserted: 1, updated: 2, deleted: 0 }, repaired_at: "0/2A" }),
+      verified({ id: "t2", name: "bag", equal: false, not_repaired: "the table has no key; reload it" }),
+      verified({ id: "t3", name: "lines", equal: false, would_repair: { inserted: 0, updated: 3, deleted: 1 } }),
+    ],
+  });
+  expect(screen.getByText("Repaired at 0/2A: 1 row inserted, 2 updated, 0 deleted; the table is equal now.")).toBeTruthy();
+  expect(screen.getByText("1 row that differed")).toBeTruthy();
+  expect(screen.getByText("Not repaired: the table has no key; reload it.")).toBeTruthy();
+  expect(screen.getByText("A repair would write: 0 rows inserted, 3 updated, 1 deleted.")).toBeTruthy();
+  expect(screen.queryByRole("button", { name: "Reload public.orders" })).toBeNull();
+  expect(screen.getByRole("button", { name: "Reload public.bag" })).toBeTruthy();
 });
 
 it("shows progress, and the way to cancel it", () => {

@@ -22,6 +22,7 @@ import {
   differenceWords,
   keyWords,
   methodWords,
+  repairWords,
   rowsWords,
   verificationWords,
   verifiedShareWords,
@@ -131,13 +132,14 @@ function Begin({ subscription, underWay }: { subscription: Subscription; underWa
   const [which, setWhich] = useState<"all" | "some">("all");
   const [picked, setPicked] = useState<ReadonlySet<string>>(new Set());
   const [method, setMethod] = useState<Verification["method"]>("rows");
+  const [repair, setRepair] = useState<Verification["repair"]>("none");
   const begin = useMutation({
     mutationFn: () => {
       const tables = which === "some" ? [...picked].map((key) => JSON.parse(key) as { schema: string; name: string }) : null;
       return answer(
         client.POST("/api/v1/subscriptions/{name}/verifications", {
           params: { path: { name } },
-          body: { tables, method: method ?? "rows" },
+          body: { tables, method: method ?? "rows", repair },
         }),
       );
     },
@@ -174,14 +176,24 @@ function Begin({ subscription, underWay }: { subscription: Subscription; underWa
           by checksum: both sides compute them, and only rows of ranges that differ are read
         </label>
       </Field>
+      <Field legend="Rows that differ">
+        {REPAIRS.map(([mode, words]) => (
+          <label className="check" key={mode}>
+            <input type="radio" name="repair" checked={repair === mode} onChange={() => setRepair(mode)} />
+            {words}
+          </label>
+        ))}
+      </Field>
       <p className="prose soft">
         All rows of the tables on {subscription.source} and {subscription.target} are compared, while the replication continues. The
         snapshot on the source waits for transactions that are open when it is requested.
+        {repair === "apply" &&
+          " Rows that differ are replaced by the source's in one transaction; the target keeps what was changed in penstock.repaired_rows."}
       </p>
       <div className="ask-foot">
         {may && (
           <button type="submit" className="primary" disabled={!ready}>
-            {begin.isPending ? "Asking …" : "Verify"}
+            {begin.isPending ? "Asking …" : repair === "apply" ? "Verify and repair" : "Verify"}
           </button>
         )}
         <span className="soft" role="status">
@@ -197,12 +209,18 @@ function Begin({ subscription, underWay }: { subscription: Subscription; underWa
   );
 }
 
+const REPAIRS: readonly [Verification["repair"], string][] = [
+  ["none", "are listed"],
+  ["preview", "are listed, with what a repair would write"],
+  ["apply", "are replaced by the source's rows"],
+];
+
 /** One verification: how far it is, or what it found. */
 export function Entry({ subscription, verification }: { subscription: string; verification: Verification }) {
   const { tone, word } = verificationWords(verification);
   const { tables, left_out, position, problem, ended_at } = verification;
-  const different = tables.filter(({ equal }) => !equal);
-  const equal = tables.filter((table) => table.equal);
+  const different = tables.filter((table) => !table.equal || table.repaired != null);
+  const equal = tables.filter((table) => table.equal && table.repaired == null);
   return (
     <>
       <span className="when">
@@ -291,7 +309,7 @@ const Name = ({ subscription, table }: { subscription: string; table: Compared }
 );
 
 function Different({ subscription, table }: { subscription: string; table: VerifiedTable }) {
-  const { differing, set_aside = 0 } = table;
+  const { differing, set_aside = 0, equal } = table;
   return (
     <div className="different">
       <p>
@@ -302,10 +320,14 @@ function Different({ subscription, table }: { subscription: string; table: Verif
         {set_aside > 0 && `; ${some(set_aside, "quarantined row")} of the target are known differences`}
       </p>
       <p className="soft">Compared {methodWords(table)}</p>
+      {repairWords(table).map((words) => (
+        <p key={words}>{words}</p>
+      ))}
       {differing.length > 0 && (
         <details>
           <summary>
-            {some(differing.length, "row")} that differ{differing.length >= 100 ? ", the first ones" : ""}
+            {some(differing.length, "row")} that {equal ? "differed" : "differ"}
+            {differing.length >= 100 ? ", the first ones" : ""}
           </summary>
           <table className="ledger columns">
             <caption className="unseen">Rows of {nameOf(table)} that differ</caption>
@@ -316,21 +338,23 @@ function Different({ subscription, table }: { subscription: string; table: Verif
               </tr>
             </thead>
             <tbody>
-              {differing.map(({ key, kind }) => (
+              {differing.map(({ key, kind, columns = [] }) => (
                 <tr key={`${kind} ${JSON.stringify(key)}`}>
                   <th scope="row" data-column="Key">
                     <code>{keyWords(key)}</code>
                   </th>
-                  <td data-column="How">{differenceWords(kind)}</td>
+                  <td data-column="How">{differenceWords(kind, columns)}</td>
                 </tr>
               ))}
             </tbody>
           </table>
         </details>
       )}
-      <div className="actions">
-        <ActionButtons actions={[reload(nameOf(table), async () => tablePath(subscription, table.id))]} />
-      </div>
+      {!equal && (
+        <div className="actions">
+          <ActionButtons actions={[reload(nameOf(table), async () => tablePath(subscription, table.id))]} />
+        </div>
+      )}
     </div>
   );
 }
