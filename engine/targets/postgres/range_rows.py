@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from psycopg import sql
 
-from engine.model.copies import KeyBound
+from engine.model.copies import KeyBound, ordered_type
 from engine.model.ranges import NotByRanges, TargetDigests
 from engine.model.schema import Column
-from engine.model.values import Kind, value_type
+from engine.model.values import Kind
 from engine.postgres.sessions import PostgresConnection
 from engine.targets.identifiers import quoted
 from engine.targets.postgres.changes import Place
@@ -45,7 +45,8 @@ class PostgresRanges:
         names = [column.name for column in columns]
         if connection.info.server_version < _OLDEST or connection.info.parameter_status("server_encoding") != "UTF8":
             raise NotByRanges("a target that is older than PostgreSQL 14, or whose encoding is not UTF8")
-        if any(value_type(column).kind is Kind.TEXT for column in columns):
+        types = [ordered_type(column) for column in columns]
+        if any(held is None or held.kind is Kind.TEXT for held in types):
             raise NotByRanges("a key of text, which the target may sort in another way")
         if not connection.execute(_INDEX, [place.qualified, len(names), names]).fetchall()[0][0]:
             raise NotByRanges("a target whose table has no index over its key, or a key that may be NULL")

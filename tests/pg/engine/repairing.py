@@ -10,9 +10,10 @@ from engine.connectors import open_source
 from engine.control.supervisor import SubscriptionSupervisor
 from engine.control.table_repairs import TableRepairs
 from engine.control.verification import VerificationReport
-from engine.link.messages import Verification, Verify
-from engine.link.verifications import VerifiedTable
+from engine.link.verifications import Verification, VerifiedTable, Verify
 from engine.model.source import ExportedSnapshot
+from engine.model.verification import RepairMode, VerificationMethod
+from engine.platform.clock import SystemClock
 from tests.fixtures.replication import Replica
 
 
@@ -56,6 +57,7 @@ def verification(
     pipeline: SubscriptionSupervisor,
     *,
     apply: bool = True,
+    method: VerificationMethod = VerificationMethod.ROWS,
     before: Callable[[], None] = _nothing,
     within: Callable[[], None] = _nothing,
 ) -> Verification:
@@ -63,12 +65,14 @@ def verification(
     run = pipeline.run
     assert run is not None
     link, source = _Last(), open_source(pipeline.spec.source)
-    command = Verify(subscription=pipeline.spec.name, verification_id="v1", repair="apply" if apply else "preview")
-    report = VerificationReport(link, command, 1)  # type: ignore[arg-type]  # a link of its own
+    mode = RepairMode.APPLY if apply else RepairMode.PREVIEW
+    command = Verify(subscription=pipeline.spec.name, verification_id="v1", method=method, repair=mode)
+    report = VerificationReport(link, command, 1, SystemClock())  # type: ignore[arg-type]  # a link of its own
     specs = {entry.table: entry.spec for entry in pipeline.book.all()}
     cuts: Any = MeddledCuts(run.cuts, before, within)
     try:
-        TableRepairs(cuts, source, specs, report, threading.Event()).run("v1", None, apply=apply)
+        repairs = TableRepairs(cuts, source, specs, report, threading.Event(), method=method)
+        repairs.run("v1", None, apply=apply)
     finally:
         source.close()
     report.end("succeeded")

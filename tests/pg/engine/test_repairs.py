@@ -10,6 +10,7 @@ import pytest
 
 from engine.link.verifications import RowCounts
 from engine.model.subscription import ApplyMode, ApplyPolicy, ConnectionSpec, QueueMode
+from engine.model.verification import VerificationMethod
 from engine.platform.failpoints import Failpoint
 from tests.fixtures.load import Load
 from tests.fixtures.postgres import Database, Session
@@ -84,7 +85,7 @@ def test_planted_errors_are_repaired_under_load_and_nothing_else_is_touched(
         load.more(5)
         preview = repaired(replica, apply=False)
         load.more(5)
-        found = repaired(replica)
+        found = repaired(replica, method=VerificationMethod.CHECKSUM)
         load.more(5)
         assert replica.satisfied()
     items = preview["items"]
@@ -101,6 +102,7 @@ def test_planted_errors_are_repaired_under_load_and_nothing_else_is_touched(
     assert items.repaired_at is not None
     assert items.position is not None
     assert items.repaired_at < items.position
+    assert (preview["items"].method, items.method, items.by_rows_because) == (VerificationMethod.ROWS, VerificationMethod.CHECKSUM, None)
     assert {(d.key[0], d.kind, d.columns) for d in items.differing} == LISTED
     assert (found["pairs"].equal, found["pairs"].repaired) == (True, RowCounts(inserted=1, updated=1))
     assert (found["bag"].equal, found["bag"].repaired) == (False, None)
