@@ -17,7 +17,7 @@ export function TableVerified({ subscription, table }: { subscription: string; t
       {verified == null ? <p className="soft">It was not compared with the source yet.</p> : <Last verified={verified} />}
       {problem != null && (
         <>
-          <p>
+          <p className="prose">
             The schedule could not compare it, {some(problem.attempts, "time")} so far: {problem.detail} It is tried again after{" "}
             <Moment at={problem.retry_at} />.
           </p>

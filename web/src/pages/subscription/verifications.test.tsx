@@ -77,3 +77,8 @@ it("says why it failed, and what to do", () => {
   expect(screen.getByText("The snapshot timed out.")).toBeTruthy();
   expect(screen.getByText("End the open transaction.")).toBeTruthy();
 });
+
+it("names the table of one that the schedule began", () => {
+  show({ trigger: "schedule", tables: [verified()] });
+  expect(screen.getByText(/compared by the schedule/).textContent).toContain("public.orders compared by the schedule at 0/16B3748");
+});

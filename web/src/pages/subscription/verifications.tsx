@@ -231,8 +231,13 @@ export function Entry({ subscription, verification }: { subscription: string; ve
         {ended_at === null && <Progress subscription={subscription} verification={verification} />}
         {ended_at !== null && (
           <p>
-            {comparedWords({ tables_done: tables.length, tables_total: null })}
-            {verification.trigger === "schedule" && " by the schedule"}
+            {verification.trigger === "schedule" && tables[0] !== undefined ? (
+              <>
+                <Name subscription={subscription} table={tables[0]} /> compared by the schedule
+              </>
+            ) : (
+              comparedWords({ tables_done: tables.length, tables_total: null })
+            )}
             {position !== null && (
               <>
                 {" "}
