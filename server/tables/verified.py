@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
+
+from sqlalchemy.orm import load_only
+from sqlmodel import select
 
 from engine.model.position import Lsn
 from engine.model.positions import PositionForm, text_of
 from engine.model.table_state import TableStateKind
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
-from server.db.session import WriteSession
+from server.db.session import ReadSession, WriteSession
 from server.declarations.policies import VerifyBody
 from server.lookup.subscriptions import position_form
 from server.tables.schemas import VerificationProblem, VerifiedShare, VerifiedView
@@ -34,6 +37,8 @@ class Known(Protocol):
     def reloaded_at(self) -> datetime | None: ...
     @property
     def copied_rows(self) -> int | None: ...
+    @property
+    def insert_only(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,24 @@ class Schedule:
 
 def schedule_of(subscription: SubscriptionRow, now: datetime) -> Schedule:
     return Schedule(position_form(subscription), interval_of(VerifyBody.model_validate(subscription.verify)), now)
+
+
+def share_of(session: ReadSession, subscription_id: int, every: timedelta, now: datetime) -> VerifiedShare:
+    """`verified_share` of a subscription; reads only the columns that it needs."""
+    needed: tuple[Any, ...] = (
+        TableRow.id,
+        TableRow.verified_at,
+        TableRow.verified_equal,
+        TableRow.verified_source_rows,
+        TableRow.reloaded_at,
+        TableRow.copied_rows,
+        TableRow.insert_only,
+    )
+    query = select(TableRow).where(
+        TableRow.subscription_id == subscription_id, TableRow.state != TableStateKind.REMOVED.value
+    )
+    rows: Sequence[TableRow] = session.exec(query.options(load_only(*needed))).all()
+    return verified_share(rows, every, now)
 
 
 def interval_of(policy: VerifyBody) -> timedelta | None:
@@ -127,11 +150,14 @@ def problem_view(row: TableRow, schedule: Schedule) -> VerificationProblem | Non
 
 
 def verified_share(rows: Iterable[Known], every: timedelta, now: datetime) -> VerifiedShare:
-    """How much of these tables was found equal within `every` and not copied since. Each counts with at least one row."""
+    """How much of these tables was found equal within `every` and not copied since. Each counts with at least one row; those whose updates
+    and deletes are not followed do not count."""
     counts = {True: 0, False: 0}
     sizes = {True: 0, False: 0}
     times = []
     for row in rows:
+        if row.insert_only:
+            continue
         good = bool(row.verified_equal) and not is_before_copy(row) and not is_overdue(row, every, now)
         counts[good] += 1
         sizes[good] += max(1, row.verified_source_rows or 0, row.copied_rows or 0)

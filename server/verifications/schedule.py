@@ -16,9 +16,8 @@ from server.db.database import Database
 from server.db.models.subscription import SubscriptionRow
 from server.declarations.policies import VerifyBody
 from server.logs import get_logger
-from server.tables import repository
 from server.tables.schemas import VerifiedShare
-from server.tables.verified import interval_of, verified_share
+from server.tables.verified import interval_of, share_of
 from server.verifications.scheduled import due_subscriptions, take_step
 
 EVERY_S = 3.0
@@ -51,11 +50,9 @@ class VerifiedShares:
         with self._database.read() as session:
             rows = session.exec(select(SubscriptionRow)).all()
             intervals = [(row, interval_of(VerifyBody.model_validate(row.verify))) for row in rows]
-            scheduled = {row.id or 0: (row.name, every) for row, every in intervals if every is not None}
-            tables = repository.list_present_of_many(session, scheduled) if scheduled else {}
             now = self._clock.now()
             self.by_subscription = {
-                name: verified_share(tables[key], every, now) for key, (name, every) in scheduled.items()
+                row.name: share_of(session, row.id or 0, every, now) for row, every in intervals if every is not None
             }
 
     async def keep_counting(self) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlmodel import col, select
+from sqlmodel import col, or_, select
 
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from engine.model.table_state import TableStateKind
@@ -104,7 +104,7 @@ def next_step(
         return None
     if not may_begin(_last_attempt(session, subscription), policy.budget, now):
         return None
-    chosen = choose(_candidates(session, subscription), every, now)
+    chosen = choose(_candidates(session, subscription, every, now), every, now)
     return None if chosen is None else Step(table=chosen.table)
 
 
@@ -126,8 +126,14 @@ def _last_attempt(session: ReadSession, subscription: SubscriptionRow) -> Attemp
     return Attempt(found[0], found[1] or 0.0, failed=found[2] == WorkState.FAILED.value)
 
 
-def _candidates(session: ReadSession, subscription: SubscriptionRow) -> list[Candidate]:
-    """The live tables of which no reload has begun; none while the whole subscription is reloaded."""
+def _candidates(
+    session: ReadSession, subscription: SubscriptionRow, every: timedelta, now: datetime
+) -> list[Candidate]:
+    """The live tables of which no reload has begun; none while the whole subscription is reloaded.
+
+    Left out are those whose present rows were compared within `every`, as they may be many, and those whose updates and deletes are not
+    followed.
+    """
     reloads = session.exec(
         select(ReloadRow.table_id).where(
             ReloadRow.subscription_id == subscription.id, col(ReloadRow.state).in_(UNENDED)
@@ -135,12 +141,20 @@ def _candidates(session: ReadSession, subscription: SubscriptionRow) -> list[Can
     ).all()
     if None in reloads:
         return []
-    rows = session.exec(
-        select(TableRow).where(TableRow.subscription_id == subscription.id, TableRow.state == TableStateKind.LIVE.value)
+    query = select(TableRow).where(
+        TableRow.subscription_id == subscription.id,
+        TableRow.state == TableStateKind.LIVE.value,
+        ~col(TableRow.insert_only),
+        or_(
+            col(TableRow.verified_at).is_(None),
+            col(TableRow.verified_at) <= now - every,
+            col(TableRow.verified_at) > now,
+            col(TableRow.reloaded_at) >= col(TableRow.verified_at),
+        ),
     )
     return [
         Candidate(row.id, None if is_before_copy(row) else row.verified_at, row.verify_tried_at, row.verify_retry_at)
-        for row in rows
+        for row in session.exec(query)
         if row.id not in reloads
     ]
 

@@ -257,6 +257,18 @@ def test_what_does_not_run_is_left_alone(bench: Bench, state: str) -> None:
     assert bench.rows()[-1].state == "cancelled"
 
 
+def test_tables_that_follow_inserts_only_are_left_alone(bench: Bench) -> None:
+    """They are not expected to be equal to their source."""
+    with bench.database.write() as session:
+        for name in ("t0", "t1"):
+            session.get_one(TableRow, name).insert_only = True
+    assert bench.run() == "t2"
+    assert bench.round(HOUR) is None
+    shares = VerifiedShares(bench.database, bench.clock)
+    shares.count()
+    assert shares.by_subscription[bench.name].tables_ratio == 1
+
+
 def test_tables_that_are_copied_or_reloaded_are_left_alone(bench: Bench) -> None:
     bench.state("t0", "reloading")
 
