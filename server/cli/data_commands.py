@@ -96,10 +96,12 @@ def _show_subscriptions(subscriptions: list[Document]) -> None:
         behind = f"{format_seconds(lag.get('seconds'))}, {format_size(lag.get('bytes'))}"
         route = escape(f"{item['source']} → {item['target']}")
         how = health(item.get("health"))
-        rows.append([escape(item["name"]), route, how, escape(item["state"]), positions.get("applied"), behind])
-        rows[-1].append(_verified_share(item.get("verified")))
+        verified = _verified_share(item.get("verified"))
+        rows.append(
+            [escape(item["name"]), route, how, escape(item["state"]), positions.get("applied"), behind, verified]
+        )
     columns = ["subscription", "route", "health", "state", "applied", "lag", "verified"]
-    shown = len(columns) if any(row[-1] for row in rows) else len(columns) - 1
+    shown = len(columns) if any(row[-1] for row in rows) else len(columns) - 1  # Without schedules nothing is known.
     print_table(columns[:shown], [row[:shown] for row in rows])
     for item in subscriptions:
         _explain_health(item)

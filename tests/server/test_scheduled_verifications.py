@@ -368,6 +368,25 @@ def test_a_result_of_rows_that_were_replaced_meanwhile_is_not_stored(bench: Benc
     assert bench.seen("t2")[0] is not None
 
 
+def test_a_result_counts_when_it_is_reported_and_once(bench: Bench) -> None:
+    """A verification of many tables takes long; one of them is reloaded because of what it has found already."""
+    with bench.database.write() as session:
+        users = service.begin_verification(session, bench.name, VerificationRequest()).id
+    found = [VerifiedTable(table=f"t{i}", equal=False, source_rows=9, target_rows=8) for i in range(2)]
+    given = {"subscription": bench.name, "epoch": 1, "verification_id": users, "position": "0/64", "total": 2}
+    bench.clock.advance(1)
+    bench.report(Verification.model_validate({**given, "state": "running", "tables": found[:1]}))
+    assert [bench.table(name).differs for name in ("t0", "t1")] == [True, False]
+    bench.clock.advance(1)
+    bench.state("t0", "reloading")
+    bench.state("t0", "live")
+    bench.report(Verification.model_validate({**given, "state": "succeeded", "tables": found}))
+    assert [bench.table(name).differs for name in ("t0", "t1")] == [False, True]
+    last = bench.seen("t0")[0]
+    assert last is not None
+    assert last.before_copy
+
+
 def test_a_reload_of_partitions_counts_as_a_copy(bench: Bench) -> None:
     bench.run()
     bench.clock.advance(1)
