@@ -23,12 +23,14 @@ from server.declarations.policies import VerifyBody
 from server.gateway.long_running import UNENDED, WorkState
 from server.lookup.subscriptions import lock_subscription
 from server.tables.verified import interval_of, is_before_copy
-from server.verifications.rolling import FIRST_DELAY, Attempt, Candidate, choose, delay_after, may_begin
+from server.verifications.rolling import FIRST_DELAY, LONGEST_DELAY, Attempt, Candidate, choose, delay_after, may_begin
 
 KEPT = 100
 """Ended verifications of a schedule that stay listed, besides the last one of each table."""
 AT_ONCE = 4
 """Most verifications of schedules at once on one engine: a quarter of the threads in which it answers requests."""
+_READ = 10
+"""Due tables that are read to choose the next one."""
 _ENGINE_LOST = {
     "status": 503,
     "code": "engine_lost",
@@ -129,10 +131,9 @@ def _last_attempt(session: ReadSession, subscription: SubscriptionRow) -> Attemp
 def _candidates(
     session: ReadSession, subscription: SubscriptionRow, every: timedelta, now: datetime
 ) -> list[Candidate]:
-    """The live tables of which no reload has begun; none while the whole subscription is reloaded.
+    """The first in turn of the due tables that are live and of which no reload has begun; none while the whole subscription is reloaded.
 
-    Left out are those whose present rows were compared within `every`, as they may be many, and those whose updates and deletes are not
-    followed.
+    Tables whose updates and deletes are not followed are left out.
     """
     reloads = session.exec(
         select(ReloadRow.table_id).where(
@@ -141,21 +142,20 @@ def _candidates(
     ).all()
     if None in reloads:
         return []
+    # The conditions of `is_due` and the order of `choose`, so that few rows of many are read.
+    compared, retry, tried = col(TableRow.verified_at), col(TableRow.verify_retry_at), col(TableRow.verify_tried_at)
     query = select(TableRow).where(
         TableRow.subscription_id == subscription.id,
         TableRow.state == TableStateKind.LIVE.value,
         ~col(TableRow.insert_only),
-        or_(
-            col(TableRow.verified_at).is_(None),
-            col(TableRow.verified_at) <= now - every,
-            col(TableRow.verified_at) > now,
-            col(TableRow.reloaded_at) >= col(TableRow.verified_at),
-        ),
+        col(TableRow.id).not_in(reloads),
+        or_(compared.is_(None), compared <= now - every, compared > now, col(TableRow.reloaded_at) >= compared),
+        or_(retry.is_(None), retry <= now, retry > now + LONGEST_DELAY),
     )
+    rows = session.exec(query.order_by(tried.is_not(None), tried, col(TableRow.id)).limit(_READ))
     return [
         Candidate(row.id, None if is_before_copy(row) else row.verified_at, row.verify_tried_at, row.verify_retry_at)
-        for row in session.exec(query)
-        if row.id not in reloads
+        for row in rows
     ]
 
 
