@@ -27,16 +27,18 @@ class KeyInterval:
 
 @dataclass(frozen=True, slots=True)
 class RangeDigest:
-    """A range of the source's rows: their number, and the exclusive or of the 64-bit hashes of their row texts with two seeds.
+    """A range of the source's rows: their number, the exclusive or of the 64-bit hashes of their row texts with two seeds, and the bytes of
+    these texts.
 
     Row text is PostgreSQL's `ROW(columns)::text`, the hash its `hashtextextended`, as signed numbers. The keys of a table are unique, so
-    equal numbers and digests mean equal sets of row texts (collisions: 2^-128).
+    equal numbers and hashes mean equal sets of row texts (collisions: 2^-128).
     """
 
     keys: KeyInterval
     rows: int
     low: int
     high: int
+    bytes: int
 
 
 class RangeSource(Protocol):

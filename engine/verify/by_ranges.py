@@ -20,7 +20,7 @@ READ_BYTES = 64 * 1024**2
 RANGE_BYTES = 256 * 1024
 """Bytes of a range, estimated: its digest costs some 50 bytes on the wire, and one differing row in it makes RANGE_BYTES be read again."""
 MOST_RANGES = 65_536
-"""Ranges after which their size is doubled, so that the memory for them is bounded (about 50 MB)."""
+"""Ranges after which their size is doubled, so that the memory for them is bounded (about 100 MB for a billion rows)."""
 PART_ROWS = 150
 """Rows of the parts into which differing ranges are cut before rows are read: their texts are as long as 200 digests."""
 MOST_KEPT = 4_000_000
@@ -57,12 +57,13 @@ class ByRanges:
     check: Callable[[], None]
     progress: Progress
     row_bytes: int = 1
-    """Estimated size of a row; known after `base`."""
+    """Size of a row's text, after `base`: the average of the range in which it is the largest."""
 
     def base(self) -> list[RangeDigest]:
         """Digests of ranges that cover the table. Raises NotByRanges."""
         found: list[RangeDigest] = []
         after: KeyBound | None = None
+        average = 0
         while True:
             self.check()
             walk = self.source.copies.walk_key(self.schema, after, READ_BYTES, 1)
@@ -70,9 +71,12 @@ class ByRanges:
                 raise NotByRanges("a table whose key cannot be walked")
             ((split, upto),) = ((each.split, each.upto) for each in walk.splits)
             self.progress.expected = walk.table_bytes
-            self.row_bytes = max(1, split.bytes_estimate // max(1, split.rows_estimate))
-            rows = max(1, RANGE_BYTES // self.row_bytes) << (len(found) // MOST_RANGES)
-            found += self._digests([KeyInterval(after, upto)], rows)
+            average = average or max(1, split.bytes_estimate // max(1, split.rows_estimate))
+            rows = max(1, RANGE_BYTES // average) << (len(found) // MOST_RANGES)
+            answer = self._digests([KeyInterval(after, upto)], rows)
+            average = max(1, sum(each.bytes for each in answer) // max(1, sum(each.rows for each in answer)))
+            self.row_bytes = max(self.row_bytes, *(each.bytes // max(1, each.rows) for each in answer))
+            found += answer
             self.progress.advance(split.bytes_estimate)
             if upto is None:
                 return found
@@ -108,11 +112,11 @@ class ByRanges:
             intervals = [each.keys for each in differing[begin : begin + min(at_once, 256)]]
             for part in self._digests(intervals, PART_ROWS):
                 if part.keys.after != after:
-                    yield RangeDigest(KeyInterval(after, part.keys.after), 0, 0, 0)
+                    yield RangeDigest(KeyInterval(after, part.keys.after), 0, 0, 0, 0)
                 yield part
                 after = part.keys.upto
         if after is not None:
-            yield RangeDigest(KeyInterval(after, None), 0, 0, 0)
+            yield RangeDigest(KeyInterval(after, None), 0, 0, 0, 0)
 
     def _digests(self, intervals: Sequence[KeyInterval], rows: int) -> list[RangeDigest]:
         answer = self.ranges.digests(intervals, rows, self.snapshot.name)
@@ -145,7 +149,7 @@ def _merged(ranges: Sequence[RangeDigest], chosen: Sequence[bool]) -> list[Range
             continue
         if found and found[-1].keys.upto == each.keys.after:
             keys = KeyInterval(found[-1].keys.after, each.keys.upto)
-            found[-1] = RangeDigest(keys, found[-1].rows + each.rows, 0, 0)
+            found[-1] = RangeDigest(keys, found[-1].rows + each.rows, 0, 0, 0)
         else:
-            found.append(RangeDigest(each.keys, each.rows, 0, 0))
+            found.append(RangeDigest(each.keys, each.rows, 0, 0, 0))
     return found

@@ -84,7 +84,7 @@ class PostgresRanges:
         return [compared(self.columns, operator, bound) for operator, bound in bounds if bound is not None]
 
     def _digests_sql(self, number: int, keys: KeyInterval, rows: int) -> sql.Composed:
-        """Rows (number, range, rows, digests, key of its last row as text …; NULL if the range has fewer rows)."""
+        """Rows (number, range, rows, digests, bytes, key of its last row as text …; NULL if the range has fewer rows)."""
         names = [sql.Identifier(column.on_source) for column in self.columns]
         held = [sql.Identifier(f"k{i}") for i in range(len(names))]
         row = sql.SQL(", ").join(sql.Identifier(column.on_source) for column in self.schema.columns)
@@ -102,7 +102,7 @@ class PostgresRanges:
         # OFFSET 0: otherwise the planner would merge the queries, and the text would be made once for each hash.
         return sql.SQL(
             "(SELECT {number}, (n - 1) / {rows} AS part, count(*), bit_xor(hashtextextended(t, 0)),"
-            " bit_xor(hashtextextended(t, 1)), {last} FROM ({inner} OFFSET 0) AS r GROUP BY part)"
+            " bit_xor(hashtextextended(t, 1)), sum(octet_length(t)), {last} FROM ({inner} OFFSET 0) AS r GROUP BY part)"
         ).format(number=number, rows=rows, last=last, inner=inner)
 
 
@@ -110,11 +110,11 @@ def _covering(keys: KeyInterval, number: int, found: Sequence[tuple[Any, ...]]) 
     """The ranges of one interval, which its query found; the last one ends where the interval does."""
     ranges: list[RangeDigest] = []
     after = keys.after
-    for _, _, rows, low, high, *last in (row for row in found if row[0] == number):
+    for _, _, rows, low, high, size, *last in (row for row in found if row[0] == number):
         upto = None if last[0] is None else KeyBound(tuple(last))
-        ranges.append(RangeDigest(KeyInterval(after, upto), int(rows), int(low), int(high)))
+        ranges.append(RangeDigest(KeyInterval(after, upto), int(rows), int(low), int(high), int(size)))
         after = upto
     if not ranges:
-        return [RangeDigest(keys, 0, 0, 0)]
+        return [RangeDigest(keys, 0, 0, 0, 0)]
     ranges[-1] = replace(ranges[-1], keys=KeyInterval(ranges[-1].keys.after, keys.upto))
     return ranges

@@ -62,7 +62,7 @@ class DuckDbRanges:
     def digests(self, bounds: Sequence[KeyBound], check: Callable[[], None]) -> TargetDigests:
         keys = self._sort_keys(bounds)
         columns = [(quoted(c.name), value_type(c)) for c in self._record.schema.columns]
-        listed = f"{row_text(columns)} AS t, {self._sort_key([quoted(c.name) for c in self._columns])} AS k"
+        listed = f"{row_text(columns)}, {self._sort_key([quoted(c.name) for c in self._columns])}"
         sums = RangeSums(len(bounds) + 1)
         for batch in self._batches(listed):
             check()
@@ -73,7 +73,7 @@ class DuckDbRanges:
         keys = self._sort_keys(bounds)
         chosen = pa.array(wanted)
         numbers: list[Any] = [pa.array([], pa.int64())]
-        for batch in self._batches(f"rowid AS n, {self._sort_key([quoted(c.name) for c in self._columns])} AS k"):
+        for batch in self._batches(f"rowid, {self._sort_key([quoted(c.name) for c in self._columns])}"):
             numbers.append(batch.column(0).filter(chosen.take(pa.array(ranges_of(batch.column(1), keys)))))
         name, old = f"{_KEPT}{self._kept + 1}", f"{_KEPT}{self._kept}"
         listed = ", ".join(f"t.{quoted(column.name)}" for column in self._record.schema.columns)

@@ -50,6 +50,8 @@ class PostgresRanges:
             raise NotByRanges("a key of text, which the target may sort in another way")
         if not connection.execute(_INDEX, [place.qualified, len(names), names]).fetchall()[0][0]:
             raise NotByRanges("a target whose table has no index over its key, or a key that may be NULL")
+        # Statements of many ranges would seem worth JIT compilation.
+        connection.execute("SET LOCAL jit = off")
         self._connection = connection
         self._place = place
         self._names = sql.SQL(", ").join(map(sql.Identifier, names))

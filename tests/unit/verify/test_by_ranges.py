@@ -68,7 +68,7 @@ class MemorySource:
                 part = held[begin : begin + rows]
                 upto = keys.upto if begin + rows >= len(held) else bound_of(part[-1][0])
                 total = sum(map(image, part))
-                found.append(RangeDigest(KeyInterval(after, upto), len(part), total, -total))
+                found.append(RangeDigest(KeyInterval(after, upto), len(part), total, -total, len(part)))
                 after = upto
         return found
 
