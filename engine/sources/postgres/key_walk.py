@@ -131,9 +131,10 @@ def _place(
     connection: PostgresConnection, schema: TableSchema, columns: Sequence[Column], after: KeyBound | None, step: int
 ) -> KeyBound | None:
     """The key of the row `step` rows after `after`; None if there are fewer rows."""
-    names = sql.SQL(", ").join(sql.Identifier(column.on_source) for column in columns)
-    texts = sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(column.on_source)) for column in columns)
-    query = sql.SQL("SELECT {} FROM ONLY {}").format(texts, sql.Identifier(schema.name.schema, schema.name.name))
+    # Qualified: a bare name in ORDER BY would be that of the text in the select list.
+    names = sql.SQL(", ").join(sql.Identifier("t", column.on_source) for column in columns)
+    texts = sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier("t", column.on_source)) for column in columns)
+    query = sql.SQL("SELECT {} FROM ONLY {} AS t").format(texts, sql.Identifier(schema.name.schema, schema.name.name))
     if after is not None:
         query += sql.SQL(" WHERE ") + compared(columns, ">", after)
     query += sql.SQL(" ORDER BY {} OFFSET {} LIMIT 1").format(names, sql.Literal(step - 1))

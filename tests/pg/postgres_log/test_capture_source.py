@@ -515,6 +515,17 @@ def test_a_small_table_is_not_cut_along_its_key(db: Database, source: PostgresSo
     assert walk.table_bytes == size
 
 
+def test_a_key_is_walked_in_its_own_order_not_in_that_of_its_text(db: Database, source: PostgresSource) -> None:
+    db.execute("CREATE TABLE a (id int PRIMARY KEY)")
+    db.execute("INSERT INTO a SELECT generate_series(1, 10000)")
+    db.execute("ANALYZE a")
+    walk = source.copies.walk_key(described(source, "a"), None, db.execute("SELECT pg_table_size('a')")[0][0] // 8, 100)
+    assert walk is not None
+    step = walk.splits[0].split.rows_estimate
+    bounds = [int(each.upto.values[0]) for each in walk.splits if each.upto is not None]
+    assert bounds == list(range(step, 10001, step))
+
+
 @pytest.mark.parametrize("change", ["ALTER TABLE a RENAME id TO number", "ALTER TABLE a RENAME TO b"])
 def test_a_key_is_not_walked_by_names_that_are_gone(db: Database, source: PostgresSource, change: str) -> None:
     db.execute("CREATE TABLE a (id int PRIMARY KEY)")
