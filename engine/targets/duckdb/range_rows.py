@@ -26,10 +26,10 @@ _VECTOR = 2048
 """Rows that DuckDB reads at once at least."""
 _BATCH_BYTES = 8 * 1024 * 1024
 """Bytes of a batch of rows, estimated: a batch that stays near the processor's caches, and is worth a call. Not measured."""
-_WIDE_BYTES = 4 * 1024
-"""Larger rows are read in steps. Their texts may be several times as large as their estimate, which counts compressed values."""
+_WIDE_BYTES = 16 * 1024
+"""DuckDB reads 2,048 rows at once; if they are larger than this, they are read in steps of _READ_BYTES, since texts of rows are copied some
+four times until they are hashed. A step costs a read of all its 2,048 rows, so that it should not be small."""
 _READ_BYTES = 64 * 1024 * 1024
-"""Bytes of such a step, estimated: 2,048 rows of eight times _WIDE_BYTES."""
 
 Compare = Callable[[Sides, Any, int], tuple[int, int, list[dict[str, Any]]]]
 """Compares the target's rows of these sides with the source's rows: as TargetReader.compare."""
@@ -99,7 +99,7 @@ class DuckDbRanges:
     @property
     def _rows_at_once(self) -> int | None:
         """Rows of a step; None if all rows may be read in one."""
-        return max(1, _READ_BYTES // (8 * self._row_bytes)) if self._row_bytes > _WIDE_BYTES else None
+        return max(1, _READ_BYTES // self._row_bytes) if self._row_bytes > _WIDE_BYTES else None
 
     def _batches(self, listed: str) -> Iterator[Any]:
         """The select list of all rows, as pyarrow.RecordBatch; wide rows in steps by their number."""
