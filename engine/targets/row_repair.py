@@ -20,8 +20,10 @@ from engine.targets.quarantined_rows import texts_in_form, texts_of
 from engine.targets.rows_written import RowsWritten, require_same
 from engine.targets.target_metadata import TableReservation
 
-ROWS_AT_ONCE = 1_000
-"""Rows whose previous values are in memory at once. Not measured."""
+ROWS_AT_ONCE, BYTES_AT_ONCE = 10_000, 16 * 1024 * 1024
+"""Rows whose previous values are in memory at once, fewer if they are large: as large as the source's rows on average, or as of 16 KiB if
+it has none of them. DuckDB reads the keys of the whole table for each such group: 100,000 rows of a million take 6.0 s in groups of 1,000
+and 2.8 s in groups of 10,000."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +123,9 @@ class RowRepair:
         at = {k: n for n, k in enumerate(texts_of(self._table.rows, key, schema.key_columns))}
         inserts: list[int] = []
         counts = {"inserted": 0, "updated": 0, "deleted": 0}
-        for start in range(0, self._table.keys.num_rows, ROWS_AT_ONCE):
-            keys = self._table.keys.slice(start, ROWS_AT_ONCE)
+        at_once = _rows_at_once(self._table)
+        for start in range(0, self._table.keys.num_rows, at_once):
+            keys = self._table.keys.slice(start, at_once)
             wanted = texts_of(keys, [f"k{j}" for j in range(len(schema.key))], schema.key_columns)
             new = [at[k] for k in wanted if k in at]
             rows = self._table.rows.take(new) if new else self._table.rows.slice(0, 0)
@@ -155,6 +158,12 @@ class RowRepair:
             table, target = self._table.table, self._place.target
             written = self._writer.tables.apply_changes(table, target, self._table.schema, [changes])
             require_same(table, RowsWritten(inserted=len(at)), written)
+
+
+def _rows_at_once(table: TableRepair) -> int:
+    rows = table.rows.num_rows
+    average = table.rows.nbytes // rows if rows else 16 * 1024
+    return max(1, min(ROWS_AT_ONCE, BYTES_AT_ONCE // max(1, average)))
 
 
 def _changes(

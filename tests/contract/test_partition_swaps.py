@@ -102,6 +102,6 @@ def test_a_comparison_of_some_rows_sees_no_others(pipeline: Pipeline) -> None:
     with pipeline.target.pin(SUBSCRIPTION) as reader:
         source = inserts(orders, [(10, "a"), (19, "b")]).to_batches()
         found = reader.compare(progress.tables[ORDERS], source, 5, TENS)
-        assert found == (2, 2, [{"key": ["19"], "kind": "different"}])
+        assert found == (2, 2, [{"key": ["19"], "kind": "different", "columns": ("note",), "exact": ("19",)}])
         none: list[pa.RecordBatch] = []
         assert reader.compare(progress.tables[ORDERS], none, 5)[1] == 4

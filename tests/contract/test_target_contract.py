@@ -922,14 +922,15 @@ def test_comparison_names_the_keys_that_differ(pipeline: Pipeline) -> None:
     record = pipeline.target.progress(SUBSCRIPTION).tables[ITEMS]  # type: ignore[union-attr]
     source = [(1, 1, Decimal("1.00")), (1, 2, Decimal(0)), (2, 2, Decimal("3.00")), (3, 1, Decimal(0))]
     expected = [
-        {"key": ["1", "2"], "kind": "different"},
-        {"key": ["2", "1"], "kind": "extra"},
-        {"key": ["2", "2"], "kind": "missing"},
+        {"key": ["1", "2"], "kind": "different", "columns": ("price",), "exact": ("1", "2")},
+        {"key": ["2", "1"], "kind": "extra", "columns": (), "exact": ("2", "1")},
+        {"key": ["2", "2"], "kind": "missing", "columns": (), "exact": ("2", "2")},
     ]
     with pipeline.target.pin(SUBSCRIPTION) as reader:
         assert reader.compare(record, inserts(items, source).to_batches(max_chunksize=1), 10) == (4, 4, expected)
         assert reader.compare(record, inserts(items, source).to_batches(), 2) == (4, 4, expected[:2])
-        assert reader.compare(record, iter(()), 1) == (0, 4, [{"key": ["1", "1"], "kind": "extra"}])
+        extra = {"key": ["1", "1"], "kind": "extra", "columns": (), "exact": ("1", "1")}
+        assert reader.compare(record, iter(()), 1) == (0, 4, [extra])
 
 
 def test_comparison_without_a_key_counts_copies(pipeline: Pipeline) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from engine.link.verifications import RowCounts
 from engine.model.subscription import ApplyMode, ApplyPolicy, ConnectionSpec, QueueMode
 from engine.model.verification import VerificationMethod
+from engine.pipeline import cuts
 from engine.platform.failpoints import Failpoint
 from tests.fixtures.load import Load
 from tests.fixtures.postgres import Database, Session
@@ -121,7 +123,7 @@ def test_planted_errors_are_repaired_under_load_and_nothing_else_is_touched(
 
 
 def test_rows_that_change_on_the_source_meanwhile_are_repaired_to_what_they_are_then(
-    database: Database, replicate: Replicate, target_kind: str
+    database: Database, replicate: Replicate, target_kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database.execute(TABLES)
     ordered = ApplyPolicy(ApplyMode.TRANSACTIONAL, lanes=2) if target_kind == "postgres" else ApplyPolicy()
@@ -156,6 +158,16 @@ def test_rows_that_change_on_the_source_meanwhile_are_repaired_to_what_they_are_
     assert (repaired(replica)["items"].equal, repaired(replica)["items"].repaired) == (True, None)
     replica.assert_equal()
 
+    def slow() -> None:
+        database.execute("UPDATE items SET note = 'later' WHERE id = 31")
+        replica.catch_up()  # Only a target that has gone on without the rows gets there.
+
+    monkeypatch.setattr(cuts, "WRITE_WAIT_S", 0.2)
+    plant(replica, ["UPDATE public.items SET note = 'wrong' WHERE id = 21"])
+    late = repaired(replica, within=slow)["items"]
+    assert (late.equal, late.repaired) == (False, None)
+    assert "did not return the rows" in (late.not_repaired or "")
+
 
 def _run(database: Database, statements: str) -> None:
     database.execute(statements)
@@ -170,6 +182,19 @@ def dying(database: Database, mart: ConnectionSpec, tmp_path: Path) -> Iterator[
 
 DEATHS = {Failpoint.REPAIR_BEFORE: 0, Failpoint.REPAIR_AFTER: 9}
 """By failpoint the number of rows that are repaired after it."""
+
+
+def die_in_a_repair(replica: BadDay, armed: Path, at: tuple[Failpoint, int], mode: QueueMode) -> str:
+    """What an engine printed that verified with repair until it died at a failpoint."""
+    arm(armed, *at)
+    with engine(replica, mode, armed) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("repair\n")
+        process.stdin.flush()
+        output = process.stdout.read()
+    assert not (armed / at[0].value).exists(), output
+    return output
 
 
 @pytest.mark.parametrize(
@@ -188,15 +213,7 @@ def test_an_engine_that_dies_leaves_all_of_a_repair_or_nothing(
     with ItemLoad(dying.database.connect, 2):
         for point in points:
             dying.close()
-            arm(armed, point, 1)
-            with engine(dying, mode, armed) as process:
-                assert process.stdin is not None
-                assert process.stdout is not None
-                process.stdin.write("repair\n")
-                process.stdin.flush()
-                output = process.stdout.read()
-            assert not (armed / point.value).exists(), output
-            assert "rows_repaired" not in output
+            assert "rows_repaired" not in die_in_a_repair(dying, armed, (point, 1), mode)
             dying.again()
             dying.wait_live()
             dying.catch_up()
@@ -205,3 +222,52 @@ def test_an_engine_that_dies_leaves_all_of_a_repair_or_nothing(
             assert dying.look(tables) == [(int(DEATHS[point] > 0),)]
     assert len(kept(dying)) == 9
     assert {found.repaired for found in repaired(dying).values()} == {None}
+
+
+ROWS = 20_000
+DRILL = f"""
+CREATE TABLE items (id int PRIMARY KEY, price float8, note text);
+INSERT INTO items SELECT i, i / 7.0, 'note ' || i FROM generate_series(1, {ROWS}) i;
+CREATE TABLE pairs (a int, b text, value int, PRIMARY KEY (a, b));
+"""
+KILLS = [
+    (Failpoint.REPAIR_BEFORE, 1),
+    (Failpoint.COMMIT_AFTER, 10),
+    (Failpoint.REPAIR_AFTER, 1),
+    (Failpoint.COMMIT_BEFORE, 4),
+    (Failpoint.REPORT_BEFORE, 30),
+]
+
+
+def damage(rng: random.Random) -> list[str]:
+    """200 rows changed, deleted and added that no load touches: a change of a row that is not there parks its table."""
+    chosen = rng.sample(range(1000, ROWS), 140)
+    changed, deleted = ", ".join(map(str, chosen[:70])), ", ".join(map(str, chosen[70:]))
+    added = ", ".join(f"({id_}, {rng.random()}, '')" for id_ in rng.sample(range(ROWS + 1, 1_000_000_000), 60))
+    return [
+        f"UPDATE public.items SET price = -price, note = NULL WHERE id IN ({changed})",
+        f"DELETE FROM public.items WHERE id IN ({deleted})",
+        f"INSERT INTO public.items VALUES {added}",
+    ]
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("seed", [1])
+def test_damage_is_repaired_whatever_dies_meanwhile(
+    database: Database, mart: ConnectionSpec, tmp_path: Path, armed: Path, seed: int
+) -> None:
+    rng = random.Random(seed)
+    database.execute(DRILL)
+    with subscribed(database, mart, ["items", "pairs"], tmp_path) as dying, ItemLoad(database.connect, seed):
+        dying.wait_live()
+        for point, passing in KILLS:
+            dying.catch_up()
+            plant(dying, damage(rng))
+            dying.close()
+            die_in_a_repair(dying, armed, (point, passing), QueueMode.MEMORY)
+            dying.again()
+            dying.wait_live()
+        found = repaired(dying)["items"]
+        assert (found.equal, found.not_repaired) == (True, None)
+        dying.catch_up()
+        assert {verdict.equal for verdict in dying.verify()} == {True}
