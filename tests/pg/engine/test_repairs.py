@@ -197,12 +197,9 @@ def die_in_a_repair(replica: BadDay, armed: Path, at: tuple[Failpoint, int], mod
     return output
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize(
-    ("points", "mode"),
-    [
-        ([Failpoint.REPAIR_AFTER], QueueMode.MEMORY),
-        pytest.param([*DEATHS], QueueMode.PERSIST, marks=pytest.mark.chaos),
-    ],
+    ("points", "mode"), [([Failpoint.REPAIR_AFTER], QueueMode.MEMORY), ([*DEATHS], QueueMode.PERSIST)]
 )
 def test_an_engine_that_dies_leaves_all_of_a_repair_or_nothing(
     dying: BadDay, armed: Path, points: Sequence[Failpoint], mode: QueueMode

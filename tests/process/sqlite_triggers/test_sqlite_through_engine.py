@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from engine.link.verification import RowCounts
 from engine.model.subscription import GuardPolicy, QueueMode
 from engine.model.subscription_state import DesiredState
 from engine.sources.sqlite_triggers.source import SqliteSource
 from tests.fixtures.tellers import Tellers
 from tests.fixtures.waiting import wait_until
+from tests.pg.engine.repairing import plant, repaired
 from tests.process.sqlite_triggers.conftest import File, FileReplica, Replicate
 
 BANK = """
@@ -128,6 +130,11 @@ def test_a_large_transaction_comes_in_parts_and_cascades_come(bank: File, replic
     assert replica.query("SELECT count(*) FROM moves") == [(bank.rows("SELECT count(*) FROM moves")[0][0],)]
     bank.execute("DELETE FROM moves; INSERT INTO moves (sender, receiver, amount) VALUES (40, 2, 3)")
     replica.assert_equal()
+    place = next(spec.target for spec in replica.spec.tables if spec.source.name == "accounts")
+    accounts = f'"{place.schema}".accounts'
+    plant(replica, [f"UPDATE {accounts} SET note = '' WHERE id = 30", f"DELETE FROM {accounts} WHERE id = 31"])
+    found = repaired(replica)["accounts"]
+    assert (found.equal, found.repaired) == (True, RowCounts(inserted=1, updated=1))
 
 
 def test_recording_stops_before_changes_that_are_not_read_fill_the_disk(bank: File, replicate: Replicate) -> None:
