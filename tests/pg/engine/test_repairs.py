@@ -104,7 +104,11 @@ def test_planted_errors_are_repaired_under_load_and_nothing_else_is_touched(
     assert items.repaired_at is not None
     assert items.position is not None
     assert items.repaired_at < items.position
-    assert (preview["items"].method, items.method, items.by_rows_because) == (VerificationMethod.ROWS, VerificationMethod.CHECKSUM, None)
+    assert (preview["items"].method, items.method, items.by_rows_because) == (
+        VerificationMethod.ROWS,
+        VerificationMethod.CHECKSUM,
+        None,
+    )
     assert {(d.key[0], d.kind, d.columns) for d in items.differing} == LISTED
     assert (found["pairs"].equal, found["pairs"].repaired) == (True, RowCounts(inserted=1, updated=1))
     assert (found["bag"].equal, found["bag"].repaired) == (False, None)
