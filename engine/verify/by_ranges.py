@@ -104,19 +104,12 @@ class ByRanges:
         return RangesFound(source_rows, target_rows, differences, equal, len(base), int(wanted.sum()))
 
     def _parts(self, differing: Sequence[RangeDigest]) -> Iterator[RangeDigest]:
-        """The parts of differing ranges, with empty ranges between them so that they cover all keys."""
-        after: KeyBound | None = None
+        """The parts of differing ranges. Between two of these the target has no rows any more, so that the next part may begin there."""
         at_once = max(1, READ_BYTES // max(1, self.row_bytes * max(each.rows for each in differing)))
         for begin in range(0, len(differing), min(at_once, 256)):
             self.check()
             intervals = [each.keys for each in differing[begin : begin + min(at_once, 256)]]
-            for part in self._digests(intervals, PART_ROWS):
-                if part.keys.after != after:
-                    yield RangeDigest(KeyInterval(after, part.keys.after), 0, 0, 0, 0)
-                yield part
-                after = part.keys.upto
-        if after is not None:
-            yield RangeDigest(KeyInterval(after, None), 0, 0, 0, 0)
+            yield from self._digests(intervals, PART_ROWS)
 
     def _digests(self, intervals: Sequence[KeyInterval], rows: int) -> list[RangeDigest]:
         answer = self.ranges.digests(intervals, rows, self.snapshot.name)
