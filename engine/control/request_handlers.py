@@ -27,7 +27,7 @@ from engine.control.sequences import bring_forward, refusal
 from engine.control.snapshots import SnapshotDesk
 from engine.control.supervisor import SubscriptionSupervisor
 from engine.control.table_repairs import TableRepairs
-from engine.control.verification import VerificationReport, verify_at_cuts
+from engine.control.verification import Comparing, VerificationReport, verify_at_cuts
 from engine.link.answer_frames import AnswerEnd, end_frame, rows_frame
 from engine.link.change_triggers import ChangeTriggers
 from engine.link.client import ServerLink
@@ -507,15 +507,11 @@ class RequestHandler:
         specs = {entry.table: entry.spec for entry in pipeline.book.all()}
         source = open_source(pipeline.spec.source)
         try:
-            ignores = pipeline.spec.schema_changes is SchemaPolicy.IGNORE
+            how = Comparing(command.method, shared_only=pipeline.spec.schema_changes is SchemaPolicy.IGNORE)
             if command.repair is RepairMode.NONE:
-                verify_at_cuts(
-                    run.cuts, source, specs, wanted, report, cancelled, shared_only=ignores, method=command.method
-                )
+                verify_at_cuts(run.cuts, source, specs, wanted, report, cancelled, how)
             else:
-                repair = TableRepairs(
-                    run.cuts, source, specs, report, cancelled, shared_only=ignores, method=command.method
-                )
+                repair = TableRepairs(run.cuts, source, specs, report, cancelled, how)
                 repair.run(command.verification_id, wanted, apply=command.repair is RepairMode.APPLY)
         finally:
             source.close()

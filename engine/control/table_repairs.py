@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from engine.control.verification import Cuts, TableOutcome, VerificationReport, verify_at_cuts
+from engine.control.verification import Comparing, Cuts, TableOutcome, VerificationReport, verify_at_cuts
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
 from engine.model.position import Lsn
@@ -26,7 +26,6 @@ from engine.model.repair import MOST_BYTES, MOST_REPAIRED, RepairResult, TableRe
 from engine.model.schema import TableSchema
 from engine.model.source import ExportedSnapshot, Source
 from engine.model.subscription import TableSpec
-from engine.model.verification import VerificationMethod
 from engine.net import decode_copy_text
 from engine.targets.quarantined_rows import texts_of, typed
 from engine.verify.compare import VerifyLimits
@@ -72,9 +71,7 @@ class TableRepairs:
         specs: Mapping[TableId, TableSpec],
         report: VerificationReport,
         cancelled: threading.Event,
-        *,
-        shared_only: bool = False,
-        method: VerificationMethod = VerificationMethod.ROWS,
+        how: Comparing,
     ) -> None:
         """Arguments as of `verify_at_cuts`."""
         self._cuts = cuts
@@ -82,8 +79,7 @@ class TableRepairs:
         self._specs = specs
         self._report = report
         self._cancelled = cancelled
-        self._shared_only = shared_only
-        self._method = method
+        self._how = replace(how, limits=VerifyLimits(differences=MOST_REPAIRED + 1))
         self._waiting: dict[TableId, TableVerdict] = {}
         """Verdicts of tables that are to be repaired."""
         self._schemas: dict[TableId, TableSchema] = {}
@@ -132,18 +128,7 @@ class TableRepairs:
             self._report.add(verdict, TableOutcome(would_write(verdict)))
 
     def _compare(self, wanted: Sequence[TableId] | None, listener: TableRepairs | _Repaired) -> None:
-        limits = VerifyLimits(differences=MOST_REPAIRED + 1)
-        verify_at_cuts(
-            self._cuts,
-            self._source,
-            self._specs,
-            wanted,
-            listener,
-            self._cancelled,
-            shared_only=self._shared_only,
-            method=self._method,
-            limits=limits,
-        )
+        verify_at_cuts(self._cuts, self._source, self._specs, wanted, listener, self._cancelled, self._how)
 
     def _repair(self, verification: str) -> dict[TableId, TableOutcome]:
         """Repair the tables that wait for it, at as many cuts as are needed. One outcome for each."""

@@ -66,6 +66,21 @@ class Listener(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Comparing:
+    """How tables are compared.
+
+    `shared_only`: only columns that both sides have, because the target does not follow schema changes. `limits`: as of `verify_tables`.
+    """
+
+    method: VerificationMethod = VerificationMethod.ROWS
+    shared_only: bool = False
+    limits: VerifyLimits | None = None
+
+
+_BY_ROWS = Comparing()
+
+
 def verify_at_cuts(
     cuts: Cuts,
     source: Source,
@@ -73,18 +88,13 @@ def verify_at_cuts(
     wanted: Sequence[TableId] | None,
     listener: Listener,
     cancelled: threading.Event,
-    *,
-    shared_only: bool = False,
-    method: VerificationMethod = VerificationMethod.ROWS,
-    limits: VerifyLimits | None = None,
+    how: Comparing = _BY_ROWS,
 ) -> None:
     """Compare the wanted tables, or all live ones if `wanted` is None. The listener receives one verdict for each.
 
     Args:
         specs: by table; tables without a spec are left out.
         cancelled: ends the comparison early when set.
-        shared_only: compare only columns that both sides have, because the target does not follow schema changes.
-        limits: as of `verify_tables`.
 
     Raises:
         EngineFault: a cut could not be made.
@@ -95,7 +105,7 @@ def verify_at_cuts(
         early = EarlyRows(source, again, decode_copy_text)
         with cuts.cut(early.read) as (snapshot, reader):
             tables = [VerifyTable(specs[r.table], r) for r in cuts.records(wanted) if r.table in specs]
-            if shared_only:
+            if how.shared_only:
                 now = source.describe([table.spec for table in tables])
                 tables = [with_shared(t, now[t.spec.source]) if t.spec.source in now else t for t in tables]
             if number == 0:
@@ -109,9 +119,9 @@ def verify_at_cuts(
                     [table],
                     decode,
                     cancelled=cancelled,
-                    limits=limits,
+                    limits=how.limits,
                     early=early,
-                    method=method,
+                    method=how.method,
                 )
                 if verdict.code == FaultKind.TABLE_STRUCTURE_CHANGED:
                     left[verdict.table] = verdict

@@ -89,6 +89,17 @@ class SequencesRefused(Exception):
         self.remedy = remedy
 
 
+class SequenceReader(Protocol):
+    """Capability: sequences."""
+
+    def read(self, tables: Sequence[TableName]) -> list[SourceSequence]:
+        """The sequences of these tables' columns with their current values, by table and column. They are not locked.
+
+        Raises SequencesRefused if the user may not read one.
+        """
+        ...
+
+
 class SequenceTarget(Protocol):
     """Optional interface of a target whose columns can have sequences. Callable from any thread."""
 

@@ -23,7 +23,7 @@ from engine.model.positions import PositionForm, WholeNumberForm, single_mark
 from engine.model.quarantine import Texts
 from engine.model.ranges import RangeSource
 from engine.model.schema import Column, TableSchema
-from engine.model.sequences import SourceSequence
+from engine.model.sequences import SequenceReader
 from engine.model.subscription import OriginFilter, TableSpec
 from engine.model.ticket import TicketWritten
 
@@ -628,17 +628,6 @@ class TicketWriter(Protocol):
         """Write a ticket's marker to the log, committed and flushed. Every slot delivers it, independently of publications.
 
         Raises EngineFault(SOURCE_PRIVILEGE) if the source is read-only, or the user may not write.
-        """
-        ...
-
-
-class SequenceReader(Protocol):
-    """Capability: sequences."""
-
-    def read(self, tables: Sequence[TableName]) -> list[SourceSequence]:
-        """The sequences of these tables' columns with their current values, by table and column. They are not locked.
-
-        Raises SequencesRefused if the user may not read one.
         """
         ...
 

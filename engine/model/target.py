@@ -453,8 +453,7 @@ class InOrderTarget(Protocol):
 
 
 PARTS_FROM_ROWS = 5_000
-"""Default of the setting `parts_from_rows`: batches with fewer net rows are written over one connection, because each part costs two
-writes to disk."""
+"""Default of the setting `parts_from_rows`: smaller batches are written over one connection, since each part costs two writes to disk."""
 
 
 class PartsTarget(Protocol):

@@ -13,6 +13,7 @@ from engine.model.absent_capabilities import (
 )
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import TableSchema
+from engine.model.sequences import SequenceReader
 from engine.model.source import (
     ChangeTriggers,
     ComputedColumns,
@@ -23,7 +24,6 @@ from engine.model.source import (
     PartitionedTables,
     ReaderControl,
     SentTables,
-    SequenceReader,
     SnapshotSource,
     SourceIdentity,
     SourceSafety,

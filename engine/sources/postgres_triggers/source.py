@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from engine.model.absent_capabilities import NoDdlReports, NoPartitions
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import TableSchema
+from engine.model.sequences import SequenceReader
 from engine.model.source import (
     ChangeTriggers,
     ComputedColumns,
@@ -17,7 +18,6 @@ from engine.model.source import (
     PartitionedTables,
     ReaderControl,
     SentTables,
-    SequenceReader,
     SnapshotSource,
     SourceIdentity,
     SourceSafety,

@@ -9,7 +9,7 @@ from typing import Any
 from engine.connectors import open_source
 from engine.control.supervisor import SubscriptionSupervisor
 from engine.control.table_repairs import TableRepairs
-from engine.control.verification import VerificationReport
+from engine.control.verification import Comparing, VerificationReport
 from engine.link.verifications import Verification, VerifiedTable, Verify
 from engine.model.source import ExportedSnapshot
 from engine.model.verification import RepairMode, VerificationMethod
@@ -71,7 +71,7 @@ def verification(
     specs = {entry.table: entry.spec for entry in pipeline.book.all()}
     cuts: Any = MeddledCuts(run.cuts, before, within)
     try:
-        repairs = TableRepairs(cuts, source, specs, report, threading.Event(), method=method)
+        repairs = TableRepairs(cuts, source, specs, report, threading.Event(), Comparing(method))
         repairs.run("v1", None, apply=apply)
     finally:
         source.close()

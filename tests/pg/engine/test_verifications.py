@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from engine.connectors import open_source
-from engine.control.verification import CUTS, verify_at_cuts
+from engine.control.verification import CUTS, Comparing, verify_at_cuts
 from engine.model.identity import TableId
 from engine.model.position import Lsn
 from engine.model.verification import VerificationMethod
@@ -91,7 +91,7 @@ def compared(
     source = open_source(replica.spec.source)
     try:
         specs = {spec.table: spec for spec in replica.spec.tables}
-        verify_at_cuts(cuts, source, specs, None, meddler, threading.Event(), method=method)
+        verify_at_cuts(cuts, source, specs, None, meddler, threading.Event(), Comparing(method))
     finally:
         source.close()
     return meddler, cuts

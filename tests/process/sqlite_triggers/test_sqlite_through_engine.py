@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from engine.link.verifications import RowCounts
 
+from engine.link.verifications import RowCounts
 from engine.model.subscription import GuardPolicy, QueueMode
 from engine.model.subscription_state import DesiredState
 from engine.sources.sqlite_triggers.source import SqliteSource
