@@ -11,10 +11,12 @@ from engine.control.supervisor import SubscriptionSupervisor
 from engine.control.table_repairs import TableRepairs
 from engine.control.verification import Comparing, VerificationReport
 from engine.link.verifications import Verification, VerifiedTable, Verify
+from engine.model.soft_delete import DeleteMode
 from engine.model.source import ExportedSnapshot
 from engine.model.verification import RepairMode, VerificationMethod
 from engine.platform.clock import SystemClock
-from tests.fixtures.replication import Replica
+from tests.fixtures.postgres import Database
+from tests.fixtures.replication import Replica, table
 
 
 def _nothing() -> None:
@@ -99,3 +101,26 @@ def plant(replica: Replica, statements: Sequence[str]) -> None:
 def kept(replica: Replica) -> list[tuple[Any, ...]]:
     """The repaired rows that the target keeps: kind, key, row before and after."""
     return replica.look("SELECT kind, row_key, row_before, row_after FROM penstock.repaired_rows ORDER BY 2, 1")
+
+
+FOLLOWED = """
+CREATE TABLE kept (id int PRIMARY KEY, note text);
+INSERT INTO kept SELECT i, 'note ' || i FROM generate_series(1, 50) i;
+CREATE TABLE chosen (a int, b bigint, region text NOT NULL, PRIMARY KEY (a, b));
+ALTER TABLE chosen REPLICA IDENTITY FULL;
+INSERT INTO chosen SELECT i % 7, i, CASE WHEN i % 3 = 0 THEN 'eu' ELSE 'us' END FROM generate_series(1, 90) i;
+"""
+FOLLOWED_TABLES = [table("kept", deletes=DeleteMode.MARK), table("chosen", where="region = 'eu'")]
+
+
+def compare_followed(database: Database, replica: Replica) -> None:
+    """Digests leave out what the subscription does not follow, and rows that the target keeps marked as deleted."""
+    database.execute("DELETE FROM kept WHERE id <= 20; UPDATE chosen SET region = 'eu' WHERE a = 1")
+    replica.catch_up()
+    found = repaired(replica, apply=False, method=VerificationMethod.CHECKSUM)
+    ((chosen,),) = database.execute("SELECT count(*) FROM chosen WHERE region = 'eu'")
+    figures = {name: (one.equal, one.source_rows, one.method, one.by_rows_because) for name, one in found.items()}
+    assert figures == {
+        "kept": (True, 30, VerificationMethod.CHECKSUM, None),
+        "chosen": (True, chosen, VerificationMethod.CHECKSUM, None),
+    }

@@ -9,6 +9,7 @@ import pytest
 from engine.model.subscription import CaptureSpec
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import table
+from tests.pg.engine.repairing import FOLLOWED, FOLLOWED_TABLES, compare_followed
 from tests.pg.postgres_triggers.conftest import Replicate
 
 pytestmark = pytest.mark.pg
@@ -117,3 +118,8 @@ def test_what_others_write_in_place_of_a_filter_is_not_run(shop: Database, repli
     shop.execute("UPDATE penstock.followed SET row_filter = 'pg_sleep(600) IS NULL'; UPDATE keyed SET note = 1")
     failed = replica.wait_state("failed")
     assert (failed.code, "cannot call functions" in (failed.reason or "")) == ("log_unreadable", True)
+
+
+def test_digests_are_those_of_the_rows_that_are_followed(database: Database, replicate: Replicate) -> None:
+    database.execute(FOLLOWED)
+    compare_followed(database, replicate(database, *FOLLOWED_TABLES))
