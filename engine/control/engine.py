@@ -61,6 +61,8 @@ class Engine:
         self._parts = EngineContext(open_source, self._targets, runner, settings, clock)
         self._pipelines: dict[str, SubscriptionSupervisor] = {}
         self._lock = threading.Lock()
+        self._closed = False
+        """No subscription is taken any more."""
         self._closing: list[threading.Thread] = []
         self._changes = ThreadPoolExecutor(1, thread_name_prefix="changes")
         """One thread, so that changes take effect in the order in which they were declared."""
@@ -99,6 +101,7 @@ class Engine:
         self._requests.close()
         self._changes.shutdown(wait=False, cancel_futures=True)
         with self._lock:
+            self._closed = True
             pipelines = list(self._pipelines.values())
             self._pipelines.clear()
         closers = [threading.Thread(target=pipeline.close, daemon=True) for pipeline in pipelines]
@@ -173,6 +176,8 @@ class Engine:
             self._let_go(str(spec.name))
         pipeline = self._supervisor(spec)
         with self._lock:
+            if self._closed:
+                return
             self._pipelines[str(spec.name)] = pipeline
         log.info("subscription_taken", subscription=spec.name, epoch=spec.epoch)
         self._requests.snapshots.clean(str(spec.name))

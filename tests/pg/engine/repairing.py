@@ -113,7 +113,7 @@ INSERT INTO chosen SELECT i % 7, i, CASE WHEN i % 3 = 0 THEN 'eu' ELSE 'us' END 
 FOLLOWED_TABLES = [table("kept", deletes=DeleteMode.MARK), table("chosen", where="region = 'eu'")]
 
 
-def compare_followed(database: Database, replica: Replica) -> None:
+def assert_followed_rows_are_equal(database: Database, replica: Replica) -> None:
     """Digests leave out what the subscription does not follow, and rows that the target keeps marked as deleted."""
     database.execute("DELETE FROM kept WHERE id <= 20; UPDATE chosen SET region = 'eu' WHERE a = 1")
     replica.catch_up()

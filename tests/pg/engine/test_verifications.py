@@ -16,7 +16,7 @@ from engine.model.verification import VerificationMethod
 from engine.verify.verdict import TableVerdict
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
-from tests.pg.engine.repairing import FOLLOWED, FOLLOWED_TABLES, compare_followed
+from tests.pg.engine.repairing import FOLLOWED, FOLLOWED_TABLES, assert_followed_rows_are_equal
 
 pytestmark = pytest.mark.pg
 
@@ -136,4 +136,4 @@ def test_a_small_table_that_is_truncated_all_the_time_is_read_before_the_target_
 
 def test_digests_are_those_of_the_rows_that_are_followed(database: Database, replicate: Replicate) -> None:
     database.execute(FOLLOWED)
-    compare_followed(database, replicate(database, FOLLOWED_TABLES))
+    assert_followed_rows_are_equal(database, replicate(database, FOLLOWED_TABLES))

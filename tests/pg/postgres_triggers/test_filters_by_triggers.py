@@ -9,7 +9,7 @@ import pytest
 from engine.model.subscription import CaptureSpec
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import table
-from tests.pg.engine.repairing import FOLLOWED, FOLLOWED_TABLES, compare_followed
+from tests.pg.engine.repairing import FOLLOWED, FOLLOWED_TABLES, assert_followed_rows_are_equal
 from tests.pg.postgres_triggers.conftest import Replicate
 
 pytestmark = pytest.mark.pg
@@ -122,4 +122,4 @@ def test_what_others_write_in_place_of_a_filter_is_not_run(shop: Database, repli
 
 def test_digests_are_those_of_the_rows_that_are_followed(database: Database, replicate: Replicate) -> None:
     database.execute(FOLLOWED)
-    compare_followed(database, replicate(database, *FOLLOWED_TABLES))
+    assert_followed_rows_are_equal(database, replicate(database, *FOLLOWED_TABLES))
