@@ -18,6 +18,8 @@ from server.demo.workload import Workload
 CUTS_DURING_LOAD = 3
 _CUT_TIMEOUT_S = 120.0
 _CUT_EVERY_S = 30.0
+_AGAIN_S = 0.5
+_RUNNING = "verification_running"
 _LOAD_ENDS_WELL_S = 10.0
 _LOAD_ENDS_S = 1.0
 
@@ -150,10 +152,18 @@ class Show:
                 return
 
     def _cut(self) -> None:
-        answer = run_verification(self._api, SUBSCRIPTION, {}, _CUT_TIMEOUT_S)
-        if self._stopping.is_set():
+        while not self._stopping.is_set():
+            try:
+                answer = run_verification(self._api, SUBSCRIPTION, {}, _CUT_TIMEOUT_S)
+            except ProblemError as error:
+                # A user tries a verification; this one follows it.
+                if error.code != _RUNNING:
+                    raise
+                self._stopping.wait(_AGAIN_S)
+                continue
+            if not self._stopping.is_set():
+                self.cuts.add(answer)
             return
-        self.cuts.add(answer)
 
     def _check(self) -> None:
         if self.load.failure is not None:
