@@ -37,6 +37,7 @@ from tests.contract.source_material import (
 from tests.contract.source_postgres import PostgresOrigin, TriggersOrigin, postgres
 from tests.contract.source_rows import rows_source
 from tests.contract.source_sqlite import sqlite
+from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.pg
 
@@ -182,8 +183,10 @@ def test_a_healthy_slot_and_what_is_left_when_it_goes(origin: Origin) -> None:
     source, slot, tables = origin.source, origin.slot, [origin.table("notes")]
     assert not source.reader.status(slot).exists
     with followed(origin, tables):
+        # The server's own work has short transactions too.
+        wait_until(lambda: source.safety.check_reader(slot).oldest_open is None, what="no open transaction")
         reading = source.safety.check(tables, slot)
-        assert (reading.sending_faults, dict(reading.partition_faults), reading.oldest_open) == ((), {}, None)
+        assert (reading.sending_faults, dict(reading.partition_faults)) == ((), {})
         assert (reading.reader.exists, reading.reader.lost) == (True, None)
         assert reading.reader.active_pid is not None
         assert reading.reader.confirmed is not None
