@@ -73,7 +73,7 @@ class VerifiedView(BaseModel):
 
     position: str | None = Field(description="Position at which both sides were compared.")
     at: datetime
-    method: str = Field(description="`rows`: every row was compared.")
+    method: str = Field(description="How it was compared: `rows` or `checksum`.")
     equal: bool
     source_rows: int
     target_rows: int

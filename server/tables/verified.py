@@ -13,15 +13,13 @@ from sqlmodel import select
 from engine.model.position import Lsn
 from engine.model.positions import PositionForm, text_of
 from engine.model.table_state import TableStateKind
+from engine.model.verification import VerificationMethod
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession, WriteSession
 from server.declarations.policies import VerifyBody
 from server.lookup.subscriptions import position_form
 from server.tables.schemas import VerificationProblem, VerifiedShare, VerifiedView
-
-ROWS = "rows"
-"""Method of a comparison whose report does not name one."""
 
 
 class Known(Protocol):
@@ -96,7 +94,7 @@ def store_result(
     if _is_of_present_rows(row, began, position):
         row.differs = not result["equal"]
         row.verified_at, row.verified_position, row.verified_by = now, position, verification
-        row.verified_method = result.get("method") or ROWS
+        row.verified_method = result["method"]
         row.verified_equal = result["equal"]
         row.verified_source_rows, row.verified_target_rows = result["source_rows"], result["target_rows"]
         row.verify_failures, row.verify_retry_at, row.verify_problem = 0, None, None
@@ -130,7 +128,7 @@ def verified_view(row: TableRow, schedule: Schedule) -> VerifiedView | None:
     return VerifiedView(
         position=text_of(schedule.form, row.verified_position),
         at=row.verified_at,
-        method=row.verified_method or ROWS,
+        method=row.verified_method or VerificationMethod.ROWS,
         equal=bool(row.verified_equal),
         source_rows=row.verified_source_rows or 0,
         target_rows=row.verified_target_rows or 0,

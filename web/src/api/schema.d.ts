@@ -6932,7 +6932,7 @@ export interface components {
             equal: boolean;
             /**
              * Method
-             * @description `rows`: every row was compared.
+             * @description How it was compared: `rows` or `checksum`.
              */
             method: string;
             /**
