@@ -31,6 +31,9 @@ _CUT_EVERY_S = 60.0
 _CUT_LATEST_S = 150.0
 """A comparison would have to wait for tables that are copied again; kills continue instead, but not for longer than this."""
 _CUT_S = 240.0
+_QUICK: frozenset[Kind] = frozenset({"log_reader", "spark_worker", "query", "sessions", "writer"})
+"""Kinds from which a run recovers in about a second."""
+_QUICK_TIMES = 4
 _UNENDED = frozenset({"queued", "running"})
 
 
@@ -120,6 +123,12 @@ class KillRun(ABC):
     @abstractmethod
     def go(self) -> None:
         """AssertionError as soon as something is found."""
+
+    def round(self) -> list[Kind]:
+        """The kills of one round in a random order: each kind once, and the quick ones a few times."""
+        found = [kind for kind in self.kinds for _ in range(_QUICK_TIMES if kind in _QUICK else 1)]
+        self.rng.shuffle(found)
+        return found
 
     def start_watching(self) -> None:
         """All tables are live: the time of the run begins."""

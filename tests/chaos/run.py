@@ -118,9 +118,7 @@ class Run(KillRun):
             options.only,
         )
         self._options = options
-        self._round: list[Kind] = [] if options.no_kills else kinds
-        if not by_triggers and not options.no_kills:
-            self._round = [*kinds, "failpoint", "failpoint"]
+        self._kills = not options.no_kills
 
     @property
     def tables(self) -> int:
@@ -205,19 +203,25 @@ class Run(KillRun):
             "waits": self._waits.counts.document(),
         }
 
+    def round(self) -> list[Kind]:
+        if not self._kills:
+            return []
+        return super().round() if self.rig.capture else [*self.kinds, "failpoint", "failpoint"]
+
     def _kill_for(self, seconds: float) -> None:
         self.killer.wait_for_progress(self.now())
         kinds: list[Any] = []
         while self.elapsed < seconds:
             if not kinds:
-                kinds = [*self._round, *[_ACT] * self._options.acts] or [None]
+                kinds = [*self.round(), *[_ACT] * self._options.acts] or [None]
                 self.rng.shuffle(kinds)
             kind = kinds.pop()
             if kind == _ACT:
                 self._act()
             else:
                 self.kill_and_look(kind)
-        while "failpoint" in self._round and not self._schedule.complete and self.elapsed < 2 * seconds:
+        by_log = self._kills and self.rig.capture is None
+        while by_log and not self._schedule.complete and self.elapsed < 2 * seconds:
             self.kill_and_look("failpoint")
 
     def _act(self) -> None:

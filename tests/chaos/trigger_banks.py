@@ -552,8 +552,7 @@ class TriggerRun(KillRun):
         kinds: list[Kind | None] = []
         while self.elapsed < seconds:
             if not kinds:
-                kinds = list(self.kinds) if self._kills else [None]
-                self.rng.shuffle(kinds)
+                kinds = [*self.round()] if self._kills else [None]
             self.kill_and_look(kinds.pop())
 
     def _leave(self, before: list[Any]) -> None:

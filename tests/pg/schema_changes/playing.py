@@ -42,6 +42,8 @@ PROBE = "changed_to_see_that_the_catalog_was_looked_at"
 _PASSING = frozenset({"source_timeout", "source_unreachable"})
 _RESTING = frozenset({"live", "parked"})
 _COMPARE = "compare"
+_DEADLOCKS = 5
+"""How often a statement is sent again."""
 OWN_ERROR = "SQLSTATE XX000"
 """An error of the source itself: decoding may meet an "unexpected duplicate" of a file that was rewritten and rolled back. It passes."""
 STREAM_ALL = {"debug_logical_replication_streaming": "immediate"}
@@ -65,20 +67,32 @@ class Sessions:
     def play(self, schema: str, paragraphs: Sequence[Paragraph]) -> None:
         """Send them; psycopg.Error where one is refused, ValueError where a transaction is left open. Afterwards none is.
 
-        What `compare` raises goes through.
+        What `compare` raises goes through. A statement by itself that loses a deadlock is sent again: one that rewrites a catalog
+        meets every session that reads it.
         """
         try:
             for paragraph in paragraphs:
                 if paragraph.session == _COMPARE:
                     self.compare(schema)
                 else:
-                    self._of(paragraph.session, schema).execute(paragraph.sql.encode())
+                    self._send(self._of(paragraph.session, schema), paragraph.sql.encode())
             left = self._in_transaction()
             if left:
                 raise ValueError(f"session {left[0]} leaves a transaction open over a wait")
         finally:
             for name in self._in_transaction():
                 self._open[name].execute("ROLLBACK")
+
+    @staticmethod
+    def _send(session: psycopg.Connection[tuple[object, ...]], statement: bytes) -> None:
+        alone = session.info.transaction_status is TransactionStatus.IDLE
+        for left in reversed(range(_DEADLOCKS + 1)):
+            try:
+                session.execute(statement)
+                return
+            except psycopg.errors.DeadlockDetected:
+                if not (left and alone and session.info.transaction_status is TransactionStatus.IDLE):
+                    raise
 
     def _of(self, name: str, schema: str) -> psycopg.Connection[tuple[object, ...]]:
         if name not in self._open:
