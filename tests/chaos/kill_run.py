@@ -33,7 +33,7 @@ _CUT_LATEST_S = 150.0
 _CUT_S = 240.0
 _QUICK: frozenset[Kind] = frozenset({"log_reader", "spark_worker", "query", "sessions", "writer"})
 """Kinds from which a run recovers in about a second."""
-_QUICK_TIMES = 4
+_QUICK_TIMES = 6
 _UNENDED = frozenset({"queued", "running"})
 
 
