@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 
 from engine.kinds import ConnectionKind, Imported, SourceKind, TargetKind
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.masks import MASK_KEY, mark_of
 from engine.model.source import Source, SourceTerms
-from engine.model.subscription import CaptureSpec, ConnectionSpec, SubscriptionSpec
+from engine.model.subscription import FOLDER, CaptureSpec, ConnectionSpec, SubscriptionSpec
 from engine.model.target import Target
 from engine.platform.settings import EngineSettings
 from engine.sources.mariadb_triggers.declaration import MARIADB_TRIGGERS
 from engine.sources.postgres_log.declaration import POSTGRES_LOG
+from engine.sources.postgres_queries.declaration import POSTGRES_QUERIES
 from engine.sources.postgres_triggers.declaration import POSTGRES_TRIGGERS
 from engine.sources.sqlite_triggers.declaration import SQLITE_TRIGGERS
 from engine.targets.duckdb.declaration import DUCKDB
@@ -24,7 +26,7 @@ from engine.targets.postgres.declaration import POSTGRES
 
 SOURCES: dict[tuple[str, str], SourceKind] = {
     (kind.connection.name, kind.name): kind
-    for kind in (POSTGRES_LOG, POSTGRES_TRIGGERS, MARIADB_TRIGGERS, SQLITE_TRIGGERS)
+    for kind in (POSTGRES_LOG, POSTGRES_TRIGGERS, POSTGRES_QUERIES, MARIADB_TRIGGERS, SQLITE_TRIGGERS)
 }
 """By kind of connection and of capture. The first one of a kind of connection is its usual capture."""
 TARGETS: dict[str, TargetKind] = {kind.connection.name: kind for kind in (POSTGRES, DUCKDB)}
@@ -103,9 +105,14 @@ def is_unyielding(connection: ConnectionSpec) -> bool:
     return kind is not None and kind.computes_here is not None and kind.computes_here(connection)
 
 
-def as_held(spec: SubscriptionSpec) -> SubscriptionSpec:
-    """The subscription with what its connections determine of its tables: `map_others_as` and `mask_mark`."""
+def as_held(spec: SubscriptionSpec, cycles: Path) -> SubscriptionSpec:
+    """The subscription with what its connections determine of its tables: `map_others_as` and `mask_mark`. Its capture keeps what it has
+    to keep below the folder `cycles`."""
     kind = TARGETS.get(spec.target.kind)
     mapping = None if kind is None else kind.map_others_as
     mark = mark_of(spec.source.secrets.get(MASK_KEY))
+    capture = spec.source.capture
+    if capture is not None and source_kind(spec.source).capture.keeps_folder:
+        settings = {**capture.settings, FOLDER: str(cycles / spec.reader)}
+        spec = replace(spec, source=replace(spec.source, capture=replace(capture, settings=settings)))
     return replace(spec, tables=tuple(replace(t, map_others_as=mapping, mask_mark=mark) for t in spec.tables))

@@ -43,6 +43,8 @@ class Capture(Policy):
     words: ClassVar[str]
     by_triggers: ClassVar[bool] = False
     """Whether triggers on the source record the changes, so that the source has `ChangeTriggers`."""
+    keeps_folder: ClassVar[bool] = False
+    """Whether the engine keeps something of the source in a folder of the subscription."""
 
     kind: str
 

@@ -7,8 +7,7 @@ from multiprocessing import get_context
 
 from engine import net
 from engine.connectors import SOURCES
-from engine.records import change_counts, encode, scan
-from engine.verify import row_digest
+from engine.records import change_counts, encode, row_digest, scan
 
 
 def _compile_records() -> None:

@@ -95,7 +95,7 @@ class SubscriptionSupervisor:
     """
 
     def __init__(self, spec: SubscriptionSpec, parts: EngineContext, reporter: Reporter) -> None:
-        self._spec = spec = as_held(spec)
+        self._spec = spec = as_held(spec, parts.settings.cycles_folder)
         self._parts = parts
         self._reporter = reporter
         self.event = reporter.event
@@ -256,7 +256,7 @@ class SubscriptionSupervisor:
     def update(self, spec: SubscriptionSpec) -> None:
         """Apply a newer version of the same assignment: tables are added, removed, paused and resumed; queue mode, copy limits, patterns
         and the guard's policy change at once; everything else takes effect at the next start."""
-        spec = as_held(spec)
+        spec = as_held(spec, self._parts.settings.cycles_folder)
         with self._changed:
             before = {t.table: t for t in self._spec.tables}
             patterns = self._spec.patterns

@@ -81,9 +81,13 @@ class SchemaPolicy(StrEnum):
     IGNORE = "ignore"
 
 
+FOLDER = "folder"
+"""Setting of a capture: the subscription's folder on the engine's machine, for what the capture keeps of the source."""
+
+
 @dataclass(frozen=True, slots=True)
 class CaptureSpec:
-    """How changes are read from a source. `settings`: of the capture kind, possibly empty."""
+    """How changes are read from a source. `settings`: of the capture kind, possibly empty; FOLDER is set by the engine."""
 
     kind: str
     settings: Mapping[str, str | int] = field(default_factory=dict)

@@ -141,6 +141,10 @@ class EngineSettings(BaseSettings):
         return self.home / "queue"
 
     @property
+    def cycles_folder(self) -> Path:
+        return self.home / "cycles"
+
+    @property
     def snapshots_folder(self) -> Path:
         return (self.snapshots or self.home / "snapshots").expanduser().absolute()
 

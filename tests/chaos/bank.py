@@ -85,7 +85,7 @@ class OwnWrites:
         with self._rig.connect() as connection:
             number = _one(connection, "SELECT -nextval('own_writes')")
             connection.execute("INSERT INTO moves (move) VALUES (%s)", [number])
-            return Written(int(number), str(_one(connection, self._rig.position_sql)))
+            return Written(int(number), self._rig.position_of(connection))
 
 
 def _one(connection: Connection, sql: str) -> Any:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from server.cli.client import Document
 from tests.chaos import bank
 from tests.chaos.adversary import ACT_KINDS, Adversary
 from tests.chaos.failpoint_kills import (
@@ -67,6 +68,10 @@ UNION ALL SELECT 'lock', objid::text FROM pg_locks WHERE locktype = 'advisory'
 _MEMORY_MB = 2_500.0
 ACTS = 4
 _ACT = "act"
+_CAPTURES: dict[str, Document] = {
+    "triggers": {"kind": "triggers"},
+    "query_diff": {"kind": "query_diff", "every_seconds": 2},
+}
 _COMPARED = 0.3
 """How often everything is compared although it was all copied again."""
 _STREAMED = "SELECT coalesce(sum(stream_txns), 0)::bigint FROM pg_stat_replication_slots"
@@ -78,20 +83,21 @@ class Run(KillRun):
     """A run whose source is PostgreSQL."""
 
     def __init__(self, rig: Rig, failpoints: Path, options: argparse.Namespace) -> None:
-        by_triggers = rig.capture is not None
+        by_others = rig.capture is not None
         # The failpoints, acts and partitions are those of the log.
-        usual = [kind for kind in KINDS if not (by_triggers and kind == "failpoint")]
-        kinds: list[Kind] = [*usual, *(["query"] if by_triggers else []), *([] if rig.target is None else ["target"])]
+        usual = [kind for kind in KINDS if not (by_others and kind == "failpoint")]
+        kinds: list[Kind] = [*usual, *(["query"] if by_others else []), *([] if rig.target is None else ["target"])]
         super().__init__(rig, options, kinds)
         seed: int = options.seed
         self._seconds: float = options.seconds
-        rest = self.pace.rest if by_triggers else None
+        rest = self.pace.rest if by_others else None
         self._bank = bank.Bank(rig.connect, seed, rest=rest)
         self._transactions = OpenTransactions(rig.connect, seed, rest=rest)
         self._streamed = 0
         self._readers = Readers(rig, bank.INVARIANTS, bank.EXPECTED, bank.OwnWrites(rig))
-        self._waits = WaitChecks(rig, seed, 0) if by_triggers else WaitChecks(rig, seed)
-        self._names = (*bank.TABLES, *self._waits.tables)
+        self._waits = WaitChecks(rig, seed, 0) if by_others else WaitChecks(rig, seed)
+        self._by_key = rig.capture is not None and rig.capture["kind"] == "query_diff"
+        self._names = (*(t for t in bank.TABLES if not (self._by_key and t == "scratch")), *self._waits.tables)
         never = NEVER_PASSED | (IN_POSTGRES_ONLY if rig.target is None else IN_DUCKDB_ONLY)
         self._schedule = Schedule(seed, self.rng, never)
         self._failpoints = FailpointKills(
@@ -144,6 +150,8 @@ class Run(KillRun):
         """AssertionError as soon as something is found."""
         with self.rig.connect() as connection:
             bank.create(connection)
+            if self._by_key:
+                connection.execute("ALTER TABLE moves ADD PRIMARY KEY (move)")
             self._waits.create(connection)
         self._bank.start()
         # Triggers are created only while no transaction that has written to the table is open.
@@ -182,7 +190,8 @@ class Run(KillRun):
     def _begin(self) -> None:
         """Everything is copied under the load, without the long transaction, which copies would wait for."""
         own = [{"schema": "public", "name": name} for name in self._waits.tables]
-        self.rig.declare([*bank.subscription_tables(), *own], batch={"small_rows": 40}, queue={"mode": self.queue_mode})
+        tables = [each for each in bank.subscription_tables() if each["name"] in self._names]
+        self.rig.declare([*tables, *own], batch={"small_rows": 40}, queue={"mode": self.queue_mode})
         self.rig.wait_live(self.tables)
         self.note("live")
         self.start_watching()
@@ -265,7 +274,7 @@ def main() -> int:
         "--source", choices=["postgres", *BANKS], default="postgres", help="what is replicated (postgres)"
     )
     parser.add_argument(
-        "--capture", choices=["postgres_log", "triggers"], default="postgres_log", help="(postgres_log)"
+        "--capture", choices=["postgres_log", "triggers", "query_diff"], default="postgres_log", help="(postgres_log)"
     )
     parser.add_argument("--acts", type=int, default=ACTS, help=f"acts of the adversary per round of kills ({ACTS})")
     parser.add_argument("--only", nargs="+", choices=ACT_KINDS, default=ACT_KINDS, help="kinds of its acts (all)")
@@ -273,8 +282,9 @@ def main() -> int:
     parser.add_argument("--memory-mb", type=float, default=_MEMORY_MB, help="most of all our processes together (2500)")
     parser.add_argument("--failures", type=Path, default=Path("var/chaos"), help="where a failure is written down")
     options = parser.parse_args()
-    by_triggers = options.capture == "triggers" or options.source in BANKS
-    if by_triggers:
+    # The failpoints and acts are those of the log.
+    others = options.capture != "postgres_log" or options.source in BANKS
+    if others:
         options.acts = 0
     run: KillRun | None = None
     try:
@@ -286,7 +296,7 @@ def main() -> int:
                 durable=False,
                 settings=_SETTINGS,
                 target_kind=options.target,
-                capture={"kind": "triggers"} if by_triggers else None,
+                capture=_CAPTURES.get(options.capture) or (_CAPTURES["triggers"] if others else None),
                 source=other,
                 extra={ENVIRONMENT: folder, "PENSTOCK_PIECE_BYTES": str(PIECE_BYTES), "PENSTOCK_PARTS_FROM_ROWS": "1"},
             ) as rig,

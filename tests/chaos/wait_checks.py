@@ -283,10 +283,9 @@ class _Client:
         for statement in change.statements:
             connection.execute(statement.encode())
         tables = {name: held(connection, name) for name in self.known.tables}
-        row = connection.execute(self._rig.position_sql.encode()).fetchone()
-        assert row is not None
-        by_position = self._rng.random() < 0.4
-        return Committed(change.kind, str(row[0]), by_position, tables, generation, self._untold)
+        position = self._rig.position_of(connection)
+        by_position = self._rng.random() < 0.4 and position is not None
+        return Committed(change.kind, position or "now", by_position, tables, generation, self._untold)
 
     def _wait(self, committed: Committed) -> tuple[Document | None, str]:
         """The receipt of a wait on its own, or of a query that waits."""

@@ -39,7 +39,11 @@ class MariaDbOrigin:
     def __init__(self, database: MariaDbDatabase, stack: ExitStack) -> None:
         self._database = database
         self._stack = stack
-        self.can: frozenset[Can] = frozenset({Can.PUBLISH, Can.WRITE_AT_ONCE})
+        self.can: frozenset[Can] = frozenset(Can) - {
+            Can.STREAM_OPEN_TRANSACTIONS,
+            Can.SEE_OTHERS,
+            Can.FOLLOW_COLUMNS,
+        }
         self.scanner: Scanner = RecordScanner()
         self.slot = f"contract_{database.name}"
         self.source: Source = self.open()

@@ -45,6 +45,9 @@ class Can(Enum):
     SEE_OTHERS = "its positions move with changes of tables that it does not send"
     WRITE_AT_ONCE = "several of its transactions write at the same time"
     PUBLISH = "it sends only the tables that it was prepared for"
+    KEEP_READER = "it keeps the state of its reader itself"
+    SEE_WRITERS = "it shows its open transactions"
+    EVERY_CHANGE = "its log brings each change of a row"
     FOLLOW_COLUMNS = "its log brings the columns that a table has got, without a new copy"
 
 

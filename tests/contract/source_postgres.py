@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import psycopg
 
 from engine.model.identity import TableId, TableName
 from engine.model.source import Scanner, Source
-from engine.model.subscription import ConnectionSpec, TableSpec
+from engine.model.subscription import FOLDER, CaptureSpec, ConnectionSpec, TableSpec
 from engine.records.scan import RecordScanner
 from engine.sources.postgres_log.source import PostgresSource
+from engine.sources.postgres_queries.source import open_source as open_queries
 from engine.sources.postgres_triggers.source import TriggerSource
 from tests.contract.source_material import Can, Session
 from tests.fixtures.postgres import Database
@@ -87,7 +91,7 @@ class PostgresOrigin:
 class TriggersOrigin(PostgresOrigin):
     """The same, captured by triggers. The shadow log exists before a test begins."""
 
-    CAN = frozenset({Can.PUBLISH, Can.WRITE_AT_ONCE, Can.FOLLOW_COLUMNS})
+    CAN = frozenset(Can) - {Can.STREAM_OPEN_TRANSACTIONS, Can.SEE_OTHERS}
 
     def __init__(self, database: Database, stack: ExitStack) -> None:
         super().__init__(database, stack)
@@ -95,6 +99,28 @@ class TriggersOrigin(PostgresOrigin):
 
     def _source(self, spec: ConnectionSpec) -> Source:
         return TriggerSource(spec)
+
+
+class QueriesOrigin(PostgresOrigin):
+    """The same, only queried. Nothing is followed before a test begins."""
+
+    CAN = frozenset({Can.WRITE_AT_ONCE})
+    METHOD = "incremental"
+
+    def __init__(self, database: Database, stack: ExitStack) -> None:
+        self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        super().__init__(database, stack)
+        self.source.sent_tables.prepare([], self.slot)
+
+    def _source(self, spec: ConnectionSpec) -> Source:
+        settings = {"every_seconds": 3600, "method": self.METHOD, FOLDER: str(self._folder / self.slot)}
+        return open_queries(replace(spec, capture=CaptureSpec("query_diff", settings)))
+
+
+class HashedQueriesOrigin(QueriesOrigin):
+    """The same, whose rows the database hashes."""
+
+    METHOD = "row_checksum"
 
 
 def postgres(

@@ -465,7 +465,7 @@ class RowsOrigin:
         self.database = RowsDatabase(name)
         self.scanner = RecordScanner()
         self.slot = "contract"
-        self.can: frozenset[Can] = frozenset({Can.SEE_OTHERS, Can.WRITE_AT_ONCE, Can.FOLLOW_COLUMNS})
+        self.can: frozenset[Can] = frozenset(Can) - {Can.STREAM_OPEN_TRANSACTIONS, Can.PUBLISH}
         self.source: Source = self.open()
 
     def open(self) -> Source:

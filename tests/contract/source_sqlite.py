@@ -41,7 +41,7 @@ class SqliteOrigin:
     def __init__(self, folder: Path, journal: str, stack: ExitStack) -> None:
         self._path = folder / "shop.db"
         self._stack = stack
-        self.can = frozenset({Can.PUBLISH, Can.FOLLOW_COLUMNS})
+        self.can = frozenset(Can) - {Can.STREAM_OPEN_TRANSACTIONS, Can.SEE_OTHERS, Can.WRITE_AT_ONCE}
         self.scanner: Scanner = RecordScanner()
         self.slot = "contract"
         with self._connection() as connection:

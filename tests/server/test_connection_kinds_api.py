@@ -50,7 +50,7 @@ def test_every_kind_says_what_a_form_needs(client: TestClient) -> None:
     assert mart["settings"]["properties"]["path"]["title"] == "File"
     assert list(shop["secrets"]["properties"]) == ["mask_key", "password", "query_password"]
     assert mart["secrets"]["properties"] == {}
-    assert [capture["kind"] for capture in shop["captures"]] == ["postgres_log", "triggers"]
+    assert [capture["kind"] for capture in shop["captures"]] == ["postgres_log", "triggers", "query_diff"]
     assert mart["captures"] == []
     other = found["mariadb"]
     assert (other["title"], other["source"], other["target"], other["embedded"]) == ("MariaDB", True, False, False)
@@ -88,7 +88,7 @@ def test_a_capture_that_the_source_does_not_have_is_refused(client: TestClient) 
         assert (answer.status_code, answer.json()["code"]) == (422, "capture_unsupported")
         assert [error["pointer"] for error in answer.json()["errors"]] == ["/capture/kind"]
         assert (
-            "'shop' is of the kind postgres, which has no capture 'ledger'; it has: postgres_log, triggers."
+            "'shop' is of the kind postgres, which has no capture 'ledger'; it has: postgres_log, triggers, query_diff."
             in answer.text
         )
         client.put("/api/v1/subscriptions/s", json=BODY)
@@ -100,7 +100,7 @@ def test_a_capture_that_no_source_has_is_refused_with_those_that_there_are(clien
     answer = client.put("/api/v1/subscriptions/s", json={**BODY, "capture": {"kind": "guess"}})
     assert (answer.status_code, answer.json()["detail"]) == (
         422,
-        "There is no such kind of capture; there are postgres_log, triggers.",
+        "There is no such kind of capture; there are postgres_log, triggers, query_diff.",
     )
 
 

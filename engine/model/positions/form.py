@@ -9,7 +9,7 @@ from typing import Protocol
 from engine.model.position import Lsn, MalformedPosition
 from engine.model.positions.marks import Marks, single_mark
 from engine.model.positions.whole_number import WholeNumberForm
-from engine.model.positions.windows import WindowForm
+from engine.model.positions.windows import CycleForm, WindowForm
 
 POSITION_EXAMPLE = "0/16B3748"
 """A position of the usual kind of source."""
@@ -17,6 +17,7 @@ _READERS: tuple[Callable[[str], object], ...] = (
     Lsn.parse,
     WholeNumberForm().parse,
     WindowForm().parse,
+    CycleForm().parse,
 )
 """Of the forms that positions of any kind of source have."""
 

@@ -15,7 +15,7 @@ PLACE_BITS = 28
 WINDOW_END = (1 << PLACE_BITS) - 1
 """The place after every transaction of a window. A window's transactions have the places 1, 2, …"""
 _LAST_WINDOW = (1 << (64 - PLACE_BITS)) - 1
-_TEXT = re.compile(r"w(0|[1-9][0-9]{0,11})(?:\.(0|[1-9][0-9]{0,8}))?")
+_TEXT = re.compile(r"(0|[1-9][0-9]{0,11})(?:\.(0|[1-9][0-9]{0,8}))?")
 
 
 def end_of(window: int) -> Lsn:
@@ -47,21 +47,35 @@ class WindowForm:
     """`w4711` is the end of window 4711, `w4711.3` its third transaction. `origin`: see PositionForm."""
 
     origin: str = "the window that includes the commit"
+    letter: ClassVar[str] = "w"
+    noun: ClassVar[str] = "window"
     example: ClassVar[str] = "w4711"
     horizon: ClassVar[int] = 10_000 << PLACE_BITS
 
     def parse(self, text: str) -> Marks:
-        found = _TEXT.fullmatch(text)
+        found = _TEXT.fullmatch(text.removeprefix(self.letter)) if text.startswith(self.letter) else None
         window = int(found[1]) if found else _LAST_WINDOW + 1
         place = int(found[2]) if found and found[2] else WINDOW_END
         if window > _LAST_WINDOW or place > WINDOW_END:
-            raise MalformedPosition(f"{text!r} is not a position; write the number of a window, like {self.example}")
+            raise MalformedPosition(
+                f"{text!r} is not a position; write the number of a {self.noun}, like {self.example}"
+            )
         return single_mark(Lsn(window << PLACE_BITS | place))
 
     def text(self, marks: Marks) -> str:
         window, place = divmod(marks[0].position.value, 1 << PLACE_BITS)
-        return f"w{window}" if place == WINDOW_END else f"w{window}.{place}"
+        return f"{self.letter}{window}" if place == WINDOW_END else f"{self.letter}{window}.{place}"
 
     def lag(self, source: Lsn, applied: Lsn) -> int | None:
         del source, applied  # Windows do not count bytes.
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class CycleForm(WindowForm):
+    """`c4711` is the end of cycle 4711 of a source that is only queried: a cycle is a window that one reading of the tables found."""
+
+    origin: str = "ask for `now` after the commit"
+    letter: ClassVar[str] = "c"
+    noun: ClassVar[str] = "cycle"
+    example: ClassVar[str] = "c4711"

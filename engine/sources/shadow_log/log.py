@@ -19,6 +19,8 @@ from engine.records.relation import parse_relation
 class ShadowLog(ABC):
     """`LogSource` by windows. A subclass reads and closes them."""
 
+    _ORIGIN = "triggers record changes of every origin"
+
     @abstractmethod
     def now(self) -> Lsn: ...
 
@@ -53,7 +55,7 @@ class ShadowLog(ABC):
         last: LastCommit | None = None,
     ) -> LogStream:
         if origin is not OriginFilter.ANY:
-            detail = "triggers record changes of every origin; let `capture.origin` be `any`"
+            detail = f"{self._ORIGIN}; let `capture.origin` be `any`"
             raise EngineFault(FaultKind.ORIGIN_UNSUPPORTED, reader, detail)
         return self._open(reader, start, application, last, wake)
 

@@ -8,11 +8,11 @@ from contextlib import AbstractContextManager, suppress
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.positions.windows import end_of
 from engine.model.source import ExportedSnapshot, GuardReading, ReaderStatus
+from engine.platform.process_sessions import family, is_alive
 from engine.sources.sqlite_triggers.connect import Connector, immediate
 from engine.sources.sqlite_triggers.objects import drop_statements
 from engine.sources.sqlite_triggers.registry import is_installed, removal, settle
 from engine.sources.sqlite_triggers.snapshots import snapshot_at_window
-from engine.sources.sqlite_triggers.stream import is_alive
 from engine.sources.sqlite_triggers.windows import close_window, highest, last_window
 
 _STATUS = """
@@ -109,16 +109,11 @@ class SqliteReaderControl:
                 ).fetchone()
                 if row is None or row[0] is None or not is_alive(row[0]):
                     return False
-                if _family(row[1]) != _family(application):
+                if family(row[1]) != family(application):
                     pid = row[0].split(" ")[0]
                     raise EngineFault(FaultKind.SLOT_IN_USE, reader, f"process {pid} reads it, which is not ours")
                 connection.execute("UPDATE penstock_readers SET session = NULL WHERE name = ?", [reader])
         return True
-
-
-def _family(application: str) -> str:
-    """The name of a session without the number of its engine's epoch at the end."""
-    return application.rstrip("0123456789")
 
 
 def _row_bytes(connection: sqlite3.Connection) -> int:

@@ -25,11 +25,11 @@ from engine.model.quarantine import Texts
 from engine.model.schema import TableSchema
 from engine.model.source import WHOLE_TABLE, ExportedSnapshot, KeyWalk, TableSplit
 from engine.model.subscription import TableSpec
+from engine.platform.process_sessions import started
 from engine.records.masked_lines import mask_lines
 from engine.sources.sqlite_triggers.catalog import Structure, live_tables, quoted
 from engine.sources.sqlite_triggers.connect import Connector, fault, immediate
 from engine.sources.sqlite_triggers.registry import look
-from engine.sources.sqlite_triggers.stream import started
 from engine.sources.sqlite_triggers.types import printed, real_text
 from engine.sources.sqlite_triggers.windows import close_window, require
 

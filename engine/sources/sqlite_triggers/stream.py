@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import select
 import sqlite3
 import time
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -20,6 +17,7 @@ from engine.model.last_commit import LastCommit
 from engine.model.position import Lsn
 from engine.model.positions.windows import end_of
 from engine.model.source import RecordChunk
+from engine.platform.process_sessions import close_session, is_alive, open_session
 from engine.records.landing import TableRows, Transaction, Transactions, chunk_of, rows_of
 from engine.records.window_stream import MOST_BYTES, MOST_ROWS, PRUNED_AT_ONCE, WindowStream, begin_at
 from engine.sources.sqlite_triggers.catalog import Structure, structure_of
@@ -150,7 +148,7 @@ class SqliteWindows:
         return self._written(_CONFIRMING_S, write)
 
     def close(self) -> None:
-        _OPEN.discard(self._session)
+        close_session(self._session)
         with suppress(sqlite3.Error, EngineFault):
             if self._connector.file() == self._file:
                 self._written(_CONFIRMING_S, lambda: self._connection.execute(_END, [self._reader, self._session]))
@@ -268,8 +266,6 @@ class SqliteWindows:
             yield TableRows(none, none, np.empty(0, np.uint8), np.zeros(1, np.int64), record, at)
 
 
-_OPEN: set[str] = set()
-"""The open sessions of this process."""
 _END = "UPDATE penstock_readers SET session = NULL WHERE name = ? AND session = ?"
 
 
@@ -283,7 +279,6 @@ def open_stream(
     connection = connector.open()
     try:
         require(connection, reader)
-        session = f"{os.getpid()} {started(os.getpid())} {uuid.uuid4().hex}"
         with immediate(connection, connector.wait_s):
             row = connection.execute(
                 "SELECT durable, session FROM penstock_readers WHERE name = ?", [reader]
@@ -296,11 +291,11 @@ def open_stream(
             token = token_of(connection, begin.after)
             if token is None:
                 raise EngineFault(FaultKind.LOG_GAP, reader, f"window {begin.after} of the shadow log is gone")
+            session = open_session()
             connection.execute(
                 "UPDATE penstock_readers SET session = ?, application = ? WHERE name = ?",
                 [session, application, reader],
             )
-        _OPEN.add(session)
         return WindowStream(SqliteWindows(connector, connection, reader, session, token), begin, wake)
     except sqlite3.Error as error:
         connection.close()
@@ -308,19 +303,3 @@ def open_stream(
     except BaseException:
         connection.close()
         raise
-
-
-def started(pid: int) -> str:
-    """When the process was started, in the system's ticks; empty if there is none."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
-    except OSError:
-        return ""
-
-
-def is_alive(session: str) -> bool:
-    """Whether the process of a session exists, and has not closed it where the file could not be reached."""
-    pid, start, _ = session.split(" ")
-    if int(pid) == os.getpid():
-        return session in _OPEN
-    return bool(start) and started(int(pid)) == start

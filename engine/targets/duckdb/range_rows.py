@@ -14,12 +14,12 @@ from engine.model.target import TableRecord
 from engine.model.values import value_type
 from engine.net.copy_text import decode_copy_text
 from engine.net.rows_of_texts import decoded_rows
+from engine.records.row_digest import RangeSums, ranges_of
 from engine.targets.duckdb.comparison import Sides
 from engine.targets.duckdb.row_text import row_text
 from engine.targets.duckdb.staging import StagingConnection
 from engine.targets.duckdb.types import duckdb_type, staged_as
 from engine.targets.identifiers import quoted
-from engine.verify.row_digest import RangeSums, ranges_of
 
 _KEPT = "temp.__penstock_kept"
 _VECTOR = 2048

@@ -20,9 +20,9 @@ from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, Ta
 from engine.model.values import value_type
 from engine.net.copy_text import decode_copy_text
 from engine.net.rows_of_texts import decoded_rows
+from engine.records.row_digest import RangeSums, ranges_of
 from engine.targets.duckdb.row_text import row_text
 from engine.targets.duckdb.types import duckdb_type, staged_as
-from engine.verify.row_digest import RangeSums, ranges_of
 from tests.fixtures.postgres import Database, standing_database
 
 pytestmark = pytest.mark.pg

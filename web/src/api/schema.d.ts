@@ -2209,7 +2209,7 @@ export interface components {
              * Capture
              * @description The intended `capture` of a subscription with this source, for instance a `publication` that exists already.
              */
-            capture?: components["schemas"]["CapturePolicy"] | components["schemas"]["PostgresTriggersCapture"] | null;
+            capture?: components["schemas"]["CapturePolicy"] | components["schemas"]["PostgresTriggersCapture"] | components["schemas"]["PostgresQueriesCapture"] | null;
             /** @description Check the connection that a PUT of this body would create; nothing is stored. It need not exist yet; if it does, secrets that are left out are the stored ones. */
             connection?: components["schemas"]["ConnectionPut"] | null;
             /**
@@ -3987,6 +3987,32 @@ export interface components {
             positions: components["schemas"]["Progress"][];
         };
         /**
+         * PostgresQueriesCapture
+         * @description How changes are found.
+         */
+        PostgresQueriesCapture: {
+            /**
+             * Cycle every … seconds
+             * @description Seconds from the beginning of one cycle to that of the next. A wait for what is committed now begins one at once.
+             * @default 300
+             */
+            every_seconds?: number;
+            /**
+             * Kind
+             * @description Queries read the tables again and again, and compare them with what they had before. Nothing is created on the source, and SELECT is the only right that is needed. Each cycle reads every table in one snapshot, which costs the source a scan of it. The target shows the states of these snapshots only: rows that were changed several times in between show their last change. Not possible: tables without a primary key or a unique index over columns that are NOT NULL, partitioned tables, origin none, tickets, DDL capture. Choose the log or triggers where they can be had.
+             * @default query_diff
+             * @constant
+             */
+            kind?: "query_diff";
+            /**
+             * How changes are found
+             * @description `incremental`: all rows are read, and hashed by Penstock. `row_checksum`: the database hashes its rows; keys and hashes are read, and the rows whose hash changed. Tables that the database cannot hash are compared by `incremental`.
+             * @default incremental
+             * @enum {string}
+             */
+            method?: "incremental" | "row_checksum";
+        };
+        /**
          * PostgresTriggersCapture
          * @description How changes are recorded on the source, and read.
          */
@@ -5721,7 +5747,7 @@ export interface components {
             apply?: components["schemas"]["ApplyBody"];
             batch?: components["schemas"]["BatchBody"];
             /** Capture */
-            capture?: components["schemas"]["CapturePolicy"] | components["schemas"]["PostgresTriggersCapture"];
+            capture?: components["schemas"]["CapturePolicy"] | components["schemas"]["PostgresTriggersCapture"] | components["schemas"]["PostgresQueriesCapture"];
             copies?: components["schemas"]["CopiesBody"];
             /** @default running */
             desired_state?: components["schemas"]["DesiredState"];
@@ -5822,7 +5848,7 @@ export interface components {
             apply: components["schemas"]["ApplyBody"];
             batch: components["schemas"]["BatchBody"];
             /** Capture */
-            capture: components["schemas"]["CapturePolicy"] | components["schemas"]["PostgresTriggersCapture"];
+            capture: components["schemas"]["CapturePolicy"] | components["schemas"]["PostgresTriggersCapture"] | components["schemas"]["PostgresQueriesCapture"];
             /**
              * Code
              * @description Stable name of the reason.

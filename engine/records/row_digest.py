@@ -1,7 +1,8 @@
-"""Digests of row texts, equal to those that PostgreSQL computes: `bit_xor(hashtextextended(text, seed))` with the seeds 0 and 1."""
+"""Digests of row texts by the hash function that PostgreSQL has, `hashtextextended(text, seed)` with the seeds 0 and 1."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -147,8 +148,117 @@ def _bytes_of(values: Any) -> tuple[Array, Array]:
     return np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8), offsets
 
 
+@kernel
+def _find_lines(
+    data: Array, places: Array, fields: Any, lines: Array, keys: Array, key_ends: Array, low: Array, high: Array
+) -> Any:
+    """Fill the arrays; the number of lines, -1 if one has another number of fields than `fields`."""
+    begins, ends = np.empty(fields, np.int64), np.empty(fields, np.int64)
+    found, at, field, start, out = 0, 0, 0, 0, 0
+    begins[0] = 0
+    while at < data.size:
+        byte = data[at]
+        if byte not in (9, 10):
+            at += 1
+            continue
+        if (byte == 10) != (field == fields - 1):
+            return -1
+        ends[field] = at
+        at += 1
+        if byte == 9:
+            field += 1
+            begins[field] = at
+            continue
+        low[found], high[found] = _hashed(data, start, at, 0), _hashed(data, start, at, 1)
+        for i in range(places.size):
+            if i:
+                keys[out] = 9
+                out += 1
+            for byte_at in range(begins[places[i]], ends[places[i]]):
+                keys[out] = data[byte_at]
+                out += 1
+        found += 1
+        key_ends[found] = out
+        lines[found] = start = at
+        field = 0
+        begins[0] = at
+    return found if at == start else -1
+
+
+def keyed_lines(text: bytes, fields: int, places: Sequence[int]) -> Any:
+    """Lines of COPY text with their keys and digests, as a pyarrow.Table.
+
+    `key`: the fields at `places`, as they are in the line, joined by tabs (large_binary); `low`, `high`: hashes of the line (int64);
+    `line`: with its end (large_binary). Raises ValueError if a line has another number of fields.
+    """
+    data = np.frombuffer(text, np.uint8)
+    count = int(np.count_nonzero(data == 10))
+    lines, key_ends = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
+    low, high = np.empty(count, np.int64), np.empty(count, np.int64)
+    keys = np.empty(len(data) + count * len(places), np.uint8)
+    if _find_lines(data, np.asarray(places, np.int64), fields, lines, keys, key_ends, low, high) != count:
+        raise ValueError("COPY text with an unexpected number of fields")
+    size = int(key_ends[-1])
+    columns = [_binary(key_ends, keys[:size]), pa.array(low), pa.array(high), _binary(lines, data)]
+    return pa.table(columns, ["key", "low", "high", "line"])
+
+
+@kernel
+def _find_hashed(data: Array, key_ends: Array, keys: Array, low: Array, high: Array) -> Any:
+    """Fill the arrays from lines that end with two numbers; the number of lines, -1 if one does not."""
+    found, at, out = 0, 0, 0
+    while at < data.size:
+        end, second, first = at, -1, -1
+        while end < data.size and data[end] != 10:
+            if data[end] == 9:
+                first, second = second, end
+            end += 1
+        if first < at or end == data.size:
+            return -1
+        for place, begin, upto in ((0, first + 1, second), (1, second + 1, end)):
+            negative = data[begin] == 45
+            value = np.int64(0)
+            for i in range(begin + negative, upto):
+                value = value * 10 - np.int64(data[i] - 48)
+            if not negative:
+                value = -value
+            if place == 0:
+                low[found] = value
+            else:
+                high[found] = value
+        for i in range(at, first):
+            keys[out] = data[i]
+            out += 1
+        found += 1
+        key_ends[found] = out
+        at = end + 1
+    return found
+
+
+def hashed_lines(text: bytes) -> Any:
+    """Lines of COPY text that hold a key's fields and two hashes, as a pyarrow.Table: `key`, `low`, `high` as of `keyed_lines`.
+
+    Raises ValueError if a line has another form.
+    """
+    data = np.frombuffer(text, np.uint8)
+    count = int(np.count_nonzero(data == 10))
+    key_ends, keys = np.zeros(count + 1, np.int64), np.empty(len(data), np.uint8)
+    low, high = np.empty(count, np.int64), np.empty(count, np.int64)
+    if _find_hashed(data, key_ends, keys, low, high) != count:
+        raise ValueError("COPY text without hashes")
+    return pa.table(
+        [_binary(key_ends, keys[: int(key_ends[-1])]), pa.array(low), pa.array(high)], ["key", "low", "high"]
+    )
+
+
+def _binary(borders: Array, data: Array) -> Any:
+    return pa.Array.from_buffers(pa.large_binary(), len(borders) - 1, [None, pa.py_buffer(borders), pa.py_buffer(data)])
+
+
 def warm() -> None:
     """Compile the kernels for the types with which they are called."""
+    keyed_lines(b"1\t2\n", 2, [0])
+    hashed_lines(b"1\t2\t-3\n")
     for kind in (pa.string(), pa.binary()):
         values = pa.array(["a"], kind)
         RangeSums(1).add(values, ranges_of(values.cast(pa.binary()), pa.array([b"b"])))

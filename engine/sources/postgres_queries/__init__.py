@@ -1,0 +1,1 @@
+"""PostgreSQL that is only queried: cycles compare its tables with what was read of them before."""

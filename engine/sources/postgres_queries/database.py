@@ -1,0 +1,192 @@
+"""A PostgreSQL database as `ComparedDatabase`: exported snapshots, and hashes of rows that the server computes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from psycopg import sql
+
+from engine.model.copies import KeyBound
+from engine.model.ddl import Capture
+from engine.model.identity import RelationId, TableId, TableName
+from engine.model.quarantine import Texts
+from engine.model.ranges import RangeSource
+from engine.model.schema import KeyMode, TableSchema
+from engine.model.sequences import SequenceReader
+from engine.model.source import ComputedColumns, DiscoveredTable, Finding, KeyWalk, Resolve, TableSplit
+from engine.model.subscription import OriginFilter, TableSpec
+from engine.postgres.sessions import PostgresConnection
+from engine.records.catalog_table import CatalogTable, schema_of
+from engine.records.relation import Announced, AnnouncedColumn, parse_relation, relation_record
+from engine.sources.postgres import splits
+from engine.sources.postgres.capabilities import PostgresComputedColumns, PostgresSequences
+from engine.sources.postgres.catalog import load_numbered, load_tables, names_of, one_look, standing
+from engine.sources.postgres.connect import Connector
+from engine.sources.postgres.key_walk import walk_key
+from engine.sources.postgres.range_digests import digests_of
+from engine.sources.postgres.relation import complete
+from engine.sources.postgres.table_checks import unparsed
+from engine.sources.postgres.types import load_types
+from engine.sources.postgres_queries import preflight
+from engine.sources.postgres_queries.compared import as_compared
+from engine.sources.postgres_queries.terms import POSTGRES_QUERIES_TERMS
+from engine.sources.query_diff.database import ComparedTable, DatabaseReads, Method
+
+_UNREADABLE = 0
+"""OID of no type: a column announced with it matches none, so the table is copied again."""
+
+
+class PostgresReads:
+    """`DatabaseReads` by COPY."""
+
+    def __init__(self, connector: Connector) -> None:
+        self._connector = connector
+
+    def splits(self, schema: TableSchema, spec: TableSpec, split_bytes: int) -> list[TableSplit]:
+        del spec
+        return splits.cut_table(self._connector, schema, split_bytes)
+
+    def key_splits(self, schema: TableSchema, spec: TableSpec, keys: Sequence[Texts]) -> list[TableSplit]:
+        del spec
+        return splits.key_splits(self._connector, schema, keys)
+
+    def walk_key(
+        self,
+        schema: TableSchema,
+        after: KeyBound | None,
+        split_bytes: int,
+        most_splits: int,
+        above_bytes: int | None = None,
+    ) -> KeyWalk | None:
+        return walk_key(self._connector, schema, after, split_bytes, most_splits, above_bytes)
+
+    def read_split(self, split: TableSplit, snapshot: str) -> Iterator[bytes]:
+        return splits.read_split(self._connector, split, snapshot)
+
+    def ranges(self, schema: TableSchema) -> RangeSource:
+        return digests_of(self._connector, schema)
+
+
+class PostgresDatabase:
+    """`ComparedDatabase` over psycopg."""
+
+    def __init__(self, connector: Connector) -> None:
+        self._connector = connector
+        self.terms = POSTGRES_QUERIES_TERMS
+        self.reads: DatabaseReads = PostgresReads(connector)
+        self.sequences: SequenceReader = PostgresSequences(connector)
+        self.computed: ComputedColumns = PostgresComputedColumns(connector)
+
+    @contextmanager
+    def snapshot(self, timeout_s: float) -> Iterator[str]:
+        del timeout_s
+        with self._connector.open() as holder:
+            holder.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            yield str(holder.execute("SELECT pg_export_snapshot()").fetchall()[0][0])
+
+    def tables(self, followed: Mapping[TableName, str | None]) -> dict[TableName, ComparedTable]:
+        with self._connector.session() as connection, one_look(connection):
+            catalog = load_compared(connection, followed)
+        found = {}
+        for name, table in catalog.items():
+            spec = TableSpec(TableId("t0"), name, name, where=followed[name])
+            schema = schema_of(table, spec)
+            if schema is not None and schema.mode is KeyMode.KEYED:
+                found[name] = ComparedTable(schema, spec, _record(table), _unreadable_record(table))
+        return found
+
+    def methods(self, table: ComparedTable) -> frozenset[Method]:
+        del table
+        return frozenset(Method)
+
+    def hashed_rows(self, table: ComparedTable, snapshot: str) -> Iterator[bytes]:
+        schema = table.schema
+        key = [sql.Identifier(column.on_source) for column in schema.key_columns]
+        held = [sql.Identifier(f"k{i}") for i in range(len(key))]
+        row = sql.SQL(", ").join(sql.Identifier(column.on_source) for column in schema.columns)
+        listed = sql.SQL(", ").join(
+            [
+                *(sql.SQL("{} AS {}").format(name, alias) for name, alias in zip(key, held, strict=True)),
+                sql.SQL('(ROW({}))::text COLLATE "C" AS t').format(row),
+            ]
+        )
+        # OFFSET 0: otherwise the planner would merge the queries, and the text would be made once for each hash.
+        query = sql.SQL("SELECT {}, hashtextextended(t, 0), hashtextextended(t, 1) FROM ({} OFFSET 0) AS r").format(
+            sql.SQL(", ").join(held), splits.select_rows(schema, schema.name, [], listed)
+        )
+        names = splits.columns_read(schema)
+        split = TableSplit(schema.relation, query.as_string(None), 0, 0, schema.relation, schema.name, names)
+        return splits.read_split(self._connector, split, snapshot)
+
+    def resolver(self, payloads: Collection[bytes]) -> Resolve:
+        announced = {payload: parse_relation(payload) for payload in payloads}
+        with self._connector.session() as connection, one_look(connection):
+            tables = load_numbered(connection, {one.relation for one in announced.values()})
+            types = load_types(connection, {c.type_oid for one in announced.values() for c in one.columns})
+
+        def resolve(
+            payload: bytes, spec: TableSpec, known: TableSchema | None, capture: Capture | None = None, /
+        ) -> TableSchema:
+            del capture
+            one = announced[payload]
+            there = tables.get(one.relation)
+            return complete(one, spec, known, None if there is None else as_compared(there), types)
+
+        return resolve
+
+    def mark(self, tables: Collection[TableName]) -> str:
+        with self._connector.session() as connection, one_look(connection):
+            catalog = load_compared(connection, tables)
+        return "\n".join(f"{catalog[name]}" for name in sorted(catalog, key=str))
+
+    def server_version(self) -> int:
+        with self._connector.session() as connection:
+            return connection.info.server_version
+
+    def preflight(self, tables: Sequence[TableSpec], origin: OriginFilter) -> list[Finding]:
+        return preflight.check(self._connector, tables, origin)
+
+    def discover(self) -> list[DiscoveredTable]:
+        return preflight.discover_tables(self._connector)
+
+    def describe(self, tables: Sequence[TableSpec]) -> dict[TableName, TableSchema]:
+        with self._connector.session() as connection, one_look(connection):
+            catalog = load_compared(connection, [t.source for t in tables])
+        there = [t for t in tables if t.source in catalog]
+        found = {t.source: schema_of(catalog[t.source], t) for t in there}
+        filtered = [t for t in there if t.where is not None and found[t.source] is not None]
+        with self._connector.session() as connection:
+            unread = {t.source for t in filtered if unparsed(connection, t.source, t.where or "") is not None}
+        return {name: schema for name, schema in found.items() if schema is not None and name not in unread}
+
+    def names(self, relations: Collection[RelationId]) -> dict[RelationId, TableName]:
+        with self._connector.session() as connection:
+            return {RelationId(oid): name for oid, name in names_of(connection, relations).items()}
+
+    def standing(self, schemas: Collection[str]) -> dict[RelationId, TableName]:
+        with self._connector.session() as connection:
+            return {RelationId(oid): name for oid, name in standing(connection, schemas).items()}
+
+    def close(self) -> None:
+        self._connector.close()
+
+
+def load_compared(connection: PostgresConnection, names: Collection[TableName]) -> dict[TableName, CatalogTable]:
+    """As `load_tables`, with plain tables that have a key only, as they are compared."""
+    found = {name: as_compared(table) for name, table in load_tables(connection, names).items()}
+    return {name: table for name, table in found.items() if table.kind == "r" and table.indexes}
+
+
+def _record(table: CatalogTable) -> bytes:
+    identity = set(table.identity_columns)
+    columns = [AnnouncedColumn(c.column.name, c.column.name in identity, c.type_oid, c.modifier) for c in table.columns]
+    return _announced(table, columns)
+
+
+def _unreadable_record(table: CatalogTable) -> bytes:
+    return _announced(table, [AnnouncedColumn(table.column_names[0], False, _UNREADABLE, -1)])
+
+
+def _announced(table: CatalogTable, columns: Sequence[AnnouncedColumn]) -> bytes:
+    return relation_record(Announced(RelationId(table.oid), table.name, table.identity, tuple(columns)))

@@ -1,0 +1,98 @@
+"""The numbers of cycles: which one began last, and which one was requested. Shared by the engine's processes through files.
+
+A cycle gets its number before its snapshot is taken. So what was committed before a request for the next number is in that cycle.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from engine.model.fault import EngineFault, FaultKind
+from engine.queue.files import sync_folder
+
+_LOOK_S = 0.05
+"""Seconds between two tries to get a lock that another process holds for a cycle."""
+
+
+class CycleNumbers:
+    """Numbers in a folder. Methods may be called from any thread and process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def request(self) -> int:
+        """The number of the next cycle that begins; it is due at once."""
+        with self._locked():
+            begun, wanted = self.read()
+            number = begun + 1
+            if wanted < number:
+                self._write(begun, number)
+        return number
+
+    def begin(self, least: int) -> int:
+        """A new cycle's number, at least `least`; its snapshot may be taken afterwards."""
+        with self._locked():
+            begun, wanted = self.read()
+            number = max(begun + 1, least)
+            self._write(number, wanted)
+        return number
+
+    def read(self) -> tuple[int, int]:
+        """The number of the last cycle that began, and the last one that was requested; 0 if there is none."""
+        try:
+            begun, wanted = (self._folder / "numbers").read_text(encoding="ascii").split()
+        except FileNotFoundError:
+            return 0, 0
+        return int(begun), int(wanted)
+
+    def _write(self, begun: int, wanted: int) -> None:
+        write_file(self._folder / "numbers", f"{begun} {wanted}".encode("ascii"))
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with locked(self._folder / "numbers.lock"):
+            yield
+
+
+@contextmanager
+def locked(path: Path, timeout_s: float | None = None) -> Iterator[None]:
+    """Hold a lock that ends with the process. Raises EngineFault(SOURCE_TIMEOUT) if others hold it for `timeout_s` seconds."""
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError as error:
+        detail = f"the folder {path.parent} does not exist"
+        raise EngineFault(FaultKind.LOG_GAP, path.parent.name, detail) from error
+    try:
+        while deadline is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    detail = f"another cycle has run for {timeout_s:.0f} s"
+                    raise EngineFault(FaultKind.SOURCE_TIMEOUT, path.parent.name, detail) from None
+                time.sleep(_LOOK_S)
+        else:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)
+
+
+def write_file(path: Path, content: bytes, *, durable: bool = False) -> None:
+    """Replace a file as a whole; `durable`: it is on disk when this returns."""
+    fresh = path.with_name(f"{path.name}.new")
+    with fresh.open("wb") as file:
+        file.write(content)
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
+    fresh.replace(path)
+    if durable:
+        sync_folder(path.parent)

@@ -1,0 +1,119 @@
+"""What capture by queries needs of one kind of database: each implements `ComparedDatabase` in a folder of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from engine.model.copies import KeyBound
+from engine.model.identity import RelationId, TableName
+from engine.model.quarantine import Texts
+from engine.model.ranges import RangeSource
+from engine.model.schema import TableSchema
+from engine.model.sequences import SequenceReader
+from engine.model.source import (
+    ComputedColumns,
+    DiscoveredTable,
+    Finding,
+    KeyWalk,
+    Resolve,
+    SourceTerms,
+    TableSplit,
+)
+from engine.model.subscription import OriginFilter, TableSpec
+
+
+class Method(StrEnum):
+    """How the changed rows of a table are found."""
+
+    INCREMENTAL = "incremental"
+    """All rows are read, and hashed here."""
+    ROW_CHECKSUM = "row_checksum"
+    """The database hashes the rows; keys and hashes are read, and then the rows whose hash changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedTable:
+    """A table as it is now. `schema`: with all of its columns, unmasked, and the key that identifies a row; `spec`: of the reads;
+    `record`: its relation record; `unreadable`: a record that matches no structure."""
+
+    schema: TableSchema
+    spec: TableSpec
+    record: bytes
+    unreadable: bytes
+
+    @property
+    def key_places(self) -> tuple[int, ...]:
+        names = [column.name for column in self.schema.columns]
+        return tuple(names.index(name) for name in self.schema.key)
+
+
+class DatabaseReads(Protocol):
+    """Reads under a snapshot; each method is that of SnapshotSource."""
+
+    def splits(self, schema: TableSchema, spec: TableSpec, split_bytes: int) -> list[TableSplit]: ...
+
+    def key_splits(self, schema: TableSchema, spec: TableSpec, keys: Sequence[Texts]) -> list[TableSplit]: ...
+
+    def walk_key(
+        self,
+        schema: TableSchema,
+        after: KeyBound | None,
+        split_bytes: int,
+        most_splits: int,
+        above_bytes: int | None = None,
+    ) -> KeyWalk | None: ...
+
+    def read_split(self, split: TableSplit, snapshot: str) -> Iterator[bytes]: ...
+
+    def ranges(self, schema: TableSchema) -> RangeSource: ...
+
+
+class ComparedDatabase(Protocol):
+    """A database that is only queried. Methods may be called from several threads, and raise EngineFault as those of Source."""
+
+    terms: SourceTerms
+    reads: DatabaseReads
+    sequences: SequenceReader
+    computed: ComputedColumns
+
+    def snapshot(self, timeout_s: float) -> AbstractContextManager[str]:
+        """A snapshot of the whole database that other sessions, also of other processes, can read while the context lasts."""
+        ...
+
+    def tables(self, followed: Mapping[TableName, str | None]) -> dict[TableName, ComparedTable]:
+        """These tables as they are now, by name, with their row filters; those that are gone, or have no key, are left out."""
+        ...
+
+    def methods(self, table: ComparedTable) -> frozenset[Method]:
+        """How it can be compared."""
+        ...
+
+    def hashed_rows(self, table: ComparedTable, snapshot: str) -> Iterator[bytes]:
+        """COPY text in pieces of whole lines: the key's fields and two 64-bit hashes of each row. For ROW_CHECKSUM only."""
+        ...
+
+    def resolver(self, payloads: Collection[bytes]) -> Resolve:
+        """See LogSource.resolver."""
+        ...
+
+    def mark(self, tables: Collection[TableName]) -> str:
+        """Text that changes with the structure of these tables."""
+        ...
+
+    def server_version(self) -> int: ...
+
+    def preflight(self, tables: Sequence[TableSpec], origin: OriginFilter) -> list[Finding]: ...
+
+    def discover(self) -> list[DiscoveredTable]: ...
+
+    def describe(self, tables: Sequence[TableSpec]) -> dict[TableName, TableSchema]: ...
+
+    def names(self, relations: Collection[RelationId]) -> dict[RelationId, TableName]: ...
+
+    def standing(self, schemas: Collection[str]) -> dict[RelationId, TableName]: ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,55 @@
+"""Consistent reads for copies and comparisons: each snapshot is that of a cycle of its own, so that later cycles continue it exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from engine.model.copies import KeyBound
+from engine.model.positions.windows import end_of
+from engine.model.quarantine import Texts
+from engine.model.ranges import RangeSource
+from engine.model.schema import TableSchema
+from engine.model.source import ExportedSnapshot, KeyWalk, TableSplit
+from engine.model.subscription import TableSpec
+from engine.sources.query_diff.cycle import run_cycle
+from engine.sources.query_diff.database import ComparedDatabase
+from engine.sources.query_diff.given import Given
+
+
+class CycleSnapshots:
+    """`SnapshotSource` by cycles."""
+
+    def __init__(self, database: ComparedDatabase, given: Given) -> None:
+        self._database = database
+        self._given = given
+
+    @contextmanager
+    def snapshot(self, timeout_s: float) -> Iterator[ExportedSnapshot]:
+        """Waits for a cycle that is running, and reads every followed table. `timeout_s`: for the snapshot; a cycle takes what it takes."""
+        del timeout_s
+        given = self._given
+        with run_cycle(self._database, given.folder, given.method, given.timeout_s) as (snapshot, number):
+            yield ExportedSnapshot(snapshot, end_of(number))
+
+    def splits(self, schema: TableSchema, spec: TableSpec, split_bytes: int) -> list[TableSplit]:
+        return self._database.reads.splits(schema, spec, split_bytes)
+
+    def key_splits(self, schema: TableSchema, spec: TableSpec, keys: Sequence[Texts]) -> list[TableSplit]:
+        return self._database.reads.key_splits(schema, spec, keys)
+
+    def walk_key(
+        self,
+        schema: TableSchema,
+        after: KeyBound | None,
+        split_bytes: int,
+        most_splits: int,
+        above_bytes: int | None = None,
+    ) -> KeyWalk | None:
+        return self._database.reads.walk_key(schema, after, split_bytes, most_splits, above_bytes)
+
+    def read_split(self, split: TableSplit, snapshot: str) -> Iterator[bytes]:
+        return self._database.reads.read_split(split, snapshot)
+
+    def ranges(self, schema: TableSchema) -> RangeSource:
+        return self._database.reads.ranges(schema)
