@@ -204,29 +204,33 @@ def keyed_lines(text: bytes, fields: int, places: Sequence[int]) -> Any:
 
 
 @kernel
-def _find_hashed(data: Array, key_ends: Array, keys: Array, low: Array, high: Array) -> Any:
-    """Fill the arrays from lines that end with two numbers; the number of lines, -1 if one does not."""
+def _number(data: Array, begin: Any, end: Any) -> Any:
+    """A decimal number. Negative numbers have one more value than others, so the digits are subtracted."""
+    negative = data[begin] == 45
+    value = np.int64(0)
+    for i in range(begin + negative, end):
+        value = value * 10 - np.int64(data[i] - 48)
+    return value if negative else -value
+
+
+@kernel
+def _find_hashed(data: Array, interval: Array, key_ends: Array, keys: Array, low: Array, high: Array) -> Any:
+    """Fill the arrays from lines that begin with a number and end with two; the number of lines, -1 if one does not."""
     found, at, out = 0, 0, 0
     while at < data.size:
-        end, second, first = at, -1, -1
+        end, start, first, second = at, -1, -1, -1
         while end < data.size and data[end] != 10:
             if data[end] == 9:
+                if start < 0:
+                    start = end
                 first, second = second, end
             end += 1
-        if first < at or end == data.size:
+        if first <= start or end == data.size:
             return -1
-        for place, begin, upto in ((0, first + 1, second), (1, second + 1, end)):
-            negative = data[begin] == 45
-            value = np.int64(0)
-            for i in range(begin + negative, upto):
-                value = value * 10 - np.int64(data[i] - 48)
-            if not negative:
-                value = -value
-            if place == 0:
-                low[found] = value
-            else:
-                high[found] = value
-        for i in range(at, first):
+        interval[found] = _number(data, at, start)
+        low[found] = _number(data, first + 1, second)
+        high[found] = _number(data, second + 1, end)
+        for i in range(start + 1, first):
             keys[out] = data[i]
             out += 1
         found += 1
@@ -236,19 +240,19 @@ def _find_hashed(data: Array, key_ends: Array, keys: Array, low: Array, high: Ar
 
 
 def hashed_lines(text: bytes) -> Any:
-    """Lines of COPY text that hold a key's fields and two hashes, as a pyarrow.Table: `key`, `low`, `high` as of `keyed_lines`.
+    """Lines of COPY text that hold a number, a key's fields and two hashes, as a pyarrow.Table: `interval`, the number (int64), and `key`,
+    `low`, `high` as of `keyed_lines`.
 
     Raises ValueError if a line has another form.
     """
     data = np.frombuffer(text, np.uint8)
     count = int(np.count_nonzero(data == 10))
     key_ends, keys = np.zeros(count + 1, np.int64), np.empty(len(data), np.uint8)
-    low, high = np.empty(count, np.int64), np.empty(count, np.int64)
-    if _find_hashed(data, key_ends, keys, low, high) != count:
+    interval, low, high = (np.empty(count, np.int64) for _ in range(3))
+    if _find_hashed(data, interval, key_ends, keys, low, high) != count:
         raise ValueError("COPY text without hashes")
-    return pa.table(
-        [_binary(key_ends, keys[: int(key_ends[-1])]), pa.array(low), pa.array(high)], ["key", "low", "high"]
-    )
+    columns = [pa.array(interval), _binary(key_ends, keys[: int(key_ends[-1])]), pa.array(low), pa.array(high)]
+    return pa.table(columns, ["interval", "key", "low", "high"])
 
 
 def _binary(borders: Array, data: Array) -> Any:
@@ -258,7 +262,7 @@ def _binary(borders: Array, data: Array) -> Any:
 def warm() -> None:
     """Compile the kernels for the types with which they are called."""
     keyed_lines(b"1\t2\n", 2, [0])
-    hashed_lines(b"1\t2\t-3\n")
+    hashed_lines(b"0\t1\t2\t-3\n")
     for kind in (pa.string(), pa.binary()):
         values = pa.array(["a"], kind)
         RangeSums(1).add(values, ranges_of(values.cast(pa.binary()), pa.array([b"b"])))

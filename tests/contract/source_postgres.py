@@ -118,9 +118,9 @@ class QueriesOrigin(PostgresOrigin):
 
 
 class HashedQueriesOrigin(QueriesOrigin):
-    """The same, whose rows the database hashes."""
+    """The same, whose ranges of rows the database hashes."""
 
-    METHOD = "row_checksum"
+    METHOD = "range_checksum"
 
 
 def postgres(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-
-from psycopg import sql
+from dataclasses import replace
 
 from engine.model.copies import KeyBound
 from engine.model.ddl import Capture
@@ -28,10 +27,12 @@ from engine.sources.postgres.range_digests import digests_of
 from engine.sources.postgres.relation import complete
 from engine.sources.postgres.table_checks import unparsed
 from engine.sources.postgres.types import load_types
-from engine.sources.postgres_queries import preflight
+from engine.sources.postgres_queries import hashing, preflight, stamps
 from engine.sources.postgres_queries.compared import as_compared
 from engine.sources.postgres_queries.terms import POSTGRES_QUERIES_TERMS
 from engine.sources.query_diff.database import ComparedTable, DatabaseReads, Method
+from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
+from engine.sources.query_diff.stamps import Stamp
 
 _UNREADABLE = 0
 """OID of no type: a column announced with it matches none, so the table is copied again."""
@@ -93,31 +94,35 @@ class PostgresDatabase:
             spec = TableSpec(TableId("t0"), name, name, where=followed[name])
             schema = schema_of(table, spec)
             if schema is not None and schema.mode is KeyMode.KEYED:
-                found[name] = ComparedTable(schema, spec, _record(table), _unreadable_record(table))
+                times = frozenset(c.on_source for c in schema.columns if c.type.name in stamps.TYPES)
+                found[name] = ComparedTable(schema, spec, _record(table), _unreadable_record(table), times)
         return found
 
     def methods(self, table: ComparedTable) -> frozenset[Method]:
-        del table
-        return frozenset(Method)
+        return hashing.methods(self._connector, table)
 
-    def hashed_rows(self, table: ComparedTable, snapshot: str) -> Iterator[bytes]:
-        schema = table.schema
-        key = [sql.Identifier(column.on_source) for column in schema.key_columns]
-        held = [sql.Identifier(f"k{i}") for i in range(len(key))]
-        row = sql.SQL(", ").join(sql.Identifier(column.on_source) for column in schema.columns)
-        listed = sql.SQL(", ").join(
-            [
-                *(sql.SQL("{} AS {}").format(name, alias) for name, alias in zip(key, held, strict=True)),
-                sql.SQL('(ROW({}))::text COLLATE "C" AS t').format(row),
-            ]
-        )
-        # OFFSET 0: otherwise the planner would merge the queries, and the text would be made once for each hash.
-        query = sql.SQL("SELECT {}, hashtextextended(t, 0), hashtextextended(t, 1) FROM ({} OFFSET 0) AS r").format(
-            sql.SQL(", ").join(held), splits.select_rows(schema, schema.name, [], listed)
-        )
-        names = splits.columns_read(schema)
-        split = TableSplit(schema.relation, query.as_string(None), 0, 0, schema.relation, schema.name, names)
-        return splits.read_split(self._connector, split, snapshot)
+    def hashed_rows(
+        self,
+        table: ComparedTable,
+        snapshot: str,
+        ranges: Sequence[KeyRange] | None = None,
+        since: Stamp | None = None,
+    ) -> Iterator[bytes]:
+        return hashing.hashed_rows(self._connector, table, snapshot, ranges, since)
+
+    def range_digests(
+        self, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]]
+    ) -> list[DigestedRange]:
+        return hashing.range_digests(self._connector, table, snapshot, firsts)
+
+    def rows_since(self, table: ComparedTable, snapshot: str, since: Stamp) -> Iterator[bytes]:
+        return stamps.rows_since(self._connector, table, snapshot, since)
+
+    def newest_stamp(self, table: ComparedTable, snapshot: str, column: str, overlap_s: float) -> str | None:
+        return stamps.newest(self._connector, table, snapshot, column, overlap_s)
+
+    def open_for_s(self) -> float:
+        return stamps.open_for_s(self._connector)
 
     def resolver(self, payloads: Collection[bytes]) -> Resolve:
         announced = {payload: parse_relation(payload) for payload in payloads}
@@ -138,7 +143,8 @@ class PostgresDatabase:
     def mark(self, tables: Collection[TableName]) -> str:
         with self._connector.session() as connection, one_look(connection):
             catalog = load_compared(connection, tables)
-        return "\n".join(f"{catalog[name]}" for name in sorted(catalog, key=str))
+        # Without the estimate of its rows, which each ANALYZE changes.
+        return "\n".join(f"{replace(catalog[name], rows=0.0)}" for name in sorted(catalog, key=str))
 
     def server_version(self) -> int:
         with self._connector.session() as connection:

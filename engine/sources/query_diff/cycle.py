@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
-import json
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import TableName
 from engine.model.source import TableSplit
-from engine.model.subscription import TableSpec
 from engine.platform.clock import SystemClock
 from engine.platform.failpoints import Failpoint, hit
 from engine.records.landing import CopyLines
 from engine.records.row_digest import hashed_lines, keyed_lines
 from engine.sources.query_diff.cycle_files import (
-    CycleFiles,
     CycleFound,
     CycleWriter,
+    TableFile,
     TableFound,
     deletes_schema,
     rows_schema,
 )
-from engine.sources.query_diff.cycle_numbers import CycleNumbers, locked, write_file
+from engine.sources.query_diff.cycle_numbers import locked
 from engine.sources.query_diff.database import ComparedDatabase, ComparedTable, Method
-from engine.sources.query_diff.row_store import Known, RowComparison, RowStore
+from engine.sources.query_diff.folder import OPERATIONS, Folder, Follow
+from engine.sources.query_diff.given import Detection, Given
+from engine.sources.query_diff.key_ranges import RANGE_ROWS, Cutter, DigestedRange, KeyRange, joined
+from engine.sources.query_diff.row_store import Known, RowComparison, RowStore, StoredRange
+from engine.sources.query_diff.stamps import Stamp
 
 PIECE_BYTES = 32 * 1024 * 1024
 """Bytes of rows that are compared at once. Not measured."""
@@ -39,10 +40,17 @@ SPLIT_BYTES = 256 * 1024 * 1024
 """Bytes of a table, estimated, that are read by one statement. Not measured."""
 FEW_KEYS = 20_000
 """Changed rows up to which only these are read from a database that hashes rows; if there are more, all are. Not measured."""
+FULL_EVERY = 100
+"""Cycles of which one compares the rows of all ranges, so that a collision of digests (2^-128 for each changed range) is found."""
+_CUT_AGAIN = 2
+"""A range with more times RANGE_ROWS rows is cut when it is read."""
+_DIGEST_BYTES = 60
+"""Bytes of a range's answer: texts of four numbers, and lengths."""
+_BY_PREFERENCE = (Method.RANGE_CHECKSUM, Method.ROW_CHECKSUM, Method.INCREMENTAL)
+_CLOCK_STEP_S = 1.0
+"""Seconds by which the database's clock may be set back between two cycles; a larger step delays changes to the next sweep."""
 _TRIES = 5
 """Snapshots that a cycle tries, if a table is changed in its structure while it is read."""
-_OPERATIONS = {"insert": ord("I"), "update": ord("U"), "delete": ord("D")}
-_INSERT_ONLY = frozenset({"insert"})
 _AGAIN = frozenset({FaultKind.TABLE_STRUCTURE_CHANGED, FaultKind.TABLE_MISSING, FaultKind.COPY_LOST})
 
 
@@ -50,111 +58,29 @@ class StoppedError(Exception):
     """The cycle was given up because its process ends."""
 
 
-@dataclass(frozen=True, slots=True)
-class Follow:
-    """How a table is followed. `where`: its row filter; `operations`: those that are wanted."""
-
-    where: str | None
-    operations: frozenset[str]
-
-    @staticmethod
-    def of(spec: TableSpec) -> Follow:
-        return Follow(spec.where, spec.operations & (_INSERT_ONLY if spec.insert_only else _OPERATIONS.keys()))
-
-
-@dataclass(frozen=True, slots=True)
-class Folder:
-    """What is kept of one subscription's source."""
-
-    path: Path
-
-    @property
-    def files(self) -> CycleFiles:
-        return CycleFiles(self.path)
-
-    @property
-    def numbers(self) -> CycleNumbers:
-        return CycleNumbers(self.path)
-
-    @property
-    def exists(self) -> bool:
-        return (self.path / "rows.duckdb").exists()
-
-    @property
-    def has_reader(self) -> bool:
-        """Whether a reader began; before that, tables are only followed."""
-        return (self.path / "durable").exists()
-
-    @property
-    def id(self) -> str | None:
-        """A random name of what is kept; None if there is nothing."""
-        try:
-            return (self.path / "id").read_text(encoding="ascii")
-        except FileNotFoundError:
-            return None
-
-    def make(self) -> None:
-        """Create it if it is missing."""
-        self.files.make()
-        with locked(self.path / "cycle.lock"), closing(self.open_rows()) as rows:
-            write_file(self.path / "id", rows.id.encode("ascii"), durable=True)
-
-    def open_rows(self) -> RowStore:
-        return RowStore(self.path / "rows.duckdb")
-
-    @property
-    def followed(self) -> dict[TableName, Follow]:
-        """The tables that are compared."""
-        try:
-            listed = json.loads((self.path / "followed.json").read_bytes())
-        except FileNotFoundError:
-            return {}
-        return {
-            TableName(each["schema"], each["name"]): Follow(each["where"], frozenset(each["operations"]))
-            for each in listed
-        }
-
-    def session(self) -> tuple[str, str]:
-        """The last session that read, and its application; empty if there was none."""
-        try:
-            session, _, application = (self.path / "session").read_text(encoding="utf-8").partition("\n")
-        except FileNotFoundError:
-            return "", ""
-        return session, application
-
-    def set_session(self, session: str, application: str) -> None:
-        write_file(self.path / "session", f"{session}\n{application}".encode())
-
-    def follow(self, tables: Mapping[TableName, Follow]) -> None:
-        """Compare these tables, and no others, from the next cycle on."""
-        listed = [
-            {"schema": name.schema, "name": name.name, "where": each.where, "operations": sorted(each.operations)}
-            for name, each in tables.items()
-        ]
-        write_file(self.path / "followed.json", json.dumps(listed).encode("utf-8"), durable=True)
-
-
 @contextmanager
 def run_cycle(
-    database: ComparedDatabase,
-    folder: Folder,
-    method: Method,
-    timeout_s: float,
-    check: Callable[[], None] = lambda: None,
+    database: ComparedDatabase, given: Given, check: Callable[[], None] = lambda: None, *, complete: bool = True
 ) -> Iterator[tuple[str, int]]:
     """Run a cycle; yields the snapshot that it read, which lasts as long as the block, and its number.
 
-    `check`: called repeatedly; what it raises ends the cycle without an effect. Raises EngineFault: SOURCE_TIMEOUT if another cycle runs
-    for so long, LOG_GAP without a folder.
+    `complete`: it finds every change; others find what their tables' stamps show, unless their number was requested. `check`: called
+    repeatedly; what it raises ends the cycle without an effect. Raises EngineFault: SOURCE_TIMEOUT if another cycle runs for so long,
+    LOG_GAP without a folder.
     """
+    folder = given.folder
     with ExitStack() as block:
-        with locked(folder.path / "cycle.lock", timeout_s), closing(folder.open_rows()) as rows:
+        with locked(folder.path / "cycle.lock", given.timeout_s), closing(folder.open_rows()) as rows:
             folder.files.recover(rows.last)
             for left in reversed(range(_TRIES)):
                 number = folder.numbers.begin(rows.last + 1)
+                complete = complete or folder.numbers.read()[1] >= number
+                open_s, began = database.open_for_s(), time.monotonic()
                 with ExitStack() as reading:
-                    snapshot = reading.enter_context(database.snapshot(timeout_s))
-                    cycle = _Cycle(database, rows, folder.files.begin(number), snapshot, method, check)
+                    snapshot = reading.enter_context(database.snapshot(given.timeout_s))
+                    overlap_s = open_s + time.monotonic() - began + _CLOCK_STEP_S
+                    writer = folder.files.begin(number)
+                    cycle = _Cycle(database, rows, writer, snapshot, given, check, complete, overlap_s)
                     try:
                         cycle.run(folder, number)
                     except EngineFault as fault:
@@ -172,8 +98,11 @@ class _Cycle:
     rows: RowStore
     writer: CycleWriter
     snapshot: str
-    method: Method
+    given: Given
     check: Callable[[], None]
+    complete: bool
+    overlap_s: float
+    """Seconds before the newest stamp from which rows may still appear."""
 
     def run(self, folder: Folder, number: int) -> None:
         """Compare every followed table that is there, make what was found durable, and publish it."""
@@ -184,23 +113,24 @@ class _Cycle:
                 if name not in followed:
                     self.rows.forget(relation)
             there = self.database.tables({name: each.where for name, each in followed.items()})
-            found = tuple(self._table(table, followed[name]) for name, table in there.items())
+            found = tuple(self._table(table, followed[name], number) for name, table in there.items())
             self.writer.finish(CycleFound(number, previous, at_us, SystemClock().wall_us(), True, found))
             hit(Failpoint.CYCLE_WRITTEN)
         hit(Failpoint.CYCLE_COMMITTED)
         folder.files.publish(number)
 
-    def _table(self, table: ComparedTable, follow: Follow) -> TableFound:
+    def _table(self, table: ComparedTable, follow: Follow, number: int) -> TableFound:
         began = time.monotonic()
         relation = int(table.schema.relation)
         known = self.rows.known(relation)
-        now = Known(table.schema.name, follow.where, table.record, table.schema.key, self._method_of(table).value)
+        detection = self.given.detection(table.schema.name)
+        chosen = self._method_of(table, detection.method).value
+        now = Known(table.schema.name, follow.where, table.record, table.schema.key, chosen)
         unreadable = known is not None and known.keys != now.keys
         if known is None or unreadable:
             self.rows.forget(relation)
         method = Method(now.method if known is None or unreadable else known.method)
         self.rows.follow(relation, now)
-        comparison = self.rows.comparison(relation)
         found = TableFound(
             table.schema.name.schema,
             table.schema.name.name,
@@ -213,51 +143,118 @@ class _Cycle:
             filled=known is None or unreadable,
         )
         if found.filled:
-            read = self._fill(table, comparison, method)
+            read = self._fill(table, self.rows.comparison(relation), method)
+        elif (since := self._since(table, known, now, detection, number)) is not None:
+            read = self._compare_since(table, follow, method, since)
         else:
-            read = self._compare(table, follow, comparison, method)
+            read = self._compare(table, follow, method, whole=number % FULL_EVERY == 0)
             if method.value != now.method:
                 # Hashes of the two methods differ: the rows are hashed again, in the same snapshot.
                 self.rows.forget(relation)
                 self.rows.follow(relation, now)
                 self._fill(table, self.rows.comparison(relation), Method(now.method))
+        if detection.stamp in table.stamps:
+            stamp = self.database.newest_stamp(table, self.snapshot, str(detection.stamp), self.overlap_s)
+            self.rows.set_stamp(relation, str(detection.stamp), stamp)
         return replace(found, **read, seconds=round(time.monotonic() - began, 3))
 
-    def _method_of(self, table: ComparedTable) -> Method:
-        return self.method if self.method in self.database.methods(table) else Method.INCREMENTAL
+    def _since(
+        self, table: ComparedTable, known: Known | None, now: Known, detection: Detection, number: int
+    ) -> Stamp | None:
+        """The stamp from which rows are read; None if all are."""
+        if self.complete or known != now or detection.stamp not in table.stamps or number % detection.sweep_every == 0:
+            return None
+        return self.rows.stamp(int(table.schema.relation), str(detection.stamp))
+
+    def _method_of(self, table: ComparedTable, method: Method) -> Method:
+        """The chosen method, or the next one that the table can be compared by."""
+        can = self.database.methods(table)
+        chosen = _BY_PREFERENCE[_BY_PREFERENCE.index(method) :]
+        return next((method for method in chosen if method in can), Method.INCREMENTAL)
 
     def _fill(self, table: ComparedTable, comparison: RowComparison, method: Method) -> dict[str, Any]:
         reading = _Reading(self, table)
+        if method is Method.RANGE_CHECKSUM:
+            cutter = Cutter([RANGE_ROWS], 0)
+            for piece in reading.hashes([KeyRange()]):
+                comparison.fill(cutter.cut(piece))
+            self._set_ranges(table, [StoredRange(0, None, 0, 0, 0)], [0], cutter)
+            return {**reading.counts, "ranges": len(cutter.found)}
         for piece in reading.hashes() if method is Method.ROW_CHECKSUM else reading.rows():
             comparison.fill(piece)
         return reading.counts
 
-    def _compare(
-        self, table: ComparedTable, follow: Follow, comparison: RowComparison, method: Method
-    ) -> dict[str, Any]:
+    def _compare(self, table: ComparedTable, follow: Follow, method: Method, *, whole: bool) -> dict[str, Any]:
+        """`whole`: rows of ranges that seem equal are compared too."""
         relation = int(table.schema.relation)
         reading = _Reading(self, table)
         file = self.writer.file(f"{relation}.rows", rows_schema())
-        if method is Method.ROW_CHECKSUM:
-            for piece in reading.hashes():
-                comparison.changes(piece)
-            for piece in reading.changed(comparison):
-                file.write(_wanted(comparison.changed_of(piece), follow))
-        else:
+        counts: dict[str, Any] = {}
+        if method is Method.INCREMENTAL:
+            comparison = self.rows.comparison(relation)
             for piece in reading.rows():
                 file.write(_wanted(comparison.changes(piece), follow))
+        else:
+            if method is Method.RANGE_CHECKSUM:
+                comparison, counts = self._compare_ranges(table, reading, whole=whole)
+            else:
+                comparison = self.rows.comparison(relation)
+                for piece in reading.hashes():
+                    comparison.changes(piece)
+            for piece in reading.changed(comparison):
+                file.write(_wanted(comparison.changed_of(piece), follow))
         gone = self.writer.file(f"{relation}.deletes", deletes_schema())
         deleted = comparison.finish().cast(deletes_schema())
         if "delete" in follow.operations:
             gone.write(deleted)
-        return {
-            **reading.counts,
-            "rows": file.name if file.rows else None,
-            "deletes": gone.name if gone.rows else None,
-            "inserted": comparison.inserted,
-            "updated": comparison.updated,
-            "deleted": comparison.deleted,
-        }
+        deletes = gone.name if gone.rows else None
+        return {**reading.counts, **counts, **_written(file, comparison), "deletes": deletes}
+
+    def _compare_since(self, table: ComparedTable, follow: Follow, method: Method, since: Stamp) -> dict[str, Any]:
+        """Compare the rows whose stamps are not older."""
+        reading = _Reading(self, table)
+        file = self.writer.file(f"{table.schema.relation}.rows", rows_schema())
+        if method is Method.INCREMENTAL:
+            comparison = self.rows.comparison(int(table.schema.relation))
+            for piece in reading.rows(since):
+                file.write(_wanted(comparison.changes(piece), follow))
+        else:
+            comparison = self.rows.comparison(int(table.schema.relation))
+            for piece in reading.hashes(since=since):
+                comparison.changes(piece)
+            for piece in reading.changed(comparison, since):
+                file.write(_wanted(comparison.changed_of(piece), follow))
+        comparison.keep()
+        return {**reading.counts, **_written(file, comparison), "since_stamp": True}
+
+    def _compare_ranges(
+        self, table: ComparedTable, reading: _Reading, *, whole: bool
+    ) -> tuple[RowComparison, dict[str, Any]]:
+        """Compare the rows of ranges whose digests differ."""
+        relation = int(table.schema.relation)
+        known = self.rows.ranges(relation)
+        digests = reading.digests([each.first for each in known[1:] if each.first is not None])
+        again = [
+            place
+            for place, (old, new) in enumerate(zip(known, digests, strict=True))
+            if whole or (old.rows, old.low, old.high) != (new.rows, new.low, new.high)
+        ]
+        comparison = self.rows.comparison(relation, [known[place].part for place in again])
+        limits = [RANGE_ROWS if digests[place].rows > _CUT_AGAIN * RANGE_ROWS else sys.maxsize for place in again]
+        cutter = Cutter(limits, 1 + max(each.part for each in known))
+        firsts = [*(each.first for each in known), None]
+        if again:
+            for piece in reading.hashes([KeyRange(firsts[place], firsts[place + 1]) for place in again]):
+                comparison.changes(cutter.cut(piece))
+            self._set_ranges(table, known, again, cutter)
+        return comparison, {"ranges": len(known), "ranges_different": len(again)}
+
+    def _set_ranges(
+        self, table: ComparedTable, before: Sequence[StoredRange], again: Sequence[int], cutter: Cutter
+    ) -> None:
+        firsts = _texts([each.key for each in cutter.found], len(table.schema.key))
+        found = joined(before, again, cutter.found, firsts) or [StoredRange(0, None, 0, 0, 0)]
+        self.rows.set_ranges(int(table.schema.relation), found)
 
 
 class _Reading:
@@ -268,36 +265,50 @@ class _Reading:
         self._table = table
         self.counts: dict[str, Any] = {"rows_read": 0, "rows_hashed": 0, "bytes_read": 0}
 
-    def rows(self) -> Iterator[Any]:
-        """All rows, as of `keyed_lines`."""
-        return self._rows(self._cycle.database.reads.splits(self._table.schema, self._table.spec, SPLIT_BYTES))
+    def rows(self, since: Stamp | None = None) -> Iterator[Any]:
+        """All rows, or those whose stamps are not older, as of `keyed_lines`."""
+        database = self._cycle.database
+        if since is not None:
+            return self._lines(database.rows_since(self._table, self._cycle.snapshot, since))
+        return self._rows(database.reads.splits(self._table.schema, self._table.spec, SPLIT_BYTES))
 
-    def hashes(self) -> Iterator[Any]:
-        """Keys and hashes of all rows, hashed by the database, as of `hashed_lines`."""
-        for text in self._joined(self._cycle.database.hashed_rows(self._table, self._cycle.snapshot)):
+    def hashes(self, ranges: Sequence[KeyRange] | None = None, since: Stamp | None = None) -> Iterator[Any]:
+        """Keys and hashes of rows, hashed by the database, as of `hashed_lines`."""
+        for text in self._pieces(self._cycle.database.hashed_rows(self._table, self._cycle.snapshot, ranges, since)):
             found = hashed_lines(text)
             self.counts["rows_hashed"] += found.num_rows
             yield found
 
-    def changed(self, comparison: RowComparison) -> Iterator[Any]:
+    def digests(self, firsts: Sequence[tuple[str, ...]]) -> list[DigestedRange]:
+        """Digests of all ranges, by the first keys of all but the first one."""
+        self._cycle.check()
+        found = self._cycle.database.range_digests(self._table, self._cycle.snapshot, firsts)
+        self.counts["rows_hashed"] += sum(each.rows for each in found)
+        self.counts["bytes_read"] += _DIGEST_BYTES * len(found)
+        return found
+
+    def changed(self, comparison: RowComparison, since: Stamp | None = None) -> Iterator[Any]:
         """At least the rows whose hash changed."""
         count = comparison.inserted + comparison.updated
         if not count:
             return iter(())
         if count > FEW_KEYS:
-            return self.rows()
+            return self.rows(since)
         keys = _texts(comparison.changed_keys(), len(self._table.schema.key))
         return self._rows(self._cycle.database.reads.key_splits(self._table.schema, self._table.spec, keys))
 
     def _rows(self, splits: Sequence[TableSplit]) -> Iterator[Any]:
-        fields, places = len(self._table.schema.columns), self._table.key_places
         for split in splits:
-            for text in self._joined(self._cycle.database.reads.read_split(split, self._cycle.snapshot)):
-                found = keyed_lines(text, fields, places)
-                self.counts["rows_read"] += found.num_rows
-                yield found
+            yield from self._lines(self._cycle.database.reads.read_split(split, self._cycle.snapshot))
 
-    def _joined(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    def _lines(self, pieces: Iterator[bytes]) -> Iterator[Any]:
+        fields, places = len(self._table.schema.columns), self._table.key_places
+        for text in self._pieces(pieces):
+            found = keyed_lines(text, fields, places)
+            self.counts["rows_read"] += found.num_rows
+            yield found
+
+    def _pieces(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
         """The same text in pieces of about PIECE_BYTES."""
         held: list[bytes] = []
         size = 0
@@ -317,12 +328,21 @@ class _Reading:
         return text
 
 
+def _written(file: TableFile, comparison: RowComparison) -> dict[str, Any]:
+    return {
+        "rows": file.name if file.rows else None,
+        "inserted": comparison.inserted,
+        "updated": comparison.updated,
+        "deleted": comparison.deleted,
+    }
+
+
 def _wanted(found: Any, follow: Follow) -> Any:
     """The rows that are followed, for a file of the cycle."""
     rows = found.select(["op", "line"]).cast(rows_schema())
-    if follow.operations >= _OPERATIONS.keys():
+    if follow.operations >= OPERATIONS.keys():
         return rows
-    wanted = pa.array([_OPERATIONS[each] for each in follow.operations], pa.uint8())
+    wanted = pa.array([OPERATIONS[each] for each in follow.operations], pa.uint8())
     return rows.filter(pc.is_in(rows.column("op"), wanted))
 
 

@@ -48,6 +48,8 @@ class TableFound:
     rows: str | None = None
     """Names of the files with deleted keys, and with inserted and updated rows."""
     unreadable: bool = False
+    since_stamp: bool = False
+    """Only rows whose stamps were not older than those of the last cycle were read: no deletes were looked for."""
     filled: bool = False
     """It was read for the first time: nothing is reported of it."""
     rows_read: int = 0

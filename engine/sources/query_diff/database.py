@@ -24,6 +24,8 @@ from engine.model.source import (
     TableSplit,
 )
 from engine.model.subscription import OriginFilter, TableSpec
+from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
+from engine.sources.query_diff.stamps import Stamp
 
 
 class Method(StrEnum):
@@ -33,17 +35,20 @@ class Method(StrEnum):
     """All rows are read, and hashed here."""
     ROW_CHECKSUM = "row_checksum"
     """The database hashes the rows; keys and hashes are read, and then the rows whose hash changed."""
+    RANGE_CHECKSUM = "range_checksum"
+    """The database hashes ranges of the key; of those that differ keys and hashes are read, and then the rows whose hash changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedTable:
     """A table as it is now. `schema`: with all of its columns, unmasked, and the key that identifies a row; `spec`: of the reads;
-    `record`: its relation record; `unreadable`: a record that matches no structure."""
+    `record`: its relation record; `unreadable`: a record that matches no structure; `stamps`: columns that may be stamps."""
 
     schema: TableSchema
     spec: TableSpec
     record: bytes
     unreadable: bytes
+    stamps: frozenset[str] = frozenset()
 
     @property
     def key_places(self) -> tuple[int, ...]:
@@ -92,8 +97,36 @@ class ComparedDatabase(Protocol):
         """How it can be compared."""
         ...
 
-    def hashed_rows(self, table: ComparedTable, snapshot: str) -> Iterator[bytes]:
-        """COPY text in pieces of whole lines: the key's fields and two 64-bit hashes of each row. For ROW_CHECKSUM only."""
+    def hashed_rows(
+        self,
+        table: ComparedTable,
+        snapshot: str,
+        ranges: Sequence[KeyRange] | None = None,
+        since: Stamp | None = None,
+    ) -> Iterator[bytes]:
+        """COPY text in pieces of whole lines: a number, the key's fields and two 64-bit hashes of each row.
+
+        `ranges`: only rows in these, range by range in key order; the number is that of the range. None: all rows in any order. `since`:
+        only rows whose stamps are not older. For methods by checksum only.
+        """
+        ...
+
+    def range_digests(
+        self, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]]
+    ) -> list[DigestedRange]:
+        """Digests of all ranges: `firsts` are the first keys of all but the first one. For RANGE_CHECKSUM only."""
+        ...
+
+    def rows_since(self, table: ComparedTable, snapshot: str, since: Stamp) -> Iterator[bytes]:
+        """COPY text in pieces of whole lines: the rows whose stamps are not older. For a table with stamps."""
+        ...
+
+    def newest_stamp(self, table: ComparedTable, snapshot: str, column: str, overlap_s: float) -> str | None:
+        """The newest value of a stamp, less so many seconds, as text; None without rows. For a table with stamps."""
+        ...
+
+    def open_for_s(self) -> float:
+        """For how many seconds the oldest open transaction may have been open, whose stamps may be as old; 0 without stamps."""
         ...
 
     def resolver(self, payloads: Collection[bytes]) -> Resolve:

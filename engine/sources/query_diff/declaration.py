@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+import json
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from engine.kinds import SPEC, Capture
+from engine.kinds import SPEC, Capture, Policy, Text
 from engine.model.subscription import GuardPolicy
 
 DEFAULT_EVERY_S = 300
 """Seconds between two cycles: each reads the tables as a whole. Not measured."""
 DEFAULT_METHOD = "incremental"
+TIMESTAMP = "timestamp"
 _GUARD = GuardPolicy()
+
+
+class TableDetection(Policy):
+    """How the changes of one table are found, where that differs from `method`."""
+
+    method: Literal["incremental", "row_checksum", "range_checksum", "timestamp"] | None = Field(
+        default=None,
+        description="As `method` of the capture. `timestamp`: cycles on schedule read only rows whose `stamp_column` is not older than the"
+        " newest stamp of the last cycle, less the age of the oldest transaction that was open then. They find inserts and updates. Cycles"
+        " for waits, copies and comparisons, and one of `sweep_every`, compare all rows, and find deletes and wrong stamps too.",
+    )
+    stamp_column: Text | None = Field(
+        default=None,
+        description="For `timestamp`: a column of type timestamp, date or timestamp with time zone that every insert and update sets to the"
+        " time of the database, for example by a trigger. An index on it lets the source read few pages.",
+    )
+    sweep_every: int = Field(
+        default=12, ge=1, le=100_000, description="For `timestamp`: one of so many cycles compares all rows."
+    )
+
+    @model_validator(mode="after")
+    def _has_column(self) -> Self:
+        if (self.method == TIMESTAMP) is (self.stamp_column is None):
+            raise ValueError("stamp_column is for the method timestamp, which needs it")
+        return self
 
 
 class QueryDiffCapture(Capture):
@@ -29,15 +56,25 @@ class QueryDiffCapture(Capture):
         title="Cycle every … seconds",
         description="Seconds from the beginning of one cycle to that of the next. A wait for what is committed now begins one at once.",
     )
-    method: Literal["incremental", "row_checksum"] = Field(
+    method: Literal["incremental", "row_checksum", "range_checksum"] = Field(
         default="incremental",
         title="How changes are found",
         description="`incremental`: all rows are read, and hashed by Penstock. `row_checksum`: the database hashes its rows; keys and"
-        " hashes are read, and the rows whose hash changed. Tables that the database cannot hash are compared by `incremental`.",
+        " hashes are read, and the rows whose hash changed. `range_checksum`: it hashes ranges of the key, and only of those that changed"
+        " keys and hashes are read. Tables that the database cannot compare so are compared by `row_checksum`, or else by `incremental`.",
+    )
+
+    tables: dict[Text, TableDetection] = Field(
+        default_factory=dict,
+        max_length=1000,
+        description="By `schema.name`: tables whose changes are found in another way.",
     )
 
     def assigned(self) -> dict[str, Any]:
+        tables = {name: one.model_dump(exclude_defaults=True) for name, one in sorted(self.tables.items())}
         settings: dict[str, int | str] = {"every_seconds": self.every_seconds, "method": self.method}
+        if tables:
+            settings["tables"] = json.dumps(tables)
         return {"capture": {"kind": self.kind, "settings": settings}}
 
     def log_budget(self) -> tuple[int, float]:

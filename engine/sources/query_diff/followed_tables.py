@@ -10,8 +10,8 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableName
 from engine.model.source import Earlier, GuardReading
 from engine.model.subscription import TableSpec
-from engine.sources.query_diff.cycle import Follow
 from engine.sources.query_diff.database import ComparedDatabase
+from engine.sources.query_diff.folder import Follow
 from engine.sources.query_diff.given import Given
 from engine.sources.query_diff.reader_control import CycleReader
 

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableName
 from engine.model.subscription import FOLDER, ConnectionSpec
-from engine.sources.query_diff.cycle import Folder
 from engine.sources.query_diff.database import Method
-from engine.sources.query_diff.declaration import DEFAULT_EVERY_S, DEFAULT_METHOD
+from engine.sources.query_diff.declaration import DEFAULT_EVERY_S, DEFAULT_METHOD, TIMESTAMP, TableDetection
+from engine.sources.query_diff.folder import Folder
 
 _TIMEOUT_S = 3_600.0
 """Seconds that a cycle waits for another one to end. Not measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Detection:
+    """How the changes of a table are found. `stamp`: column by which cycles on schedule find inserts and updates; None: they compare all
+    rows. `sweep_every`: one of so many cycles compares all rows in any case."""
+
+    method: Method
+    stamp: str | None = None
+    sweep_every: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +37,16 @@ class Given:
     timeout_s: float
     path: Path | None
     name: str
+    tables: Mapping[str, TableDetection] = field(default_factory=dict)
+    """By `schema.name`."""
+
+    def detection(self, table: TableName) -> Detection:
+        chosen = self.tables.get(str(table), TableDetection())
+        if chosen.method == TIMESTAMP:
+            # Rows that were found by their stamps have no place in ranges.
+            hashed = Method.INCREMENTAL if self.method is Method.INCREMENTAL else Method.ROW_CHECKSUM
+            return Detection(hashed, chosen.stamp_column, chosen.sweep_every)
+        return Detection(self.method if chosen.method is None else Method(chosen.method))
 
     @property
     def folder(self) -> Folder:
@@ -42,4 +65,8 @@ def given_by(spec: ConnectionSpec) -> Given:
         _TIMEOUT_S,
         None if folder is None else Path(str(folder)),
         spec.name,
+        {
+            name: TableDetection.model_validate(one)
+            for name, one in json.loads(str(settings.get("tables", "{}"))).items()
+        },
     )

@@ -28,7 +28,7 @@ class CycleReader:
         del reader
         given = self._given
         given.folder.make()
-        with run_cycle(self._database, given.folder, given.method, given.timeout_s) as (snapshot, number):
+        with run_cycle(self._database, given) as (snapshot, number):
             given.folder.files.confirm(number)
             yield ExportedSnapshot(snapshot, end_of(number))
 

@@ -5,24 +5,31 @@ Used by one process at a time, which holds the lock of the folder. What a cycle 
 
 from __future__ import annotations
 
+import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
+from engine.sources.query_diff.stamps import Stamp
 
 _LAYOUT = """
 CREATE TABLE IF NOT EXISTS state (id VARCHAR NOT NULL, last BIGINT NOT NULL);
 CREATE TABLE IF NOT EXISTS followed (
     relation BIGINT PRIMARY KEY, schema VARCHAR NOT NULL, name VARCHAR NOT NULL, row_filter VARCHAR, record BLOB NOT NULL,
     keys VARCHAR NOT NULL, method VARCHAR NOT NULL);
+CREATE TABLE IF NOT EXISTS stamps (relation BIGINT NOT NULL, name VARCHAR NOT NULL, value VARCHAR);
+CREATE TABLE IF NOT EXISTS ranges (
+    relation BIGINT NOT NULL, place INTEGER NOT NULL, part INTEGER NOT NULL, first VARCHAR, rows BIGINT NOT NULL, low BIGINT NOT NULL,
+    high BIGINT NOT NULL);
 """
 _CHANGED = """
 SELECT CASE WHEN s.key IS NULL THEN 73 ELSE 85 END::UTINYINT AS op, p.*
@@ -45,6 +52,18 @@ class Known:
     method: str
 
 
+@dataclass(frozen=True, slots=True)
+class StoredRange:
+    """Rows from the key `first` (texts of its fields; None: from the first row) up to the first key of the next range. `part`: its number
+    in the store; `low`, `high`: exclusive or of its rows' hashes."""
+
+    part: int
+    first: tuple[str, ...] | None
+    rows: int
+    low: int
+    high: int
+
+
 class RowStore:
     """The open store."""
 
@@ -54,10 +73,10 @@ class RowStore:
                 str(path),
                 config={"memory_limit": _MEMORY, "temp_directory": f"{path}.tmp", "preserve_insertion_order": "false"},
             )
-            self._connection.execute(_LAYOUT).fetchall()
-            if not self._connection.execute("SELECT count(*) FROM state").fetchall()[0][0]:
-                self._connection.execute("INSERT INTO state VALUES (?, 0)", [uuid.uuid4().hex]).fetchall()
-            self.id, self.last = self._connection.execute("SELECT id, last FROM state").fetchall()[0]
+            run(self._connection, _LAYOUT)
+            if not run(self._connection, "SELECT count(*) FROM state")[0][0]:
+                run(self._connection, "INSERT INTO state VALUES (?, 0)", [uuid.uuid4().hex])
+            self.id, self.last = run(self._connection, "SELECT id, last FROM state")[0]
         except duckdb.Error as error:
             raise EngineFault(
                 FaultKind.LOG_GAP, path.parent.name, f"{path.name} cannot be read: {type(error).__name__}"
@@ -72,7 +91,7 @@ class RowStore:
         self._connection.begin()
         try:
             yield
-            self._connection.execute("UPDATE state SET last = ?", [number]).fetchall()
+            run(self._connection, "UPDATE state SET last = ?", [number])
             self._connection.commit()
         except BaseException:
             self._connection.rollback()
@@ -80,27 +99,33 @@ class RowStore:
         self.last = number
 
     def known(self, relation: int) -> Known | None:
-        rows = self._connection.execute(
-            "SELECT schema, name, row_filter, record, keys, method FROM followed WHERE relation = ?", [relation]
-        ).fetchall()
+        rows = run(
+            self._connection,
+            "SELECT schema, name, row_filter, record, keys, method FROM followed WHERE relation = ?",
+            [relation],
+        )
         if not rows:
             return None
         schema, name, row_filter, record, keys, method = rows[0]
         return Known(TableName(schema, name), row_filter, bytes(record), tuple(keys.split("\0")), method)
 
     def forget(self, relation: int) -> None:
-        self._connection.execute(f"DROP TABLE IF EXISTS rows_{relation}").fetchall()
-        self._connection.execute("DELETE FROM followed WHERE relation = ?", [relation]).fetchall()
+        run(self._connection, f"DROP TABLE IF EXISTS rows_{relation}")
+        run(self._connection, "DELETE FROM ranges WHERE relation = ?", [relation])
+        run(self._connection, "DELETE FROM stamps WHERE relation = ?", [relation])
+        run(self._connection, "DELETE FROM followed WHERE relation = ?", [relation])
 
     def followed(self) -> dict[int, TableName]:
-        rows = self._connection.execute("SELECT relation, schema, name FROM followed").fetchall()
+        rows = run(self._connection, "SELECT relation, schema, name FROM followed")
         return {int(relation): TableName(schema, name) for relation, schema, name in rows}
 
     def follow(self, relation: int, known: Known) -> None:
-        self._connection.execute(
-            f"CREATE TABLE IF NOT EXISTS rows_{relation} (key BLOB, low BIGINT, high BIGINT)"
-        ).fetchall()
-        self._connection.execute(
+        run(
+            self._connection,
+            f"CREATE TABLE IF NOT EXISTS rows_{relation} (key BLOB, low BIGINT, high BIGINT, part INTEGER)",
+        )
+        run(
+            self._connection,
             "INSERT OR REPLACE INTO followed VALUES (?, ?, ?, ?, ?, ?, ?)",
             [
                 relation,
@@ -111,44 +136,85 @@ class RowStore:
                 "\0".join(known.keys),
                 known.method,
             ],
-        ).fetchall()
+        )
 
-    def comparison(self, relation: int) -> RowComparison:
-        """Of a followed table."""
-        return RowComparison(self._connection, f"rows_{relation}")
+    def ranges(self, relation: int) -> list[StoredRange]:
+        """The ranges of a table that is compared by them, in key order."""
+        rows = run(
+            self._connection,
+            "SELECT part, first, rows, low, high FROM ranges WHERE relation = ? ORDER BY place",
+            [relation],
+        )
+        return [
+            StoredRange(part, None if first is None else tuple(json.loads(first)), *rest) for part, first, *rest in rows
+        ]
+
+    def set_ranges(self, relation: int, ranges: Sequence[StoredRange]) -> None:
+        run(self._connection, "DELETE FROM ranges WHERE relation = ?", [relation])
+        columns = {
+            "relation": pa.array([relation] * len(ranges), pa.int64()),
+            "place": pa.array(range(len(ranges)), pa.int32()),
+            "part": pa.array([each.part for each in ranges], pa.int32()),
+            "first": pa.array([None if each.first is None else json.dumps(each.first) for each in ranges], pa.string()),
+            **{
+                name: pa.array([getattr(each, name) for each in ranges], pa.int64()) for name in ("rows", "low", "high")
+            },
+        }
+        with given(self._connection, found=pa.table(columns)):
+            run(self._connection, "INSERT INTO ranges SELECT * FROM found")
+
+    def stamp(self, relation: int, column: str) -> Stamp | None:
+        """The stamp from which the next cycle has to read; None if that is not known."""
+        rows = run(self._connection, "SELECT value FROM stamps WHERE relation = ? AND name = ?", [relation, column])
+        return Stamp(column, rows[0][0]) if rows and rows[0][0] is not None else None
+
+    def set_stamp(self, relation: int, column: str, value: str | None) -> None:
+        run(self._connection, "DELETE FROM stamps WHERE relation = ?", [relation])
+        run(self._connection, "INSERT INTO stamps VALUES (?, ?, ?)", [relation, column, value])
+
+    def comparison(self, relation: int, parts: Sequence[int] | None = None) -> RowComparison:
+        """Of a followed table. `parts`: only of the rows in these ranges."""
+        return RowComparison(self._connection, f"rows_{relation}", parts)
 
 
 class RowComparison:
     """Compares the rows of one table, given in pieces, with the store, and then makes the store like them.
 
-    Pieces are tables as of `row_digest.keyed_lines`; keys are unique. `inserted`, `updated`, `deleted`: rows so far.
+    Pieces are tables with the columns `key`, `low`, `high` as of `row_digest.keyed_lines`, and maybe others; keys are unique. `part` is the
+    range of a row, where there are ranges. `inserted`, `updated`, `deleted`: rows so far.
     """
 
-    def __init__(self, connection: Any, rows: str) -> None:
+    def __init__(self, connection: Any, rows: str, parts: Sequence[int] | None) -> None:
         self._connection = connection
         self._rows = rows
+        self._stored_rows = rows
+        self._by_parts = parts is not None
+        if parts is not None:
+            run(connection, "CREATE OR REPLACE TEMP TABLE parts (part INTEGER)")
+            with given(connection, listed=pa.table([pa.array(parts, pa.int32())], ["part"])):
+                run(connection, "INSERT INTO parts SELECT part FROM listed")
+            self._stored_rows = f"(SELECT * FROM {rows} SEMI JOIN parts USING (part))"
         self.inserted = self.updated = self.deleted = self.read = 0
-        self._stored = int(connection.execute(f"SELECT count(*) FROM {rows}").fetchall()[0][0])
-        connection.execute("CREATE OR REPLACE TEMP TABLE seen (key BLOB)").fetchall()
-        connection.execute(
-            "CREATE OR REPLACE TEMP TABLE changed (key BLOB, low BIGINT, high BIGINT, op UTINYINT)"
-        ).fetchall()
+        self._stored = int(run(connection, f"SELECT count(*) FROM {self._stored_rows}")[0][0])
+        run(connection, "CREATE OR REPLACE TEMP TABLE seen (key BLOB, low BIGINT, high BIGINT, part INTEGER)")
+        run(connection, "CREATE OR REPLACE TEMP TABLE changed (key BLOB, low BIGINT, high BIGINT, op UTINYINT)")
 
     def fill(self, piece: Any) -> None:
         """Take over rows without a comparison, for a store without rows."""
         self.read += piece.num_rows
-        with self._given(piece=piece):
-            self._connection.execute(f"INSERT INTO {self._rows} SELECT key, low, high FROM piece").fetchall()
+        with given(self._connection, piece=piece):
+            run(self._connection, f"INSERT INTO {self._rows} SELECT key, low, high, {_part(piece)} FROM piece")
 
     def changes(self, piece: Any) -> Any:
         """Rows that were inserted or updated, as a pyarrow.Table with `op`, the operation's letter, and the piece's columns."""
         self.read += piece.num_rows
-        with self._given(piece=piece):
-            found = self._connection.sql(_CHANGED.format(rows=self._rows)).to_arrow_table()
-            self._connection.execute("INSERT INTO seen SELECT key FROM piece").fetchall()
+        with given(self._connection, piece=piece):
+            found = self._connection.sql(_CHANGED.format(rows=self._stored_rows)).to_arrow_table()
+            kept = f"key, low, high, {_part(piece)}" if self._by_parts else "key, NULL, NULL, NULL"
+            run(self._connection, f"INSERT INTO seen SELECT {kept} FROM piece")
         if found.num_rows:
-            with self._given(found=found):
-                self._connection.execute("INSERT INTO changed SELECT key, low, high, op FROM found").fetchall()
+            with given(self._connection, found=found):
+                run(self._connection, "INSERT INTO changed SELECT key, low, high, op FROM found")
             updated = int(pc.sum(pc.equal(found.column("op"), UPDATE)).as_py())
             self.inserted += found.num_rows - updated
             self.updated += updated
@@ -156,14 +222,20 @@ class RowComparison:
 
     def changed_of(self, piece: Any) -> Any:
         """The rows of the piece that `changes` found before, with `op`."""
-        with self._given(piece=piece):
+        with given(self._connection, piece=piece):
             return self._connection.sql(
                 "SELECT c.op, p.line FROM piece AS p JOIN changed AS c USING (key)"
             ).to_arrow_table()
 
     def changed_keys(self) -> list[bytes]:
         """The keys that `changes` found."""
-        return [key for (key,) in self._connection.execute("SELECT key FROM changed").fetchall()]
+        return [key for (key,) in run(self._connection, "SELECT key FROM changed")]
+
+    def keep(self) -> None:
+        """The store is like the rows that were given now; what it has besides them stays."""
+        if self.updated:
+            run(self._connection, f"DELETE FROM {self._rows} WHERE key IN (SELECT key FROM changed)")
+        run(self._connection, f"INSERT INTO {self._rows} SELECT key, low, high, 0 FROM changed")
 
     def finish(self) -> Any:
         """The rows that are gone, as a pyarrow.Table with `line`, the key's fields as a line of COPY text; the store is like the rows that
@@ -172,25 +244,39 @@ class RowComparison:
         if self.deleted < 0:
             raise EngineFault(FaultKind.TABLE_NO_IDENTITY, self._rows, "several rows of the table have the same key")
         gone = self._connection.sql(
-            f"SELECT key FROM {self._rows} ANTI JOIN seen USING (key)"
+            f"SELECT key FROM {self._stored_rows} ANTI JOIN seen USING (key)"
             if self.deleted
             else "SELECT key FROM seen LIMIT 0"
         ).to_arrow_table()
-        with self._given(gone=gone):
-            if self.updated or self.deleted:
-                self._connection.execute(
-                    f"DELETE FROM {self._rows} WHERE key IN (SELECT key FROM changed UNION ALL SELECT key FROM gone)"
-                ).fetchall()
-            self._connection.execute(f"INSERT INTO {self._rows} SELECT key, low, high FROM changed").fetchall()
+        with given(self._connection, gone=gone):
+            if self._by_parts:
+                run(self._connection, f"DELETE FROM {self._rows} WHERE part IN (SELECT part FROM parts)")
+                run(self._connection, f"INSERT INTO {self._rows} SELECT * FROM seen")
+            else:
+                if self.updated or self.deleted:
+                    left = "SELECT key FROM changed UNION ALL SELECT key FROM gone"
+                    run(self._connection, f"DELETE FROM {self._rows} WHERE key IN ({left})")
+                run(self._connection, f"INSERT INTO {self._rows} SELECT key, low, high, 0 FROM changed")
             return self._connection.sql("SELECT key || chr(10)::BLOB AS line FROM gone").to_arrow_table()
 
-    @contextmanager
-    def _given(self, **tables: Any) -> Iterator[None]:
-        """Tables of pyarrow are visible under these names in the block."""
-        for name, table in tables.items():
-            self._connection.register(name, table)
-        try:
-            yield
-        finally:
-            for name in tables:
-                self._connection.unregister(name)
+
+def run(connection: Any, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+    """Run a statement to its end; its rows."""
+    rows: list[tuple[Any, ...]] = connection.execute(sql, list(values)).fetchall()
+    return rows
+
+
+@contextmanager
+def given(connection: Any, **tables: Any) -> Iterator[None]:
+    """Tables of pyarrow are visible under these names in the block."""
+    for name, table in tables.items():
+        connection.register(name, table)
+    try:
+        yield
+    finally:
+        for name in tables:
+            connection.unregister(name)
+
+
+def _part(piece: Any) -> str:
+    return "part" if "part" in piece.column_names else "0"

@@ -29,7 +29,7 @@ class CycleSnapshots:
         """Waits for a cycle that is running, and reads every followed table. `timeout_s`: for the snapshot; a cycle takes what it takes."""
         del timeout_s
         given = self._given
-        with run_cycle(self._database, given.folder, given.method, given.timeout_s) as (snapshot, number):
+        with run_cycle(self._database, given) as (snapshot, number):
             yield ExportedSnapshot(snapshot, end_of(number))
 
     def splits(self, schema: TableSchema, spec: TableSpec, split_bytes: int) -> list[TableSplit]:

@@ -24,10 +24,11 @@ from engine.platform.compiled import Array
 from engine.platform.process_sessions import close_session, is_alive, open_session
 from engine.records.landing import Changes, CopyLines, TableRows, Transaction, Transactions, chunk_of, records_of
 from engine.records.window_stream import WINDOW_S, WindowStream, begin_at
-from engine.sources.query_diff.cycle import Folder, StoppedError, run_cycle
+from engine.sources.query_diff.cycle import StoppedError, run_cycle
 from engine.sources.query_diff.cycle_files import CycleFound, TableFound
 from engine.sources.query_diff.cycle_numbers import locked
 from engine.sources.query_diff.database import ComparedDatabase
+from engine.sources.query_diff.folder import Folder
 from engine.sources.query_diff.given import Given
 
 _LOOK_S = 0.05
@@ -75,7 +76,7 @@ class CycleThread:
                 if wanted <= published and now < due_at:
                     continue
                 due_at = now + self._given.every_us
-                with run_cycle(self._database, self._folder, self._given.method, self._given.timeout_s, self._check):
+                with run_cycle(self._database, self._given, self._check, complete=False):
                     pass
                 with contextlib.suppress(BlockingIOError):
                     os.write(self._end, b".")

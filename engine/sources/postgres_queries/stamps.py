@@ -1,0 +1,59 @@
+"""Rows by stamps: a column of a time type that every insert and update sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+from psycopg import pq, sql
+
+from engine.sources.postgres import splits
+from engine.sources.postgres.connect import SOURCE, Connector
+from engine.sources.postgres.copy_out import COPY_KINDS
+from engine.sources.postgres_queries.hashing import conditions_since, split_of
+from engine.sources.query_diff.database import ComparedTable
+from engine.sources.query_diff.stamps import Stamp
+
+TYPES = frozenset({"timestamp", "timestamptz", "date"})
+"""Names of the types that a stamp may have."""
+_UNKNOWN_S = 900.0
+"""Age in seconds of an open transaction whose beginning cannot be seen: of another user without pg_read_all_stats, or prepared."""
+_OPEN = """
+SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0)::float8,
+       EXISTS (SELECT FROM pg_prepared_xacts WHERE database = current_database())
+       OR coalesce(bool_or(backend_type IS NULL OR (state IS NULL AND backend_type = 'client backend')), false)
+FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
+
+
+def rows_since(connector: Connector, table: ComparedTable, snapshot: str, since: Stamp) -> Iterator[bytes]:
+    """See ComparedDatabase.rows_since."""
+    query = splits.select_rows(table.schema, table.schema.name, conditions_since(since))
+    return splits.read_split(connector, split_of(table, query), snapshot)
+
+
+def newest(connector: Connector, table: ComparedTable, snapshot: str, column: str, overlap_s: float) -> str | None:
+    """See ComparedDatabase.newest_stamp. `infinity` is no time of a change, and is left out."""
+    subject = f"relation {table.schema.relation}"
+    name = sql.Identifier(column)
+    overlap = sql.SQL("make_interval(secs => {})").format(sql.Literal(overlap_s))
+    value = sql.SQL("max({}) - {}").format(name, overlap)
+    query = splits.select_rows(table.schema, table.schema.name, [sql.SQL("isfinite({})").format(name)], value)
+    with connector.session(subject) as connection:
+        try:
+            splits.begin_read(connection, split_of(table, sql.SQL("")), snapshot, subject)
+            found = connection.execute(sql.SQL("SELECT ({})::text").format(query)).fetchall()[0][0]
+            connection.execute("COMMIT")
+        except psycopg.Error as error:
+            raise SOURCE.fault(error, subject, COPY_KINDS) from error
+        finally:
+            if connection.pgconn.transaction_status != pq.TransactionStatus.IDLE:
+                connection.close()
+    return None if found is None else str(found)
+
+
+def open_for_s(connector: Connector) -> float:
+    """See ComparedDatabase.open_for_s. Transactions count that have not written yet: their `now()` is the time of their beginning."""
+    with connector.session() as connection:
+        seconds, unknown = connection.execute(_OPEN).fetchall()[0]
+    return max(float(seconds), _UNKNOWN_S) if unknown else float(seconds)

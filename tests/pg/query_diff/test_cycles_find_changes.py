@@ -1,0 +1,242 @@
+"""Cycles find exactly what changed: whatever the method, the key, and the moment at which a process dies."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.pq import TransactionStatus
+
+from engine.model.fault import EngineFault
+from engine.model.identity import TableName
+from engine.model.subscription import ConnectionSpec
+from engine.platform.failpoints import arm
+from engine.records.row_digest import keyed_lines
+from engine.sources.postgres.connect import Connector
+from engine.sources.postgres_queries.database import PostgresDatabase
+from engine.sources.query_diff import cycle
+from engine.sources.query_diff.cycle import run_cycle
+from engine.sources.query_diff.database import Method
+from engine.sources.query_diff.declaration import TableDetection
+from engine.sources.query_diff.folder import Folder, Follow
+from engine.sources.query_diff.given import Given
+from tests.fixtures.postgres import Database, standing_database
+
+pytestmark = pytest.mark.pg
+
+ALL = frozenset({"insert", "update", "delete"})
+WHERE = "n IS DISTINCT FROM 3"
+_TABLES = {
+    "by_number": "id int PRIMARY KEY, v text, n numeric, at timestamptz, raw bytea",
+    "by_both": 'k text COLLATE "C", id int, v text, n numeric, PRIMARY KEY (k, id)',
+    "by_name": "k char(5) PRIMARY KEY, v text, n numeric",
+    "partly": "id int PRIMARY KEY, v text, n numeric",
+    "stamped": "id int PRIMARY KEY, v text, at timestamptz",
+}
+FOLLOWED = {TableName("public", name): Follow(WHERE if name == "partly" else None, ALL) for name in _TABLES}
+_VALUES = ("NULL", "''", r"E'\\'", r"E'a\tb\nc'", r"'\N'", "'é€😀'", "'x'", "repeat('long ', 400)")
+_TIMES = ("now()", "clock_timestamp()", "NULL")
+_NUMBERS = ("NULL", "0", "0.0", "3", "3.00", "1e30", "'NaN'")
+
+
+@pytest.fixture(scope="module")
+def database(pg18: Any) -> Iterator[Database]:
+    with standing_database(pg18, "cycles") as made:
+        assert isinstance(made, Database)
+        for name, columns in _TABLES.items():
+            made.execute(f"CREATE TABLE {name} ({columns})")
+        yield made
+
+
+@pytest.fixture
+def compared(database: Database) -> Iterator[PostgresDatabase]:
+    with closing(PostgresDatabase(Connector(ConnectionSpec("shop", "postgres", database.settings)))) as opened:
+        yield opened
+
+
+class Copy:
+    """What the cycles' files make of a copy: lines by key, for each table."""
+
+    def __init__(self, folder: Folder) -> None:
+        self.rows: dict[str, dict[bytes, bytes]] = {}
+        self.last = 0
+        self._files = folder.files
+
+    def fill(self, rows: dict[str, dict[bytes, bytes]], number: int) -> None:
+        self.rows, self.last = {name: dict(held) for name, held in rows.items()}, number
+
+    def follow(self) -> None:
+        """Apply the cycles that are new. Nothing in them is spurious."""
+        for number in self._files.published():
+            if number <= self.last:
+                continue
+            found = self._files.read(number)
+            assert found.previous == self.last
+            self.last = number
+            for table in found.tables:
+                held = self.rows[table.name]
+                for line in _lines(self._files, number, table.deletes):
+                    del held[line.removesuffix(b"\n")]
+                for op, key, line in _written(self._files, number, table):
+                    assert (held.get(key) is None) is (op == "I")
+                    assert held.get(key) != line
+                    held[key] = line
+                assert not table.unreadable
+
+
+def _lines(files: Any, number: int, name: str | None) -> Iterator[bytes]:
+    for batch in files.batches(number, name) if name is not None else ():
+        yield from batch.column("line").to_pylist()
+
+
+def _written(files: Any, number: int, table: Any) -> Iterator[tuple[str, bytes, bytes]]:
+    for batch in files.batches(number, table.rows) if table.rows is not None else ():
+        lines = batch.column("line").to_pylist()
+        keys = keyed_lines(b"".join(lines), table.columns, table.keys).column("key").to_pylist()
+        yield from zip(map(chr, batch.column("op").to_pylist()), keys, lines, strict=True)
+
+
+def held_by(database: PostgresDatabase, snapshot: str) -> dict[str, dict[bytes, bytes]]:
+    """The rows of the source in a snapshot."""
+    found = {}
+    for name, table in database.tables({name: follow.where for name, follow in FOLLOWED.items()}).items():
+        text = b"".join(
+            piece
+            for split in database.reads.splits(table.schema, table.spec, 1 << 40)
+            for piece in database.reads.read_split(split, snapshot)
+        )
+        lines = keyed_lines(text, len(table.schema.columns), table.key_places)
+        found[name.name] = dict(zip(lines.column("key").to_pylist(), lines.column("line").to_pylist(), strict=True))
+    return found
+
+
+class Late:
+    """A session with a transaction that stays open over cycles; its stamps are those of its beginning."""
+
+    def __init__(self, database: Database, rng: random.Random) -> None:
+        self._rng = rng
+        self._number = 5_000
+        self._session = database.connect()
+
+    def close(self) -> None:
+        self._session.close()
+
+    def go_on(self) -> None:
+        session, rng = self._session, self._rng
+        if session.info.transaction_status is TransactionStatus.IDLE:
+            if rng.random() < 0.7:
+                session.execute("BEGIN")
+                session.execute("SELECT now()")
+            return
+        if rng.random() < 0.6:
+            self._number += 1
+            session.execute("INSERT INTO stamped VALUES (%s, 'late', now())", [self._number])
+            session.execute(
+                "UPDATE stamped SET v = v || '.', at = now() WHERE id = %s", [rng.randint(5_001, self._number)]
+            )
+        if rng.random() < 0.5:
+            session.execute(rng.choices([b"COMMIT", b"ROLLBACK"], [4, 1])[0])
+
+
+def change(database: Database, rng: random.Random) -> None:
+    """Some transactions; partly of them are rolled back."""
+    with database.connect() as connection:
+        for _ in range(rng.randint(0, 6)):
+            connection.execute("BEGIN")
+            try:
+                for _ in range(rng.randint(1, 12)):
+                    connection.execute(_statement(rng).encode())
+            except psycopg.errors.UniqueViolation:
+                connection.execute("ROLLBACK")
+                continue
+            connection.execute(rng.choices(["COMMIT", "ROLLBACK"], [5, 1])[0])
+
+
+def _statement(rng: random.Random) -> str:
+    value, number, key, other = rng.choice(_VALUES), rng.choice(_NUMBERS), rng.randint(-20, 60), rng.randint(-20, 60)
+    name = rng.choice(["'a'", "'B'", "'ab'", "''", r"E'\\'", r"E't\tt'", "'é'"])
+    return rng.choice(
+        [
+            f"INSERT INTO by_number VALUES ({key}, {value}, {number}, now(), '\\x0009')",
+            f"INSERT INTO by_number SELECT g, {value} FROM generate_series(1000, {1000 + 3 * abs(key)}) AS g ON CONFLICT DO NOTHING",
+            f"UPDATE by_number SET v = {value}, n = {number} WHERE id = {key}",
+            f"UPDATE by_number SET id = {key} WHERE id = {other}",
+            f"UPDATE by_number SET n = {number} WHERE id > {other}",
+            f"DELETE FROM by_number WHERE id BETWEEN {key} AND {other}",
+            f"DELETE FROM by_number WHERE id > {1000 + key}",
+            f"INSERT INTO by_both VALUES ({name}, {key}, {value}, {number})",
+            f"UPDATE by_both SET k = {name}, v = {value} WHERE id = {key}",
+            f"DELETE FROM by_both WHERE k = {name} AND id < {key}",
+            f"INSERT INTO by_name VALUES ({name} || {key % 5}, {value}, {number})",
+            f"UPDATE by_name SET v = {value} WHERE k = {name} || {key % 5}",
+            f"UPDATE by_name SET k = {name} || {other % 5} WHERE k = {name} || {key % 5}",
+            f"DELETE FROM by_name WHERE k = {name} || {key % 5}",
+            f"INSERT INTO partly VALUES ({key}, {value}, {number})",
+            f"UPDATE partly SET n = {number} WHERE id = {key}",
+            f"DELETE FROM partly WHERE id = {key}",
+            f"INSERT INTO stamped VALUES ({key}, {value}, {rng.choice(_TIMES)})",
+            f"UPDATE stamped SET v = {value}, at = {rng.choice(_TIMES)} WHERE id = {key}",
+            f"UPDATE stamped SET v = {value}, at = {rng.choice(_TIMES)} WHERE id BETWEEN {key} AND 1000",
+            f"DELETE FROM stamped WHERE id = {key}",
+            *(["TRUNCATE by_number"] if rng.random() < 0.05 else []),
+        ]
+    )
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"PIECE_BYTES": 600, "FEW_KEYS": 12, "FULL_EVERY": 7, "RANGE_ROWS": 5}.items():
+        monkeypatch.setattr(cycle, name, value)
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("method", list(Method))
+@pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.chaos) for n in range(2, 30))])
+def test_each_cycle_makes_a_copy_like_its_snapshot(
+    database: Database, compared: PostgresDatabase, tmp_path: Path, method: Method, seed: int
+) -> None:
+    rng = random.Random(f"{seed}/{method}")
+    folder = Folder(tmp_path / "reader")
+    by_stamps = {"public.stamped": TableDetection(method="timestamp", stamp_column="at", sweep_every=5)}
+    given = Given(0, method, 10.0, folder.path, "shop", by_stamps)
+    folder.make()
+    folder.follow(FOLLOWED)
+    copy = Copy(folder)
+    for name in _TABLES:
+        database.execute(f"TRUNCATE {name}")
+    change(database, rng)
+    with run_cycle(compared, given) as (snapshot, number):
+        copy.fill(held_by(compared, snapshot), number)
+    with closing(Late(database, rng)) as late:
+        for _ in range(12):
+            given = replace(given, method=rng.choice([method, method, method, *Method]))
+            _one_cycle(database, compared, given, copy, late, rng)
+
+
+def _one_cycle(
+    database: Database, compared: PostgresDatabase, given: Given, copy: Copy, late: Late, rng: random.Random
+) -> None:
+    """Changes, and a cycle that dies or is applied."""
+    change(database, rng)
+    late.go_on()
+    died = rng.choice(["", "", "cycle.written", "cycle.committed"])
+    complete = rng.random() < 0.3
+    if died:
+        arm(f"{died}=raise")
+        with pytest.raises(EngineFault, match=died), run_cycle(compared, given, complete=complete):
+            pass
+        return
+    with run_cycle(compared, given, complete=complete) as (snapshot, number):
+        expected = held_by(compared, snapshot)
+    copy.follow()
+    if not complete:
+        # Deletes are not looked for.
+        for gone in copy.rows["stamped"].keys() - expected["stamped"].keys():
+            expected["stamped"][gone] = copy.rows["stamped"][gone]
+    assert (copy.rows, copy.last) == (expected, number)
