@@ -82,6 +82,7 @@ from engine.platform.settings import EngineSettings
 from engine.sql_endpoint.launcher import EndpointGoneError, SqlEndpoint, send_frames
 from engine.tables.registry import TableEntry
 from engine.tables.reporter import wall_time
+from engine.verify.sampling import Sampling
 
 WORKERS = 16
 """Requests that are handled at once. Queries have fewer places, by settings; the other threads mostly wait for databases. Not measured."""
@@ -507,7 +508,8 @@ class RequestHandler:
         specs = {entry.table: entry.spec for entry in pipeline.book.all()}
         source = open_source(pipeline.spec.source)
         try:
-            how = Comparing(command.method, shared_only=pipeline.spec.schema_changes is SchemaPolicy.IGNORE)
+            sampling = Sampling(command.sample, command.verification_id) if command.sample < 1 else None
+            how = Comparing(command.method, sampling, shared_only=pipeline.spec.schema_changes is SchemaPolicy.IGNORE)
             if command.repair is RepairMode.NONE:
                 verify_at_cuts(run.cuts, source, specs, wanted, report, cancelled, how)
             else:

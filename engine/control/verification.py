@@ -30,6 +30,7 @@ from engine.net import decode_copy_text
 from engine.net.decode import arrow_type
 from engine.platform.clock import Clock
 from engine.verify.compare import DIFFERENCES, EarlyRows, VerifyLimits, VerifyTable, verify_tables, with_shared
+from engine.verify.sampling import Sampling
 from engine.verify.verdict import TableVerdict
 
 CUTS = 5
@@ -70,10 +71,12 @@ class Listener(Protocol):
 class Comparing:
     """How tables are compared.
 
+    `sampling`: only the ranges of keys that it chooses are, where that is possible; None: all rows.
     `shared_only`: only columns that both sides have, because the target does not follow schema changes. `limits`: as of `verify_tables`.
     """
 
     method: VerificationMethod = VerificationMethod.ROWS
+    sampling: Sampling | None = None
     shared_only: bool = False
     limits: VerifyLimits | None = None
 
@@ -122,6 +125,7 @@ def verify_at_cuts(
                     limits=how.limits,
                     early=early,
                     method=how.method,
+                    sampling=how.sampling,
                 )
                 if verdict.code == FaultKind.TABLE_STRUCTURE_CHANGED:
                     left[verdict.table] = verdict
@@ -202,6 +206,8 @@ class VerificationReport:
                 ),
                 method=verdict.method,
                 by_rows_because=verdict.by_rows_because,
+                sample=verdict.sample,
+                whole_because=verdict.whole_because,
                 ranges=verdict.ranges,
                 ranges_different=verdict.ranges_different,
                 bytes_from_source=verdict.bytes_from_source,

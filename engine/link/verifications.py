@@ -17,6 +17,8 @@ class Verify(Message):
     tables: tuple[str, ...] | None = None
     method: VerificationMethod = VerificationMethod.ROWS
     repair: RepairMode = RepairMode.NONE
+    sample: float = 1.0
+    """The share of each table to compare, above 0; 1: everything."""
 
 
 class Difference(Message):
@@ -47,6 +49,11 @@ class VerifiedTable(Message):
     """How the table was compared."""
     by_rows_because: str | None = None
     """Why it was compared by rows although checksums were requested."""
+    sample: float = 1.0
+    """The share of the table that was to be compared: below 1 if ranges of its keys were chosen at random. The numbers of rows are of what
+    was compared."""
+    whole_because: str | None = None
+    """Why the whole table was compared although a sample was requested."""
     ranges: int = 0
     ranges_different: int = 0
     """Ranges whose checksums were compared, and how many of them differed."""

@@ -9,7 +9,7 @@ from engine.model.ddl import DdlCapture, DdlMessage
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableId, TableName, TicketId
 from engine.model.partitions import Partition
-from engine.model.ranges import NotByRanges, RangeSource
+from engine.model.ranges import KeySample, NotByRanges, RangeSource
 from engine.model.schema import Column, TableSchema
 from engine.model.sequences import SourceSequence
 from engine.model.source import Earlier, GuardReading
@@ -162,7 +162,12 @@ class NothingComputed:
 
 
 class NoRanges:
-    """Part of the `SnapshotSource` of a source that computes no digests."""
+    """Part of the `SnapshotSource` of a source that computes no digests, and whose keys cannot be walked."""
+
+    def sample_key(self, schema: TableSchema, share: float, seed: str) -> KeySample | None:
+        """None."""
+        del schema, share, seed
+        return None
 
     def ranges(self, schema: TableSchema) -> RangeSource:
         """Raises NotByRanges."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -39,6 +39,55 @@ class RangeDigest:
     low: int
     high: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SampledRange:
+    """A range of keys of a sample. `rows`, `bytes`: estimates."""
+
+    keys: KeyInterval
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SamplePart:
+    """Ranges of the keys of a table, chosen at random, ascending and without common keys, and the split with their rows."""
+
+    ranges: tuple[SampledRange, ...]
+    split: TableSplit
+
+
+@dataclass(frozen=True, slots=True)
+class KeySample:
+    """Ranges of keys in parts that follow one another; `columns`: those that the bounds have, the first ones of the key."""
+
+    columns: tuple[Column, ...]
+    parts: tuple[SamplePart, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether a range has no bound at either end."""
+        return any(each.keys == KeyInterval() for part in self.parts for each in part.ranges)
+
+    @property
+    def row_bytes(self) -> int:
+        """Estimated bytes of a row."""
+        splits = [part.split for part in self.parts]
+        return max(1, sum(each.bytes_estimate for each in splits) // max(1, sum(each.rows_estimate for each in splits)))
+
+
+def in_parts(ranges: Sequence[SampledRange], most_bytes: int) -> Iterator[Sequence[SampledRange]]:
+    """The ranges in parts of at most so many bytes; a larger range is a part of its own."""
+    held: list[SampledRange] = []
+    size = 0
+    for each in ranges:
+        if held and size + each.bytes > most_bytes:
+            yield held
+            held, size = [], 0
+        held.append(each)
+        size += each.bytes
+    yield held
 
 
 class RangeSource(Protocol):

@@ -21,7 +21,7 @@ from engine.model.partitions import Partition
 from engine.model.position import Lsn
 from engine.model.positions import PositionForm, WholeNumberForm, single_mark
 from engine.model.quarantine import Texts
-from engine.model.ranges import RangeSource
+from engine.model.ranges import KeySample, RangeSource
 from engine.model.schema import Column, TableSchema
 from engine.model.sequences import SequenceReader
 from engine.model.subscription import OriginFilter, TableSpec
@@ -440,6 +440,14 @@ class SnapshotSource(Protocol):
 
         None if the table has no key that sorts equally in the engine and on the source, or no index over it, or if the whole table is not
         larger than `above_bytes`.
+        """
+        ...
+
+    def sample_key(self, schema: TableSchema, share: float, seed: str) -> KeySample | None:
+        """Ranges of keys with about this share (above 0, below 1) of a table's rows, chosen at random: the same ones for the same seed, as
+        long as the table does not change. The first and the last range, which are open, are always among them. Valid under any snapshot.
+
+        Only parts of the index and single blocks of the table are read. None as of `walk_key`. Raises as `walk_key`.
         """
         ...
 

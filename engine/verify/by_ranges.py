@@ -10,7 +10,16 @@ from typing import Any
 import numpy as np
 
 from engine.model.copies import KeyBound
-from engine.model.ranges import KeyInterval, NotByRanges, RangeDigest, RangedRows, RangeSource, TargetDigests
+from engine.model.ranges import (
+    KeyInterval,
+    NotByRanges,
+    RangeDigest,
+    RangedRows,
+    RangeSource,
+    SampledRange,
+    TargetDigests,
+    in_parts,
+)
 from engine.model.schema import TableSchema
 from engine.model.source import ExportedSnapshot, Source, TableSplit
 from engine.verify.progress import Progress
@@ -44,6 +53,17 @@ class RangesFound:
     equal: bool
     ranges: int
     different: int
+
+    def and_(self, other: RangesFound) -> RangesFound:
+        """The result for these ranges and others."""
+        return RangesFound(
+            self.source_rows + other.source_rows,
+            self.target_rows + other.target_rows,
+            [*self.differences, *other.differences],
+            self.equal and other.equal,
+            self.ranges + other.ranges,
+            self.different + other.different,
+        )
 
 
 @dataclass(slots=True)
@@ -81,6 +101,16 @@ class ByRanges:
             if upto is None:
                 return found
             after = upto
+
+    def base_of(self, sample: Sequence[SampledRange], row_bytes: int) -> list[RangeDigest]:
+        """Digests of ranges that cover these ones; for a target that has no rows between them. Raises NotByRanges."""
+        found: list[RangeDigest] = []
+        for part in in_parts(sample, READ_BYTES):
+            self.check()
+            answer = self._digests([each.keys for each in part], max(1, RANGE_BYTES // row_bytes))
+            self.row_bytes = max(self.row_bytes, *(each.bytes // max(1, each.rows) for each in answer))
+            found += answer
+        return found
 
     def compare(self, base: Sequence[RangeDigest], target: RangedRows, read: ReadRows, limit: int) -> RangesFound:
         """Compare the target's ranges with the source's. Raises NotByRanges if too many rows are in differing ranges."""

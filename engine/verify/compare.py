@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableId
 from engine.model.partitions import PartitionRows
 from engine.model.position import Lsn
-from engine.model.ranges import NotByRanges
-from engine.model.schema import TableSchema
+from engine.model.ranges import NotByRanges, RangedRows, SamplePart
+from engine.model.schema import Column, TableSchema
 from engine.model.source import ExportedSnapshot, Source, TableSplit
 from engine.model.subscription import TableSpec
 from engine.model.target import TableRecord, TargetReader
 from engine.model.verification import VerificationMethod
-from engine.verify.by_ranges import ByRanges
+from engine.verify.by_ranges import ByRanges, RangesFound
 from engine.verify.prefetch import prefetched
 from engine.verify.progress import Progress
+from engine.verify.sampling import Sampling, borders, on_target
 from engine.verify.verdict import Difference, TableVerdict, VerdictStatus, VerifyProgress
 
+Kept = Callable[[], AbstractContextManager[RangedRows]]
+"""The target's rows of a part of a sample, within the block."""
 Decode = Callable[[bytes, TableSchema], Any]
 """Decodes COPY text (whole lines) by a schema to a pyarrow.RecordBatch with columns c0 … cn."""
 
@@ -85,9 +89,11 @@ def verify_tables(
     limits: VerifyLimits | None = None,
     early: EarlyRows | None = None,
     method: VerificationMethod = VerificationMethod.ROWS,
+    sampling: Sampling | None = None,
 ) -> list[TableVerdict]:
     """Compare every table; one verdict each, in the order of `tables`. Tables that `early` read under this snapshot are not read again.
-    With the method CHECKSUM a table that cannot be compared in this way is compared by rows.
+    With the method CHECKSUM a table that cannot be compared in this way is compared by rows. With `sampling` only the ranges that it
+    chooses are compared, where that is possible.
 
     The caller makes the cut and keeps both sides pinned. A table whose comparison fails gets a NOT_COMPARED verdict, and the others are
     compared; if the source cannot be read any more, or on cancel, the remaining tables are NOT_COMPARED.
@@ -111,6 +117,7 @@ def verify_tables(
         limits or VerifyLimits(),
         early,
         method,
+        sampling,
     )
     verdicts: list[TableVerdict] = []
     stopped: EngineFault | None = None
@@ -172,6 +179,7 @@ class _Comparison:
     limits: VerifyLimits
     early: EarlyRows | None
     method: VerificationMethod
+    sampling: Sampling | None
 
     def cancelled_fault(self, table: VerifyTable) -> EngineFault | None:
         if not self.cancelled.is_set():
@@ -180,6 +188,15 @@ class _Comparison:
 
     def table(self, table: VerifyTable) -> TableVerdict:
         progress = Progress(table.spec.table, self.on_progress)
+        if self.sampling is None:
+            return self._whole(table, progress)
+        try:
+            return self._sample(table, progress, self.sampling)
+        except NotByRanges as reason:
+            progress.forget()
+            return replace(self._whole(table, progress), whole_because=str(reason))
+
+    def _whole(self, table: VerifyTable, progress: Progress) -> TableVerdict:
         if self.method is VerificationMethod.ROWS:
             return self._by_rows(table, progress)
         try:
@@ -189,7 +206,7 @@ class _Comparison:
 
     def _by_rows(self, table: VerifyTable, progress: Progress) -> TableVerdict:
         known = self._known(table)
-        progress.seen = progress.rows = 0
+        progress.forget()
         with closing(
             prefetched(self._batches(table, progress) if known is None else iter(known), self.limits.pieces_ahead)
         ) as rows:
@@ -201,29 +218,92 @@ class _Comparison:
 
     def _by_ranges(self, table: VerifyTable, progress: Progress) -> TableVerdict:
         """Raises NotByRanges."""
+        ours = self._digested(table, progress)
+        base = ours.base()
+        with self.reader.ranges(table.record, ours.ranges.columns, ours.row_bytes) as target:
+            found = ours.compare(base, target, partial(self._reading, table, progress), self.limits.differences)
+        return self._verdict_by_ranges(table, found, progress)
+
+    def _digested(self, table: VerifyTable, progress: Progress) -> ByRanges:
+        """Raises NotByRanges if its rows cannot be compared by digests."""
         if table.record.set_aside:
             raise NotByRanges("quarantined rows")
         if table.rows is not None or table.on_source is not None:
             raise NotByRanges("a comparison of a part of the table")
         if self._known(table) is not None:
             raise NotByRanges("a table that is truncated or rewritten repeatedly")
-
-        def check() -> None:
-            fault = self.cancelled_fault(table)
-            if fault is not None:
-                raise fault
-
-        @contextmanager
-        def read(splits: Sequence[TableSplit]) -> Iterator[Iterator[Any]]:
-            batches = (batch for split in splits for batch in self._split(split, table, progress))
-            with closing(prefetched(batches, self.limits.pieces_ahead)) as rows:
-                yield rows
-
         ranges = self.source.copies.ranges(table.reads)
-        ours = ByRanges(self.source, self.snapshot, table.reads, ranges, check, progress)
-        base = ours.base()
-        with self.reader.ranges(table.record, ranges.columns, ours.row_bytes) as target:
-            found = ours.compare(base, target, read, self.limits.differences)
+        return ByRanges(self.source, self.snapshot, table.reads, ranges, partial(self._check, table), progress)
+
+    def _check(self, table: VerifyTable) -> None:
+        fault = self.cancelled_fault(table)
+        if fault is not None:
+            raise fault
+
+    @contextmanager
+    def _reading(self, table: VerifyTable, progress: Progress, splits: Sequence[TableSplit]) -> Iterator[Iterator[Any]]:
+        """The rows of the splits, read ahead within the block."""
+        batches = (batch for split in splits for batch in self._split(split, table, progress))
+        with closing(prefetched(batches, self.limits.pieces_ahead)) as rows:
+            yield rows
+
+    def _sample(self, table: VerifyTable, progress: Progress, sampling: Sampling) -> TableVerdict:
+        """Compare ranges chosen at random, part by part. Raises NotByRanges if the table has to be compared whole."""
+        if self._known(table) is not None:
+            raise NotByRanges("a table that is truncated or rewritten repeatedly")
+        sample = sampling.of(self.source, table.spec.table, table.reads)
+        columns = on_target(table.record, sample.columns)
+        progress.expected = sum(part.split.bytes_estimate for part in sample.parts)
+        found, because = RangesFound(0, 0, [], True, 0, 0), None
+        digested = self.method is VerificationMethod.CHECKSUM
+        for part in sample.parts:
+            self._check(table)
+            kept = partial(self._kept, table, columns, sample.row_bytes, part)
+            limit = max(1, self.limits.differences - len(found.differences))
+            if digested:
+                try:
+                    found = found.and_(self._part_by_ranges(table, progress, part, sample.row_bytes, kept, limit))
+                except NotByRanges as reason:
+                    digested, because = False, str(reason)
+            if not digested:
+                found = found.and_(self._part_by_rows(table, progress, part, kept, limit))
+            progress.advance(part.split.bytes_estimate)
+        verdict = replace(self._verdict_by_ranges(table, found, progress), sample=sampling.share)
+        return verdict if digested else replace(verdict, method=VerificationMethod.ROWS, by_rows_because=because)
+
+    def _part_by_ranges(
+        self,
+        table: VerifyTable,
+        progress: Progress,
+        part: SamplePart,
+        row_bytes: int,
+        kept: Kept,
+        limit: int,
+    ) -> RangesFound:
+        """Raises NotByRanges."""
+        ours = self._digested(table, progress)
+        base = ours.base_of(part.ranges, row_bytes)
+        with kept() as target:
+            return ours.compare(base, target, partial(self._reading, table, progress), limit)
+
+    def _part_by_rows(
+        self, table: VerifyTable, progress: Progress, part: SamplePart, kept: Kept, limit: int
+    ) -> RangesFound:
+        """Raises NotByRanges if the target's rows cannot be found by ranges of the key."""
+        with kept() as target, self._reading(table, progress, [part.split]) as rows:
+            source_rows, target_rows, differences = target.compare(rows, limit)
+        return RangesFound(source_rows, target_rows, differences, source_rows == target_rows and not differences, 0, 0)
+
+    @contextmanager
+    def _kept(
+        self, table: VerifyTable, columns: Sequence[Column], row_bytes: int, part: SamplePart
+    ) -> Iterator[RangedRows]:
+        """The target's rows in these ranges."""
+        with self.reader.ranges(table.record, columns, row_bytes) as target:
+            target.keep(*borders(part.ranges))
+            yield target
+
+    def _verdict_by_ranges(self, table: VerifyTable, found: RangesFound, progress: Progress) -> TableVerdict:
         verdict = self._verdict(table, found.equal, found.source_rows, found.target_rows, found.differences, progress)
         return replace(
             verdict, method=VerificationMethod.CHECKSUM, ranges=found.ranges, ranges_different=found.different

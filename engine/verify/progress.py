@@ -25,6 +25,10 @@ class Progress:
         self.rows += rows
         self.bytes += size
 
+    def forget(self) -> None:
+        """The comparison begins again."""
+        self.seen = self.rows = 0
+
     def advance(self, estimate: int) -> None:
         """A part of the table is done, of about so many bytes."""
         self.seen += estimate

@@ -54,6 +54,10 @@ class TableVerdict:
     method: VerificationMethod = VerificationMethod.ROWS
     by_rows_because: str | None = None
     """Why the table was compared by rows although checksums were requested."""
+    sample: float = 1.0
+    """The share of the table that was to be compared; the numbers of rows are of what was compared."""
+    whole_because: str | None = None
+    """Why the whole table was compared although a sample was requested."""
     ranges: int = 0
     ranges_different: int = 0
     """Ranges that were compared by checksum, and how many of them differed."""

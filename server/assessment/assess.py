@@ -136,8 +136,11 @@ class Assessment:
         if state is not TableStateKind.LIVE:
             return TableHealth(status=HealthStatus.MOVING, reason=row.reason, remedy=row.remedy)
         if row.differs:
-            reason = "Its last verification found it different from the source."
+            reason = "A verification found it different from the source."
             return TableHealth(
-                status=HealthStatus.ATTENTION, reason=reason, remedy="Reload it, or verify it again.", following=True
+                status=HealthStatus.ATTENTION,
+                reason=reason,
+                remedy="Reload it, or verify it again as a whole.",
+                following=True,
             )
         return TableHealth(status=HealthStatus.RUNNING, following=True)

@@ -113,7 +113,7 @@ class HealthInputs:
     set_aside: int = 0
     """Quarantined rows."""
     different: int = 0
-    """Tables that differed from the source at their last verification."""
+    """Tables that a verification found different from the source, and none of the whole table equal since."""
     lag_seconds: float | None = None
     """None if it is unknown, or no table follows."""
     goal_seconds: float = 60.0
@@ -253,8 +253,8 @@ def _parked(inputs: HealthInputs) -> _Finding | None:
 def _differing(inputs: HealthInputs) -> _Finding | None:
     if inputs.different == 0 or inputs.state is not SubscriptionState.RUNNING or inputs.deleting:
         return None
-    reason = f"The last verification found {format_count(inputs.different, 'table')} different from the source."
-    remedy = "Look at the differing keys of the verification; reload these tables, or verify again."
+    reason = f"Verifications found {format_count(inputs.different, 'table')} different from the source."
+    remedy = "Look at the differing keys of the verification; reload these tables, or verify them again as a whole."
     return _Finding(HealthStatus.ATTENTION, HealthWord.DIFFERENT, reason, remedy)
 
 

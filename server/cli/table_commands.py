@@ -87,7 +87,9 @@ def verified(item: Document) -> str | None:
         return "[yellow]before its copy[/]"
     if not last["equal"]:
         return f"[red]different[/] {last['at']}"
-    return f"[yellow]overdue[/] {last['at']}" if last["overdue"] else str(last["at"])
+    if last["overdue"]:
+        return f"[yellow]overdue[/] {last['at']}"
+    return str(last["at"]) if last.get("sample", 1) >= 1 else f"a sample of {format_share(last['sample'])} {last['at']}"
 
 
 @tables.command("remove")

@@ -69,6 +69,13 @@ def set_schedule(
     method: Annotated[
         VerificationMethod | None, typer.Option("--method", help="How tables are compared; default: as it is.")
     ] = None,
+    sample: Annotated[
+        float | None,
+        typer.Option(
+            "--sample",
+            help="About which share of each table is compared, in key ranges chosen at random: 0.01; 1: everything; default: as it is.",
+        ),
+    ] = None,
     subscription: Subscription = None,
 ) -> Answer:
     """Verify one table after another, each again after a time, within a share of the time."""
@@ -76,7 +83,7 @@ def set_schedule(
         given: Document = {"every_seconds": duration_ms(every) // 1000}
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--every") from None
-    chosen = {"budget": budget, "method": method}
+    chosen = {"budget": budget, "method": method, "sample": sample}
     return _changed(api, subscription, given | {name: value for name, value in chosen.items() if value is not None})
 
 
@@ -101,7 +108,7 @@ def show_schedule(api: Api, subscription: Subscription = None) -> Answer:
 @server_command
 def remove_schedule(api: Api, subscription: Subscription = None) -> Answer:
     """Verify no more by schedule. A comparison that is under way is cancelled."""
-    return _changed(api, subscription, {"every_seconds": None, "budget": None, "method": None})
+    return _changed(api, subscription, {"every_seconds": None, "budget": None, "method": None, "sample": None})
 
 
 def _changed(api: Api, subscription: str | None, verify: Document) -> Answer:
@@ -116,8 +123,11 @@ def _show(found: Document) -> None:
         out.print(f"{name} is not verified on a schedule.")
         return
     every = timedelta(seconds=policy["every_seconds"])
+    what = (
+        "Each table" if policy.get("sample", 1) >= 1 else f"A sample of {format_share(policy['sample'])} of each table"
+    )
     out.print(
-        f"Each table of {name} is verified every {every} by {policy['method']}, in at most"
+        f"{what} of {name} is {'verified' if policy.get('sample', 1) >= 1 else 'compared'} every {every} by {policy['method']}, in at most"
         f" {format_share(policy['budget'])} of the time."
     )
     if share is not None and share["rows_ratio"] is not None:
@@ -125,13 +135,16 @@ def _show(found: Document) -> None:
             f"Verified within that time: {share['verified_tables']} of {share['tables']} tables,"
             f" {format_share(share['rows_ratio'])} of the rows."
         )
+    if share is not None and share.get("sampled_tables"):
+        out.print(f"Only a sample was found equal of {share['sampled_tables']} other tables.")
 
 
 def _show_tables(tables: list[Document]) -> None:
     """Tables that do not count as verified, with the reason where there is one."""
     for item in tables:
         last, problem = item["verified"], item["verification_problem"]
-        if last is not None and last["equal"] and not last["before_copy"] and not last["overdue"]:
+        fresh = last is not None and last["equal"] and not last["before_copy"] and not last["overdue"]
+        if fresh and last.get("sample", 1) >= 1:
             continue
         err.print(f"{qualified_name(item)}: {verified(item) or 'not compared yet'}")
         if problem is not None:

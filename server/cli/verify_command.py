@@ -24,13 +24,20 @@ from server.cli.options import (
 )
 from server.cli.output import Answer, err, left_out, out, show_problem, state
 from server.cli.output import table as print_table
-from server.wording import format_size
+from server.wording import format_share, format_size
 
 Repair = Annotated[
     RepairMode,
     typer.Option(
         "--repair",
         help="What happens to rows that differ. preview: print what a repair would write; apply: replace them by the source's rows.",
+    ),
+]
+Sample = Annotated[
+    float | None,
+    typer.Option(
+        "--sample",
+        help="Compare about this share of each table, in key ranges chosen at random: 0.01. It does not verify the whole table.",
     ),
 ]
 _ENDED = frozenset({"succeeded", "failed", "cancelled"})
@@ -48,6 +55,7 @@ def verify(
         VerificationMethod,
         typer.Option(help="checksum: read only rows of key ranges whose checksums differ, where that is possible."),
     ] = VerificationMethod.ROWS,
+    sample: Sample = None,
 ) -> Answer:
     """Compare the rows of source and target at one position, under load. Exit code 1: they differ, with --repair apply still after the
     repair; 4: not ended in time; 5: nothing could be compared, or with --all-tables a table was left out; 7: failed, with the printed
@@ -58,6 +66,8 @@ def verify(
         body["method"] = method.value
     if repair is not RepairMode.NONE:
         body["repair"] = repair.value
+    if sample is not None:
+        body["sample"] = sample
     answer = run_verification(api, name, body, duration(timeout) / 1000)
     code = _exit_code(answer, all_tables=all_tables)
     return Answer(answer, lambda: _show(answer), lambda: _explain(answer, code), code)
@@ -103,6 +113,8 @@ def _show(answer: Document) -> None:
     for item in answer.get("tables") or []:
         if item.get("by_rows_because"):
             err.print(escape(f"  {qualified_name(item)}: compared by rows because of {item['by_rows_because']}"))
+        if item.get("whole_because"):
+            err.print(escape(f"  {qualified_name(item)}: compared as a whole because of {item['whole_because']}"))
     for item in answer.get("tables") or []:
         for difference in [] if item["equal"] else (item.get("differing") or [])[:100]:
             columns = f" in {', '.join(difference['columns'])}" if difference.get("columns") else ""
@@ -113,9 +125,10 @@ def _show(answer: Document) -> None:
 
 def _how(item: Document) -> str:
     """How a table was compared."""
-    if item.get("method") != VerificationMethod.CHECKSUM.value:
-        return VerificationMethod.ROWS.value
-    return f"checksum, {item.get('ranges_different')} of {item.get('ranges')} ranges differ"
+    how = VerificationMethod.ROWS.value
+    if item.get("method") == VerificationMethod.CHECKSUM.value:
+        how = f"checksum, {item.get('ranges_different')} of {item.get('ranges')} ranges differ"
+    return how if item.get("sample", 1) >= 1 else f"{how}, a sample of {format_share(item['sample'])}"
 
 
 def _show_repair(item: Document) -> None:

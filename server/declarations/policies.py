@@ -221,6 +221,13 @@ class VerifyBody(Policy):
         default=VerificationMethod.ROWS,
         description="How tables are compared: `rows` reads every row, `checksum` those of key ranges whose checksums differ.",
     )
+    sample: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        description="About which share of each table is compared, in ranges of keys that are chosen at random, others each time; 1:"
+        " everything. A table is not verified by a sample.",
+    )
 
 
 POLICIES: dict[str, TypeAdapter[Any]] = {

@@ -211,6 +211,7 @@ def _verify_command(name: str, row: VerificationRow) -> Command:
         tables=tables,
         method=VerificationMethod(row.method),
         repair=RepairMode(row.repair),
+        sample=row.sample,
     )
 
 

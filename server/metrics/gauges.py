@@ -65,6 +65,11 @@ _OF_SHARES: tuple[tuple[str, str, Callable[[VerifiedShare], float | None]], ...]
         lambda s: s.rows_ratio,
     ),
     ("penstock_verified_tables_ratio", "The share of these tables.", lambda s: s.tables_ratio),
+    (
+        "penstock_sampled_tables_ratio",
+        "The share of the other tables of which a sample was found equal to the source within that time.",
+        lambda s: s.sampled_ratio,
+    ),
 )
 
 

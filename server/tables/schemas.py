@@ -75,8 +75,13 @@ class VerifiedView(BaseModel):
     at: datetime
     method: str = Field(description="How it was compared: `rows` or `checksum`.")
     equal: bool
-    source_rows: int
-    target_rows: int
+    sample: float = Field(
+        default=1.0,
+        description="The share of the table that was to be compared; below 1, it was a sample: the table is not verified as a whole.",
+    )
+    whole_at: datetime | None = Field(default=None, description="The last comparison of the whole table.")
+    source_rows: int = Field(description="Rows of the source that were compared.")
+    target_rows: int = Field(description="Rows of the target that were compared.")
     verification: str = Field(description="Id of the verification, which lists what differs.")
     before_copy: bool = Field(
         description="Its rows were replaced since, by a copy, a reload, or a reload of partitions: the result says nothing of them."
@@ -96,7 +101,8 @@ class VerificationProblem(BaseModel):
 
 
 class VerifiedShare(BaseModel):
-    """How much of a subscription was found equal to its source within `verify.every_seconds`, and not copied since."""
+    """How much of a subscription was found equal to its source, by comparisons of whole tables within `verify.every_seconds`, and not
+    copied since."""
 
     tables: int
     verified_tables: int
@@ -104,6 +110,11 @@ class VerifiedShare(BaseModel):
     rows_ratio: float | None = Field(
         description="Share of the rows, by the counts of the last comparison or copy; a table counts with at least one row."
     )
+    sampled_tables: int = Field(
+        default=0,
+        description="Number of other tables of which a sample was found equal within that time, and which are not known to differ.",
+    )
+    sampled_ratio: float | None = Field(default=None, description="Share of these tables; null if it has none.")
     oldest_at: datetime | None = Field(
         description="The comparison that is longest ago; null if a table was never compared."
     )

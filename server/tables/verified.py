@@ -30,6 +30,12 @@ class Known(Protocol):
     @property
     def verified_equal(self) -> bool | None: ...
     @property
+    def verified_sample(self) -> float: ...
+    @property
+    def verified_whole_at(self) -> datetime | None: ...
+    @property
+    def differs(self) -> bool: ...
+    @property
     def verified_source_rows(self) -> int | None: ...
     @property
     def reloaded_at(self) -> datetime | None: ...
@@ -58,6 +64,9 @@ def share_of(session: ReadSession, subscription_id: int, every: timedelta, now: 
         TableRow.id,
         TableRow.verified_at,
         TableRow.verified_equal,
+        TableRow.verified_sample,
+        TableRow.verified_whole_at,
+        TableRow.differs,
         TableRow.verified_source_rows,
         TableRow.reloaded_at,
         TableRow.copied_rows,
@@ -92,7 +101,12 @@ def store_result(
     now = session.now()
     row.verify_tried_at = now
     if _is_of_present_rows(row, began, position):
-        row.differs = not result["equal"]
+        sample = float(result.get("sample", 1.0))
+        # A sample that is equal says nothing of the other rows.
+        row.differs = not result["equal"] or (row.differs and sample < 1)
+        row.verified_sample = sample
+        if sample >= 1:
+            row.verified_whole_at = now
         row.verified_at, row.verified_position, row.verified_by = now, position, verification
         row.verified_method = result["method"]
         row.verified_equal = result["equal"]
@@ -108,17 +122,17 @@ def _is_of_present_rows(row: TableRow, began: datetime, position: Lsn | None) ->
     return position is not None and live_since is not None and position >= live_since
 
 
-def is_before_copy(row: Known) -> bool:
-    """Whether its rows were replaced after the last comparison."""
-    return row.verified_at is not None and row.reloaded_at is not None and row.reloaded_at >= row.verified_at
+def is_before_copy(row: Known, compared_at: datetime | None) -> bool:
+    """Whether its rows were replaced after this comparison."""
+    return compared_at is not None and row.reloaded_at is not None and row.reloaded_at >= compared_at
 
 
-def is_overdue(row: Known, every: timedelta | None, now: datetime) -> bool:
-    """Whether the last comparison was longer ago than the schedule wants. A time in the future, of a clock that was set back, is not
+def is_overdue(compared_at: datetime | None, every: timedelta | None, now: datetime) -> bool:
+    """Whether this comparison was longer ago than the schedule wants. A time in the future, of a clock that was set back, is not
     believed."""
-    if every is None or row.verified_at is None:
+    if every is None or compared_at is None:
         return False
-    return not timedelta(0) <= now - row.verified_at < every
+    return not timedelta(0) <= now - compared_at < every
 
 
 def verified_view(row: TableRow, schedule: Schedule) -> VerifiedView | None:
@@ -133,8 +147,10 @@ def verified_view(row: TableRow, schedule: Schedule) -> VerifiedView | None:
         source_rows=row.verified_source_rows or 0,
         target_rows=row.verified_target_rows or 0,
         verification=row.verified_by or "",
-        before_copy=is_before_copy(row),
-        overdue=is_overdue(row, schedule.every, schedule.now),
+        sample=row.verified_sample,
+        whole_at=row.verified_whole_at,
+        before_copy=is_before_copy(row, row.verified_at),
+        overdue=is_overdue(row.verified_at, schedule.every, schedule.now),
     )
 
 
@@ -149,16 +165,24 @@ def problem_view(row: TableRow, schedule: Schedule) -> VerificationProblem | Non
 
 def verified_share(rows: Iterable[Known], every: timedelta, now: datetime) -> VerifiedShare:
     """How much of these tables was found equal within `every` and not copied since. Each counts with at least one row; those whose updates
-    and deletes are not followed do not count."""
+    and deletes are not followed do not count. A table is verified by a comparison of all its rows; later ones of samples leave it so,
+    unless they find differences."""
+
+    def holds(row: Known, compared_at: datetime | None) -> bool:
+        known = compared_at is not None and not row.differs
+        return known and not is_before_copy(row, compared_at) and not is_overdue(compared_at, every, now)
+
     counts = {True: 0, False: 0}
     sizes = {True: 0, False: 0}
+    sampled = 0
     times = []
     for row in rows:
         if row.insert_only:
             continue
-        good = bool(row.verified_equal) and not is_before_copy(row) and not is_overdue(row, every, now)
+        good = holds(row, row.verified_whole_at)
+        sampled += not good and holds(row, row.verified_at)
         counts[good] += 1
-        sizes[good] += max(1, row.verified_source_rows or 0, row.copied_rows or 0)
+        sizes[good] += max(1, (row.verified_source_rows or 0) if row.verified_sample >= 1 else 0, row.copied_rows or 0)
         times.append(row.verified_at)
     total = sum(counts.values())
     known = [moment for moment in times if moment is not None]
@@ -167,5 +191,7 @@ def verified_share(rows: Iterable[Known], every: timedelta, now: datetime) -> Ve
         verified_tables=counts[True],
         tables_ratio=counts[True] / total if total else None,
         rows_ratio=sizes[True] / sum(sizes.values()) if total else None,
+        sampled_tables=sampled,
+        sampled_ratio=sampled / total if total else None,
         oldest_at=min(known) if known and len(known) == total else None,
     )

@@ -11,6 +11,10 @@ FIRST_DELAY = timedelta(minutes=5)
 LONGEST_DELAY = timedelta(days=1)
 PAUSE_AFTER_FAILURE = timedelta(minutes=1)
 """Least time after an attempt without a result, whatever the budget: its engine may not have measured how long it read."""
+LEAST_LIMIT = timedelta(hours=6)
+"""An attempt is given up after this time at the earliest."""
+_TIMES_THE_LONGEST = 4
+_MOST_DOUBLINGS = 4
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -59,6 +63,14 @@ def may_begin(last: Attempt | None, budget: float, now: datetime) -> bool:
         return True
     pause = timedelta(seconds=last.seconds * (1 - budget) / budget)
     return now - last.ended_at >= max(pause, PAUSE_AFTER_FAILURE if last.failed else timedelta(0))
+
+
+def limit_of(seconds: Iterable[float], failures: int) -> timedelta:
+    """The time after which an attempt is given up that neither ends nor fails: several times what the longest of the last comparisons of
+    the table took, and twice as long after each attempt without a result, so that a table which needs longer gets it."""
+    longest = max(seconds, default=0.0)
+    limit = max(LEAST_LIMIT, timedelta(seconds=_TIMES_THE_LONGEST * longest))
+    return limit * int(2 ** min(max(failures, 0), _MOST_DOUBLINGS))
 
 
 def delay_after(failures: int) -> timedelta:

@@ -23,7 +23,17 @@ from server.declarations.policies import VerifyBody
 from server.gateway.long_running import UNENDED, WorkState
 from server.lookup.subscriptions import lock_subscription
 from server.tables.verified import interval_of, is_before_copy
-from server.verifications.rolling import FIRST_DELAY, LONGEST_DELAY, Attempt, Candidate, choose, delay_after, may_begin
+from server.verifications.rolling import (
+    FIRST_DELAY,
+    LEAST_LIMIT,
+    LONGEST_DELAY,
+    Attempt,
+    Candidate,
+    choose,
+    delay_after,
+    limit_of,
+    may_begin,
+)
 
 KEPT = 100
 """Ended verifications of a schedule that stay listed, besides the last one of each table."""
@@ -38,16 +48,26 @@ _ENGINE_LOST = {
     "detail": "The engine ended before the comparison did.",
     "remedy": "The table is compared again later.",
 }
+_NO_END = {
+    "status": 504,
+    "code": "verification_timeout",
+    "title": "The comparison did not end",
+    "detail": "The engine did not end the comparison in {hours:.0f} hours, and it was cancelled.",
+    "remedy": "The table is compared again later, within twice that time. If it is that large, set verify.sample, or verify.method to"
+    " 'checksum'.",
+}
+_SETTLED_S = 60.0
+"""Seconds after which an engine that has connected again has reported the ends of its comparisons. Not measured."""
 _NOT_COMPARED = {"code": "not_compared", "detail": "It was not live when it was to be compared.", "remedy": None}
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a schedule has to do now: end the verification `end`, as lost with its engine or as not wanted any more, or begin with
+    """What a schedule has to do now: end the verification `end`, as failed with this `problem` or as not wanted any more, or begin with
     `table`."""
 
     end: VerificationRow | None = None
-    lost: bool = False
+    problem: dict[str, Any] | None = None
     table: str | None = None
 
 
@@ -75,9 +95,13 @@ def take_step(session: WriteSession, name: str, connected_s: ConnectedFor) -> No
     step = None if subscription is None else next_step(session, subscription, session.now(), connected_s)
     if subscription is None or step is None:
         return
-    if step.end is not None and step.lost:
-        step.end.state, step.end.problem = WorkState.FAILED.value, _ENGINE_LOST
-        end_attempt(session, step.end, None)
+    if step.end is not None and step.problem is not None:
+        step.end.state, step.end.problem = WorkState.FAILED.value, step.problem
+        seconds = None
+        if step.problem["code"] == _NO_END["code"]:
+            enqueue(session, name, "cancel", {"id": step.end.id})
+            seconds = (session.now() - step.end.created_at).total_seconds()
+        end_attempt(session, step.end, seconds)
     elif step.end is not None:
         cancel_attempt(session, name, step.end)
     elif step.table is not None and _engines_share(session, subscription) < AT_ONCE:
@@ -98,15 +122,21 @@ def next_step(
     ).all()
     for row in unended:
         if row.scheduled and row.epoch != subscription.epoch:
-            return Step(end=row, lost=True)
+            return Step(end=row, problem=_ENGINE_LOST)
         if row.scheduled and (every is None or not _runs(subscription)):
             return Step(end=row)
+        if row.scheduled and now - row.created_at > LEAST_LIMIT:
+            limit = _limit(session, row)
+            settled = (connected_s(subscription.engine_id) or 0.0) >= _SETTLED_S
+            if settled and now - row.created_at > limit:
+                detail = str(_NO_END["detail"]).format(hours=limit.total_seconds() / 3600)
+                return Step(end=row, problem={**_NO_END, "detail": detail})
     follows = _runs(subscription) and connected_s(subscription.engine_id) is not None
     if every is None or unended or not follows:
         return None
     if not may_begin(_last_attempt(session, subscription), policy.budget, now):
         return None
-    chosen = choose(_candidates(session, subscription, every, now), every, now)
+    chosen = choose(_candidates(session, subscription, policy, every, now), every, now)
     return None if chosen is None else Step(table=chosen.table)
 
 
@@ -114,6 +144,21 @@ def _runs(subscription: SubscriptionRow) -> bool:
     """Whether it runs without a fault, and is meant to."""
     running = (subscription.state, subscription.desired_state) == (SubscriptionState.RUNNING, DesiredState.RUNNING)
     return running and subscription.reason is None and not subscription.deleting
+
+
+def _limit(session: ReadSession, row: VerificationRow) -> timedelta:
+    """The time after which this attempt is given up."""
+    ended = session.exec(
+        select(VerificationRow.asked, VerificationRow.seconds).where(
+            VerificationRow.subscription_id == row.subscription_id,
+            col(VerificationRow.scheduled),
+            VerificationRow.state == WorkState.SUCCEEDED.value,
+        )
+    )
+    table = session.get(TableRow, row.asked[0]) if row.asked else None
+    return limit_of(
+        (seconds or 0.0 for asked, seconds in ended if asked == row.asked), table.verify_failures if table else 0
+    )
 
 
 def _last_attempt(session: ReadSession, subscription: SubscriptionRow) -> Attempt | None:
@@ -129,12 +174,14 @@ def _last_attempt(session: ReadSession, subscription: SubscriptionRow) -> Attemp
 
 
 def _candidates(
-    session: ReadSession, subscription: SubscriptionRow, every: timedelta, now: datetime
+    session: ReadSession, subscription: SubscriptionRow, policy: VerifyBody, every: timedelta, now: datetime
 ) -> list[Candidate]:
     """The first in turn of the due tables that are live and of which no reload has begun; none while the whole subscription is reloaded.
 
-    Tables whose updates and deletes are not followed are left out.
+    Tables whose updates and deletes are not followed are left out. If whole tables are to be compared, comparisons of samples do not
+    count.
     """
+    whole = policy.sample >= 1
     reloads = session.exec(
         select(ReloadRow.table_id).where(
             ReloadRow.subscription_id == subscription.id, col(ReloadRow.state).in_(UNENDED)
@@ -143,7 +190,8 @@ def _candidates(
     if None in reloads:
         return []
     # The conditions of `is_due` and the order of `choose`, so that few rows of many are read.
-    compared, retry, tried = col(TableRow.verified_at), col(TableRow.verify_retry_at), col(TableRow.verify_tried_at)
+    compared = col(TableRow.verified_whole_at if whole else TableRow.verified_at)
+    retry, tried = col(TableRow.verify_retry_at), col(TableRow.verify_tried_at)
     query = select(TableRow).where(
         TableRow.subscription_id == subscription.id,
         TableRow.state == TableStateKind.LIVE.value,
@@ -153,10 +201,12 @@ def _candidates(
         or_(retry.is_(None), retry <= now, retry > now + LONGEST_DELAY),
     )
     rows = session.exec(query.order_by(tried.is_not(None), tried, col(TableRow.id)).limit(_READ))
-    return [
-        Candidate(row.id, None if is_before_copy(row) else row.verified_at, row.verify_tried_at, row.verify_retry_at)
-        for row in rows
-    ]
+    found = []
+    for row in rows:
+        compared_at = row.verified_whole_at if whole else row.verified_at
+        known = None if is_before_copy(row, compared_at) else compared_at
+        found.append(Candidate(row.id, known, row.verify_tried_at, row.verify_retry_at))
+    return found
 
 
 def _engines_share(session: ReadSession, subscription: SubscriptionRow) -> int:
@@ -174,6 +224,7 @@ def _engines_share(session: ReadSession, subscription: SubscriptionRow) -> int:
 
 
 def _begin(session: WriteSession, subscription: SubscriptionRow, table: str) -> None:
+    policy = VerifyBody.model_validate(subscription.verify)
     row = VerificationRow(
         id=f"v{uuid.uuid4().hex}",
         subscription_id=subscription.id or 0,
@@ -181,7 +232,8 @@ def _begin(session: WriteSession, subscription: SubscriptionRow, table: str) -> 
         scheduled=True,
         epoch=subscription.epoch,
         asked=[table],
-        method=VerifyBody.model_validate(subscription.verify).method.value,
+        method=policy.method.value,
+        sample=policy.sample,
         created_at=session.now(),
     )
     session.add(row)

@@ -35,6 +35,14 @@ class VerificationRequest(BaseModel):
         " write; `apply`: they are replaced by the source's rows at one position, in one transaction on the target, and their tables are"
         " compared again.",
     )
+    sample: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        description="About which share of each table is compared, in ranges of keys that are chosen at random, others for each"
+        " verification; 1: everything. Tables whose keys cannot be walked are compared whole. A sample does not verify a table, and does"
+        " not end the health `different`.",
+    )
 
 
 class DifferenceView(BaseModel):
@@ -66,8 +74,15 @@ class VerifiedTableView(_OfTable):
         description="Position at which this table was compared; after the verification's `position` if the table was truncated"
         " meanwhile.",
     )
-    source_rows: int
-    target_rows: int
+    sample: float = Field(
+        default=1.0,
+        description="The share of the table that was to be compared; 1: all of it was, also if a sample was requested.",
+    )
+    whole_because: str | None = Field(
+        default=None, description="Why all of it was compared although a sample was requested, as a noun phrase."
+    )
+    source_rows: int = Field(description="Rows of the source that were compared.")
+    target_rows: int = Field(description="Rows of the target that were compared.")
     set_aside: int = Field(
         default=0,
         description="Quarantined rows of the table: known differences, because of which the table is not `equal`. Rows that the target's"
@@ -117,9 +132,11 @@ class VerificationView(BaseModel):
     )
     method: VerificationMethod = Field(default=VerificationMethod.ROWS, description="The requested method.")
     repair: RepairMode = RepairMode.NONE
+    sample: float = Field(default=1.0, description="The requested share of each table.")
     position: str | None = Field(description="Position at which both sides were compared.")
     equal: bool | None = Field(
-        description="Whether all compared tables were equal; null until it has succeeded, and if it compared none."
+        description="Whether all compared tables were equal, with a `sample` its rows; null until it has succeeded, and if it compared"
+        " none."
     )
     tables_done: int
     tables_total: int | None

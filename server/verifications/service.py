@@ -80,6 +80,7 @@ def begin_verification(session: WriteSession, name: str, request: VerificationRe
         asked=_asked(session, subscription, request),
         method=request.method.value,
         repair=request.repair.value,
+        sample=request.sample,
         created_at=session.now(),
     )
     session.add(row)
@@ -167,6 +168,7 @@ def verification_view(session: ReadSession, row: VerificationRow) -> Verificatio
         trigger=Trigger.SCHEDULE if row.scheduled else Trigger.USER,
         method=VerificationMethod(row.method),
         repair=RepairMode(row.repair),
+        sample=row.sample,
         position=position_text(session, row.subscription_id, row.position),
         equal=all(result.equal for result in results) if done and results else None,
         tables_done=len(results),

@@ -117,6 +117,23 @@ def test_a_verification_with_repair_shows_what_was_repaired_and_what_was_not(rig
     assert (other["repaired"], other["would_repair"], other["not_repaired"]) == (None, numbers, "no key")
 
 
+def test_a_verification_of_a_sample_says_so(rig: Rig) -> None:
+    client, engine, assign = rig
+    for wrong in (0, -0.5, 1.01, "all"):
+        refused = client.post(_VERIFICATIONS, json={"sample": wrong})
+        assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/sample")
+    body = client.post(_VERIFICATIONS, json={"sample": 0.25}).json()
+    assert body["sample"] == engine.seen(Verify).sample == 0.25
+    report = _verified(assign, body["id"], "succeeded")
+    (table,) = report.tables
+    tables = (table.model_copy(update={"sample": 0.25}), table.model_copy(update={"whole_because": "no key"}))
+    engine.link.report(report.model_copy(update={"tables": tables}))
+    assert engine.link.flush(DEADLINE_S)
+    shown = client.get(f"{_VERIFICATIONS}/{body['id']}").json()
+    found = [(each["sample"], each["whole_because"]) for each in shown["tables"]]
+    assert found == [(0.25, None), (1.0, "no key")]
+
+
 def test_a_verification_names_the_tables_that_it_left_out(rig: Rig) -> None:
     client, engine, assign = rig
     second = assign.tables[1]

@@ -115,7 +115,15 @@ class Bench:
         given = {"subscription": self.name, "epoch": 1, "table": table, "schema": "public", "name": table}
         self.report(TableStateReport.model_validate({**given, "state": state}))
 
-    def end(self, seconds: float, state: str = "succeeded", *, equal: bool = True, position: int = 100) -> str:
+    def end(
+        self,
+        seconds: float,
+        state: str = "succeeded",
+        *,
+        equal: bool = True,
+        position: int = 100,
+        sample: float | None = None,
+    ) -> str:
         """The running verification ends after so many seconds; returns its table."""
         running = next(row for row in self.rows() if row.ended_at is None)
         self.clock.advance(seconds)
@@ -126,6 +134,7 @@ class Bench:
             source_rows=9,
             target_rows=9 - (not equal),
             differing=() if equal else (Difference(key=("7",), kind="missing"),),
+            sample=running.sample if sample is None else sample,
         )
         self.report(
             Verification(
@@ -466,6 +475,72 @@ def test_shares_count_what_is_equal_and_recent(bench: Bench) -> None:
     assert shares.by_subscription == {}
 
 
+def test_a_sample_that_is_equal_does_not_verify_the_table_nor_clear_a_difference(bench: Bench) -> None:
+    shares = VerifiedShares(bench.database, bench.clock)
+    bench.set(every_seconds=int(DAY), budget=0.5, sample=0.01)
+    begun = bench.round()
+    assert begun is not None
+    assert begun.sample == 0.01
+    assert bench.end(1) == "t0"
+    found = bench.seen("t0")[0]
+    assert found is not None
+    assert (found.equal, found.sample, found.whole_at) == (True, 0.01, None)
+    shares.count()
+    share = shares.by_subscription[bench.name]
+    assert (share.verified_tables, share.rows_ratio, share.sampled_tables, share.sampled_ratio) == (0, 0.0, 1, 1 / 3)
+    # t1 differs as a whole; then a sample of it is equal.
+    bench.set(every_seconds=int(DAY), budget=0.5)
+    bench.clock.advance(HOUR)
+    assert bench.run(equal=False) == "t1"
+    bench.set(every_seconds=3600, budget=0.5, sample=0.01)
+    assert [bench.run_after(2 * HOUR) for _ in range(3)] == ["t2", "t0", "t1"]
+    found = bench.seen("t1")[0]
+    assert found is not None
+    assert (found.equal, found.sample, found.whole_at is not None) == (True, 0.01, True)
+    assert bench.table("t1").differs
+    assert bench.alerted() is Verdict.LASTS
+    # A table that cannot be sampled was compared as a whole, and so was a table by a schedule without a sample.
+    assert bench.run_after(HOUR) == "t2"
+    assert [bench.run_after(HOUR), bench.round(HOUR) and bench.end(1, sample=1.0)] == ["t0", "t1"]
+    assert not bench.table("t1").differs
+    shares.count()
+    assert shares.by_subscription[bench.name].verified_tables == 1
+
+
+def test_a_schedule_of_whole_tables_does_not_count_samples(bench: Bench) -> None:
+    bench.set(every_seconds=int(DAY), budget=0.5, sample=0.01)
+    assert [bench.run_after(HOUR) for _ in range(3)] == ["t0", "t1", "t2"]
+    assert bench.round(HOUR) is None
+    bench.set(every_seconds=int(DAY), budget=0.5)
+    assert [bench.run_after(HOUR) for _ in range(3)] == ["t0", "t1", "t2"]
+    assert bench.round(HOUR) is None
+    found = bench.seen("t0")[0]
+    assert found is not None
+    assert (found.sample, found.whole_at) == (1.0, found.at)
+
+
+def test_a_comparison_without_an_end_is_cancelled_and_counts_as_failed(bench: Bench) -> None:
+    begun = bench.round()
+    assert begun is not None
+    assert bench.round(6 * HOUR) == begun
+    bench.connected = False
+    assert bench.round(1) == begun
+    bench.connected = True
+    assert bench.round(1) is None
+    (ended,) = bench.rows()
+    assert (ended.state, ended.seconds) == ("failed", pytest.approx(6 * HOUR + 2))
+    assert bench.commands() == ["verify", "cancel"]
+    problem = bench.seen("t0")[1]
+    assert problem is not None
+    assert (problem.code, problem.attempts) == ("verification_timeout", 1)
+    assert "6 hours" in problem.detail
+    # Its late report changes nothing; the budget counts its time.
+    bench.report(Verification(subscription=bench.name, epoch=1, verification_id=ended.id, state="succeeded", tables=()))
+    assert bench.rows()[0].state == "failed"
+    assert bench.round(53 * HOUR) is None
+    assert bench.run_after(2 * HOUR) == "t1"
+
+
 # Over HTTP
 
 
@@ -479,13 +554,13 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_schedule_runs_and_is_shown(rig: Rig) -> None:
     client, engine, assign = rig
     shown = client.get("/subscriptions/orders").json()
-    assert (shown["verify"], shown["verified"]) == ({"every_seconds": None, "budget": 0.1, "method": "rows"}, None)
-    changed = client.patch(
-        "/subscriptions/orders", json={"verify": {"every_seconds": 3600, "method": "checksum"}}
-    ).json()
-    assert changed["verify"] == {"every_seconds": 3600, "budget": 0.1, "method": "checksum"}
+    none = {"every_seconds": None, "budget": 0.1, "method": "rows", "sample": 1.0}
+    assert (shown["verify"], shown["verified"]) == (none, None)
+    policy = {"every_seconds": 3600, "method": "checksum", "sample": 0.5}
+    changed = client.patch("/subscriptions/orders", json={"verify": policy}).json()
+    assert changed["verify"] == {"budget": 0.1, **policy}
     command = engine.seen(Verify)
-    assert command.method == "checksum"
+    assert (command.method, command.sample) == ("checksum", 0.5)
     (table,) = command.tables
     report = {
         "subscription": "orders",
@@ -505,6 +580,8 @@ def test_a_schedule_runs_and_is_shown(rig: Rig) -> None:
         "at": found["at"],
         "method": "rows",
         "equal": True,
+        "sample": 1.0,
+        "whole_at": found["at"],
         "source_rows": 9,
         "target_rows": 9,
         "verification": command.verification_id,
@@ -545,6 +622,8 @@ def test_a_new_engine_does_not_get_the_comparison_of_the_one_before(rig: Rig) ->
         ({"every_seconds": "1 day"}, "every_seconds"),
         ({"budget": 0}, "budget"),
         ({"budget": 1.1}, "budget"),
+        ({"sample": 0}, "sample"),
+        ({"sample": 1.5}, "sample"),
         ({"every": 60}, "every"),
     ],
 )

@@ -9,6 +9,7 @@ from psycopg import sql
 
 from engine.model.copies import KeyBound, ordered_type
 from engine.model.fault import FaultKind
+from engine.model.ranges import KeyInterval
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, TableSchema
 from engine.model.source import KeyedSplit, KeyWalk, TableSplit
 from engine.model.values import Kind
@@ -22,7 +23,7 @@ WALK_TIMEOUT_MS = 3_600_000
 """Limit of one statement of a walk in ms (1 hour): an index scan up to the next split's first key, on a source that may be slow. Not
 measured."""
 IDENTITIES = frozenset({ReplicaIdentity.DEFAULT, ReplicaIdentity.INDEX, ReplicaIdentity.FULL})
-_KINDS = {"42703": FaultKind.TABLE_STRUCTURE_CHANGED, "42P01": FaultKind.TABLE_STRUCTURE_CHANGED}
+KINDS = {"42703": FaultKind.TABLE_STRUCTURE_CHANGED, "42P01": FaultKind.TABLE_STRUCTURE_CHANGED}
 """undefined_column and undefined_table: a name in the known schema was renamed or dropped since. The new copy determines which."""
 _KEYS = """
 SELECT (i.indkey::int2[])[0:i.indnkeyatts - 1]::int[], coalesce(array_agg(coll.by_bytes ORDER BY coll.at), '{}')
@@ -63,7 +64,7 @@ def walk_key(
         try:
             return _walk(connection, schema, after, split_bytes, most_splits, above_bytes)
         except psycopg.Error as error:
-            raise SOURCE.fault(error, str(schema.name), _KINDS) from error
+            raise SOURCE.fault(error, str(schema.name), KINDS) from error
 
 
 def _walk(
@@ -96,7 +97,7 @@ def _walk(
         connection.execute(f"SET LOCAL statement_timeout = {WALK_TIMEOUT_MS}")
         while len(splits) < most_splits:
             upto = _place(connection, schema, columns, after, step)
-            text = _select(schema, columns, after, upto).as_string(connection)
+            text = interval_sql(schema, columns, KeyInterval(after, upto)).as_string(connection)
             split = TableSplit(schema.relation, text, *estimate, schema.relation, schema.name, names, masks)
             splits.append(KeyedSplit(split, upto))
             if upto is None:
@@ -142,15 +143,15 @@ def _place(
     return None if row is None else KeyBound(tuple(row))
 
 
-def _select(
-    schema: TableSchema, columns: Sequence[Column], after: KeyBound | None, upto: KeyBound | None
+def interval_sql(
+    schema: TableSchema, columns: Sequence[Column], keys: KeyInterval, listed: sql.Composable | None = None
 ) -> sql.Composed:
-    conditions: list[sql.Composable] = []
-    if after is not None:
-        conditions.append(compared(columns, ">", after))
-    if upto is not None:
-        conditions.append(compared(columns, "<=", upto))
-    return select_rows(schema, schema.name, conditions)
+    """Query for the rows of an interval, as of `select_rows`."""
+    bounds = ((">", keys.after), ("<=", keys.upto))
+    conditions: list[sql.Composable] = [
+        compared(columns, operator, bound) for operator, bound in bounds if bound is not None
+    ]
+    return select_rows(schema, schema.name, conditions, listed)
 
 
 def compared(columns: Sequence[Column], operator: str, bound: KeyBound) -> sql.Composed:

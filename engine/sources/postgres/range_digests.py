@@ -15,8 +15,8 @@ from engine.model.schema import Column, KeyMode, TableSchema
 from engine.model.source import TableSplit
 from engine.sources.postgres.connect import SOURCE, Connector
 from engine.sources.postgres.copy_out import COPY_KINDS
-from engine.sources.postgres.key_walk import IDENTITIES, compared, ordered_columns
-from engine.sources.postgres.splits import begin_read, columns_read, select_rows
+from engine.sources.postgres.key_walk import IDENTITIES, interval_sql, ordered_columns
+from engine.sources.postgres.splits import begin_read, columns_read
 
 _OLDEST = 140_000
 """bit_xor was added in PostgreSQL 14."""
@@ -61,7 +61,6 @@ class PostgresRanges:
         with self.connector.session(subject) as connection:
             try:
                 begin_read(connection, self.split(KeyInterval(), 0), snapshot, subject)
-                connection.execute("SET LOCAL jit = off")
                 found = connection.execute(query + sql.SQL(" ORDER BY 1, 2")).fetchall()
                 connection.execute("COMMIT")
             except psycopg.Error as error:
@@ -75,13 +74,9 @@ class PostgresRanges:
 
     def split(self, keys: KeyInterval, rows: int) -> TableSplit:
         schema = self.schema
-        query = select_rows(schema, schema.name, self._conditions(keys)).as_string(None)
+        query = interval_sql(schema, self.columns, keys).as_string(None)
         names = columns_read(schema)
         return TableSplit(schema.relation, query, 0, rows, schema.relation, schema.name, names)
-
-    def _conditions(self, keys: KeyInterval) -> list[sql.Composable]:
-        bounds = ((">", keys.after), ("<=", keys.upto))
-        return [compared(self.columns, operator, bound) for operator, bound in bounds if bound is not None]
 
     def _digests_sql(self, number: int, keys: KeyInterval, rows: int) -> sql.Composed:
         """Rows (number, range, rows, digests, bytes, key of its last row as text …; NULL if the range has fewer rows)."""
@@ -95,7 +90,7 @@ class PostgresRanges:
                 sql.SQL('(ROW({}))::text COLLATE "C" AS t').format(row),
             ]
         )
-        inner = select_rows(self.schema, self.schema.name, self._conditions(keys), listed)
+        inner = interval_sql(self.schema, self.columns, keys, listed)
         last = sql.SQL(", ").join(
             sql.SQL("(array_agg({}::text) FILTER (WHERE n % {} = 0))[1]").format(key, rows) for key in held
         )

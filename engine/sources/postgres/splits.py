@@ -184,7 +184,9 @@ def begin_read(connection: PostgresConnection, split: TableSplit, snapshot: str,
     storage = split.storage or split.relation
     connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot)))
-    connection.execute(f"SET LOCAL statement_timeout = {_READ_TIMEOUT_MS}")
+    # Statements of many ranges would seem worth JIT compilation.
+    settings = "SELECT set_config('statement_timeout', %s, true), set_config('jit', 'off', true)"
+    connection.execute(settings, [str(_READ_TIMEOUT_MS)])
     name = connection.execute("SELECT %s::oid::regclass::text", [storage]).fetchall()[0][0]
     if name.isdecimal():
         # A dropped partition is a change of its root, which is copied again. A dropped table has nothing left to copy.

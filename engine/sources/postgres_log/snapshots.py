@@ -7,16 +7,13 @@ from contextlib import AbstractContextManager
 
 from engine.model.copies import KeyBound
 from engine.model.quarantine import Texts
-from engine.model.ranges import RangeSource
+from engine.model.ranges import KeySample, RangeSource
 from engine.model.schema import TableSchema
-from engine.model.source import (
-    ExportedSnapshot,
-    KeyWalk,
-    TableSplit,
-)
+from engine.model.source import ExportedSnapshot, KeyWalk, TableSplit
 from engine.model.subscription import TableSpec
 from engine.sources.postgres import splits
 from engine.sources.postgres.connect import Connector
+from engine.sources.postgres.key_sample import sample_key
 from engine.sources.postgres.key_walk import walk_key
 from engine.sources.postgres.range_digests import digests_of
 from engine.sources.postgres_log import slots
@@ -50,6 +47,9 @@ class PostgresSnapshots:
         above_bytes: int | None = None,
     ) -> KeyWalk | None:
         return walk_key(self._connector, schema, after, split_bytes, most_splits, above_bytes)
+
+    def sample_key(self, schema: TableSchema, share: float, seed: str) -> KeySample | None:
+        return sample_key(self._connector, schema, share, seed)
 
     def read_split(self, split: TableSplit, snapshot: str) -> Iterator[bytes]:
         """Raises COPY_LOST if the snapshot is gone, TABLE_STRUCTURE_CHANGED if the table was rewritten or truncated after it."""

@@ -10,7 +10,7 @@ from engine.model.copies import KeyBound
 from engine.model.ddl import Capture
 from engine.model.identity import RelationId, TableId, TableName
 from engine.model.quarantine import Texts
-from engine.model.ranges import RangeSource
+from engine.model.ranges import KeySample, RangeSource
 from engine.model.schema import KeyMode, TableSchema
 from engine.model.sequences import SequenceReader
 from engine.model.source import ComputedColumns, DiscoveredTable, Finding, KeyWalk, Resolve, TableSplit
@@ -22,6 +22,7 @@ from engine.sources.postgres import splits
 from engine.sources.postgres.capabilities import PostgresComputedColumns, PostgresSequences
 from engine.sources.postgres.catalog import load_numbered, load_tables, names_of, one_look, standing
 from engine.sources.postgres.connect import Connector
+from engine.sources.postgres.key_sample import sample_key
 from engine.sources.postgres.key_walk import walk_key
 from engine.sources.postgres.range_digests import digests_of
 from engine.sources.postgres.relation import complete
@@ -61,6 +62,9 @@ class PostgresReads:
         above_bytes: int | None = None,
     ) -> KeyWalk | None:
         return walk_key(self._connector, schema, after, split_bytes, most_splits, above_bytes)
+
+    def sample_key(self, schema: TableSchema, share: float, seed: str) -> KeySample | None:
+        return sample_key(self._connector, schema, share, seed)
 
     def read_split(self, split: TableSplit, snapshot: str) -> Iterator[bytes]:
         return splits.read_split(self._connector, split, snapshot)

@@ -7,12 +7,13 @@ from contextlib import AbstractContextManager
 
 from engine.model.copies import KeyBound
 from engine.model.quarantine import Texts
-from engine.model.ranges import RangeSource
+from engine.model.ranges import KeySample, RangeSource
 from engine.model.schema import TableSchema
 from engine.model.source import ExportedSnapshot, KeyWalk, TableSplit
 from engine.model.subscription import TableSpec
 from engine.sources.postgres import splits
 from engine.sources.postgres.connect import Connector
+from engine.sources.postgres.key_sample import sample_key
 from engine.sources.postgres.key_walk import walk_key
 from engine.sources.postgres.range_digests import digests_of
 from engine.sources.postgres_triggers.windows import snapshot_at_window
@@ -45,6 +46,9 @@ class WindowSnapshots:
         above_bytes: int | None = None,
     ) -> KeyWalk | None:
         return walk_key(self._connector, schema, after, split_bytes, most_splits, above_bytes)
+
+    def sample_key(self, schema: TableSchema, share: float, seed: str) -> KeySample | None:
+        return sample_key(self._connector, schema, share, seed)
 
     def read_split(self, split: TableSplit, snapshot: str) -> Iterator[bytes]:
         return splits.read_split(self._connector, split, snapshot)

@@ -11,7 +11,7 @@ from typing import Protocol
 from engine.model.copies import KeyBound
 from engine.model.identity import RelationId, TableName
 from engine.model.quarantine import Texts
-from engine.model.ranges import RangeSource
+from engine.model.ranges import KeySample, RangeSource
 from engine.model.schema import TableSchema
 from engine.model.sequences import SequenceReader
 from engine.model.source import (
@@ -71,6 +71,8 @@ class DatabaseReads(Protocol):
         most_splits: int,
         above_bytes: int | None = None,
     ) -> KeyWalk | None: ...
+
+    def sample_key(self, schema: TableSchema, share: float, seed: str) -> KeySample | None: ...
 
     def read_split(self, split: TableSplit, snapshot: str) -> Iterator[bytes]: ...
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from engine.model.copies import KeyBound
 from engine.model.positions.windows import end_of
 from engine.model.quarantine import Texts
-from engine.model.ranges import RangeSource
+from engine.model.ranges import KeySample, RangeSource
 from engine.model.schema import TableSchema
 from engine.model.source import ExportedSnapshot, KeyWalk, TableSplit
 from engine.model.subscription import TableSpec
@@ -47,6 +47,9 @@ class CycleSnapshots:
         above_bytes: int | None = None,
     ) -> KeyWalk | None:
         return self._database.reads.walk_key(schema, after, split_bytes, most_splits, above_bytes)
+
+    def sample_key(self, schema: TableSchema, share: float, seed: str) -> KeySample | None:
+        return self._database.reads.sample_key(schema, share, seed)
 
     def read_split(self, split: TableSplit, snapshot: str) -> Iterator[bytes]:
         return self._database.reads.read_split(split, snapshot)

@@ -58,6 +58,8 @@ class PostgresRanges:
         self._item = place.qualified
         self._live = live(place.schema, "t")
         self._compare = compare
+        self._kept = 0
+        """How often the rows were restricted."""
 
     def digests(self, bounds: Sequence[KeyBound], check: Callable[[], None]) -> TargetDigests:
         found = np.zeros((3, len(bounds) + 1), np.int64)
@@ -72,9 +74,7 @@ class PostgresRanges:
     def keep(self, bounds: Sequence[KeyBound], wanted: Sequence[bool]) -> None:
         ranges = [keys for keys, keep in zip(pairwise([None, *bounds, None]), wanted, strict=True) if keep]
         columns = sql.SQL(", ").join(map(sql.SQL, self._place.quoted))
-        name, old = (
-            ("__penstock_kept1", "__penstock_kept0") if self._item.endswith("kept0") else ("__penstock_kept0", "")
-        )
+        name, old = f"__penstock_kept{self._kept + 1}", f"__penstock_kept{self._kept}"
         table = sql.SQL("pg_temp.{}").format(sql.Identifier(name))
         form = sql.SQL("CREATE TEMPORARY TABLE {} AS SELECT {} FROM {} AS t LIMIT 0")
         self._connection.execute(form.format(sql.Identifier(name), columns, sql.SQL(self._item)))
@@ -86,16 +86,16 @@ class PostgresRanges:
             self._connection.execute(sql.SQL("INSERT INTO {} ").format(table) + sql.SQL(" UNION ALL ").join(parts))
         self._connection.execute(sql.SQL("CREATE INDEX ON {} ({})").format(table, self._names))
         self._connection.execute(sql.SQL("ANALYZE {}").format(table))
-        if old:
-            self._connection.execute(f"DROP TABLE pg_temp.{old}")
-        self._item, self._live = f"pg_temp.{name}", ""
+        if self._kept:
+            self._connection.execute(f"DROP TABLE pg_temp.{old}".encode())
+        self._item, self._live, self._kept = f"pg_temp.{name}", "", self._kept + 1
 
     def compare(self, source: Any, limit: int) -> tuple[int, int, list[dict[str, Any]]]:
         return self._compare(f"(SELECT t.* FROM {self._item} AS t WHERE true{self._live}) AS w", source, limit)
 
     def close(self) -> None:
         """Drop the temporary table."""
-        if self._item.startswith("pg_temp."):
+        if self._kept:
             self._connection.execute(f"DROP TABLE {self._item}".encode())
 
     def _digest_sql(self, number: int, after: KeyBound | None, upto: KeyBound | None) -> sql.Composed:

@@ -56,7 +56,8 @@ class TableRow(SQLModel, table=True):
     history: bool = False
     rows_set_aside: int = 0
     differs: bool = False
-    """Its last verification found differences from the source, and it was not copied since."""
+    """A verification found differences from the source; since then it was not copied, and no comparison of the whole table found it
+    equal."""
     verified_at: datetime | None = moment(default=None, nullable=True)
     """The time at which the result of its last comparison was reported; the members up to `verified_by` are of that result."""
     verified_position: Lsn | None = position(default=None, nullable=True)
@@ -66,6 +67,10 @@ class TableRow(SQLModel, table=True):
     verified_target_rows: int | None = large(default=None, nullable=True)
     verified_by: str | None = Field(default=None, max_length=40)
     """Id of the verification."""
+    verified_sample: float = Field(default=1.0, sa_column_kwargs={"server_default": "1"})
+    """The share of the table that this comparison was of."""
+    verified_whole_at: datetime | None = moment(default=None, nullable=True)
+    """As `verified_at`, of the last comparison of the whole table."""
     reloaded_at: datetime | None = moment(default=None, nullable=True)
     """The time at which its newest copy began, or the newest reload of partitions ended: comparisons before it say nothing of its rows."""
     verify_tried_at: datetime | None = moment(default=None, nullable=True)

@@ -31,7 +31,8 @@ def found(every: int | None = 86_400, share: dict[str, Any] | None = SHARE) -> d
         (("set", "--every", "24h"), {"every_seconds": 86_400}),
         (("set", "--every", "90m", "--budget", "0.5"), {"every_seconds": 5400, "budget": 0.5}),
         (("set", "--every", "1h", "--method", "checksum"), {"every_seconds": 3600, "method": "checksum"}),
-        (("remove",), {"every_seconds": None, "budget": None, "method": None}),
+        (("set", "--every", "1h", "--sample", "0.01"), {"every_seconds": 3600, "sample": 0.01}),
+        (("remove",), {"every_seconds": None, "budget": None, "method": None, "sample": None}),
     ],
 )
 def test_the_schedule_is_a_setting(
@@ -70,10 +71,23 @@ def test_the_schedule_is_shown_with_what_is_not_verified(stand_in: StandIn, run:
         "t4: before its copy",
     ):
         assert part in said
+    assert "sample" not in shown.stdout + shown.stderr
     answer = json.loads(run("verifications", "schedule", "show", "-s", "m", "--json").stdout)
     assert answer == {"subscription": "m", "verify": found()["verify"], "verified": SHARE}
     stand_in.replies["GET", PATH] = (200, found(None, None))
     assert "not verified on a schedule" in run("verifications", "schedule", "show", "-s", "m").stdout
+
+
+def test_a_sample_is_shown_as_one(stand_in: StandIn, run: Run) -> None:
+    shown = found(share={**SHARE, "sampled_tables": 2})
+    stand_in.replies["GET", PATH] = (200, {**shown, "verify": {**shown["verify"], "sample": 0.01}})
+    table = {"schema": "public", "name": "t0", "verified": {**LAST, "sample": 0.01}, "verification_problem": None}
+    stand_in.replies["GET", f"{PATH}/tables"] = (200, {"items": [table]})
+    result = run("verifications", "schedule", "show", "-s", "m")
+    said = " ".join(result.stdout.split())
+    assert "A sample of 1 % of each table of m is compared every 1 day" in said
+    assert "Only a sample was found equal of 2 other tables." in said
+    assert "t0: a sample of 1 %" in " ".join(result.stderr.split())
 
 
 def test_verifications_are_listed(stand_in: StandIn, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

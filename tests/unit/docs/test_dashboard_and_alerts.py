@@ -132,7 +132,11 @@ def _gauges() -> Gauges:
     hour.add(Interval(0, HOUR_MS), Outcome.FRESH)
     measured = Measurement(("s", ""), judge(goal, 0, HOUR_MS, hour), None)
     goals = {("s", ""): measured}
-    shares = {"s": VerifiedShare(tables=1, verified_tables=1, tables_ratio=1.0, rows_ratio=1.0, oldest_at=_NOW)}
+    shares = {
+        "s": VerifiedShare(
+            tables=1, verified_tables=1, tables_ratio=1.0, rows_ratio=1.0, sampled_ratio=0.0, oldest_at=_NOW
+        )
+    }
     return Gauges(
         cast("Hub", hub), cast("FreshnessTracker", tracker), cast("Clock", clock), "1", lambda: goals, lambda: shares
     )

@@ -19,6 +19,7 @@ from server.verifications.rolling import (
     choose,
     delay_after,
     is_due,
+    limit_of,
     may_begin,
 )
 
@@ -188,3 +189,13 @@ def test_what_is_due(compared: timedelta | None, retry: timedelta | None, due: b
 )
 def test_when_the_next_may_begin(last: Attempt | None, budget: float, begins: bool) -> None:
     assert may_begin(last, budget, NOW) is begins
+
+
+@pytest.mark.parametrize(
+    ("seconds", "failures", "hours"),
+    [((), 0, 6), ((60.0, 1800.0), 0, 6), ((3600.0, 9000.0), 0, 10), ((9000.0,), 2, 40), ((), 3, 48), ((), 99, 96)],
+)
+def test_a_comparison_may_take_some_times_what_the_last_ones_took(
+    seconds: tuple[float, ...], failures: int, hours: int
+) -> None:
+    assert limit_of(seconds, failures) == hours * HOUR

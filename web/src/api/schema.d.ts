@@ -6780,6 +6780,12 @@ export interface components {
              */
             repair?: components["schemas"]["RepairMode"];
             /**
+             * Sample
+             * @description About which share of each table is compared, in ranges of keys that are chosen at random, others for each verification; 1: everything. Tables whose keys cannot be walked are compared whole. A sample does not verify a table, and does not end the health `different`.
+             * @default 1
+             */
+            sample?: number;
+            /**
              * Tables
              * @description Tables to compare; by default every live one.
              */
@@ -6799,7 +6805,7 @@ export interface components {
             ended_at: string | null;
             /**
              * Equal
-             * @description Whether all compared tables were equal; null until it has succeeded, and if it compared none.
+             * @description Whether all compared tables were equal, with a `sample` its rows; null until it has succeeded, and if it compared none.
              */
             equal: boolean | null;
             /** Id */
@@ -6825,6 +6831,12 @@ export interface components {
             } | null;
             /** @default none */
             repair?: components["schemas"]["RepairMode"];
+            /**
+             * Sample
+             * @description The requested share of each table.
+             * @default 1
+             */
+            sample?: number;
             state: components["schemas"]["WorkState"];
             /** Tables */
             tables: components["schemas"]["VerifiedTableView"][];
@@ -6840,7 +6852,8 @@ export interface components {
         };
         /**
          * VerifiedShare
-         * @description How much of a subscription was found equal to its source within `verify.every_seconds`, and not copied since.
+         * @description How much of a subscription was found equal to its source, by comparisons of whole tables within `verify.every_seconds`, and not
+         *     copied since.
          */
         VerifiedShare: {
             /**
@@ -6853,6 +6866,17 @@ export interface components {
              * @description Share of the rows, by the counts of the last comparison or copy; a table counts with at least one row.
              */
             rows_ratio: number | null;
+            /**
+             * Sampled Ratio
+             * @description Share of these tables; null if it has none.
+             */
+            sampled_ratio?: number | null;
+            /**
+             * Sampled Tables
+             * @description Number of other tables of which a sample was found equal within that time, and which are not known to differ.
+             * @default 0
+             */
+            sampled_tables?: number;
             /** Tables */
             tables: number;
             /**
@@ -6924,6 +6948,12 @@ export interface components {
              * @description Position of the source's rows that the repair wrote.
              */
             repaired_at?: string | null;
+            /**
+             * Sample
+             * @description The share of the table that was to be compared; 1: all of it was, also if a sample was requested.
+             * @default 1
+             */
+            sample?: number;
             /** Schema */
             schema: string | null;
             /**
@@ -6932,10 +6962,21 @@ export interface components {
              * @default 0
              */
             set_aside?: number;
-            /** Source Rows */
+            /**
+             * Source Rows
+             * @description Rows of the source that were compared.
+             */
             source_rows: number;
-            /** Target Rows */
+            /**
+             * Target Rows
+             * @description Rows of the target that were compared.
+             */
             target_rows: number;
+            /**
+             * Whole Because
+             * @description Why all of it was compared although a sample was requested, as a noun phrase.
+             */
+            whole_because?: string | null;
             /** @description With `preview`: the rows that a repair would write. */
             would_repair?: components["schemas"]["RepairedRowsView"] | null;
         };
@@ -6971,15 +7012,32 @@ export interface components {
              * @description Position at which both sides were compared.
              */
             position: string | null;
-            /** Source Rows */
+            /**
+             * Sample
+             * @description The share of the table that was to be compared; below 1, it was a sample: the table is not verified as a whole.
+             * @default 1
+             */
+            sample?: number;
+            /**
+             * Source Rows
+             * @description Rows of the source that were compared.
+             */
             source_rows: number;
-            /** Target Rows */
+            /**
+             * Target Rows
+             * @description Rows of the target that were compared.
+             */
             target_rows: number;
             /**
              * Verification
              * @description Id of the verification, which lists what differs.
              */
             verification: string;
+            /**
+             * Whole At
+             * @description The last comparison of the whole table.
+             */
+            whole_at?: string | null;
         };
         /**
          * VerifyBody
@@ -7002,6 +7060,12 @@ export interface components {
              * @default rows
              */
             method?: components["schemas"]["VerificationMethod"];
+            /**
+             * Sample
+             * @description About which share of each table is compared, in ranges of keys that are chosen at random, others each time; 1: everything. A table is not verified by a sample.
+             * @default 1
+             */
+            sample?: number;
         };
         /**
          * VersionColumn

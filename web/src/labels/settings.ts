@@ -257,6 +257,14 @@ export const SETTINGS: SettingGroup[] = [
         ["rows", "by rows"],
         ["checksum", "by checksums of key ranges"],
       ]),
+      number(
+        "verify.sample",
+        "Share of each table",
+        "%",
+        0.01,
+        "at once",
+        "About which share of each table is compared, in ranges of keys that are chosen at random, others each time. Less than all does not verify a table as a whole.",
+      ),
     ],
   },
 ];

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { comparison } from "../testing/samples";
-import { bytes } from "./numbers";
+import { bytes, percent } from "./numbers";
 import {
   comparedWords,
   comparisonWords,
@@ -27,6 +27,11 @@ describe("verificationWords", () => {
   });
 });
 
+it("says that only a sample was compared", () => {
+  expect(verificationWords({ state: "succeeded", equal: true, sample: 0.01 })).toEqual({ tone: "good", word: "sample equal" });
+  expect(verificationWords({ state: "succeeded", equal: false, sample: 0.01 }).word).toBe("different");
+});
+
 it("says how many of how many were compared", () => {
   expect(comparedWords({ tables_done: 3, tables_total: 12 })).toBe("3 of 12 tables compared");
   expect(comparedWords({ tables_done: 1, tables_total: null })).toBe("1 table compared");
@@ -42,6 +47,8 @@ it("says what differs", () => {
 describe("comparisonWords", () => {
   it.each([
     [{}, "good", "verified"],
+    [{ sample: 0.01 }, "good", "a sample is equal"],
+    [{ sample: 0.01, overdue: true }, "warn", "overdue"],
     [{ overdue: true }, "warn", "overdue"],
     [{ overdue: true, equal: false }, "bad", "different"],
     [{ equal: false, before_copy: true }, "warn", "not since its copy"],
@@ -59,6 +66,8 @@ describe("verifiedShareWords", () => {
 it("says how a table was compared", () => {
   expect(methodWords({})).toBe("by rows");
   expect(methodWords({ method: "checksum" })).toBe("by checksum");
+  expect(methodWords({ method: "checksum", sample: 0.01 })).toBe(`by checksum, a sample of ${percent(0.01)}`);
+  expect(methodWords({ method: "rows", whole_because: "few rows" })).toBe("by rows, as a whole because of few rows");
   expect(methodWords({ method: "rows", bytes_from_source: 2048, by_rows_because: "no key" })).toBe(
     `by rows, ${bytes(2048)} read, because of no key`,
   );

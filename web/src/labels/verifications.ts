@@ -13,12 +13,13 @@ const ENDED: Record<string, Words> = {
 };
 
 /** How a verification is, or how it ended. */
-export function verificationWords({ state, equal }: Pick<Verification, "state" | "equal">): Words {
+export function verificationWords({ state, equal, sample = 1 }: Pick<Verification, "state" | "equal" | "sample">): Words {
   if (state === "queued") return { tone: "busy", word: "waiting" };
   if (state === "running") return { tone: "busy", word: "comparing" };
   if (state === "succeeded") {
     if (equal === null) return { tone: "warn", word: "nothing compared" };
-    return equal ? { tone: "good", word: "equal" } : { tone: "bad", word: "different" };
+    if (!equal) return { tone: "bad", word: "different" };
+    return { tone: "good", word: sample < 1 ? "sample equal" : "equal" };
   }
   return ENDED[state] ?? { tone: "unknown", word: `unknown (${state})` };
 }
@@ -66,30 +67,51 @@ export const rowsWords = ({ source_rows, target_rows }: Pick<VerifiedTable, "sou
   `${some(source_rows, "row")} on the source, ${count(target_rows)} on the target`;
 
 /** How a table's last comparison came out, and whether it still counts. */
-export function comparisonWords({ equal, before_copy, overdue }: Pick<Comparison, "equal" | "before_copy" | "overdue">): Words {
+export function comparisonWords({
+  equal,
+  before_copy,
+  overdue,
+  sample = 1,
+}: Pick<Comparison, "equal" | "before_copy" | "overdue" | "sample">): Words {
   if (before_copy) return { tone: "warn", word: "not since its copy" };
   if (!equal) return { tone: "bad", word: "different" };
-  return overdue ? { tone: "warn", word: "overdue" } : { tone: "good", word: "verified" };
+  if (overdue) return { tone: "warn", word: "overdue" };
+  return { tone: "good", word: sample < 1 ? "a sample is equal" : "verified" };
 }
+
+/** ", a sample of 1 %"; nothing if everything was compared. */
+export const sampleWords = ({ sample = 1 }: { sample?: number | undefined }): string =>
+  sample < 1 ? `, a sample of ${percent(sample)}` : "";
 
 /** "41 % of the rows", "3 of 12 tables"; null without a schedule. */
 export function verifiedShareWords({ verified }: Pick<Subscription, "verified">): { words: string; note: string } | null {
   if (verified == null || verified.rows_ratio === null) return null;
   // Never rounded up to all.
   const share = verified.rows_ratio < 1 ? Math.min(verified.rows_ratio, 0.99) : 1;
-  return { words: `${percent(share)} of the rows`, note: `${count(verified.verified_tables)} of ${some(verified.tables, "table")}` };
+  const sampled = verified.sampled_tables ? `; only a sample of ${count(verified.sampled_tables)}` : "";
+  return {
+    words: `${percent(share)} of the rows`,
+    note: `${count(verified.verified_tables)} of ${some(verified.tables, "table")}${sampled}`,
+  };
 }
 
-/** "by checksum: 2 of 1,025 ranges differed, 92 KiB read", and why by rows if checksums were asked for. */
+/** "by checksum, a sample of 1 %: 2 of 1,025 ranges differed, 92 KiB read", and why by rows or as a whole if not so asked for. */
 export function methodWords({
   method,
+  sample,
   by_rows_because,
+  whole_because,
   ranges,
   ranges_different,
   bytes_from_source,
-}: Partial<Pick<VerifiedTable, "by_rows_because" | "ranges" | "ranges_different" | "bytes_from_source">> & { method?: string }): string {
+}: Partial<Pick<VerifiedTable, "sample" | "by_rows_because" | "whole_because" | "ranges" | "ranges_different" | "bytes_from_source">> & {
+  method?: string;
+}): string {
   const read = bytes_from_source ? `, ${bytes(bytes_from_source)} read` : "";
-  if (method === "checksum" && ranges === undefined) return "by checksum";
-  if (method === "checksum") return `by checksum: ${count(ranges_different)} of ${some(ranges ?? 0, "range")} differed${read}`;
-  return `by rows${read}${by_rows_because ? `, because of ${by_rows_because}` : ""}`;
+  const sampled = sampleWords({ sample });
+  const whole = whole_because ? `, as a whole because of ${whole_because}` : "";
+  if (method === "checksum" && ranges === undefined) return `by checksum${sampled}`;
+  if (method === "checksum")
+    return `by checksum${sampled}: ${count(ranges_different)} of ${some(ranges ?? 0, "range")} differed${read}${whole}`;
+  return `by rows${sampled}${read}${by_rows_because ? `, because of ${by_rows_because}` : ""}${whole}`;
 }

@@ -19,6 +19,9 @@ describe("TableVerified", () => {
   it("warns of a difference, an old comparison and a copy since", () => {
     expect(shown({ verified: comparison({ equal: false, target_rows: 998 }) })).toContain("1,000 rows on the source, 998 on the target");
     expect(shown({ verified: comparison({ overdue: true }) })).toContain("overdue");
+    const sampled = shown({ verified: comparison({ sample: 0.01 }) });
+    for (const part of ["a sample is equal", "Compared at position", "a sample of", "Compared as a wholenever"])
+      expect(sampled).toContain(part);
     expect(shown({ verified: comparison({ before_copy: true }) })).toContain("copied after the comparison");
     expect(document.querySelectorAll(".tone-warn, .tone-bad").length).toBe(3);
   });

@@ -30,17 +30,19 @@ export function TableVerified({ subscription, table }: { subscription: string; t
 
 function Last({ verified }: { verified: NonNullable<Table["verified"]> }) {
   const { tone, word } = comparisonWords(verified);
+  const sampled = (verified.sample ?? 1) < 1;
   return (
     <Facts>
       <Fact name="State" note={verified.before_copy ? "its rows were copied after the comparison" : undefined}>
         <StatusBadge tone={tone}>{word}</StatusBadge>
       </Fact>
-      <Fact name={verified.equal ? "Verified up to position" : "Compared at position"} note={methodWords(verified)}>
+      <Fact name={verified.equal && !sampled ? "Verified up to position" : "Compared at position"} note={methodWords(verified)}>
         {verified.position === null ? "–" : <code>{verified.position}</code>}
       </Fact>
       <Fact name="At" note={<Ago at={verified.at} />}>
         <Moment at={verified.at} />
       </Fact>
+      {sampled && <Fact name="Compared as a whole">{verified.whole_at == null ? "never" : <Moment at={verified.whole_at} />}</Fact>}
       <Fact name="Rows">{verified.source_rows === verified.target_rows ? count(verified.source_rows) : rowsWords(verified)}</Fact>
     </Facts>
   );

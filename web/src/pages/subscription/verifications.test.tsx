@@ -1,8 +1,8 @@
-import { render, screen } from "@testing-library/react";
+import { fireEvent, render, screen } from "@testing-library/react";
 import { expect, it } from "vitest";
 import { As } from "../../testing/caller";
 import { verification, verified } from "../../testing/samples";
-import { Entry } from "./verifications";
+import { Entry, SampleField } from "./verifications";
 
 const show = (changes: Parameters<typeof verification>[0], role = "operator") =>
   render(
@@ -81,4 +81,19 @@ it("says why it failed, and what to do", () => {
 it("names the table of one that the schedule began", () => {
   show({ trigger: "schedule", tables: [verified()] });
   expect(screen.getByText(/compared by the schedule/).textContent).toContain("public.orders compared by the schedule at 0/16B3748");
+});
+
+it("takes a share of each table in percent, and says what it means", () => {
+  const typed: string[] = [];
+  const field = (percents: string) => <SampleField percents={percents} onChange={(text) => typed.push(text)} />;
+  const { rerender } = render(field("100"));
+  expect(screen.getByText(/All rows are compared/)).toBeTruthy();
+  fireEvent.change(screen.getByRole("textbox", { name: "Share of each table" }), { target: { value: "0.5" } });
+  expect(typed).toEqual(["0.5"]);
+  rerender(field("0.5"));
+  expect(screen.getByText(/chosen at random/)).toBeTruthy();
+  for (const wrong of ["", "0", "101", "all"]) {
+    rerender(field(wrong));
+    expect(screen.getByRole("textbox").getAttribute("aria-invalid")).toBe("true");
+  }
 });

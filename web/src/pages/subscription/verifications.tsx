@@ -126,6 +126,44 @@ function TriggerChoice({
   );
 }
 
+/** The share that a text of percent means; null if it is none above 0 and up to 1. */
+function shareOf(percents: string): number | null {
+  const share = Number(percents.trim() || Number.NaN) / 100;
+  return share > 0 && share <= 1 ? share : null;
+}
+
+/** The share of each table to compare, typed in percent. */
+export function SampleField({ percents, onChange }: { percents: string; onChange: (percents: string) => void }) {
+  const id = useId();
+  const share = shareOf(percents);
+  const said =
+    share === null
+      ? "Give a number above 0 and up to 100."
+      : share < 1
+        ? "In ranges of keys that are chosen at random. It does not verify the tables as a whole."
+        : "All rows are compared.";
+  return (
+    <div className="typed">
+      <label htmlFor={id}>Share of each table</label>
+      <span className="with-unit">
+        <input
+          id={id}
+          type="text"
+          inputMode="decimal"
+          size={5}
+          value={percents}
+          aria-invalid={share === null}
+          aria-describedby={`${id}-hint`}
+          onChange={(event) => onChange(event.target.value)}
+        />
+        <span id={`${id}-hint`} className="soft">
+          %. {said}
+        </span>
+      </span>
+    </div>
+  );
+}
+
 function Begin({ subscription, underWay }: { subscription: Subscription; underWay: boolean }) {
   const { name } = subscription;
   const may = usePermission()("operator");
@@ -133,13 +171,14 @@ function Begin({ subscription, underWay }: { subscription: Subscription; underWa
   const [picked, setPicked] = useState<ReadonlySet<string>>(new Set());
   const [method, setMethod] = useState<Verification["method"]>("rows");
   const [repair, setRepair] = useState<Verification["repair"]>("none");
+  const [sample, setSample] = useState("100");
   const begin = useMutation({
     mutationFn: () => {
       const tables = which === "some" ? [...picked].map((key) => JSON.parse(key) as { schema: string; name: string }) : null;
       return answer(
         client.POST("/api/v1/subscriptions/{name}/verifications", {
           params: { path: { name } },
-          body: { tables, method: method ?? "rows", repair },
+          body: { tables, method: method ?? "rows", repair, sample: shareOf(sample) ?? 1 },
         }),
       );
     },
@@ -148,7 +187,8 @@ function Begin({ subscription, underWay }: { subscription: Subscription; underWa
       await queryClient.invalidateQueries({ queryKey: keys.ofSubscription(name) });
     },
   });
-  const ready = may && !underWay && !begin.isPending && (which === "all" || picked.size > 0);
+  const share = shareOf(sample);
+  const ready = may && !underWay && !begin.isPending && share !== null && (which === "all" || picked.size > 0);
   const submit = (event: FormEvent): void => {
     event.preventDefault();
     if (ready) begin.mutate();
@@ -176,6 +216,9 @@ function Begin({ subscription, underWay }: { subscription: Subscription; underWa
           by checksum: both sides compute them, and only rows of ranges that differ are read
         </label>
       </Field>
+      <Field legend="How much">
+        <SampleField percents={sample} onChange={setSample} />
+      </Field>
       <Field legend="Rows that differ">
         {REPAIRS.map(([mode, words]) => (
           <label className="check" key={mode}>
@@ -185,8 +228,8 @@ function Begin({ subscription, underWay }: { subscription: Subscription; underWa
         ))}
       </Field>
       <p className="prose soft">
-        All rows of the tables on {subscription.source} and {subscription.target} are compared, while the replication continues. The
-        snapshot on the source waits for transactions that are open when it is requested.
+        {share === null || share < 1 ? "Rows" : "All rows"} of the tables on {subscription.source} and {subscription.target} are compared,
+        while the replication continues. The snapshot on the source waits for transactions that are open when it is requested.
         {repair === "apply" &&
           " Rows that differ are replaced by the source's in one transaction; the target keeps what was changed in penstock.repaired_rows."}
       </p>
