@@ -122,6 +122,31 @@ class HistoryTable(ABC):
         lacks = f"NOT EXISTS (SELECT 1 FROM {self.place} AS t WHERE {self._same_key('c')} AND {_current('t')})"
         self.execute(f"INSERT INTO {self._into} SELECT {read} FROM {copy} AS c WHERE {lacks}")
 
+    def repair(self, keys: Any, rows: str, live: str, now: Moment) -> None:
+        """Bring the current versions with these keys (columns k0 … km) to the rows of the table: equal ones stay, others end and begin
+        `now`.
+
+        `rows`: the table's full quoted name, `c`; `live`: SQL to append to a condition on it: the row exists on the source.
+        """
+        at, position = moment(now.time_us), f"'{now.position}'"
+        names = [f"k{j}" for j in range(len(self.key))]
+        same = f"{self._same_key('c')} AND {self.identical('c', 't')}{live}"
+        other = (
+            f"{self._on_staged_key('t')} AND {_current('t')} AND NOT EXISTS (SELECT 1 FROM {rows} AS c WHERE {same})"
+        )
+        void = f"{other} AND t.{_FROM_POSITION} = {position}"
+        self.run(keys, names, lambda source: f"DELETE FROM {self.place} AS t USING {source} WHERE {void}")
+        ending = _ending(at, position)
+        self.run(keys, names, lambda source: f"UPDATE {self.place} AS t SET {ending} FROM {source} WHERE {other}")
+        read = ", ".join([*(f"c.{name}" for name in self.names), at, "NULL", position, "NULL"])
+        lacks = f"NOT EXISTS (SELECT 1 FROM {self.place} AS t WHERE {self._same_key('c')} AND {_current('t')})"
+        found = f"{self._on_staged_key('c')}{live} AND {lacks}"
+        self.run(
+            keys,
+            names,
+            lambda source: f"INSERT INTO {self._into} SELECT {read} FROM {rows} AS c, {source} WHERE {found}",
+        )
+
     def _apply_slice(self, changes: Sequence[TableChanges]) -> None:
         versions = joined([_stated(change.versions, ("from", "to"), change) for change in changes])
         ended = joined([_stated(change.ended, ("to",), change) for change in changes])
@@ -141,7 +166,7 @@ class HistoryTable(ABC):
     def _complete(self, versions: Any, unset: Sequence[str]) -> None:
         """Create the temporary table of versions whose unset columns have the values of the current version."""
         names = [*self._keys, *self._columns, *unset, *STAGED]
-        on = " AND ".join(f"t.{self.names[i]} = {self.value(f'k{j}', i)}" for j, i in enumerate(self.key))
+        on = self._on_staged_key("t")
         needed = " OR ".join(f"coalesce(s.{name}, false)" for name in unset)
         lost = f"({needed}) AND t.{self.names[self.key[0]]} IS NULL AS lost"
         read = ", ".join([*self.completed(versions), *(f"s.{name}" for name in STAGED), lost])
@@ -154,8 +179,7 @@ class HistoryTable(ABC):
         """End the current versions of these keys; returns their number. One that began with the same transaction is void: slices of a large
         transaction are applied one after another."""
         names = [*self._keys, TO_AT, TO_TEXT]
-        on = " AND ".join(f"t.{self.names[i]} = {self.value(f'k{j}', i)}" for j, i in enumerate(self.key))
-        on += f" AND {_current('t')}"
+        on = f"{self._on_staged_key('t')} AND {_current('t')}"
         void = f"t.{_FROM_POSITION} = s.{TO_TEXT}"
         delete, update = f"DELETE FROM {self.place} AS t", f"UPDATE {self.place} AS t"
         ending = _ending(f"s.{TO_AT}", f"s.{TO_TEXT}")
@@ -194,6 +218,10 @@ class HistoryTable(ABC):
     @property
     def _keys(self) -> list[str]:
         return [f"k{j}" for j in range(len(self.key))]
+
+    def _on_staged_key(self, alias: str) -> str:
+        """SQL condition: a row has the key k0 … km of the staged row `s`."""
+        return " AND ".join(f"{alias}.{self.names[i]} = {self.value(f'k{j}', i)}" for j, i in enumerate(self.key))
 
     def _same_key(self, alias: str) -> str:
         """SQL condition: a row has the key of the version `t`."""

@@ -11,13 +11,16 @@ import pyarrow as pa
 
 from engine.model.batch import TableChanges
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.history import history_of
 from engine.model.identity import TableId
 from engine.model.quarantine import Texts
 from engine.model.repair import REPAIRED_KEPT, Repair, RepairedRows, RepairResult, TableRepair
 from engine.model.schema import TableSchema
 from engine.targets.batch_writer import BatchWriter
-from engine.targets.quarantined_rows import texts_in_form, texts_of
+from engine.targets.history import Moment
+from engine.targets.quarantined_rows import texts_in_form, texts_of, typed
 from engine.targets.rows_written import RowsWritten, require_same
+from engine.targets.soft_delete import live
 from engine.targets.target_metadata import TableReservation
 
 ROWS_AT_ONCE, BYTES_AT_ONCE = 10_000, 16 * 1024 * 1024
@@ -84,6 +87,8 @@ def repair_tables(writer: BatchWriter, repair: Repair) -> RepairResult:
         raise EngineFault(FaultKind.INTERNAL, subscription, "a repair for another position than the target's")
     known = {one.table: one for one in records.reservations(subscription, [each.table for each in repair.tables])}
     aside = records.set_aside(subscription)
+    now_us = records.now_us()
+    last = position.last.time_us if position.last is not None and position.last.known else now_us
     written: dict[TableId, RepairedRows] = {}
     left: dict[TableId, str] = {}
     records.begin_repair()
@@ -95,7 +100,7 @@ def repair_tables(writer: BatchWriter, repair: Repair) -> RepairResult:
             continue
         try:
             with writer.tables.faults_of(table.table):
-                written[table.table] = RowRepair(writer, repair, table, before).write()
+                written[table.table] = RowRepair(writer, repair, table, before, now_us, last).write()
         except EngineFault as fault:
             if fault.subject == table.table and fault.kind in _OF_A_TABLE:
                 raise RefusedTable(table, fault) from fault
@@ -105,13 +110,28 @@ def repair_tables(writer: BatchWriter, repair: Repair) -> RepairResult:
 
 
 class RowRepair:
-    """Replaces the rows of one table."""
+    """Replaces the rows of one table.
 
-    def __init__(self, writer: BatchWriter, repair: Repair, table: TableRepair, place: TableReservation) -> None:
+    With soft delete a row that the source does not have is marked as deleted `now_us`, by the target's clock. With history its version
+    ends, and that of a row of the source begins, at the repair's position, with `last_us` as time: that of the last transaction up to
+    there (microseconds since 1970 UTC). By the target's clock a version could end before it began.
+    """
+
+    def __init__(
+        self,
+        writer: BatchWriter,
+        repair: Repair,
+        table: TableRepair,
+        place: TableReservation,
+        now_us: int,
+        last_us: int,
+    ) -> None:
         self._writer = writer
         self._repair = repair
         self._table = table
         self._place = place
+        self._now_us = now_us
+        self._last_us = last_us
 
     def write(self) -> RepairedRows:
         """Delete the rows with the keys, insert the source's, and keep both; rows that are the same already are not touched.
@@ -130,15 +150,22 @@ class RowRepair:
             new = [at[k] for k in wanted if k in at]
             rows = self._table.rows.take(new) if new else self._table.rows.slice(0, 0)
             after = dict(zip([k for k in wanted if k in at], texts_of(rows, names, schema.columns), strict=True))
-            changed, kept = _changes(schema, wanted, self._before(keys), after)
+            before = self._before(keys)
+            changed, kept = _changes(schema, wanted, before, after)
             found = [n for n, k in enumerate(wanted) if k in changed]
             if found:
                 self._writer.tables.delete_rows(self._table.table, self._place.target, schema, keys.take(found))
+            gone = [n for n in found if wanted[n] in before and wanted[n] not in at]
+            if schema.soft_delete and gone:
+                self._mark(keys.take(gone), [before[wanted[n]][0] for n in gone])
             inserts += [at[wanted[n]] for n in found if wanted[n] in at]
             self._writer.records.keep_repaired(self._repair, self._place, [_row(one) for one in kept])
             for one in kept:
                 counts[one.kind] += 1
         self._insert(inserts)
+        if schema.history:
+            for start in range(0, self._table.keys.num_rows, at_once):
+                self._bring_history(self._table.keys.slice(start, at_once))
         return RepairedRows(**counts)
 
     def _before(self, keys: Any) -> dict[Texts, list[Texts]]:
@@ -149,6 +176,25 @@ class RowRepair:
         for (key, _), values in zip(rows, in_form, strict=True):
             found.setdefault(key, []).append(values)
         return found
+
+    def _mark(self, keys: Any, rows: Sequence[Texts]) -> None:
+        """Write rows that were deleted again, marked as such. `rows`: their values, in the order of the keys."""
+        table, schema = self._table.table, self._table.schema
+        marked = typed(schema, rows, self._writer.decode)
+        for name in keys.column_names:
+            marked = marked.append_column(name, keys.column(name))
+        at = pa.array([self._now_us] * len(rows), pa.int64()).cast(pa.timestamp("us", "UTC"))
+        marked = marked.append_column("at", at).append_column("n", pa.array(range(len(rows)), pa.int64()))
+        marked = marked.append_column("doubtful", pa.array([False] * len(rows), pa.bool_()))
+        changes = TableChanges(table, truncated=False, tombstones=marked)
+        written = self._writer.tables.apply_changes(table, self._place.target, schema, [changes])
+        require_same(table, RowsWritten(marked=len(rows)), written)
+
+    def _bring_history(self, keys: Any) -> None:
+        tables, schema = self._writer.tables, self._table.schema
+        history = tables.history(self._table.table, history_of(self._place.target), schema)
+        now = Moment(self._last_us, self._repair.position)
+        history.repair(keys, tables.qualified(self._place.target), live(schema, "c"), now)
 
     def _insert(self, at: Sequence[int]) -> None:
         """Insert these of the source's rows. The caller's transaction fails if the target rejects one."""

@@ -15,10 +15,6 @@ def why_not(spec: TableSpec, verdict: TableVerdict) -> str | None:
     schema = verdict.compared.schema if verdict.compared is not None else None
     if schema is None or schema.mode is not KeyMode.KEYED:
         return "the table has no key by which single rows could be replaced; reload it"
-    if schema.history:
-        return "the history of the table would not show when its rows changed; reload it"
-    if schema.soft_delete:
-        return "the table keeps deleted rows with the time of their deletion, which is not known; reload it"
     if spec.into_existing:
         return "the table was made by its owner on the target, who may compute or refuse values; reload it"
     if any(column.mask is not None for column in schema.key_columns):

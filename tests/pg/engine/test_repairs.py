@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.link.verifications import RowCounts
+from engine.model.soft_delete import DeleteMode
 from engine.model.subscription import ApplyMode, ApplyPolicy, ConnectionSpec, QueueMode
 from engine.model.verification import VerificationMethod
 from engine.pipeline import cuts
@@ -272,3 +273,35 @@ def test_damage_is_repaired_whatever_dies_meanwhile(
         assert (found.equal, found.not_repaired) == (True, None)
         dying.catch_up()
         assert {verdict.equal for verdict in dying.verify()} == {True}
+
+
+def test_changes_continue_deleted_rows_and_versions_of_a_repair(
+    database: Database, replicate: Replicate, target_kind: str
+) -> None:
+    database.execute(
+        "CREATE TABLE told (id int PRIMARY KEY, note text); INSERT INTO told SELECT i, 'note ' || i FROM generate_series(1, 9) i"
+    )
+    replica = replicate(database, [table("told", deletes=DeleteMode.MARK, history=True)])
+    replica.catch_up()
+    plant(
+        replica,
+        [
+            "UPDATE public.told SET note = 'wrong' WHERE id IN (1, 2)",
+            "DELETE FROM public.told WHERE id IN (3, 4)",
+            "DELETE FROM public.told__history WHERE id IN (2, 4)",
+            "INSERT INTO public.told (id, note) VALUES (20, 'extra'), (21, 'extra')",
+        ],
+    )
+    found = repaired(replica)["told"]
+    assert (found.equal, found.repaired) == (True, RowCounts(inserted=2, updated=2, deleted=2))
+    # Each change ends a version, which has to be there.
+    database.execute("UPDATE told SET note = 'later' WHERE id <= 4; DELETE FROM told WHERE id IN (2, 4, 5)")
+    database.execute("INSERT INTO told VALUES (20, 'new')")
+    replica.catch_up()
+    rows = database.execute("SELECT id, note FROM told ORDER BY id")
+    assert replica.look("SELECT id, note FROM public.told WHERE _deleted_at IS NULL ORDER BY id") == rows
+    current = "SELECT id, note FROM public.told__history WHERE _valid_to IS NULL ORDER BY id"
+    assert replica.look(current) == rows
+    marked = "SELECT id, note FROM public.told WHERE _deleted_at IS NOT NULL ORDER BY id"
+    assert replica.look(marked) == [(2, "later"), (4, "later"), (5, "note 5"), (21, "extra")]
+    assert repaired(replica, apply=False)["told"].equal

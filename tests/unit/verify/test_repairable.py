@@ -34,6 +34,7 @@ def verdict(differences: tuple[Difference, ...] = DIFFERENCES, set_aside: int = 
 def test_a_table_with_a_key_can_be_repaired_and_its_rows_are_counted() -> None:
     assert why_not(SPEC, verdict()) is None
     assert would_write(verdict()) == RepairedRows(inserted=1, updated=2, deleted=1)
+    assert why_not(SPEC, verdict(history=True, soft_delete=True)) is None
 
 
 @pytest.mark.parametrize(
@@ -41,8 +42,6 @@ def test_a_table_with_a_key_can_be_repaired_and_its_rows_are_counted() -> None:
     [
         ({"mode": KeyMode.BAG, "key": ()}, "no key"),
         ({"mode": KeyMode.APPEND, "key": ()}, "no key"),
-        ({"history": True}, "history"),
-        ({"soft_delete": True}, "deleted rows"),
         ({"columns": tuple(replace(c, mask=Mask("hash")) for c in SCHEMA.columns)}, "masked"),
         ({"set_aside": 1}, "quarantine"),
         ({"differences": DIFFERENCES[:1] * (MOST_REPAIRED + 1)}, "more than 100,000"),
