@@ -4006,11 +4006,18 @@ export interface components {
             kind?: "query_diff";
             /**
              * How changes are found
-             * @description `incremental`: all rows are read, and hashed by Penstock. `row_checksum`: the database hashes its rows; keys and hashes are read, and the rows whose hash changed. Tables that the database cannot hash are compared by `incremental`.
+             * @description `incremental`: all rows are read, and hashed by Penstock. `row_checksum`: the database hashes its rows; keys and hashes are read, and the rows whose hash changed. `range_checksum`: it hashes ranges of the key, and only of those that changed keys and hashes are read. Tables that the database cannot compare so are compared by `row_checksum`, or else by `incremental`.
              * @default incremental
              * @enum {string}
              */
-            method?: "incremental" | "row_checksum";
+            method?: "incremental" | "row_checksum" | "range_checksum";
+            /**
+             * Tables
+             * @description By `schema.name`: tables whose changes are found in another way.
+             */
+            tables?: {
+                [key: string]: components["schemas"]["TableDetection"];
+            };
         };
         /**
          * PostgresTriggersCapture
@@ -6041,6 +6048,28 @@ export interface components {
          * @enum {string}
          */
         TableDesiredState: "running" | "paused";
+        /**
+         * TableDetection
+         * @description How the changes of one table are found, where that differs from `method`.
+         */
+        TableDetection: {
+            /**
+             * Method
+             * @description As `method` of the capture. `timestamp`: cycles on schedule read only rows whose `stamp_column` is not older than the newest stamp of the last cycle, less the age of the oldest transaction that was open then. They find inserts and updates. Cycles for waits, copies and comparisons, and one of `sweep_every`, compare all rows, and find deletes and wrong stamps too.
+             */
+            method?: ("incremental" | "row_checksum" | "range_checksum" | "timestamp") | null;
+            /**
+             * Stamp Column
+             * @description For `timestamp`: a column of type timestamp, date or timestamp with time zone that every insert and update sets to the time of the database, for example by a trigger. An index on it lets the source read few pages.
+             */
+            stamp_column?: string | null;
+            /**
+             * Sweep Every
+             * @description For `timestamp`: one of so many cycles compares all rows.
+             * @default 12
+             */
+            sweep_every?: number;
+        };
         /**
          * TableFreshnessBody
          * @description The table's own freshness goal; members that are left out are those of the subscription.
