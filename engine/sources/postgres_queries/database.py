@@ -114,6 +114,11 @@ class PostgresDatabase:
     ) -> Iterator[bytes]:
         return hashing.hashed_rows(self._connector, table, snapshot, ranges, since)
 
+    def placed_rows(
+        self, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]]
+    ) -> Iterator[bytes] | None:
+        return hashing.placed_rows(self._connector, table, snapshot, firsts)
+
     def range_digests(
         self, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]]
     ) -> list[DigestedRange]:

@@ -56,6 +56,20 @@ def hashed_rows(
         yield from splits.read_split(connector, split_of(table, ordered), snapshot)
 
 
+def placed_rows(
+    connector: Connector, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]]
+) -> Iterator[bytes] | None:
+    """See ComparedDatabase.placed_rows: for keys of one column."""
+    if len(table.schema.key) != 1:
+        return None
+    with connector.session(str(table.schema.name)) as connection:
+        place = _place(connection, table, firsts)
+    (column,) = table.schema.key_columns
+    rows = _texts(table, None, [place, sql.SQL("{} AS k").format(sql.Identifier(column.on_source))])
+    query = sql.SQL("SELECT number, k, hashtextextended(t, 0), hashtextextended(t, 1) FROM ({}) AS r").format(rows)
+    return splits.read_split(connector, split_of(table, query), snapshot)
+
+
 def range_digests(
     connector: Connector, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]]
 ) -> list[DigestedRange]:
@@ -83,14 +97,20 @@ def range_digests(
 
 
 def _looked_up(connection: PostgresConnection, table: ComparedTable, firsts: Sequence[tuple[str, ...]]) -> sql.Composed:
-    (column,) = table.schema.key_columns
-    kind = connection.execute(_TYPES, [table.schema.relation, column.attnum]).fetchall()[0][0]
-    bounds = sql.SQL("{}::{}[]").format(sql.Literal([first[0] for first in firsts]), sql.SQL(kind))
-    place = sql.SQL("width_bucket({}, {})").format(sql.Identifier(column.on_source), bounds) if firsts else sql.SQL("0")
-    rows = _texts(table, None, [sql.SQL("{} AS number").format(place)])
+    rows = _texts(table, None, [_place(connection, table, firsts)])
     return sql.SQL(
         "SELECT number, count(*), bit_xor(hashtextextended(t, 0)), bit_xor(hashtextextended(t, 1)) FROM ({}) AS r GROUP BY number"
     ).format(rows)
+
+
+def _place(connection: PostgresConnection, table: ComparedTable, firsts: Sequence[tuple[str, ...]]) -> sql.Composed:
+    """The number of a row's range, by a key of one column."""
+    if not firsts:
+        return sql.SQL("0 AS number").format()
+    (column,) = table.schema.key_columns
+    kind = connection.execute(_TYPES, [table.schema.relation, column.attnum]).fetchall()[0][0]
+    bounds = sql.SQL("{}::{}[]").format(sql.Literal([first[0] for first in firsts]), sql.SQL(kind))
+    return sql.SQL("width_bucket({}, {}) AS number").format(sql.Identifier(column.on_source), bounds)
 
 
 def _one_by_one(table: ComparedTable, ranges: Sequence[KeyRange]) -> Iterator[sql.Composed]:

@@ -30,7 +30,7 @@ from engine.sources.query_diff.cycle_numbers import locked
 from engine.sources.query_diff.database import ComparedDatabase, ComparedTable, Method
 from engine.sources.query_diff.folder import OPERATIONS, Folder, Follow
 from engine.sources.query_diff.given import Detection, Given
-from engine.sources.query_diff.key_ranges import RANGE_ROWS, Cutter, DigestedRange, KeyRange, joined
+from engine.sources.query_diff.key_ranges import RANGE_ROWS, Adder, Cutter, DigestedRange, KeyRange, joined
 from engine.sources.query_diff.row_store import Known, RowComparison, RowStore, StoredRange
 from engine.sources.query_diff.stamps import Stamp
 
@@ -42,6 +42,8 @@ FEW_KEYS = 20_000
 """Changed rows up to which only these are read from a database that hashes rows; if there are more, all are. Not measured."""
 FULL_EVERY = 100
 """Cycles of which one compares the rows of all ranges, so that a collision of digests (2^-128 for each changed range) is found."""
+_FEW_RANGES, _FEW_SHARE = 64, 0.1
+"""Ranges, and their share, above which all rows are read in one scan: the index would make the database get a page for each row."""
 _CUT_AGAIN = 2
 """A range with more times RANGE_ROWS rows is cut when it is read."""
 _DIGEST_BYTES = 60
@@ -239,6 +241,16 @@ class _Cycle:
             for place, (old, new) in enumerate(zip(known, digests, strict=True))
             if whole or (old.rows, old.low, old.high) != (new.rows, new.low, new.high)
         ]
+        counts = {"ranges": len(known), "ranges_different": len(again)}
+        if len(again) > max(_FEW_RANGES, _FEW_SHARE * len(known)):
+            adder = Adder([each.part for each in known])
+            pieces = reading.placed([each.first for each in known[1:] if each.first is not None])
+            if pieces is not None:
+                comparison = self.rows.comparison(relation, [each.part for each in known])
+                for piece in pieces:
+                    comparison.changes(adder.add(piece))
+                self.rows.set_ranges(relation, adder.ranges(known))
+                return comparison, counts
         comparison = self.rows.comparison(relation, [known[place].part for place in again])
         limits = [RANGE_ROWS if digests[place].rows > _CUT_AGAIN * RANGE_ROWS else sys.maxsize for place in again]
         cutter = Cutter(limits, 1 + max(each.part for each in known))
@@ -247,7 +259,7 @@ class _Cycle:
             for piece in reading.hashes([KeyRange(firsts[place], firsts[place + 1]) for place in again]):
                 comparison.changes(cutter.cut(piece))
             self._set_ranges(table, known, again, cutter)
-        return comparison, {"ranges": len(known), "ranges_different": len(again)}
+        return comparison, counts
 
     def _set_ranges(
         self, table: ComparedTable, before: Sequence[StoredRange], again: Sequence[int], cutter: Cutter
@@ -274,10 +286,18 @@ class _Reading:
 
     def hashes(self, ranges: Sequence[KeyRange] | None = None, since: Stamp | None = None) -> Iterator[Any]:
         """Keys and hashes of rows, hashed by the database, as of `hashed_lines`."""
-        for text in self._pieces(self._cycle.database.hashed_rows(self._table, self._cycle.snapshot, ranges, since)):
+        return self._hashed(self._cycle.database.hashed_rows(self._table, self._cycle.snapshot, ranges, since))
+
+    def _hashed(self, pieces: Iterator[bytes]) -> Iterator[Any]:
+        for text in self._pieces(pieces):
             found = hashed_lines(text)
             self.counts["rows_hashed"] += found.num_rows
             yield found
+
+    def placed(self, firsts: Sequence[tuple[str, ...]]) -> Iterator[Any] | None:
+        """As `hashes`, of all rows in any order, with the number of the range; None if the database cannot look it up."""
+        pieces = self._cycle.database.placed_rows(self._table, self._cycle.snapshot, firsts)
+        return None if pieces is None else self._hashed(pieces)
 
     def digests(self, firsts: Sequence[tuple[str, ...]]) -> list[DigestedRange]:
         """Digests of all ranges, by the first keys of all but the first one."""

@@ -113,6 +113,13 @@ class ComparedDatabase(Protocol):
         """
         ...
 
+    def placed_rows(
+        self, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]]
+    ) -> Iterator[bytes] | None:
+        """As `hashed_rows`, of all rows in any order, with the number of each row's range: `firsts` are the first keys of all but the first
+        one. None if the database cannot look them up. For RANGE_CHECKSUM only."""
+        ...
+
     def range_digests(
         self, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]]
     ) -> list[DigestedRange]:

@@ -92,6 +92,27 @@ class Cutter:
         return found
 
 
+class Adder:
+    """Adds up hashes of rows that come in any order, by the number of their range. `parts`: the ranges' numbers in the store."""
+
+    def __init__(self, parts: Sequence[int]) -> None:
+        self._parts = np.asarray(parts, np.int32)
+        self.rows, self.low, self.high = (np.zeros(len(parts), np.int64) for _ in range(3))
+
+    def add(self, piece: Any) -> Any:
+        """The piece, a table as of `row_digest.hashed_lines`, with a column `part`."""
+        places = piece.column("interval").to_numpy()
+        np.add.at(self.rows, places, 1)
+        np.bitwise_xor.at(self.low, places, piece.column("low").to_numpy())
+        np.bitwise_xor.at(self.high, places, piece.column("high").to_numpy())
+        return piece.append_column("part", pa.array(self._parts[places]))
+
+    def ranges(self, before: Sequence[StoredRange]) -> list[StoredRange]:
+        """The ranges with what was added up, in the same order."""
+        found = zip(before, self.rows.tolist(), self.low.tolist(), self.high.tolist(), strict=True)
+        return [StoredRange(each.part, each.first, rows, low, high) for each, rows, low, high in found]
+
+
 def joined(
     before: Sequence[StoredRange], again: Sequence[int], cut: Sequence[CutRange], firsts: Sequence[tuple[str, ...]]
 ) -> list[StoredRange]:

@@ -191,7 +191,7 @@ def _statement(rng: random.Random) -> str:
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"PIECE_BYTES": 600, "FEW_KEYS": 12, "FULL_EVERY": 7, "RANGE_ROWS": 5}.items():
+    for name, value in {"PIECE_BYTES": 600, "FEW_KEYS": 12, "FULL_EVERY": 7, "RANGE_ROWS": 5, "_FEW_RANGES": 3}.items():
         monkeypatch.setattr(cycle, name, value)
 
 
