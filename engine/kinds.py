@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from pkgutil import resolve_name
 from typing import Annotated, Any, ClassVar
 
@@ -22,6 +23,17 @@ Text = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=r
 Size = Annotated[str, StringConstraints(max_length=32, pattern=r"^[0-9]+(\.[0-9]+)? ?([KMGT]i?B|%)$")]
 SPEC: dict[str, Any] = {field.name: field.default for field in fields(SubscriptionSpec)}
 """Defaults of a subscription's specification, by field."""
+
+
+class Consistency(StrEnum):
+    """Which states of the source readers of a target see, by how its changes are captured. Each is one that the source had."""
+
+    TRANSACTIONS = "transactions"
+    """Those after its transactions, in the order of their commits."""
+    WINDOWS = "windows"
+    """Those at the ends of windows, a fraction of a second apart: all transactions of one become visible together."""
+    SNAPSHOTS = "snapshots"
+    """Those that cycles of queries read: what happened between two of them is visible as its net effect."""
 
 
 class Policy(BaseModel):
@@ -43,6 +55,8 @@ class Capture(Policy):
     words: ClassVar[str]
     by_triggers: ClassVar[bool] = False
     """Whether triggers on the source record the changes, so that the source has `ChangeTriggers`."""
+    consistency: ClassVar[Consistency] = Consistency.TRANSACTIONS
+    """Which states of the source readers see."""
     keeps_folder: ClassVar[bool] = False
     """Whether the engine keeps something of the source in a folder of the subscription."""
 

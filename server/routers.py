@@ -14,6 +14,7 @@ from server.batches.endpoints import router as batches
 from server.connection_kinds.endpoints import router as connection_kinds
 from server.connections.change_triggers import router as change_triggers
 from server.connections.endpoints import router as connections
+from server.cycles.endpoints import router as cycles
 from server.engines import channel
 from server.engines.endpoints import router as engines
 from server.events.endpoints import router as events
@@ -58,6 +59,7 @@ API_ROUTERS: tuple[APIRouter, ...] = (
     schema_versions,
     approvals,
     lag,
+    cycles,
     partitions,
     reloads,
     retries,

@@ -15,6 +15,7 @@ import structlog
 
 from engine.connectors import is_unyielding, open_source, open_target
 from engine.control.change_triggers import answer_change_triggers
+from engine.control.cycles import begun_cycle, listed_cycles
 from engine.control.handlers import Handlers
 from engine.control.lag import measured_lag
 from engine.control.partitions import listed_partitions
@@ -31,6 +32,7 @@ from engine.control.verification import Comparing, VerificationReport, verify_at
 from engine.link.answer_frames import AnswerEnd, end_frame, rows_frame
 from engine.link.change_triggers import ChangeTriggers
 from engine.link.client import ServerLink
+from engine.link.cycles import BeginCycle, Cycles
 from engine.link.lag import Lag
 from engine.link.message import Message, Problem, Question
 from engine.link.messages import (
@@ -232,6 +234,14 @@ class RequestHandler:
     @_answers(Partitions)
     def _partitions(self, command: Partitions) -> Message:
         return listed_partitions(self._pipeline(command.subscription), TableId(command.table))
+
+    @_answers(Cycles)
+    def _cycles(self, command: Cycles) -> Message:
+        return listed_cycles(self._pipeline(command.subscription), command)
+
+    @_answers(BeginCycle)
+    def _begin_cycle(self, command: BeginCycle) -> Message:
+        return begun_cycle(self._pipeline(command.subscription))
 
     @_answers(Lag)
     def _lag(self, command: Lag) -> Message:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter
 
 from engine.link.change_triggers import ChangeTriggers
+from engine.link.cycles import BeginCycle, Cycles, LastCyclePart
 from engine.link.declared import Connection, DeclaredTable
 from engine.link.lag import Lag
 from engine.link.message import Message, Position, Problem, Question, SubscriptionReport
@@ -50,6 +51,10 @@ PROTOCOL = 12
 
 PositionOfLogs = dict[str, Position]
 """A position in each log of a source that has several, by the log's name; empty, and not on the wire, for one that has one."""
+
+
+def _is_none(value: object) -> bool:
+    return value is None
 
 
 def _is_empty(value: Sized) -> bool:
@@ -328,6 +333,8 @@ Command = Annotated[
     | Query
     | ReadPoints
     | Sequences
+    | Cycles
+    | BeginCycle
     | RefusedRows
     | Ticket
     | Verify
@@ -367,6 +374,8 @@ class Progress(SubscriptionReport):
     structure: Position | None = None
     structure_at: datetime | None = None
     """Position and time of the last check of the source's catalog after which every schema that it showed was in force."""
+    cycle: LastCyclePart | None = Field(default=None, exclude_if=_is_none)
+    """Of a source that has cycles."""
     at: datetime
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from engine.model.change_triggers import ChangeTriggersState, PlannedStatement
+from engine.model.cycles import Cycle, CyclesAhead
 from engine.model.ddl import DdlCapture, DdlMessage
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableId, TableName, TicketId
 from engine.model.partitions import Partition
+from engine.model.position import Lsn
 from engine.model.ranges import KeySample, NotByRanges, RangeSource
 from engine.model.schema import Column, TableSchema
 from engine.model.sequences import SourceSequence
@@ -142,6 +144,34 @@ class NoTickets:
         raise EngineFault(
             FaultKind.SOURCE_PRIVILEGE, str(ticket), "the log of this kind of source cannot contain markers"
         )
+
+
+class NoCycles:
+    """`CycleReports` of a source that sends its changes, so that nothing is compared. Every method raises
+    EngineFault(NOT_WITH_THIS_CAPTURE)."""
+
+    def ended(self, upto: int | None, most: int) -> list[Cycle]:
+        del upto, most
+        raise self._refusal()
+
+    def ahead(self) -> CyclesAhead:
+        raise self._refusal()
+
+    def position(self, number: int) -> Lsn:
+        del number
+        raise self._refusal()
+
+    def applied(self, position: Lsn) -> int:
+        del position
+        raise self._refusal()
+
+    def request(self) -> int:
+        raise self._refusal()
+
+    @staticmethod
+    def _refusal() -> EngineFault:
+        detail = "this capture has none: changes arrive as they are made; captures by queries (query_diff) have cycles"
+        return EngineFault(FaultKind.NOT_WITH_THIS_CAPTURE, "cycles", detail)
 
 
 class NoSequences:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from engine.model.batch import BlockRef, LogRange, TablePart
 from engine.model.change_triggers import ChangeTriggersState, PlannedStatement
 from engine.model.copies import KeyBound
+from engine.model.cycles import CycleReports, LastCycle
 from engine.model.ddl import Capture, DdlCapture, DdlMessage
 from engine.model.fault import FaultKind
 from engine.model.identity import RelationId, TableId, TableName, TicketId
@@ -141,6 +142,8 @@ class ReaderStatus:
     stream_bytes: int = 0
     sender: Sender | None = None
     """None if nothing is being sent, or the source does not show it."""
+    last_cycle: LastCycle | None = None
+    """None if the source has no cycles, or none has ended yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -671,6 +674,7 @@ class Source(Protocol):
     tickets: TicketWriter
     sequences: SequenceReader
     computed: ComputedColumns
+    cycles: CycleReports
 
     def preflight(
         self, tables: Sequence[TableSpec], reader: str | None, origin: OriginFilter = OriginFilter.ANY

@@ -574,7 +574,7 @@ class ReplicationRun:
                 captured=self._intake.captured,
                 source=self._monitor.source_end,
                 lag_seconds=self._lag_s(since_us),
-                retained=self._monitor.retained_bytes,
+                reader=self._monitor.reader,
                 times=times,
                 known=self.nows.known.last,
             )

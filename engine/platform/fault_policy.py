@@ -269,7 +269,7 @@ POLICIES: dict[FaultKind, Policy] = {
     ),
     FaultKind.NOT_WITH_THIS_CAPTURE: Policy(
         Action.TELL,
-        "Ask a connection whose changes triggers can record; GET /connection-kinds lists the captures of each kind.",
+        "Use a source whose capture has it; GET /connection-kinds lists the captures of each kind of connection.",
     ),
     FaultKind.CASCADE_UNCAPTURED: Policy(
         Action.PARK_TABLE,

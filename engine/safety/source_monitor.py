@@ -13,7 +13,7 @@ from engine.model.identity import RelationId, TableId, TableName
 from engine.model.patterns import TablePattern
 from engine.model.position import ZERO, Lsn
 from engine.model.schema import KeyMode, TableSchema
-from engine.model.source import CatalogAt, GuardReading, PartitionRewrite, SourceTerms
+from engine.model.source import CatalogAt, GuardReading, PartitionRewrite, ReaderStatus, SourceTerms
 from engine.model.subscription import TableSpec
 from engine.model.table_state import TableStateKind
 from engine.safety.findings import (
@@ -87,7 +87,8 @@ class SourceMonitor:
         self._anchors: dict[TableId, CertifiedSchema] = {}
         self.checked = ZERO
         self.source_end: Lsn | None = None
-        self.retained_bytes: int | None = None
+        self.reader: ReaderStatus | None = None
+        """As the last check found it."""
 
     def _learn(self, reading: GuardReading) -> Iterator[Finding]:
         """Report schemas that the catalog shows and the log does not: a DDL change without a later row change sends no relation record.
@@ -261,7 +262,7 @@ class SourceMonitor:
         yield from self._part_from_roots()
         yield from self._find()
         self.source_end = source.log.current()
-        self.retained_bytes = reading.reader.retained_bytes
+        self.reader = reading.reader
         yield LogRetained(reading)
         yield from self._settles(reading, at, began_us)
 

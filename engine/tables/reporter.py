@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Literal
 
+from engine.link.cycles import LastCyclePart
 from engine.link.message import Problem
 from engine.link.messages import (
     BatchReport,
@@ -32,6 +33,7 @@ from engine.link.messages import (
 from engine.link.partitions import LoadedPartitionPart
 from engine.model.batch import TableChanges
 from engine.model.copies import CopyProgress as CopyFigures
+from engine.model.cycles import LastCycle
 from engine.model.fault import FaultKind
 from engine.model.identity import TableId, TableName, TicketId
 from engine.model.ledger import BatchLedger
@@ -39,6 +41,7 @@ from engine.model.partitions import LoadReason
 from engine.model.position import Lsn
 from engine.model.positions import PositionForm
 from engine.model.schema import TableSchema
+from engine.model.source import ReaderStatus
 from engine.model.subscription import ApplyMode, SubscriptionSpec, TableSpec
 from engine.model.subscription_state import Reason, SubscriptionState
 from engine.model.ticket import TicketState
@@ -232,7 +235,7 @@ class Reporter:
         captured: Lsn | None,
         source: Lsn | None,
         lag_seconds: float | None,
-        retained: int | None,
+        reader: ReaderStatus | None,
         times: BatchTimes | None,
         known: Settled | None = None,
     ) -> None:
@@ -240,7 +243,7 @@ class Reporter:
         none; None if no table is live.
 
         `source`: end of the source's log as last read; `captured` replaces it if that is later. `run`: the run that the positions belong
-        to. `retained`: log retained by the source, in bytes. `known`: the last check of the catalog that is in force.
+        to. `reader`: as the source reported it last. `known`: the last check of the catalog that is in force.
         """
         if source is not None and captured is not None:
             source = max(source, captured)
@@ -254,11 +257,12 @@ class Reporter:
                 applied=applied,
                 lag_bytes=self._form.lag(source, applied) if source and lag_seconds is not None else None,
                 lag_seconds=lag_seconds,
-                retained_bytes=retained,
+                retained_bytes=reader.retained_bytes if reader else None,
                 sealed_at=wall_time(times.sealed_us) if times else None,
                 committed_at=wall_time(times.committed_us) if times else None,
                 structure=known.at.position if known else None,
                 structure_at=wall_time(known.seen_us) if known else None,
+                cycle=_last_cycle(reader.last_cycle if reader else None),
                 at=wall_time(self._clock.wall_us()),
             )
         )
@@ -433,6 +437,17 @@ def apply_calls(changes: Sequence[TableChanges]) -> dict[str, dict[str, dict[str
 
 def _known(wall_us: int | None) -> datetime | None:
     return None if wall_us is None else wall_time(wall_us)
+
+
+def _last_cycle(cycle: LastCycle | None) -> LastCyclePart | None:
+    if cycle is None:
+        return None
+    return LastCyclePart(
+        number=cycle.number,
+        taken_at=wall_time(cycle.taken_us),
+        seconds=cycle.seconds,
+        bytes_read=cycle.bytes_read,
+    )
 
 
 def wall_time(wall_us: int) -> datetime:

@@ -34,7 +34,8 @@ class Receipt:
 
     `position`: what was waited for; for "now" the one that was read. `applied`: everything up to there is visible.
     `left_out`: tables that were not waited for because they are paused or parked. `structure`, `structure_at`: up to
-    which position and time the source's catalog was known. `waited`: seconds; None for the wait of a query.
+    which position and time the source's catalog was known. `waited`: seconds; None for the wait of a query. `consistency`:
+    which states of the source readers see, "transactions", "windows" or "snapshots"; None for rows read on the source.
     """
 
     position: str
@@ -48,6 +49,7 @@ class Receipt:
     structure: str | None
     structure_at: datetime | None
     waited: float | None = None
+    consistency: str | None = None
 
 
 def parse_receipt(found: Mapping[str, Any], waited: float | None = None) -> Receipt:
@@ -69,6 +71,7 @@ def parse_receipt(found: Mapping[str, Any], waited: float | None = None) -> Rece
         structure=found.get("structure"),
         structure_at=_time(found.get("structure_at")),
         waited=waited,
+        consistency=found.get("consistency"),
     )
 
 

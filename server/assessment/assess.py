@@ -9,6 +9,7 @@ from functools import cached_property
 
 from fastapi import Request
 
+from engine.kinds import Consistency
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from engine.model.table_state import TableStateKind
 from server.assessment.copy_progress import copy_progress, copy_totals, describe_copies
@@ -52,7 +53,8 @@ class Assessment:
     def inputs(self) -> HealthInputs:
         row, tables = self._row, self._tables
         fault = self.last_fault
-        budget_bytes, warn_share = read_capture(row.capture).log_budget()
+        capture = read_capture(row.capture)
+        budget_bytes, warn_share = capture.log_budget()
         states = Counter(TableStateKind(table.state) for table in tables)
         return HealthInputs(
             state=SubscriptionState(row.state),
@@ -66,6 +68,7 @@ class Assessment:
             set_aside=sum(table.rows_set_aside for table in tables),
             different=sum(table.differs for table in tables),
             lag_seconds=self._lag_seconds() if states[TableStateKind.LIVE] else None,
+            origin="the last cycle" if capture.consistency is Consistency.SNAPSHOTS else "the source",
             goal_seconds=FreshnessBody.model_validate(row.freshness).goal_seconds,
             reported_s=self._silent_for_s(),
             retained_bytes=row.retained_bytes,

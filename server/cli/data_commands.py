@@ -97,12 +97,23 @@ def _show_subscriptions(subscriptions: list[Document]) -> None:
         route = escape(f"{item['source']} → {item['target']}")
         how = health(item.get("health"))
         verified = _verified_share(item.get("verified"))
+        consistency = item.get("consistency")
         rows.append(
-            [escape(item["name"]), route, how, escape(item["state"]), positions.get("applied"), behind, verified]
+            [
+                escape(item["name"]),
+                route,
+                how,
+                escape(item["state"]),
+                positions.get("applied"),
+                behind,
+                None if consistency == "transactions" else consistency,
+                verified,
+            ]
         )
-    columns = ["subscription", "route", "health", "state", "applied", "lag", "verified"]
-    shown = len(columns) if any(row[-1] for row in rows) else len(columns) - 1  # Without schedules nothing is known.
-    print_table(columns[:shown], [row[:shown] for row in rows])
+    columns = ["subscription", "route", "health", "state", "applied", "lag", "consistency", "verified"]
+    # The last two are left out where they say nothing: without other captures than of transactions, and without schedules.
+    shown = [place for place in range(len(columns)) if place < len(columns) - 2 or any(row[place] for row in rows)]
+    print_table([columns[place] for place in shown], [[row[place] for place in shown] for row in rows])
     for item in subscriptions:
         _explain_health(item)
 

@@ -14,6 +14,7 @@ from server.cli import (
     completeness_command,
     connection_commands,
     console_command,
+    cycle_commands,
     data_commands,
     ddl_commands,
     demo_command,
@@ -67,6 +68,7 @@ app.add_typer(alert_commands.alerts, name="alerts")
 app.add_typer(ticket_commands.ticket, name="ticket")
 app.add_typer(read_point_commands.read_points, name="read-point")
 app.add_typer(lag_command.lag, name="lag")
+app.add_typer(cycle_commands.cycles, name="cycles")
 app.add_typer(goal_commands.goals, name="goals")
 app.add_typer(table_commands.tables, name="tables")
 app.add_typer(refused_commands.refused, name="refused")

@@ -20,7 +20,7 @@ from server.declarations.freshness_goals import subscription_goal, table_goal
 from server.freshness.subscription_status import SubscriptionStatus, TableView
 from server.freshness.wait_registry import WaitStatus
 from server.gateway.long_running import UNENDED
-from server.lookup.subscriptions import position_form
+from server.lookup.subscriptions import consistency_of, position_form
 from server.tables.schemas import TableDesiredState
 
 KEPT = timedelta(days=1)
@@ -67,6 +67,7 @@ def _status_of(row: SubscriptionRow) -> SubscriptionStatus:
     return SubscriptionStatus(
         name=row.name,
         form=position_form(row),
+        consistency=consistency_of(row),
         epoch=row.epoch,
         state=SubscriptionState(row.state),
         desired=DesiredState(row.desired_state),

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from engine.kinds import Consistency
+from server.declarations.captures import CONSISTENCY
 from server.naming import Aliased, QualifiedName
 
 DEFAULT_TIMEOUT_MS = 30_000
@@ -109,6 +111,9 @@ class Receipt(BaseModel):
     )
     structure_at: datetime | None = Field(
         default=None, description="Time at which the source's catalog was read for that."
+    )
+    consistency: Consistency | None = Field(
+        default=None, description=f"{CONSISTENCY} Null where the rows were read on the source."
     )
 
 

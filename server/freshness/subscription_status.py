@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
 
+from engine.kinds import Consistency
 from engine.link.messages import Progress
 from engine.model.position import Lsn
 from engine.model.positions import ONLY_LOG, Marks, PositionForm, Reached, text_of
@@ -36,7 +37,7 @@ _HELD = frozenset({SubscriptionState.PAUSING, SubscriptionState.PAUSED})
 
 _RATE_SAMPLES = 50
 
-_KEPT = ("source", "captured", "sealed_at", "committed_at")
+_KEPT = ("source", "captured", "sealed_at", "committed_at", "cycle")
 """What a report of progress leaves out keeps its last value; lag and retained log do not."""
 
 GONE_AFTER_S = 30.0
@@ -107,6 +108,8 @@ class SubscriptionStatus:
     name: str
     form: PositionForm
     """How positions of its source are written and measured."""
+    consistency: Consistency = Consistency.TRANSACTIONS
+    """Which states of its source readers see."""
     epoch: int = 0
     state: SubscriptionState = SubscriptionState.CREATED
     desired: DesiredState = DesiredState.RUNNING
@@ -311,6 +314,7 @@ class SubscriptionStatus:
         if fresh.epoch != self.epoch:
             self.run, self._confirmed_on = 0, None
             self.structure = self.structure_at = None
+        self.consistency = fresh.consistency
         self.epoch = fresh.epoch
         self.state = fresh.state
         self.desired = fresh.desired

@@ -394,6 +394,7 @@ def _receipt(
         committed_at=known.committed_at if known else None,
         structure=status.text(status.structure),
         structure_at=status.structure_at,
+        consistency=status.consistency,
     )
 
 
@@ -452,6 +453,7 @@ def receipt_of_point(
         on_arrival=True,
         sealed_at=None,
         committed_at=None,
+        consistency=status.consistency,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from engine.link.change_triggers import ChangeTriggersBody
+from engine.link.cycles import BegunCycleBody, CyclesBody
 from engine.link.message import Message
 from engine.link.messages import (
     COMMANDS,
@@ -34,6 +35,8 @@ _BODIES: dict[str, type[Message]] = {
     "change_triggers": ChangeTriggersBody,
     "now": NowBody,
     "partitions": PartitionsBody,
+    "cycles": CyclesBody,
+    "begin_cycle": BegunCycleBody,
     "sequences": SequencesBody,
     "read_points": ReadPointsBody,
     "query": DeliveredBody,

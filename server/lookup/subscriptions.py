@@ -6,12 +6,13 @@ from sqlalchemy.orm import object_session
 from sqlmodel import select
 
 from engine.connectors import DEFAULT_CAPTURE, SOURCES
+from engine.kinds import Consistency, SourceKind
 from engine.model.position import Lsn
 from engine.model.positions import PositionForm, text_of
 from server.db.models.connection import ConnectionRow
 from server.db.models.subscription import SubscriptionRow
 from server.db.session import ReadSession, WriteSession
-from server.declarations.captures import FORMS
+from server.declarations.captures import CAPTURES, FORMS
 from server.errors import Conflict, NotFound
 
 
@@ -55,11 +56,26 @@ def lock_changeable_subscription(session: WriteSession, name: str) -> Subscripti
 
 def position_form(row: SubscriptionRow) -> PositionForm:
     """How positions of the subscription's source are written and measured."""
-    capture = row.capture.get("kind", DEFAULT_CAPTURE)
+    kind = _source_kind(row)
+    return FORMS[_capture(row)] if kind is None else kind.terms.form
+
+
+def consistency_of(row: SubscriptionRow) -> Consistency:
+    """Which states of its source readers of the subscription see."""
+    kind = _source_kind(row)
+    return (CAPTURES[_capture(row)] if kind is None else kind.capture).consistency
+
+
+def _source_kind(row: SubscriptionRow) -> SourceKind | None:
+    """How its changes are captured; None if only one kind of connection has a capture of this name, or the row is of no session."""
+    capture = _capture(row)
     session = object_session(row) if sum(name == capture for _, name in SOURCES) > 1 else None
     connection = None if session is None else session.get(ConnectionRow, row.source_id)
-    kind = None if connection is None else SOURCES.get((connection.kind, capture))
-    return FORMS[capture] if kind is None else kind.terms.form
+    return None if connection is None else SOURCES.get((connection.kind, capture))
+
+
+def _capture(row: SubscriptionRow) -> str:
+    return str(row.capture.get("kind", DEFAULT_CAPTURE))
 
 
 def position_text(session: ReadSession, subscription_id: int, position: Lsn | None) -> str | None:

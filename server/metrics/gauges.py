@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from functools import partial
 
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from engine.link.cycles import LastCyclePart
 from engine.model.position import Lsn
 from engine.model.table_state import TableStateKind
 from server.clock import Clock
@@ -73,6 +75,17 @@ _OF_SHARES: tuple[tuple[str, str, Callable[[VerifiedShare], float | None]], ...]
 )
 
 
+_OF_CYCLES: tuple[tuple[str, str, Callable[[LastCyclePart, datetime], float]], ...] = (
+    (
+        "penstock_cycle_snapshot_age_seconds",
+        "Time since the snapshot of the last cycle was taken, of a subscription that is captured by queries.",
+        lambda cycle, now: max(0.0, (now - cycle.taken_at).total_seconds()),
+    ),
+    ("penstock_cycle_seconds", "Duration of the last cycle.", lambda cycle, _: cycle.seconds),
+    ("penstock_cycle_read_bytes", "Bytes that the last cycle read from the source.", lambda cycle, _: cycle.bytes_read),
+)
+
+
 class Gauges(Collector):
     """Collected on the event loop, which owns the statuses."""
 
@@ -121,6 +134,8 @@ class Gauges(Collector):
                 statuses,
                 partial(_position, name),
             )
+        for name, text, of_cycle in _OF_CYCLES:
+            yield _by_subscription(name, text, statuses, partial(self._of_cycle, of_cycle))
         yield _by_subscription(
             "penstock_freshness_waits_outstanding",
             "Freshness waits that have not ended.",
@@ -149,6 +164,10 @@ class Gauges(Collector):
                 if value is not None and table is not None:
                     family.add_metric([subscription, table], value)
             yield family
+
+    def _of_cycle(self, read: Callable[[LastCyclePart, datetime], float], status: SubscriptionStatus) -> float | None:
+        cycle = status.progress.cycle if status.progress else None
+        return None if cycle is None else read(cycle, self._clock.now())
 
     def _share(self, read: Callable[[VerifiedShare], float | None], status: SubscriptionStatus) -> float | None:
         share = self._verified().get(status.name)

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
+from engine.kinds import Consistency
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from server.assessment.health import Health
 from server.assessment.schemas import CopyTotals, LastFault
-from server.declarations.captures import CapturePolicy, read_capture
+from server.declarations.captures import CONSISTENCY, CapturePolicy, read_capture
 from server.declarations.policies import (
     POLICIES,
     ApplyBody,
@@ -136,7 +137,8 @@ class Lag(BaseModel):
     bytes: int | None = None
     seconds: float | None = Field(
         default=None,
-        description="While no engine is connected or the engine does not report, the time since its last report is added.",
+        description="While no engine is connected or the engine does not report, the time since its last report is added. With the"
+        " consistency `snapshots` it counts from the last cycle: what was committed after that is not known.",
     )
     tables: int = Field(default=0, description="The number of live tables; the lag does not include others.")
 
@@ -171,6 +173,7 @@ class SubscriptionView(Remedied):
                         "as_of": "2026-05-04T10:12:00Z",
                     },
                     "lag": {"bytes": 56, "seconds": 0.2, "tables": 2},
+                    "consistency": "transactions",
                     "table_states": {"live": 2},
                     "slot": "penstock_shop_1f00c3d2",
                     "created_at": "2026-05-04T10:00:00Z",
@@ -208,6 +211,7 @@ class SubscriptionView(Remedied):
     deleting: bool = False
     positions: Positions
     lag: Lag
+    consistency: Consistency = Field(description=CONSISTENCY)
     retained_bytes: int | None = Field(default=None, description="Log that the slot retains on the source.")
     table_states: dict[str, int] = Field(description="Number of tables by state.")
     slot: str = Field(

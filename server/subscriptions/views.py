@@ -18,7 +18,7 @@ from server.db.session import ReadSession
 from server.declarations.policies import POLICIES, table_freshness
 from server.declarations.table_body import TableBody, TargetName, shared_body
 from server.declarations.table_options import declared_options, options_of
-from server.lookup.subscriptions import position_form
+from server.lookup.subscriptions import consistency_of, position_form
 from server.subscriptions.schemas import Lag, Positions, SubscriptionView
 from server.tables import repository as tables
 from server.tables.verified import interval_of, verified_share
@@ -73,6 +73,7 @@ def _view(
             seconds=assessment.inputs.lag_seconds,
             tables=assessment.inputs.live,
         ),
+        consistency=consistency_of(row),
         retained_bytes=row.retained_bytes,
         table_states=dict(sorted(Counter(table.state for table in found).items())),
         slot=row.slot,

@@ -19,6 +19,7 @@ PAGES = {
     "subscription": f"/subscriptions/{SUBSCRIPTION}",
     "charts": f"/subscriptions/{SUBSCRIPTION}/charts",
     "batches": f"/subscriptions/{SUBSCRIPTION}/batches",
+    "cycles": f"/subscriptions/{SUBSCRIPTION}/cycles",
     "events": f"/subscriptions/{SUBSCRIPTION}/events",
     "verifications": f"/subscriptions/{SUBSCRIPTION}/verifications",
     "snapshots": f"/subscriptions/{SUBSCRIPTION}/snapshots",

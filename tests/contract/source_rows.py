@@ -18,6 +18,7 @@ from engine.model.absent_capabilities import (
     EverythingSent,
     LogAnnouncesAll,
     NoChangeTriggers,
+    NoCycles,
     NoDdlReports,
     NoPartitions,
     NoRanges,
@@ -407,6 +408,7 @@ class RowsSource:
         self.tickets = NoTickets()
         self.sequences = NoSequences()
         self.computed = NothingComputed()
+        self.cycles = NoCycles()
 
     def preflight(
         self, tables: Sequence[TableSpec], slot: str | None, origin: OriginFilter = OriginFilter.ANY

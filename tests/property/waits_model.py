@@ -175,7 +175,7 @@ class Run:
             captured=None,
             source=None,
             lag_seconds=0.0,
-            retained=None,
+            reader=None,
             times=None,
         )
 

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from engine.kinds import ConnectionKind, Imported, KindSettings, SourceKind, Text
+from engine.kinds import ConnectionKind, Consistency, Imported, KindSettings, SourceKind, Text
 from engine.model.masks import MASK_KEY
 from engine.sources.mariadb_triggers.terms import MARIADB_TRIGGERS_TERMS
 from engine.sources.shadow_log.declaration import TriggersCapture
@@ -42,6 +42,7 @@ class MariaDbTriggersCapture(TriggersCapture):
         " that the source had. After ALTER TABLE, TRUNCATE or RENAME a table is copied again; and if a column was dropped or renamed, or"
         " the table was renamed, writes to it fail until the triggers have been created again."
     )
+    consistency: ClassVar[Consistency] = Consistency.WINDOWS
 
     kind: Literal["triggers"] = Field(default="triggers", description=words)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from engine.model.absent_capabilities import NoChangeTriggers
+from engine.model.absent_capabilities import NoChangeTriggers, NoCycles
+from engine.model.cycles import CycleReports
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import TableSchema
 from engine.model.sequences import SequenceReader
@@ -75,6 +76,7 @@ class PostgresSource:
         self.tickets: TicketWriter = PostgresTickets(connector)
         self.sequences: SequenceReader = PostgresSequences(connector)
         self.computed: ComputedColumns = PostgresComputedColumns(connector)
+        self.cycles: CycleReports = NoCycles()
 
     def preflight(
         self, tables: Sequence[TableSpec], slot: str | None, origin: OriginFilter = OriginFilter.ANY

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from engine.model.absent_capabilities import NoDdlReports, NoPartitions
+from engine.model.absent_capabilities import NoCycles, NoDdlReports, NoPartitions
+from engine.model.cycles import CycleReports
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import TableSchema
 from engine.model.sequences import SequenceReader
@@ -67,6 +68,7 @@ class TriggerSource:
         self.tickets: TicketWriter = ShadowLogTickets(connector)
         self.sequences: SequenceReader = PostgresSequences(connector)
         self.computed: ComputedColumns = PostgresComputedColumns(connector)
+        self.cycles: CycleReports = NoCycles()
 
     def preflight(
         self, tables: Sequence[TableSpec], reader: str | None, origin: OriginFilter = OriginFilter.ANY

@@ -6,6 +6,7 @@ is seen as a whole or not at all, and one that the row store knows can always be
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -174,16 +175,17 @@ class CycleFiles:
         for path in kept[:-_REPORTS]:
             path.unlink(missing_ok=True)
 
-    def reports(self, most: int) -> list[CycleFound]:
-        """The newest cycles, the last one first."""
+    def reports(self, most: int, upto: int | None = None) -> list[CycleFound]:
+        """The newest cycles, the last one first; `upto`: with at most this number."""
         paths = {int(p.stem): p for p in self._reports.glob("*.json") if p.stem.isdecimal()}
         paths |= {number: self._cycles / str(number) / _MANIFEST for number in self.published()}
         found = []
-        for number in sorted(paths, reverse=True)[:most]:
-            try:
-                found.append(CycleFound.of_json(paths[number].read_bytes()))
-            except FileNotFoundError:  # It has just become durable.
-                found.append(CycleFound.of_json((self._reports / f"{number}.json").read_bytes()))
+        for number in sorted((n for n in paths if upto is None or n <= upto), reverse=True)[:most]:
+            for path in (paths[number], self._reports / f"{number}.json"):
+                # It may just have become durable, or have been the oldest one that was kept.
+                with contextlib.suppress(FileNotFoundError):
+                    found.append(CycleFound.of_json(path.read_bytes()))
+                    break
         return found
 
     def remove(self) -> None:

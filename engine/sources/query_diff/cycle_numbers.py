@@ -85,6 +85,22 @@ def locked(path: Path, timeout_s: float | None = None) -> Iterator[None]:
         os.close(file)
 
 
+def is_locked(path: Path) -> bool:
+    """Whether someone holds the lock now."""
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_UN)  # Closing does not suffice: a process may have been forked meanwhile.
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
 def write_file(path: Path, content: bytes, *, durable: bool = False) -> None:
     """Replace a file as a whole; `durable`: it is on disk when this returns."""
     fresh = path.with_name(f"{path.name}.new")

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from engine.kinds import SPEC, Capture, Policy, Text
+from engine.kinds import SPEC, Capture, Consistency, Policy, Text
 from engine.model.subscription import GuardPolicy
 
 DEFAULT_EVERY_S = 300
@@ -46,6 +46,7 @@ class QueryDiffCapture(Capture):
     """Base of captures by queries."""
 
     title: ClassVar[str] = "Queries"
+    consistency: ClassVar[Consistency] = Consistency.SNAPSHOTS
     keeps_folder: ClassVar[bool] = True
 
     kind: Literal["query_diff"] = "query_diff"

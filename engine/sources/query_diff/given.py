@@ -40,6 +40,12 @@ class Given:
     tables: Mapping[str, TableDetection] = field(default_factory=dict)
     """By `schema.name`."""
 
+    def due_us(self) -> int | None:
+        """When the next cycle is due by schedule, since 1970; None before the first one. Cycles of copies and cuts count: they read every
+        table too."""
+        newest = self.folder.files.reports(1)
+        return newest[0].at_us + self.every_us if newest else None
+
     def detection(self, table: TableName) -> Detection:
         chosen = self.tables.get(str(table), TableDetection())
         if chosen.method == TIMESTAMP:

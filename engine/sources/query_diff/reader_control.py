@@ -13,6 +13,7 @@ from engine.sources.query_diff.cycle import run_cycle
 from engine.sources.query_diff.cycle_numbers import locked
 from engine.sources.query_diff.database import ComparedDatabase
 from engine.sources.query_diff.given import Given
+from engine.sources.query_diff.reports import last_cycle
 
 
 class CycleReader:
@@ -40,7 +41,7 @@ class CycleReader:
         confirmed = end_of(folder.files.durable)
         session, _ = folder.session()
         pid = int(session.split(" ")[0]) if session and is_alive(session) else None
-        return ReaderStatus(True, confirmed, confirmed, pid)
+        return ReaderStatus(True, confirmed, confirmed, pid, last_cycle=last_cycle(folder))
 
     def check_reader(self, reader: str) -> GuardReading:
         return GuardReading(reader=self.status(reader))

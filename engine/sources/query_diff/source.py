@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from engine.model.absent_capabilities import NoChangeTriggers, NoDdlReports, NoPartitions, NoTickets
+from engine.model.cycles import CycleReports
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import TableSchema
 from engine.model.sequences import SequenceReader
@@ -29,6 +30,7 @@ from engine.sources.query_diff.followed_tables import CycleSafety, FollowedTable
 from engine.sources.query_diff.given import given_by
 from engine.sources.query_diff.log import CycleSource
 from engine.sources.query_diff.reader_control import CycleReader
+from engine.sources.query_diff.reports import CyclesOfFolder
 from engine.sources.query_diff.snapshots import CycleSnapshots
 
 
@@ -52,6 +54,7 @@ class QueryDiffSource:
         self.tickets: TicketWriter = NoTickets()
         self.sequences: SequenceReader = database.sequences
         self.computed: ComputedColumns = database.computed
+        self.cycles: CycleReports = CyclesOfFolder(given)
 
     def preflight(
         self, tables: Sequence[TableSpec], reader: str | None, origin: OriginFilter = OriginFilter.ANY

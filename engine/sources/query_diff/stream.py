@@ -68,14 +68,14 @@ class CycleThread:
 
     def _work(self) -> None:
         try:
-            due_at = self._first()
+            seen, due_at = -1, 0
             while not self._stopping.wait(_LOOK_S):
                 _, wanted = self._folder.numbers.read()
                 published = self._folder.files.last
-                now = SystemClock().wall_us()
-                if wanted <= published and now < due_at:
+                if published != seen:
+                    seen, due_at = published, self._given.due_us() or 0
+                if wanted <= published and SystemClock().wall_us() < due_at:
                     continue
-                due_at = now + self._given.every_us
                 with run_cycle(self._database, self._given, self._check, complete=False):
                     pass
                 with contextlib.suppress(BlockingIOError):
@@ -88,11 +88,6 @@ class CycleThread:
             self._end_with(
                 EngineFault(FaultKind.INTERNAL, self._folder.path.name, f"{type(error).__name__} in a cycle")
             )
-
-    def _first(self) -> int:
-        """When the first cycle is due, in microseconds since 1970."""
-        newest = self._folder.files.reports(1)
-        return newest[0].at_us + self._given.every_us if newest else 0
 
     def _check(self) -> None:
         if self._stopping.is_set():

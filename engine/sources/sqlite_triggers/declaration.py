@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, StringConstraints
 
-from engine.kinds import ConnectionKind, Imported, KindSettings, SourceKind
+from engine.kinds import ConnectionKind, Consistency, Imported, KindSettings, SourceKind
 from engine.model.masks import MASK_KEY
 from engine.sources.shadow_log.declaration import TriggersCapture
 from engine.sources.sqlite_triggers.terms import SQLITE_TRIGGERS_TERMS
@@ -57,6 +57,7 @@ class SqliteTriggersCapture(TriggersCapture):
         " recorded: writes of a program that turns triggers off, and incremental writes into BLOBs. While the file is in"
         " rollback-journal mode, writers wait for as long as a copy of it is made."
     )
+    consistency: ClassVar[Consistency] = Consistency.WINDOWS
 
     kind: Literal["triggers"] = Field(default="triggers", description=words)
 

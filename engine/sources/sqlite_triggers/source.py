@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from engine.model.absent_capabilities import (
+    NoCycles,
     NoDdlReports,
     NoPartitions,
     NoSequences,
     NothingComputed,
     NoTickets,
 )
+from engine.model.cycles import CycleReports
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import TableSchema
 from engine.model.sequences import SequenceReader
@@ -63,6 +65,7 @@ class SqliteSource:
         self.tickets: TicketWriter = NoTickets()
         self.sequences: SequenceReader = NoSequences()
         self.computed: ComputedColumns = NothingComputed()
+        self.cycles: CycleReports = NoCycles()
 
     def preflight(
         self, tables: Sequence[TableSpec], reader: str | None, origin: OriginFilter = OriginFilter.ANY

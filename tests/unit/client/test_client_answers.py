@@ -34,6 +34,7 @@ RECEIPT = {
     "committed_at": "2026-01-02T03:04:05Z",
     "structure": "0/40",
     "structure_at": None,
+    "consistency": "snapshots",
     "member_of_a_later_version": 1,
 }
 
@@ -72,6 +73,7 @@ def test_rows_come_in_each_form() -> None:
     assert (len(result), result.position) == (3, "0/40")
     assert result.receipt is not None
     assert result.receipt.tables == (api.TableState("public", "orders", "live"),)
+    assert result.receipt.consistency == "snapshots"
     assert result.receipt.left_out[0].reason == "its desired_state is 'paused'"
     assert result.receipt.exceptions == (api.TableException("public", "log", "insert_only"),)
     assert result.receipt.committed_at is not None

@@ -16,6 +16,7 @@ import yaml
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from engine.link.cycles import LastCyclePart
 from engine.link.messages import BatchReport, LedgerPart, Progress
 from engine.model.ledger import LedgerEntry
 from engine.model.position import Lsn
@@ -120,6 +121,7 @@ def _gauges() -> Gauges:
         lag_bytes=2,
         lag_seconds=1.0,
         retained_bytes=4,
+        cycle=LastCyclePart(number=1, taken_at=_NOW, seconds=2.0, bytes_read=3),
         at=_NOW,
     )
     table = TableView("t", "public", "orders", TableStateKind.LIVE)

@@ -14,6 +14,7 @@ import pytest
 
 from engine.link import messages
 from engine.link.change_triggers import ChangeTriggersBody
+from engine.link.cycles import BegunCycleBody, CyclesBody
 from engine.link.lag import LagBody
 from engine.link.message import Message, encode
 from engine.link.partitions import PartitionsBody
@@ -35,7 +36,9 @@ _OTHERS = {
         messages.Registration,
         messages.Registered,
         messages.ReportBundle,
+        BegunCycleBody,
         ChangeTriggersBody,
+        CyclesBody,
         LagBody,
         PartitionsBody,
         ReadPointsBody,

@@ -654,6 +654,50 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/subscriptions/{name}/cycles": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Cycles
+         * @description Cycles of a subscription, the newest first, with those that have not ended. About the last 200 are kept.
+         */
+        get: operations["cycles_list"];
+        put?: never;
+        /**
+         * Begin Cycle
+         * @description Begin a cycle as soon as no other one runs. Requests that arrive before it begins get the same number.
+         */
+        post: operations["cycles_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/subscriptions/{name}/cycles/{number}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Cycle
+         * @description One cycle.
+         */
+        get: operations["cycles_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/subscriptions/{name}/freshness": {
         parameters: {
             query?: never;
@@ -2628,6 +2672,12 @@ export interface components {
             updated_at: string;
         };
         /**
+         * Consistency
+         * @description Which states of the source readers of a target see, by how its changes are captured. Each is one that the source had.
+         * @enum {string}
+         */
+        Consistency: "transactions" | "windows" | "snapshots";
+        /**
          * Copied
          * @description Progress of the copy; null if unknown.
          */
@@ -2707,6 +2757,224 @@ export interface components {
             total_bytes: number | null;
             /** Total Rows */
             total_rows: number | null;
+        };
+        /**
+         * CyclePage
+         * @description A page of cycles, the newest first.
+         */
+        CyclePage: {
+            /**
+             * As Of
+             * @description Readers of the target see the source's rows as they were at this time, but for what `since_stamp` leaves to later cycles; null: nothing was read yet.
+             */
+            as_of?: string | null;
+            /** Items */
+            items: components["schemas"]["CycleView"][];
+            /**
+             * Next At
+             * @description When the next cycle begins by schedule, if none is requested before; null while the subscription does not run.
+             */
+            next_at?: string | null;
+            /**
+             * Next Page Token
+             * @description Send it as `page_token` for the next page; null on the last one.
+             */
+            next_page_token?: string | null;
+        };
+        /**
+         * CycleRequestedView
+         * @description A cycle that was requested.
+         * @example {
+         *       "number": 4712,
+         *       "position": "c4712"
+         *     }
+         */
+        CycleRequestedView: {
+            /** Number */
+            number: number;
+            /**
+             * Position
+             * @description A wait for it ends when everything that was committed before the request is visible. If the cycle fails, with the changes of the next one.
+             */
+            position: string;
+        };
+        /**
+         * CycleState
+         * @description Where a cycle is on its way to the target.
+         * @enum {string}
+         */
+        CycleState: "requested" | "running" | "captured" | "applied";
+        /**
+         * CycleTableView
+         * @description One table in a cycle.
+         */
+        CycleTableView: {
+            /**
+             * Bytes Read
+             * @description Bytes of what was read, as the database sent them.
+             */
+            bytes_read: number;
+            /**
+             * Copied Again
+             * @description Its key had changed, so that its rows could not be compared: it is copied again.
+             */
+            copied_again: boolean;
+            /**
+             * Deleted
+             * @description Rows that are gone since the cycle before.
+             */
+            deleted: number;
+            /**
+             * First
+             * @description It was read for the first time, so that nothing could differ.
+             */
+            first: boolean;
+            /**
+             * Inserted
+             * @description Rows that are new since the cycle before.
+             */
+            inserted: number;
+            /**
+             * Method
+             * @description How changed rows were found: as `capture.method`.
+             */
+            method: string;
+            /** Name */
+            name: string;
+            /**
+             * Ranges
+             * @description Ranges of keys that were compared by a hash of all their rows; 0: by rows.
+             */
+            ranges: number;
+            /**
+             * Ranges Different
+             * @description Those of these ranges whose hash had changed.
+             */
+            ranges_different: number;
+            /**
+             * Rows Hashed
+             * @description Rows that the database hashed, of which only key and hash were read.
+             */
+            rows_hashed: number;
+            /**
+             * Rows Read
+             * @description Rows that were read with all their columns.
+             */
+            rows_read: number;
+            /** Schema */
+            schema: string;
+            /** Seconds */
+            seconds: number;
+            /**
+             * Since Stamp
+             * @description Only rows with recent stamps were read (method `timestamp`): deletes, and changes without a new stamp, are found by the next cycle that compares all rows.
+             */
+            since_stamp: boolean;
+            /**
+             * Updated
+             * @description Rows with other values than in the cycle before.
+             */
+            updated: number;
+        };
+        /**
+         * CycleView
+         * @description One reading of all tables in one snapshot of the source, and what differed from the cycle before.
+         * @example {
+         *       "bytes_read": 5400000,
+         *       "deleted": 0,
+         *       "ended_at": "2026-05-04T10:00:02.480Z",
+         *       "inserted": 10,
+         *       "number": 4711,
+         *       "one_snapshot": true,
+         *       "position": "c4711",
+         *       "rows_hashed": 120000,
+         *       "rows_read": 12,
+         *       "seconds": 2.36,
+         *       "source_reads": {},
+         *       "state": "applied",
+         *       "tables": [
+         *         {
+         *           "bytes_read": 5400000,
+         *           "copied_again": false,
+         *           "deleted": 0,
+         *           "first": false,
+         *           "inserted": 10,
+         *           "method": "row_checksum",
+         *           "name": "orders",
+         *           "ranges": 0,
+         *           "ranges_different": 0,
+         *           "rows_hashed": 120000,
+         *           "rows_read": 12,
+         *           "schema": "public",
+         *           "seconds": 2.1,
+         *           "since_stamp": false,
+         *           "updated": 2
+         *         }
+         *       ],
+         *       "taken_at": "2026-05-04T10:00:00.120Z",
+         *       "updated": 2
+         *     }
+         */
+        CycleView: {
+            /** Bytes Read */
+            bytes_read: number;
+            /** Deleted */
+            deleted: number;
+            /**
+             * Ended At
+             * @description When all tables had been read and compared; null: it has not ended.
+             */
+            ended_at: string | null;
+            /** Inserted */
+            inserted: number;
+            /**
+             * Number
+             * @description Increases with each cycle. The number of a cycle that failed is not used again.
+             */
+            number: number;
+            /**
+             * One Snapshot
+             * @description Whether all tables were read in one snapshot.
+             */
+            one_snapshot: boolean;
+            /**
+             * Position
+             * @description A wait for it ends when everything that the cycle found is visible.
+             */
+            position: string;
+            /** Rows Hashed */
+            rows_hashed: number;
+            /**
+             * Rows Read
+             * @description The sum over all tables, as the following ones.
+             */
+            rows_read: number;
+            /**
+             * Seconds
+             * @description The time between the two.
+             */
+            seconds: number | null;
+            /**
+             * Source Reads
+             * @description What the source reported of its own work, such as pages read; empty where it reports nothing.
+             */
+            source_reads: {
+                [key: string]: number;
+            };
+            /** @description `requested`: it begins as soon as no other cycle runs; `running`; `captured`: it has ended, and its changes are not all on the target; `applied`: all its changes are on the target. */
+            state: components["schemas"]["CycleState"];
+            /**
+             * Tables
+             * @description Empty: it has not ended.
+             */
+            tables: components["schemas"]["CycleTableView"][];
+            /**
+             * Taken At
+             * @description When its snapshot of the source was taken, by the engine's clock; null: it has not ended.
+             */
+            taken_at: string | null;
+            /** Updated */
+            updated: number;
         };
         /**
          * DdlCaptureView
@@ -3335,6 +3603,23 @@ export interface components {
          * @enum {string}
          */
         LanePolicy: "pessimistic" | "optimistic";
+        /**
+         * LastCyclePart
+         * @description The last cycle that has ended; fields as `engine.model.cycles.LastCycle`.
+         */
+        LastCyclePart: {
+            /** Bytes Read */
+            bytes_read: number;
+            /** Number */
+            number: number;
+            /** Seconds */
+            seconds: number;
+            /**
+             * Taken At
+             * Format: date-time
+             */
+            taken_at: string;
+        };
         /**
          * LastFault
          * @description The newest fault of a subscription or of one of its tables.
@@ -4150,6 +4435,7 @@ export interface components {
             captured?: components["schemas"]["Lsn"] | null;
             /** Committed At */
             committed_at?: string | null;
+            cycle?: components["schemas"]["LastCyclePart"] | null;
             /** Epoch */
             epoch: number;
             /**
@@ -4502,6 +4788,8 @@ export interface components {
              * @description Time of that batch's commit on the target.
              */
             committed_at: string | null;
+            /** @description Which states of the source readers see; each is one that the source had. `transactions`: those after its transactions, in the order of their commits; `windows`: those at the ends of windows, a fraction of a second apart; `snapshots`: those that cycles of queries read. Null where the rows were read on the source. */
+            consistency?: components["schemas"]["Consistency"] | null;
             /** Exceptions */
             exceptions: components["schemas"]["ReceiptException"][];
             /**
@@ -5799,6 +6087,7 @@ export interface components {
          * SubscriptionView
          * @description A subscription: its declaration and its current condition.
          * @example {
+         *       "consistency": "transactions",
          *       "created_at": "2026-05-04T10:00:00Z",
          *       "desired_state": "running",
          *       "health": {
@@ -5861,6 +6150,8 @@ export interface components {
              * @description Stable name of the reason.
              */
             code?: string | null;
+            /** @description Which states of the source readers see; each is one that the source had. `transactions`: those after its transactions, in the order of their commits; `windows`: those at the ends of windows, a fraction of a second apart; `snapshots`: those that cycles of queries read. */
+            consistency: components["schemas"]["Consistency"];
             copies: components["schemas"]["CopiesBody"];
             /** @description Progress of its copies; null if none is in progress. */
             copying?: components["schemas"]["CopyTotals"] | null;
@@ -7423,7 +7714,7 @@ export interface components {
             bytes?: number | null;
             /**
              * Seconds
-             * @description While no engine is connected or the engine does not report, the time since its last report is added.
+             * @description While no engine is connected or the engine does not report, the time since its last report is added. With the consistency `snapshots` it counts from the last cycle: what was committed after that is not known.
              */
             seconds?: number | null;
             /**
@@ -10477,6 +10768,253 @@ export interface operations {
             };
             /** @description `page_token_invalid`: Invalid page token */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    cycles_list: {
+        parameters: {
+            query?: {
+                /** @description Items per page; larger values than 1000 are reduced to it. */
+                page_size?: number;
+                /** @description `next_page_token` of the previous page. */
+                page_token?: string | null;
+            };
+            header?: never;
+            path: {
+                /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CyclePage"];
+                };
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_found`: Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_with_this_capture`: The subscription has no cycles; `page_token_invalid`: Invalid page token */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `engine_unavailable`: No engine is connected */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `engine_timeout`: The engine did not answer in time */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    cycles_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CycleRequestedView"];
+                };
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_found`: Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `subscription_not_running`: The subscription is not running */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_with_this_capture`: The subscription has no cycles */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `engine_unavailable`: No engine is connected */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `engine_timeout`: The engine did not answer in time */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    cycles_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
+                name: string;
+                /** @description Number of the cycle. */
+                number: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CycleView"];
+                };
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_found`: Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_with_this_capture`: The subscription has no cycles */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `engine_unavailable`: No engine is connected */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `engine_timeout`: The engine did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -11,6 +11,7 @@ import type {
   Verification,
   VerifiedTable,
 } from "../api/client";
+import type { Cycle } from "../api/cycles";
 import type { HistoryPoint } from "../api/history";
 import type { ReadPoint } from "../api/readPoints";
 import type { Snapshot, SnapshotScheduleView } from "../api/snapshots";
@@ -32,6 +33,7 @@ export const subscription = (changes: Partial<Subscription> = {}): Subscription 
     desired_state: "running",
     health: { status: "running", word: "running", reason: "All 3 tables are live.", remedy: null, following: true, aspects: [] },
     lag: { seconds: 0.5, bytes: 2048, tables: 3 },
+    consistency: "transactions",
     capture: { slot_budget_bytes: 1000 },
     freshness: {},
     retained_bytes: 250,
@@ -42,6 +44,32 @@ export const subscription = (changes: Partial<Subscription> = {}): Subscription 
     updated_at: NOW,
     ...changes,
   }) as Subscription;
+
+export const cycle = (changes: Partial<Cycle> = {}): Cycle => {
+  const counts = { rows_read: 12, rows_hashed: 0, bytes_read: 2048, inserted: 10, updated: 2, deleted: 0 };
+  const orders = {
+    schema: "public",
+    name: "orders",
+    method: "incremental",
+    first: false,
+    copied_again: false,
+    since_stamp: false,
+    ...counts,
+  };
+  return {
+    number: 7,
+    position: "c7",
+    state: "applied",
+    taken_at: NOW,
+    ended_at: later(2),
+    seconds: 2,
+    one_snapshot: true,
+    ...counts,
+    source_reads: {},
+    tables: [{ ...orders, ranges: 0, ranges_different: 0, seconds: 1.5 }],
+    ...changes,
+  };
+};
 
 export const table = (changes: Partial<Table> = {}): Table =>
   ({

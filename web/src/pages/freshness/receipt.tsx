@@ -2,6 +2,7 @@ import type { Receipt, Waited } from "../../api/freshness";
 import { StatusBadge } from "../../components/statusBadge";
 import { StatusBanner } from "../../components/statusBanner";
 import { Moment } from "../../components/time";
+import { consistencyWords } from "../../labels/cycles";
 import { milliseconds } from "../../labels/durations";
 import { some } from "../../labels/numbers";
 import { exceptionWords, type Step, stepsOf, stepWords } from "../../labels/receipts";
@@ -108,6 +109,9 @@ export const LeftOut = ({ tables }: { tables: Receipt["left_out"] }) =>
 export function Covered({ receipt }: { receipt: Receipt }) {
   return (
     <div className="covered">
+      {receipt.consistency != null && receipt.consistency !== "transactions" && (
+        <p className="soft">Readers of these tables see {consistencyWords(receipt.consistency)}.</p>
+      )}
       <LeftOut tables={receipt.left_out} />
       {receipt.exceptions.length > 0 && (
         <ul>

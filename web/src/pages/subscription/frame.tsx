@@ -8,12 +8,14 @@ import { subscriptionQuery } from "../../api/queries";
 import { ActionButtons } from "../../components/actions";
 import { Page } from "../../components/page";
 import { QueryBoundary } from "../../components/queryBoundary";
+import { hasCycles } from "../../labels/cycles";
 
 /** The pages of a subscription; each has an address of its own. */
 const PARTS = [
   { part: null, label: "Overview" },
   { part: "charts", label: "Charts" },
   { part: "batches", label: "Batches" },
+  { part: "cycles", label: "Cycles" },
   { part: "events", label: "Events" },
   { part: "verifications", label: "Verifications" },
   { part: "snapshots", label: "Snapshots" },
@@ -40,15 +42,17 @@ export function SubscriptionFrame({ name, part, children }: FrameProps) {
       actions={subscription.data !== undefined && <ActionButtons actions={subscriptionActions(subscription.data)} />}
     >
       <nav className="tabs" aria-label={`Pages of ${name}`}>
-        {PARTS.map((one) => (
-          <Link
-            key={one.label}
-            href={one.part === null ? subscriptionAddress(name) : subscriptionPart(name, one.part)}
-            aria-current={one.part === part ? "page" : undefined}
-          >
-            {one.label}
-          </Link>
-        ))}
+        {PARTS.filter(({ part: one }) => one !== "cycles" || (subscription.data !== undefined && hasCycles(subscription.data))).map(
+          (one) => (
+            <Link
+              key={one.label}
+              href={one.part === null ? subscriptionAddress(name) : subscriptionPart(name, one.part)}
+              aria-current={one.part === part ? "page" : undefined}
+            >
+              {one.label}
+            </Link>
+          ),
+        )}
         <span className="further">
           <Link href={freshnessAddress(name)} aria-label={`Freshness of ${name}`}>
             Freshness

@@ -14,6 +14,7 @@ import { StatusBadge } from "../../components/statusBadge";
 import { StatusBanner } from "../../components/statusBanner";
 import { Ago } from "../../components/time";
 import { UsageBar } from "../../components/usageBar";
+import { consistencyWords, hasCycles } from "../../labels/cycles";
 import { aspectsOf, healthOf, logBudget, slotShare, warnShare } from "../../labels/health";
 import { bytes, count, ofBytes, some } from "../../labels/numbers";
 import { copiedWords, copyWords } from "../../labels/tables";
@@ -36,6 +37,7 @@ const LagCauses = later(async () => (await import("./lagCauses")).default);
 const LATER = {
   charts: later(async () => (await import("./charts")).default),
   snapshots: later(async () => (await import("./snapshots/page")).default),
+  cycles: later(async () => (await import("./cycles")).default),
   "read-points": later(async () => (await import("./readPoints")).default),
 };
 
@@ -43,6 +45,7 @@ const LATER = {
 export function SubscriptionPage({ name, part = "" }: { name: string; part?: string }) {
   switch (part) {
     case "charts":
+    case "cycles":
     case "snapshots":
     case "read-points":
       return <Later name={name} part={part} />;
@@ -153,7 +156,7 @@ function Progress({ subscription }: { subscription: Subscription }) {
       <Fact name="Way">
         <Link href={CONNECTIONS}>{`${source} → ${target}`}</Link>
       </Fact>
-      <Fact name="Behind the source">
+      <Fact name={hasCycles(subscription) ? "Behind the last cycle" : "Behind the source"}>
         <LagCell lag={lag} />
       </Fact>
       <Fact
@@ -179,6 +182,9 @@ function Progress({ subscription }: { subscription: Subscription }) {
       </Fact>
       <Fact name="Reported">
         <Ago at={positions.as_of} />
+      </Fact>
+      <Fact name="Readers see" note={hasCycles(subscription) && <Link href={subscriptionPart(subscription.name, "cycles")}>Cycles</Link>}>
+        {consistencyWords(subscription.consistency)}
       </Fact>
       {verified !== null && (
         <Fact name="Verified" note={<Link href={subscriptionPart(subscription.name, "verifications")}>{verified.note}</Link>}>

@@ -1,0 +1,1 @@
+"""Cycles of subscriptions whose source is only queried."""
