@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.model.identity import TableName
+from engine.sources.mariadb.connect import MariaDbConnection, number_of, quoted, rows, run
 from engine.sources.mariadb_triggers.cascades import CascadePath, Cause, paths_to
-from engine.sources.mariadb_triggers.catalog import MariaDbTable
-from engine.sources.mariadb_triggers.connect import MariaDbConnection, number_of, quoted, rows, run
+from engine.sources.mariadb_triggers.catalog import TriggeredTable
 from engine.sources.mariadb_triggers.objects import DERIVED, Trigger, row_text, touched_name
 
 _REMOVED_AT_ONCE = 1_000
@@ -30,7 +30,7 @@ _LOST = (1054, 1142, 1143, 1146)
 _NO_RANGES = "@@tx_isolation IN ('READ-COMMITTED', 'READ-UNCOMMITTED')"
 
 
-def underived(table: MariaDbTable) -> str | None:
+def underived(table: TriggeredTable) -> str | None:
     """Why triggers cannot record what cascades do to the table's rows, as text; None if they can."""
     for first in table.structure().parents:  # None without a key: then inserts are followed only, if at all.
         if any(paths_to(table.name, table.cascades, first, cause) is None for cause in Cause):
@@ -39,7 +39,7 @@ def underived(table: MariaDbTable) -> str | None:
     return None
 
 
-def cascade_triggers(table: MariaDbTable, source: int, doubt: int) -> list[Trigger]:
+def cascade_triggers(table: TriggeredTable, source: int, doubt: int) -> list[Trigger]:
     """The triggers that record the table's rows in cascades as changes of `source`, and marks that changes may be missing as `doubt`."""
     found: list[Trigger] = []
     for number, first in enumerate(table.structure().parents):
@@ -53,7 +53,7 @@ def cascade_triggers(table: MariaDbTable, source: int, doubt: int) -> list[Trigg
     return found
 
 
-def touched_statement(table: MariaDbTable, source: int) -> str:
+def touched_statement(table: TriggeredTable, source: int) -> str:
     """The statement that creates the table of touched rows; its key columns are as in the table itself."""
     keys = ", ".join(f"{quoted(name)} AS k{place}" for place, name in enumerate(table.key))
     return (
@@ -68,7 +68,7 @@ def touched_statement(table: MariaDbTable, source: int) -> str:
 class _Texts:
     """The bodies of the two triggers of one cause on one table. `batch`: a variable of the session."""
 
-    table: MariaDbTable
+    table: TriggeredTable
     first: TableName
     cause: Cause
     paths: Sequence[CascadePath]

@@ -8,7 +8,7 @@ from enum import StrEnum
 from itertools import groupby
 
 from engine.model.identity import TableName
-from engine.sources.mariadb_triggers.connect import MariaDbConnection, rows
+from engine.sources.mariadb.connect import MariaDbConnection, rows
 
 LEVELS = 15
 """Tables on the longest path: InnoDB refuses a statement whose cascade is longer."""

@@ -1,75 +1,34 @@
-"""Tables in MariaDB's catalog: what of them is replicated, and marks that change with every change of a table."""
+"""Tables as triggers record them: their numbers in InnoDB, and marks that change with every change of a table."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Self
+from dataclasses import dataclass, fields
+from typing import Any
 
-from engine.model.identity import RelationId, TableName
-from engine.model.schema import Column, ReplicaIdentity, SourceType
-from engine.records.catalog_table import CatalogColumn, CatalogTable, UniqueIndex
-from engine.records.relation import Announced, AnnouncedColumn, relation_record
+from engine.model.identity import TableName
+from engine.sources.mariadb.catalog import MariaDbTable, Structure, load_facts
+from engine.sources.mariadb.connect import MariaDbConnection, rows
 from engine.sources.mariadb_triggers.cascades import ForeignKey, above, ancestors, load_foreign_keys
-from engine.sources.mariadb_triggers.connect import MariaDbConnection, rows
-from engine.sources.mariadb_triggers.types import OIDS, ColumnFacts, Printed, printed
 
-SYSTEM_SCHEMAS = frozenset({"mysql", "information_schema", "performance_schema", "sys"})
-SHADOW_SCHEMA = "penstock"
-"""Database of the shadow log."""
 _ENCODED = "CONCAT(CAST(CONVERT(t.table_schema USING filename) AS BINARY), '/', CAST(CONVERT(t.table_name USING filename) AS BINARY))"
 """A table's name in InnoDB's own catalog."""
-_TABLES = f"""
-SELECT t.table_schema, t.table_name, {_ENCODED}, t.engine, t.table_type, IFNULL(t.create_options, ''), CAST(t.create_time AS CHAR),
-    IFNULL(t.table_rows, 0), IFNULL(t.data_length, 0)
-FROM information_schema.tables t WHERE t.table_type <> 'VIEW' AND
+_NAMES = f"""
+SELECT t.table_schema, t.table_name, {_ENCODED}, CAST(t.create_time AS CHAR) FROM information_schema.tables t
+WHERE t.table_type <> 'VIEW' AND
 """
 _NUMBERS = "SELECT CAST(name AS BINARY), table_id FROM information_schema.innodb_sys_tables"
-_COLUMNS = """
-SELECT table_schema, table_name, column_name, data_type, column_type, numeric_precision, numeric_scale, datetime_precision,
-    is_nullable = 'YES', IFNULL(generation_expression, '')
-FROM information_schema.columns WHERE {} ORDER BY table_schema, table_name, ordinal_position
-"""
-_INDEXES = """
-SELECT table_schema, table_name, index_name, NOT non_unique, column_name, nullable = 'YES', sub_part IS NULL
-FROM information_schema.statistics WHERE {} ORDER BY table_schema, table_name, index_name, seq_in_index
-"""
 _FEW = 50
 """Tables up to which only they are looked for in InnoDB's catalog. Not measured."""
-_COLUMN_BITS = 12
-"""Low bits of a column's number, for its place: MariaDB allows 4,096 columns."""
-
-
-@dataclass(frozen=True, slots=True)
-class Index:
-    """An index. `whole`: no column of it is indexed by its beginning only."""
-
-    name: str
-    unique: bool
-    columns: tuple[str, ...]
-    nullable: bool
-    whole: bool
 
 
 @dataclass(slots=True)
-class MariaDbTable:
-    """A table. `relation`: its number in InnoDB, which another one gets whenever its storage is replaced, as by TRUNCATE; 0 for tables of
-    other engines. `created`: when its definition was last changed, in whole seconds."""
+class TriggeredTable(MariaDbTable):
+    """A table with what its triggers depend on. `relation`: its number in InnoDB, which another one gets whenever its storage is replaced,
+    as by TRUNCATE; 0 for tables of other engines."""
 
-    name: TableName
-    relation: int
-    engine: str
-    kind: str
-    partitioned: bool
-    created: str
-    rows: int
-    bytes: int
-    columns: list[ColumnFacts] = field(default_factory=list)
-    expressions: list[str] = field(default_factory=list)
-    """Expressions of generated columns, empty for others."""
-    indexes: list[Index] = field(default_factory=list)
+    relation: int = 0
     cascades: tuple[ForeignKey, ...] = ()
     """Foreign keys that change its rows without a trigger, and those that so change the rows that it refers to."""
 
@@ -81,27 +40,6 @@ class MariaDbTable:
         return hashlib.md5(facts.encode(), usedforsecurity=False).hexdigest()
 
     @property
-    def printed(self) -> list[tuple[ColumnFacts, Printed]]:
-        """The columns whose values can be replicated."""
-        return [(column, how) for column in self.columns if (how := printed(column)) is not None]
-
-    @property
-    def unprinted(self) -> list[ColumnFacts]:
-        return [column for column in self.columns if printed(column) is None]
-
-    @property
-    def identity(self) -> Index | None:
-        """The primary key, else the first unique index without NULL."""
-        usable = [i for i in self.indexes if i.unique and i.whole and not i.nullable]
-        usable = [i for i in usable if set(i.columns) <= {column.name for column, _ in self.printed}]
-        return min(usable, key=lambda i: (i.name != "PRIMARY", i.name), default=None)
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """The columns that identify a row; empty if there are none."""
-        return () if self.identity is None else self.identity.columns
-
-    @property
     def constrained(self) -> list[str]:
         """Columns for whose sake the server may leave a row as it was in UPDATE IGNORE: those of keys and of foreign keys, which all have
         an index."""
@@ -110,129 +48,42 @@ class MariaDbTable:
 
     def structure(self) -> Structure:
         """What its rows are recorded with now."""
-        base = int(self.mark[:5], 16) % (1 << 31 - _COLUMN_BITS) << _COLUMN_BITS
-        identity = self.identity
-        columns = tuple(
-            (facts.name, how.name, how.modifier, base + place, facts.nullable)
-            for place, (facts, how) in enumerate(self.printed, 1)
-        )
-        return Structure(
-            self.name,
-            self.relation,
-            self.mark,
-            columns,
-            self.key,
-            primary=identity is not None and identity.name == "PRIMARY",
-            parents=tuple(ancestors(self.cascades)) if self.key else (),
-        )
+        return self.structure_with(self.relation, self.mark, tuple(ancestors(self.cascades)) if self.key else ())
 
 
-@dataclass(frozen=True, slots=True)
-class Structure:
-    """What rows of a table were recorded with. `columns`: name, canonical type, modifier, number and whether it may be NULL; the numbers
-    of two different structures of one table have nothing in common. `key`: the columns that identify a row. `parents`: the tables whose
-    triggers record its rows in cascades."""
-
-    name: TableName
-    relation: int
-    mark: str
-    columns: tuple[tuple[str, str, int, int, bool], ...]
-    key: tuple[str, ...]
-    primary: bool
-    parents: tuple[TableName, ...] = ()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(column[0] for column in self.columns)
-
-    @property
-    def replica_identity(self) -> ReplicaIdentity:
-        if not self.key:
-            return ReplicaIdentity.NOTHING
-        return ReplicaIdentity.DEFAULT if self.primary else ReplicaIdentity.INDEX
-
-    def to_text(self) -> str:
-        """As text that `from_text` reads."""
-        name = [self.name.schema, self.name.name]
-        parents = [[[parent.schema, parent.name] for parent in self.parents]] if self.parents else []
-        facts = [name, self.relation, self.mark, self.columns, self.key, self.primary, *parents]
-        return json.dumps(facts, ensure_ascii=False)
-
-    @classmethod
-    def from_text(cls, text: str) -> Self:
-        (schema, name), relation, mark, columns, key, primary, *parents = json.loads(text)
-        above = tuple(TableName(*parent) for parent in parents[0]) if parents else ()
-        return cls(TableName(schema, name), relation, mark, tuple(map(tuple, columns)), tuple(key), primary, above)
-
-    def table(self) -> CatalogTable:
-        """As the functions take it that choose keys and columns."""
-        identity = self.replica_identity
-        columns = [
-            CatalogColumn(
-                Column(name, SourceType(kind, modifier, oid=OIDS[kind]), number, nullable),
-                OIDS[kind],
-                modifier,
-                False,
-                False,
-            )
-            for name, kind, modifier, number, nullable in self.columns
-        ]
-        index = UniqueIndex(self.primary, not self.primary, True, self.key, True)
-        indexes = [index] if self.key else []
-        return CatalogTable(self.relation, self.name, "r", "p", identity, self.relation, 0, columns, indexes=indexes)
-
-    def record(self) -> bytes:
-        """The relation record of its rows."""
-        columns = (AnnouncedColumn(n, n in self.key, OIDS[kind], modifier) for n, kind, modifier, _, _ in self.columns)
-        return relation_record(Announced(RelationId(self.relation), self.name, self.replica_identity, tuple(columns)))
-
-    def unreadable_record(self) -> bytes:
-        """A relation record that matches no structure, so that the table is copied again."""
-        column = AnnouncedColumn(self.names[0], False, 0, -1)
-        return relation_record(Announced(RelationId(self.relation), self.name, self.replica_identity, (column,)))
-
-
-def load_tables(connection: MariaDbConnection, names: Iterable[TableName]) -> dict[TableName, MariaDbTable]:
+def load_tables(connection: MariaDbConnection, names: Iterable[TableName]) -> dict[TableName, TriggeredTable]:
     """These tables as they are now; missing ones, and views, are left out."""
     wanted = set(names)
-    found: dict[TableName, MariaDbTable] = {}
+    found: dict[TableName, TriggeredTable] = {}
     for schema in sorted({name.schema for name in wanted}):
         here = sorted(name.name for name in wanted if name.schema == schema)
         found |= {n: t for n, t in _load(connection, schema, here).items() if n in wanted}
     return found
 
 
-def load_schema(connection: MariaDbConnection, schema: str) -> dict[TableName, MariaDbTable]:
+def load_schema(connection: MariaDbConnection, schema: str) -> dict[TableName, TriggeredTable]:
     """Every table of a database."""
     return _load(connection, schema, None)
 
 
-def _load(connection: MariaDbConnection, schema: str, names: Sequence[str] | None) -> dict[TableName, MariaDbTable]:
-    condition, values = "table_schema = %s", [schema]
+def _load(connection: MariaDbConnection, schema: str, names: Sequence[str] | None) -> dict[TableName, TriggeredTable]:
+    condition, values = "t.table_schema = %s", [schema]
     if names is not None:
-        condition += f" AND table_name IN ({', '.join(['%s'] * len(names))})"
+        condition += f" AND t.table_name IN ({', '.join(['%s'] * len(names))})"
         values += names
-    listed = rows(connection, _TABLES + condition.replace("table_", "t.table_"), *values)
-    numbers = _numbers(connection, [row[2] for row in listed])
-    tables: dict[TableName, MariaDbTable] = {}
-    for s, n, encoded, engine, kind, options, created, count, size in listed:
-        name, number = TableName(s, n), numbers.get(bytes(encoded), 0)
-        plain = (engine or "", kind, "partitioned" in options, created or "", int(count), int(size))
-        tables[name] = MariaDbTable(name, number, *plain)
-    for s, n, column, data, full, *numbers_of, nullable, expression in rows(
-        connection, _COLUMNS.format(condition), *values
-    ):
-        if (table := tables.get(TableName(s, n))) is not None:
-            precision, scale, fraction = numbers_of
-            table.columns.append(ColumnFacts(column, data, full, precision, scale, fraction, bool(nullable)))
-            table.expressions.append(expression)
-    for name, indexes in _indexes(rows(connection, _INDEXES.format(condition), *values)).items():
-        if name in tables:
-            tables[name].indexes = indexes
-    keys = load_foreign_keys(connection) if tables else []
-    for table in tables.values() if keys else ():
-        table.cascades = above(keys, table.name)
-    return tables
+    encoded = {TableName(s, n): bytes(e) for s, n, e, _ in rows(connection, _NAMES + condition, *values)}
+    numbers = _numbers(connection, list(encoded.values()))
+    facts = load_facts(connection, schema, names)
+    keys = load_foreign_keys(connection) if facts else []
+    return {
+        name: _triggered(table, numbers.get(encoded.get(name, b""), 0), above(keys, name) if keys else ())
+        for name, table in facts.items()
+    }
+
+
+def _triggered(table: MariaDbTable, relation: int, cascades: tuple[ForeignKey, ...]) -> TriggeredTable:
+    facts: dict[str, Any] = {each.name: getattr(table, each.name) for each in fields(table)}
+    return TriggeredTable(**facts, relation=relation, cascades=cascades)
 
 
 def _numbers(connection: MariaDbConnection, encoded: Sequence[bytes]) -> dict[bytes, int]:
@@ -246,32 +97,12 @@ def _numbers(connection: MariaDbConnection, encoded: Sequence[bytes]) -> dict[by
     return {bytes(name): int(number) for name, number in found}
 
 
-def _indexes(listed: Iterable[Sequence[Any]]) -> dict[TableName, list[Index]]:
-    found: dict[TableName, dict[str, list[tuple[bool, str, bool, bool]]]] = {}
-    for schema, name, index, unique, column, nullable, whole in listed:
-        parts = found.setdefault(TableName(schema, name), {}).setdefault(index, [])
-        parts.append((bool(unique), column, bool(nullable), bool(whole)))
-    return {
-        name: [
-            Index(
-                index,
-                parts[0][0],
-                tuple(column for _, column, _, _ in parts),
-                any(nullable for _, _, nullable, _ in parts),
-                all(whole for *_, whole in parts),
-            )
-            for index, parts in indexes.items()
-        ]
-        for name, indexes in found.items()
-    }
-
-
 def marks_now(connection: MariaDbConnection, names: Collection[TableName]) -> Mapping[TableName, tuple[int, str]]:
     """Number and time of the last change of these tables: less than their marks, but quick to read."""
     found = {}
     for name in names:
-        statement = _TABLES + "t.table_schema = %s AND t.table_name = %s"
-        for schema, table, encoded, _, _, _, created, _, _ in rows(connection, statement, name.schema, name.name):
+        statement = _NAMES + "t.table_schema = %s AND t.table_name = %s"
+        for schema, table, encoded, created in rows(connection, statement, name.schema, name.name):
             number = _numbers(connection, [encoded]).get(bytes(encoded), 0)
             found[TableName(schema, table)] = (number, created or "")
     return found

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from engine.model.change_triggers import ChangeTriggersState, PlannedStatement, RecordedTable
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
-from engine.sources.mariadb_triggers.cascade_triggers import cascade_triggers, touched_statement, underived
-from engine.sources.mariadb_triggers.catalog import SHADOW_SCHEMA, MariaDbTable, load_tables
-from engine.sources.mariadb_triggers.connect import (
+from engine.sources.mariadb.catalog import SHADOW_SCHEMA
+from engine.sources.mariadb.connect import (
     LOCK_TIMEOUT_S,
     TRIGGER_SETTINGS,
     Connector,
@@ -20,6 +19,8 @@ from engine.sources.mariadb_triggers.connect import (
     rows,
     run,
 )
+from engine.sources.mariadb_triggers.cascade_triggers import cascade_triggers, touched_statement, underived
+from engine.sources.mariadb_triggers.catalog import TriggeredTable, load_tables
 from engine.sources.mariadb_triggers.objects import (
     DERIVED,
     INSTALL_LOCK,
@@ -51,7 +52,7 @@ _READERS = "SELECT name FROM penstock.readers UNION SELECT reader FROM penstock.
 _NO_LOCK = "None that applications notice."
 
 
-def why_unfit(table: MariaDbTable) -> str | None:
+def why_unfit(table: TriggeredTable) -> str | None:
     """Why triggers cannot record all changes of the table, as text; None if they can."""
     if table.name.schema == SHADOW_SCHEMA:
         return f"{table.name} belongs to the database {SHADOW_SCHEMA}, whose tables triggers do not record"
@@ -87,7 +88,7 @@ def install_layout(connection: MariaDbConnection) -> None:
 class Look:
     """What is there of some tables. `sources`: what their triggers record; `followed`: marks of triggers recorded for the reader."""
 
-    tables: Mapping[TableName, MariaDbTable]
+    tables: Mapping[TableName, TriggeredTable]
     triggers: Mapping[TableName, TableTriggers]
     sources: Mapping[int, RecordedSource]
     followed: Mapping[int, str]
@@ -118,13 +119,13 @@ def look_at(connection: MariaDbConnection, names: Sequence[TableName], reader: s
     return Look(tables, triggers, sources, {int(relation): mark for relation, mark in found})
 
 
-def _wanted(table: MariaDbTable, source: int) -> list[Trigger]:
+def _wanted(table: TriggeredTable, source: int) -> list[Trigger]:
     """The triggers that record a table as it is now. Those on the table itself come last: with them it is complete."""
     return [*cascade_triggers(table, source, source + 1), *own_triggers(table, source)]
 
 
 def _planned(
-    connection: MariaDbConnection, table: MariaDbTable, there: TableTriggers | None, source: int
+    connection: MariaDbConnection, table: TriggeredTable, there: TableTriggers | None, source: int
 ) -> list[PlannedStatement]:
     """The statements that create the triggers of a table in place of the present ones."""
     name = table.name

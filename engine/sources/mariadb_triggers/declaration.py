@@ -1,4 +1,4 @@
-"""MariaDB as a kind of connection, and triggers with a shadow log as the way to capture it."""
+"""Triggers with a shadow log as a way to capture MariaDB."""
 
 from __future__ import annotations
 
@@ -6,31 +6,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from engine.kinds import ConnectionKind, Consistency, Imported, KindSettings, SourceKind, Text
-from engine.model.masks import MASK_KEY
+from engine.kinds import Consistency, Imported, SourceKind
+from engine.sources.mariadb.declaration import MARIADB_CONNECTION
 from engine.sources.mariadb_triggers.terms import MARIADB_TRIGGERS_TERMS
 from engine.sources.shadow_log.declaration import TriggersCapture
-
-
-class MariaDbSettings(KindSettings):
-    """A MariaDB server. Host and files are as seen from the engine's machine."""
-
-    host: Text = Field(description="Name or address, or the path of a Unix socket.")
-    port: int = Field(default=3306, ge=1, le=65535)
-    database: Text = Field(description="The database whose tables are listed.")
-    user: Text
-    tls: Literal["disable", "require", "verify-full"] = "disable"
-    tls_ca: Text | None = Field(default=None, description="File with trusted certificates.")
-
-
-MARIADB_CONNECTION = ConnectionKind(
-    "mariadb",
-    "MariaDB",
-    MariaDbSettings,
-    {"tls": "Encryption", "tls_ca": "Certificates to trust", MASK_KEY: "Key of hashed columns"},
-    frozenset({"password", MASK_KEY}),
-    own_schemas=frozenset({"penstock", "information_schema", "mysql", "performance_schema", "sys"}),
-)
 
 
 class MariaDbTriggersCapture(TriggersCapture):

@@ -15,8 +15,9 @@ from engine.model.source import LogStream, Resolve
 from engine.model.subscription import TableSpec
 from engine.records.catalog_table import key_of, schema_of
 from engine.records.relation import parse_relation
-from engine.sources.mariadb_triggers.catalog import Structure, load_tables
-from engine.sources.mariadb_triggers.connect import Connector
+from engine.sources.mariadb.catalog import Structure
+from engine.sources.mariadb.connect import Connector
+from engine.sources.mariadb_triggers.catalog import load_tables
 from engine.sources.mariadb_triggers.objects import is_installed, read_triggers
 from engine.sources.mariadb_triggers.sources import sources_of
 from engine.sources.mariadb_triggers.stream import open_stream

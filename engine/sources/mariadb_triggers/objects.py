@@ -14,10 +14,11 @@ from itertools import groupby
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
+from engine.sources.mariadb.catalog import SHADOW_SCHEMA, Structure
+from engine.sources.mariadb.connect import MariaDbConnection, quoted, rows
+from engine.sources.mariadb.types import line_text, value_text
 from engine.sources.mariadb_triggers.cascades import ForeignKey, ancestors
-from engine.sources.mariadb_triggers.catalog import SHADOW_SCHEMA, MariaDbTable, Structure
-from engine.sources.mariadb_triggers.connect import MariaDbConnection, quoted, rows
-from engine.sources.mariadb_triggers.types import line_text, value_text
+from engine.sources.mariadb_triggers.catalog import TriggeredTable
 
 LAYOUT = 1
 """Version of the shadow log's layout."""
@@ -127,7 +128,7 @@ class TableTriggers:
         return len(self.present) == len(wanted) and there == {one.compared() for one in wanted}
 
 
-def read_triggers(connection: MariaDbConnection, tables: Iterable[MariaDbTable]) -> dict[TableName, TableTriggers]:
+def read_triggers(connection: MariaDbConnection, tables: Iterable[TriggeredTable]) -> dict[TableName, TableTriggers]:
     """Our triggers that record these tables, also those on the tables that they refer to; tables without any are left out."""
     found = {}
     seen: dict[TableName, list[_Present]] = {}
@@ -243,7 +244,7 @@ def is_installed(connection: MariaDbConnection) -> bool:
     return set(_LAYOUT) <= {row[0] for row in rows(connection, statement, SHADOW_SCHEMA)}
 
 
-def own_triggers(table: MariaDbTable, source: int) -> list[Trigger]:
+def own_triggers(table: TriggeredTable, source: int) -> list[Trigger]:
     """The triggers on a table that record its changes; they record the number `source`."""
     return [
         Trigger(table.name, f"{PREFIX}{event}_{source}", "AFTER", event, _recording(table, source, event))
@@ -251,7 +252,7 @@ def own_triggers(table: MariaDbTable, source: int) -> list[Trigger]:
     ]
 
 
-def _recording(table: MariaDbTable, source: int, event: str) -> str:
+def _recording(table: TriggeredTable, source: int, event: str) -> str:
     letter = EVENTS[event]
     lines = {row: row_text(table, row) for row in ("OLD", "NEW")}
     used = [row for row in lines if (row == "OLD") <= (letter != "I") and (row == "NEW") <= (letter != "D")]
@@ -260,12 +261,12 @@ def _recording(table: MariaDbTable, source: int, event: str) -> str:
     return f"IF {_happened(table)} THEN {insert}; END IF" if letter == "U" and table.constrained else insert
 
 
-def row_text(table: MariaDbTable, row: str) -> str:
+def row_text(table: TriggeredTable, row: str) -> str:
     """SQL of a row as a line of COPY text. `row`: the name by which the statement has it."""
     return line_text([value_text(how, f"{row}.{quoted(facts.name)}") for facts, how in table.printed])
 
 
-def _happened(table: MariaDbTable) -> str:
+def _happened(table: TriggeredTable) -> str:
     """Whether the update took place: UPDATE IGNORE fires triggers for rows that it leaves as they were, too."""
     name, key = quoted(table.name.schema, table.name.name), () if table.identity is None else table.identity.columns
     # Locking reads see the rows as they are, not as in the writer's snapshot.
@@ -281,7 +282,7 @@ def _equal(columns: Sequence[str], one: str, other: str) -> str:
     return " AND ".join(f"{one}.{quoted(name)} <=> {other}.{quoted(name)}" for name in columns)
 
 
-def _hint(table: MariaDbTable) -> str:
+def _hint(table: TriggeredTable) -> str:
     return " FORCE INDEX (PRIMARY)" if any(index.name == "PRIMARY" for index in table.indexes) else ""
 
 

@@ -11,15 +11,14 @@ from engine.model.identity import TableId, TableName
 from engine.model.masks import MASK_KEY, mark_of
 from engine.model.source import DiscoveredTable, Finding, Severity, SourceIdentity
 from engine.model.subscription import OriginFilter, TableSpec
-from engine.records.catalog_table import key_of, selection_problem
+from engine.sources.mariadb.catalog import SHADOW_SCHEMA
+from engine.sources.mariadb.connect import Connector, MariaDbConnection, number_of, quoted, rows
+from engine.sources.mariadb.preflight import discovered, unreachable, unselectable, version_findings, version_number
 from engine.sources.mariadb_triggers.cascade_triggers import underived
-from engine.sources.mariadb_triggers.catalog import SHADOW_SCHEMA, MariaDbTable, load_schema, load_tables
+from engine.sources.mariadb_triggers.catalog import TriggeredTable, load_schema, load_tables
 from engine.sources.mariadb_triggers.change_triggers import PRIVILEGES, install_layout, planned_statements, why_unfit
-from engine.sources.mariadb_triggers.connect import Connector, MariaDbConnection, number_of, quoted, rows
 from engine.sources.mariadb_triggers.objects import is_installed
 
-OLDEST_VERSION = (10, 6)
-"""The first version with all statements that are used."""
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 _SERVER = """
 SELECT VERSION(), CURRENT_USER(), @@log_bin, @@log_bin_trust_function_creators, @@binlog_format, @@innodb_flush_log_at_trx_commit,
@@ -30,10 +29,6 @@ SELECT privilege_type, NULL, NULL FROM information_schema.user_privileges WHERE 
 UNION ALL SELECT privilege_type, table_schema, NULL FROM information_schema.schema_privileges WHERE grantee = %s
 UNION ALL SELECT privilege_type, table_schema, table_name FROM information_schema.table_privileges WHERE grantee = %s
 """
-_REMEDIES = {
-    FaultKind.SOURCE_UNREACHABLE: "Check host and port, and that the server runs and can be reached from the engine.",
-    FaultKind.SOURCE_AUTHENTICATION: "Check user and password, and that the account may connect from the engine's address.",
-}
 
 
 def identify(connector: Connector) -> SourceIdentity:
@@ -45,32 +40,14 @@ def identify(connector: Connector) -> SourceIdentity:
         return SourceIdentity(str(log), 0, version_number(version))
 
 
-def version_number(version: str) -> int:
-    """`10.11.19-MariaDB` as 101119."""
-    major, minor, patch = [*version.partition("-")[0].split("."), "0", "0"][:3]
-    return int(major) * 10_000 + int(minor) * 100 + int(patch)
-
-
 def discover_tables(connector: Connector) -> list[DiscoveredTable]:
     """Every table of the connection's database, with the reasons that prevent its capture."""
     with connector.session() as connection:
         tables = load_schema(connection, connector.database)
-    return [_discovered(table) for name, table in sorted(tables.items())]
-
-
-def _discovered(table: MariaDbTable) -> DiscoveredTable:
-    spec = TableSpec(TableId(""), table.name, table.name)
-    identity = table.identity
-    return DiscoveredTable(
-        table.name,
-        () if identity is None else identity.columns,
-        table.structure().replica_identity.value,
-        table.partitioned,
-        table.rows,
-        table.bytes,
-        tuple({"name": facts.name, "type": facts.column_type} for facts, _ in table.printed),
-        tuple(_table_findings(table, spec)),
-    )
+    return [
+        discovered(table, table.structure(), _table_findings(table, TableSpec(TableId(""), name, name)))
+        for name, table in sorted(tables.items())
+    ]
 
 
 def check(connector: Connector, tables: Sequence[TableSpec], origin: OriginFilter) -> list[Finding]:
@@ -78,13 +55,9 @@ def check(connector: Connector, tables: Sequence[TableSpec], origin: OriginFilte
     try:
         with connector.session() as connection:
             server = rows(connection, _SERVER)[0]
-            version = version_number(server[0])
-            if (
-                "mariadb" not in str(server[0]).lower()
-                or version < OLDEST_VERSION[0] * 10_000 + OLDEST_VERSION[1] * 100
-            ):
-                what = f"the server is {server[0]}; MariaDB 10.6 is the oldest that is supported, and MySQL is not"
-                return [Finding(_E, "source_version", what, "Use MariaDB 10.6 or later.")]
+            unfit = version_findings(str(server[0]))
+            if unfit:
+                return unfit
             found = _origin(origin) + _server(connection, server)
             there = load_tables(connection, [table.source for table in tables])
             mark = mark_of(connector.secret(MASK_KEY))
@@ -95,8 +68,7 @@ def check(connector: Connector, tables: Sequence[TableSpec], origin: OriginFilte
             every = {*there, *(parent for table in fit for parent in table.structure().parents)}
             return found + _rights(connection, str(server[1]), sorted(every))
     except EngineFault as fault:
-        remedy = _REMEDIES.get(fault.kind, "Check the connection's settings.")
-        return [Finding(_E, fault.kind.value, fault.detail, remedy)]
+        return [unreachable(fault)]
 
 
 def _origin(origin: OriginFilter) -> list[Finding]:
@@ -137,7 +109,7 @@ def _server(connection: MariaDbConnection, server: Sequence[object]) -> list[Fin
     return found
 
 
-def _planned(connection: MariaDbConnection, tables: Sequence[MariaDbTable]) -> list[Finding]:
+def _planned(connection: MariaDbConnection, tables: Sequence[TriggeredTable]) -> list[Finding]:
     """The statements that install the shadow log and the triggers of these tables, if any are missing."""
     statements = commented(planned_statements(connection, [table.name for table in tables]))
     if not statements:
@@ -149,7 +121,7 @@ def _planned(connection: MariaDbConnection, tables: Sequence[MariaDbTable]) -> l
     return [Finding(_I, "change_triggers_absent", what, "Nothing has to be done.", statements)]
 
 
-def _on_parents(tables: Sequence[MariaDbTable]) -> list[Finding]:
+def _on_parents(tables: Sequence[TriggeredTable]) -> list[Finding]:
     """Tables that get triggers because cascades begin there."""
     found = []
     for table in tables:
@@ -161,7 +133,7 @@ def _on_parents(tables: Sequence[MariaDbTable]) -> list[Finding]:
     return found
 
 
-def _findings(there: Mapping[TableName, MariaDbTable], spec: TableSpec) -> list[Finding]:
+def _findings(there: Mapping[TableName, TriggeredTable], spec: TableSpec) -> list[Finding]:
     table = there.get(spec.source)
     if table is None:
         what = f"{spec.source} does not exist, or the user may not see it"
@@ -169,12 +141,12 @@ def _findings(there: Mapping[TableName, MariaDbTable], spec: TableSpec) -> list[
     return _table_findings(table, spec)
 
 
-def _table_findings(table: MariaDbTable, spec: TableSpec) -> list[Finding]:
+def _table_findings(table: TriggeredTable, spec: TableSpec) -> list[Finding]:
     problem = unfit_for(table, spec)
     return [] if problem is None else [Finding(_E, problem[0].value, problem[1], problem[2])]
 
 
-def unfit_for(table: MariaDbTable, spec: TableSpec) -> tuple[FaultKind, str, str] | None:
+def unfit_for(table: TriggeredTable, spec: TableSpec) -> tuple[FaultKind, str, str] | None:
     """Why changes of the table cannot be replicated as declared: code, reason and remedy; None if they can."""
     reason = why_unfit(table)
     if reason is not None:
@@ -186,19 +158,7 @@ def unfit_for(table: MariaDbTable, spec: TableSpec) -> tuple[FaultKind, str, str
     if spec.where is not None:
         what = f"{table.name}: where is not possible with triggers, which record every row"
         return FaultKind.TABLE_COLUMNS_UNFIT, what, "Leave it out."
-    unknown = [facts.name for facts in table.unprinted if spec.selection.takes(facts.name)]
-    if unknown:
-        what = f"{table.name}: columns have types that cannot be replicated: {', '.join(unknown)}"
-        return FaultKind.TABLE_COLUMNS_UNFIT, what, "Leave them out with exclude_columns."
-    fit = table.structure().table()
-    choice = key_of(fit, spec)
-    if choice.problem is not None:
-        what = f"{table.name} has no primary key and no unique key without NULL: {choice.problem}"
-        return FaultKind.TABLE_NO_IDENTITY, what, "Add a primary key, or consent to insert_only."
-    selection = selection_problem(fit, spec)
-    if selection is not None:
-        return FaultKind.TABLE_COLUMNS_UNFIT, f"{table.name}: {selection}", "Correct the table's options."
-    return None
+    return unselectable(table, table.structure(), spec)
 
 
 def _rights(connection: MariaDbConnection, user: str, names: Sequence[TableName]) -> list[Finding]:

@@ -10,8 +10,8 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.positions.windows import end_of
 from engine.model.redaction import redacted
 from engine.model.source import ExportedSnapshot, GuardReading, ReaderStatus
+from engine.sources.mariadb.connect import Connector, MariaDbConnection, number_of, rows, run
 from engine.sources.mariadb_triggers.catalog import load_tables, names_of
-from engine.sources.mariadb_triggers.connect import Connector, MariaDbConnection, number_of, rows, run
 from engine.sources.mariadb_triggers.objects import (
     INSTALL_LOCK,
     derived_triggers,

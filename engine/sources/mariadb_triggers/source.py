@@ -34,10 +34,12 @@ from engine.model.source import (
 from engine.model.subscription import ConnectionSpec, OriginFilter, TableSpec
 from engine.records import landing
 from engine.records.catalog_table import schema_of
-from engine.sources.mariadb_triggers import lines, preflight
-from engine.sources.mariadb_triggers.catalog import SHADOW_SCHEMA, SYSTEM_SCHEMAS, load_schema, load_tables, names_of
+from engine.sources.mariadb import lines
+from engine.sources.mariadb.catalog import SHADOW_SCHEMA, SYSTEM_SCHEMAS
+from engine.sources.mariadb.connect import Connector
+from engine.sources.mariadb_triggers import preflight
+from engine.sources.mariadb_triggers.catalog import load_schema, load_tables, names_of
 from engine.sources.mariadb_triggers.change_triggers import MariaDbChangeTriggers, why_unfit
-from engine.sources.mariadb_triggers.connect import Connector
 from engine.sources.mariadb_triggers.log import MariaDbLog
 from engine.sources.mariadb_triggers.reader_control import ShadowReaderControl
 from engine.sources.mariadb_triggers.snapshots import WindowSnapshots

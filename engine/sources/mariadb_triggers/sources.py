@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from engine.model.identity import TableName
-from engine.sources.mariadb_triggers.catalog import MariaDbTable, Structure
-from engine.sources.mariadb_triggers.connect import MariaDbConnection, literal, rows, run
+from engine.sources.mariadb.catalog import Structure
+from engine.sources.mariadb.connect import MariaDbConnection, literal, rows, run
+from engine.sources.mariadb_triggers.catalog import TriggeredTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def next_source(connection: MariaDbConnection) -> int:
     return int(rows(connection, "SELECT IFNULL(MAX(id), 0) + 1 FROM penstock.sources")[0][0])
 
 
-def source_statement(table: MariaDbTable, source: int) -> str:
+def source_statement(table: TriggeredTable, source: int) -> str:
     """The statement that records the table's present structure as a new source; for a table whose rows cascades change, the next number is
     for marks that changes may be missing."""
     created, text = literal(table.created), literal(table.structure().to_text())

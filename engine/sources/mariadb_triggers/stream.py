@@ -19,8 +19,8 @@ from engine.model.positions.windows import end_of
 from engine.model.source import RecordChunk
 from engine.records.landing import TableRows, Transaction, Transactions, chunk_of, rows_of
 from engine.records.window_stream import MOST_BYTES, MOST_ROWS, PRUNED_AT_ONCE, RestedLook, WindowStream, begin_at
-from engine.sources.mariadb_triggers.catalog import Structure, marks_now
-from engine.sources.mariadb_triggers.connect import (
+from engine.sources.mariadb.catalog import Structure
+from engine.sources.mariadb.connect import (
     ERRORS,
     LONG_READ_TIMEOUT_S,
     Connector,
@@ -30,7 +30,8 @@ from engine.sources.mariadb_triggers.connect import (
     rows,
     run,
 )
-from engine.sources.mariadb_triggers.lines import read_lines
+from engine.sources.mariadb.lines import read_lines
+from engine.sources.mariadb_triggers.catalog import marks_now
 from engine.sources.mariadb_triggers.objects import SHADOW_LOG_GONE, is_installed
 from engine.sources.mariadb_triggers.sources import RecordedSource, read_sources, sources_of
 from engine.sources.mariadb_triggers.terms import MARIADB_TRIGGERS_TERMS

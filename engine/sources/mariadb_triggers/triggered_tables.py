@@ -10,6 +10,7 @@ from engine.model.fault import FaultKind
 from engine.model.identity import RelationId, TableName
 from engine.model.source import Earlier, GuardReading
 from engine.model.subscription import TableSpec
+from engine.sources.mariadb.connect import Connector, MariaDbConnection, rows, run
 from engine.sources.mariadb_triggers.cascade_triggers import remove_touched, underived
 from engine.sources.mariadb_triggers.catalog import load_tables, names_of
 from engine.sources.mariadb_triggers.change_triggers import (
@@ -21,7 +22,6 @@ from engine.sources.mariadb_triggers.change_triggers import (
     look_at,
     why_unfit,
 )
-from engine.sources.mariadb_triggers.connect import Connector, MariaDbConnection, rows, run
 from engine.sources.mariadb_triggers.objects import derived_triggers, drop_statements, is_installed
 from engine.sources.mariadb_triggers.reader_control import ShadowReaderControl
 

@@ -15,7 +15,7 @@ import pymysql
 import pymysql.cursors
 
 from engine.model.fault import EngineFault, FaultKind
-from engine.sources.mariadb_triggers.connect import (
+from engine.sources.mariadb.connect import (
     LONG_READ_TIMEOUT_S,
     Connector,
     MariaDbConnection,

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from engine.model.change_triggers import ChangeTriggersState, PlannedStatement, RecordedTable
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
-from engine.sources.sqlite_triggers.connect import Connector, immediate
+from engine.sources.sqlite.catalog import SCHEMA
+from engine.sources.sqlite.connect import Connector, immediate
 from engine.sources.sqlite_triggers.objects import in_transaction
 from engine.sources.sqlite_triggers.registry import (
     Found,
@@ -20,7 +21,6 @@ from engine.sources.sqlite_triggers.registry import (
     recording,
     removal,
 )
-from engine.sources.sqlite_triggers.terms import SCHEMA
 from engine.sources.sqlite_triggers.windows import close_window, last_window
 
 _WITH_TRIGGERS = """

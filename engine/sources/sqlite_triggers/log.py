@@ -14,9 +14,10 @@ from engine.model.source import LogStream, Resolve
 from engine.model.subscription import TableSpec
 from engine.records.relation import parse_relation
 from engine.sources.shadow_log.log import ShadowLog
-from engine.sources.sqlite_triggers.connect import Connector
+from engine.sources.sqlite.connect import Connector
+from engine.sources.sqlite.schemas import resolved
 from engine.sources.sqlite_triggers.registry import cookie, is_installed
-from engine.sources.sqlite_triggers.schemas import resolved, structures_of
+from engine.sources.sqlite_triggers.schemas import structures_of
 from engine.sources.sqlite_triggers.stream import open_stream
 from engine.sources.sqlite_triggers.windows import last_window, require
 

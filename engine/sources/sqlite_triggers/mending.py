@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import sqlite3
 
-from engine.sources.sqlite_triggers.catalog import Structure, quoted, structure_of
+from engine.sources.sqlite.catalog import Structure, quoted
 from engine.sources.sqlite_triggers.objects import DELETE, DOUBT, DROPPED, INSERT, UNREADABLE, UPDATE
+from engine.sources.sqlite_triggers.recorded import structure_of
 
 _WHERE = "no > :after AND structure = :structure"
 _TABLE_THERE = "SELECT 1 FROM main.sqlite_schema WHERE type = 'table' AND name = ? COLLATE NOCASE"

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from engine.model.change_triggers import PlannedStatement
-from engine.sources.sqlite_triggers.catalog import OWN, Structure, literal, quoted
+from engine.sources.sqlite.catalog import OWN, Structure, literal, quoted
+from engine.sources.sqlite_triggers.recorded import as_text
 
 LAYOUT = 1
 """Version of the shadow log's layout."""
@@ -90,7 +91,7 @@ def registration(
     for column in range(room.columns + 1, len(table.columns) + 1):
         for side in "oc":
             yield brief(f"ALTER TABLE penstock_changes ADD COLUMN {side}{column}")
-    yield brief(f"INSERT INTO penstock_structures VALUES ({number}, {relation}, {literal(table.as_text())})")
+    yield brief(f"INSERT INTO penstock_structures VALUES ({number}, {relation}, {literal(as_text(table))})")
     row = f"{relation}, {literal(table.name)}, {generation}, {literal(place)}, {number}, {broken}"
     yield brief(f"INSERT OR REPLACE INTO penstock_tables VALUES ({row})")
     for name in old:

@@ -14,11 +14,11 @@ from engine.model.identity import RelationId, TableId, TableName
 from engine.model.masks import MASK_KEY, mark_of
 from engine.model.source import DiscoveredTable, Finding, Severity, SourceIdentity
 from engine.model.subscription import OriginFilter, TableSpec
-from engine.sources.sqlite_triggers.catalog import quoted
-from engine.sources.sqlite_triggers.connect import Connector
+from engine.sources.sqlite.catalog import quoted
+from engine.sources.sqlite.connect import Connector
+from engine.sources.sqlite.schemas import key_problem, selection_problem
 from engine.sources.sqlite_triggers.objects import in_transaction
 from engine.sources.sqlite_triggers.registry import Found, file_id, look, missing_layout, recording
-from engine.sources.sqlite_triggers.schemas import key_problem, selection_problem
 
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 _REMEDIES = {

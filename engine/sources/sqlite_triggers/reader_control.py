@@ -9,7 +9,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.positions.windows import end_of
 from engine.model.source import ExportedSnapshot, GuardReading, ReaderStatus
 from engine.platform.process_sessions import family, is_alive
-from engine.sources.sqlite_triggers.connect import Connector, immediate
+from engine.sources.sqlite.connect import Connector, immediate
 from engine.sources.sqlite_triggers.objects import drop_statements
 from engine.sources.sqlite_triggers.registry import is_installed, removal, settle
 from engine.sources.sqlite_triggers.snapshots import snapshot_at_window

@@ -13,16 +13,14 @@ from dataclasses import dataclass, replace
 from engine.model.change_triggers import PlannedStatement
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableName
-from engine.sources.sqlite_triggers.catalog import (
+from engine.sources.sqlite.catalog import (
     OWN,
     LiveTable,
     Structure,
-    followed_by,
-    generated_names,
     live_tables,
     quoted,
-    structure_of,
 )
+from engine.sources.sqlite.types import printed, real_text
 from engine.sources.sqlite_triggers.objects import (
     LAST,
     LAYOUT,
@@ -36,8 +34,7 @@ from engine.sources.sqlite_triggers.objects import (
     remove_statements,
     trigger_statements,
 )
-from engine.sources.sqlite_triggers.terms import SCHEMA
-from engine.sources.sqlite_triggers.types import printed, real_text
+from engine.sources.sqlite_triggers.recorded import followed_by, generated_names, structure_of, unrecordable
 
 _INSTALLED = (
     f"SELECT count(*) = {len(TABLES)} FROM main.sqlite_schema WHERE type = 'table' AND name IN ("
@@ -114,7 +111,7 @@ class Found:
 
     @property
     def name(self) -> TableName:
-        return TableName(SCHEMA, self.live.structure.name)
+        return self.live.structure.table_name
 
     @property
     def current(self) -> bool:
@@ -124,7 +121,10 @@ class Found:
 
 def look(connection: sqlite3.Connection, names: Iterable[str] | None = None) -> dict[str, Found]:
     """Compare tables of the file, all or these, with what is registered. Reads only; by name as written in the file."""
-    live = live_tables(connection, names)
+    live = {
+        name: replace(table, problem=table.problem or unrecordable(table.structure))
+        for name, table in live_tables(connection, names).items()
+    }
     if not is_installed(connection):
         return {name: Found(relation_of(name, 0), table, table.structure) for name, table in live.items()}
     known = registered(connection)
@@ -353,10 +353,6 @@ def record(connection: sqlite3.Connection, tables: Iterable[Found]) -> None:
     execute(connection, statements)
     if statements:
         settle(connection)
-
-
-def name_of(structure: Structure) -> TableName:
-    return TableName(SCHEMA, structure.name)
 
 
 def names_of(connection: sqlite3.Connection, relations: Collection[RelationId]) -> dict[RelationId, TableName]:

@@ -1,130 +1,16 @@
-"""The schemas of tables as the engine knows them, and the relation records that announce their structures."""
+"""The structures of tables that triggers recorded, and the schemas of tables that they can record."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterable
-from dataclasses import replace
+from collections.abc import Collection
 
-from engine.model.fault import EngineFault, FaultKind
-from engine.model.history import HISTORY_COLUMNS
-from engine.model.identity import RelationId
-from engine.model.masks import MASK_KEY, SHORTEST_KEY, MaskMethod
-from engine.model.schema import Column, KeyMode, SourceType, TableSchema
-from engine.model.soft_delete import DELETED_AT, DeleteMode
+from engine.model.schema import TableSchema
 from engine.model.subscription import TableSpec
-from engine.records.relation import MASKED_TYPES, Announced, AnnouncedColumn, relation_record
-from engine.sources.sqlite_triggers.catalog import Structure, TableColumn, structure_of
-from engine.sources.sqlite_triggers.registry import Found, is_installed, name_of
-
-_UNREADABLE = 0
-"""OID of no type: a column announced with it matches none, so the table is copied again."""
-
-
-def record_of(relation: int, structure: Structure) -> bytes:
-    """The relation record of rows with this structure."""
-    return _announced(
-        relation, structure, [(c.name, c.name in structure.key, c.kind.type.oid) for c in structure.columns]
-    )
-
-
-def unreadable_record(relation: int, structure: Structure) -> bytes:
-    """A relation record that matches no structure."""
-    return _announced(relation, structure, [(structure.names[0], False, _UNREADABLE)])
-
-
-def _announced(relation: int, structure: Structure, columns: Iterable[tuple[str, bool, int]]) -> bytes:
-    listed = tuple(AnnouncedColumn(name, key, oid, -1) for name, key, oid in columns)
-    return relation_record(Announced(RelationId(relation), name_of(structure), structure.identity, listed))
-
-
-def key_problem(structure: Structure, spec: TableSpec) -> str | None:
-    """Why updates and deletes cannot be followed, as text; None if they can, or need not be."""
-    if spec.insert_only:
-        return None
-    if not structure.key:
-        return "the table has no primary key, and no unique index over columns that are NOT NULL"
-    if spec.key and not set(spec.key) <= set(structure.key):
-        return f"the declared key is not part of the table's own key ({', '.join(structure.key)})"
-    return None
-
-
-def selection_problem(structure: Structure, spec: TableSpec) -> str | None:
-    """Why the table's columns and rows cannot be selected as declared, as text; None if they can."""
-    if spec.where is not None:
-        return "where is not possible with triggers, which record every row"
-    keyed = bool(_key(structure, spec))
-    names = [spec.rename.get(name, name) for name in structure.names if spec.selection.takes(name)]
-    lower = [name.lower() for name in names]
-    if spec.deletes is DeleteMode.MARK and (not keyed or DELETED_AT in lower):
-        return f"deletes: 'mark' needs a key, and adds the column {DELETED_AT}, which the table must not have"
-    if spec.history and (not keyed or any(name in lower for name in HISTORY_COLUMNS)):
-        return f"history needs a key, and its table has the columns {', '.join(HISTORY_COLUMNS)} of its own"
-    selection = spec.selection
-    missing = selection.missing(list(structure.names))
-    if missing:
-        return f"include_columns or exclude_columns name columns that the table does not have: {', '.join(missing)}"
-    key = _key(structure, spec)
-    without = [name for name in key if not selection.takes(name)]
-    if without:
-        return f"key columns cannot be left out: {', '.join(without)}"
-    masks = {name: selection.mask(name) for name in key}
-    wrong = [name for name, mask in masks.items() if mask is not None and mask.method is not MaskMethod.HASH]
-    if wrong:
-        return f"key columns can only be masked by a hash: {', '.join(wrong)}"
-    if spec.mask_mark is None and any(mask.method is MaskMethod.HASH for _, mask in selection.masks):
-        return f"hashes need the secret {MASK_KEY} of the source's connection, with {SHORTEST_KEY} characters or more"
-    if not names:
-        return "include_columns and exclude_columns leave it without a column"
-    twice = sorted({name for name in names if names.count(name) > 1})
-    return f"several columns would have one name on the target: {', '.join(twice)}" if twice else None
-
-
-def schema_of(relation: int, structure: Structure, spec: TableSpec) -> TableSchema:
-    """The schema of a table that can be followed as declared."""
-    key = _key(structure, spec)
-    left = tuple(n for n, c in enumerate(structure.columns, 1) if not spec.selection.takes(c.name))
-    return TableSchema(
-        name=name_of(structure),
-        relation=RelationId(relation),
-        columns=tuple(
-            _column(number, column, column.name in key, spec)
-            for number, column in enumerate(structure.columns, 1)
-            if number not in left
-        ),
-        key=tuple(spec.rename.get(name, name) for name in key),
-        mode=KeyMode.APPEND if spec.insert_only else KeyMode.KEYED,
-        identity=structure.identity,
-        relfilenode=relation,
-        unsent=left,
-        soft_delete=spec.deletes is DeleteMode.MARK,
-        history=spec.history,
-        last_number=len(structure.columns),
-    )
-
-
-def _key(structure: Structure, spec: TableSpec) -> tuple[str, ...]:
-    return () if spec.insert_only else tuple(spec.key) or structure.key
-
-
-def _column(number: int, column: TableColumn, key: bool, spec: TableSpec) -> Column:
-    name = spec.rename.get(column.name, column.name)
-    found = Column(
-        name,
-        column.kind.type,
-        number,
-        nullable=column.nullable and not key,
-        fill=column.fill,
-        map_as=spec.map_as.get(column.name, spec.map_others_as),
-        source_name=column.name if name != column.name else None,
-    )
-    mask = spec.mask.get(column.name)
-    if mask is None:
-        return found
-    found = replace(found, fill=None, mask=mask, mask_mark=spec.mask_mark if mask.method is MaskMethod.HASH else None)
-    found = replace(found, nullable=found.nullable or mask.method is MaskMethod.NULL)
-    oid = MASKED_TYPES.get(mask.type_name or "")
-    return found if oid is None else replace(found, type=SourceType(str(mask.type_name), oid=oid))
+from engine.sources.sqlite.catalog import Structure
+from engine.sources.sqlite.schemas import key_problem, schema_of, selection_problem
+from engine.sources.sqlite_triggers.recorded import structure_of
+from engine.sources.sqlite_triggers.registry import Found, is_installed
 
 
 def described(found: Found, spec: TableSpec) -> TableSchema | None:
@@ -143,24 +29,3 @@ def structures_of(connection: sqlite3.Connection, relations: Collection[int]) ->
         if relation in relations:
             found.setdefault(relation, []).append(structure_of(told))
     return found
-
-
-def resolved(announced: Announced, spec: TableSpec, structures: Iterable[Structure]) -> TableSchema:
-    """The schema that a relation record announces, which only has the selected columns, masked.
-
-    Raises EngineFault: TABLE_STRUCTURE_CHANGED if it is of no recorded structure, TABLE_NO_IDENTITY, TABLE_COLUMNS_UNFIT.
-    """
-    subject = str(announced.name)
-    columns = [(c.name, c.type_oid) for c in announced.columns]
-    for structure in structures:
-        if key_problem(structure, spec) is not None:
-            raise EngineFault(FaultKind.TABLE_NO_IDENTITY, subject, str(key_problem(structure, spec)))
-        problem = selection_problem(structure, spec)
-        if problem is not None:
-            raise EngineFault(FaultKind.TABLE_COLUMNS_UNFIT, subject, problem)
-        schema = schema_of(announced.relation, structure, spec)
-        if [(c.on_source, c.type.oid) for c in schema.columns] == columns:
-            return replace(schema, name=announced.name)
-    raise EngineFault(
-        FaultKind.TABLE_STRUCTURE_CHANGED, subject, "recorded rows cannot be read with its present structure"
-    )

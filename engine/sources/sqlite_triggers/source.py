@@ -32,15 +32,16 @@ from engine.model.source import (
     TicketWriter,
 )
 from engine.model.subscription import ConnectionSpec, OriginFilter, TableSpec
+from engine.sources.sqlite.catalog import SCHEMA
+from engine.sources.sqlite.connect import Connector
 from engine.sources.sqlite_triggers import preflight
 from engine.sources.sqlite_triggers.change_triggers import SqliteChangeTriggers
-from engine.sources.sqlite_triggers.connect import Connector
 from engine.sources.sqlite_triggers.log import SqliteLog
 from engine.sources.sqlite_triggers.reader_control import SqliteReaderControl
 from engine.sources.sqlite_triggers.registry import look, names_of
 from engine.sources.sqlite_triggers.schemas import described
 from engine.sources.sqlite_triggers.snapshots import FileSnapshots
-from engine.sources.sqlite_triggers.terms import SCHEMA, SQLITE_TRIGGERS_TERMS
+from engine.sources.sqlite_triggers.terms import SQLITE_TRIGGERS_TERMS
 from engine.sources.sqlite_triggers.triggered_tables import TriggeredTables, TriggerSafety
 
 

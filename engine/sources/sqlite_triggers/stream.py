@@ -20,12 +20,13 @@ from engine.model.source import RecordChunk
 from engine.platform.process_sessions import close_session, is_alive, open_session
 from engine.records.landing import TableRows, Transaction, Transactions, chunk_of, rows_of
 from engine.records.window_stream import MOST_BYTES, MOST_ROWS, PRUNED_AT_ONCE, WindowStream, begin_at
-from engine.sources.sqlite_triggers.catalog import Structure, structure_of
-from engine.sources.sqlite_triggers.connect import Connector, fault, immediate
+from engine.sources.sqlite.catalog import Structure
+from engine.sources.sqlite.connect import Connector, fault, immediate
+from engine.sources.sqlite.schemas import record_of, unreadable_record
+from engine.sources.sqlite.types import printed
 from engine.sources.sqlite_triggers.objects import UNREADABLE
-from engine.sources.sqlite_triggers.schemas import record_of, unreadable_record
+from engine.sources.sqlite_triggers.recorded import structure_of
 from engine.sources.sqlite_triggers.terms import SQLITE_TRIGGERS_TERMS
-from engine.sources.sqlite_triggers.types import printed
 from engine.sources.sqlite_triggers.windows import (
     Window,
     Windows,

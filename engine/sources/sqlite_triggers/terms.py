@@ -12,5 +12,3 @@ SQLITE_TRIGGERS_TERMS = SourceTerms(
     reader="reader of the shadow log",
     sent_tables="triggers",
 )
-SCHEMA = "main"
-"""Schema of every table of a file."""

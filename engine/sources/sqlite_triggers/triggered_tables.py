@@ -11,7 +11,7 @@ from engine.model.fault import FaultKind
 from engine.model.identity import RelationId, TableName
 from engine.model.source import Earlier, GuardReading
 from engine.model.subscription import TableSpec
-from engine.sources.sqlite_triggers.connect import Connector, immediate
+from engine.sources.sqlite.connect import Connector, immediate
 from engine.sources.sqlite_triggers.reader_control import SqliteReaderControl
 from engine.sources.sqlite_triggers.registry import (
     Found,

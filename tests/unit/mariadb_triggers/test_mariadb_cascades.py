@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from engine.model.identity import TableName
+from engine.sources.mariadb.catalog import Index, Structure
+from engine.sources.mariadb.types import ColumnFacts
 from engine.sources.mariadb_triggers.cascade_triggers import cascade_triggers, underived
 from engine.sources.mariadb_triggers.cascades import LEVELS, Cause, ForeignKey, above, paths_to
-from engine.sources.mariadb_triggers.catalog import Index, MariaDbTable, Structure
-from engine.sources.mariadb_triggers.types import ColumnFacts
+from engine.sources.mariadb_triggers.catalog import TriggeredTable
 
 
 def name(text: str) -> TableName:
@@ -85,8 +86,8 @@ def test_only_foreign_keys_on_the_way_matter() -> None:
     assert above(keys, name("c")) == (keys[0], keys[1], keys[3])
 
 
-def lines(cascades: tuple[ForeignKey, ...]) -> MariaDbTable:
-    table = MariaDbTable(name("lines"), 7, "InnoDB", "BASE TABLE", False, "2026-01-01 00:00:00", 1, 1)
+def lines(cascades: tuple[ForeignKey, ...]) -> TriggeredTable:
+    table = TriggeredTable(name("lines"), "InnoDB", "BASE TABLE", False, "2026-01-01 00:00:00", 1, 1, relation=7)
     table.columns = [ColumnFacts(column, "int", "int", 10, 0, None, False) for column in ("order", "no")]
     table.indexes = [Index("PRIMARY", True, ("order", "no"), False, True)]
     table.cascades = cascades

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
-from engine.sources.mariadb_triggers.catalog import Index, MariaDbTable, Structure
-from engine.sources.mariadb_triggers.lines import read_lines
+from engine.sources.mariadb.catalog import Index, Structure
+from engine.sources.mariadb.lines import read_lines
+from engine.sources.mariadb.preflight import version_number
+from engine.sources.mariadb.types import ColumnFacts, numeric_modifier, printed
+from engine.sources.mariadb_triggers.catalog import TriggeredTable
 from engine.sources.mariadb_triggers.objects import own_triggers
-from engine.sources.mariadb_triggers.preflight import version_number
-from engine.sources.mariadb_triggers.types import ColumnFacts, numeric_modifier, printed
 
 
 def column(name: str, kind: str, full: str = "", precision: int | None = None, scale: int | None = None) -> ColumnFacts:
@@ -47,10 +48,12 @@ def test_a_type_that_is_not_known_is_not_printed() -> None:
     assert printed(column("a", "xmltype")) is None
 
 
-def orders() -> MariaDbTable:
+def orders() -> TriggeredTable:
     indexes = [Index("PRIMARY", True, ("id",), False, True), Index("u", True, ("na`me",), True, True)]
     columns = [column("id", "int"), column("na`me", "varchar"), column("x", "xmltype")]
-    table = MariaDbTable(TableName("shop", "orders"), 7, "InnoDB", "BASE TABLE", False, "2026-01-01 00:00:00", 1, 1)
+    table = TriggeredTable(
+        TableName("shop", "orders"), "InnoDB", "BASE TABLE", False, "2026-01-01 00:00:00", 1, 1, relation=7
+    )
     table.columns, table.indexes = columns, indexes
     return table
 

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from engine.model.identity import RelationId
 from engine.records.landing import rows_of
-from engine.sources.sqlite_triggers.catalog import followed_by, live_tables, structure_of
-from engine.sources.sqlite_triggers.objects import trigger_statements
-from engine.sources.sqlite_triggers.types import (
+from engine.sources.sqlite.catalog import live_tables
+from engine.sources.sqlite.types import (
     ANY,
     BLOB,
     INTEGER,
@@ -25,6 +24,8 @@ from engine.sources.sqlite_triggers.types import (
     printed,
     real_text,
 )
+from engine.sources.sqlite_triggers.objects import trigger_statements
+from engine.sources.sqlite_triggers.recorded import as_text, followed_by, structure_of
 
 MEMORY = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
 MEMORY.create_function("penstock_real", 1, real_text, deterministic=True)
@@ -120,7 +121,7 @@ def test_only_columns_at_the_end_and_other_names_are_followed(memory: sqlite3.Co
     memory.execute('CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT COLLATE NOCASE UNIQUE, "n x" INT, n INT)')
     memory.execute("""CREATE UNIQUE INDEX part ON t ("n x") WHERE "n x" > 3 AND v <> 'a WHERE (b'""")
     before = live_tables(memory, ["T"])["t"].structure
-    assert structure_of(before.as_text()) == before
+    assert structure_of(as_text(before)) == before
     assert {u.where for u in before.uniques} == {None, "\"n x\" > 3 AND v <> 'a WHERE (b'"}
     memory.execute(change)
     assert followed_by(before, live_tables(memory)["t"].structure) is CHANGES[change]

@@ -10,23 +10,19 @@ from engine.model.identity import RelationId, TableName
 from engine.model.masks import Mask
 from engine.model.schema import TableSchema
 from engine.model.source import TableSplit
-from engine.sources.mariadb_triggers.catalog import MariaDbTable, load_tables
-from engine.sources.mariadb_triggers.connect import MariaDbConnection, literal, quoted, rows
-from engine.sources.mariadb_triggers.types import ColumnFacts, Printed, line_text, value_text
+from engine.sources.mariadb.catalog import MariaDbTable
+from engine.sources.mariadb.connect import MariaDbConnection, literal, quoted, rows
+from engine.sources.mariadb.types import ColumnFacts, Printed, line_text, value_text
 
 ROW_BYTES = 100
 """Assumed size of a row if the source has no statistics of the table."""
 
 
-def cut_table(connection: MariaDbConnection, schema: TableSchema, split_bytes: int) -> list[TableSplit]:
-    """Cut the table into splits of about `split_bytes`. Raises EngineFault: TABLE_MISSING if the table does not exist,
-    TABLE_STRUCTURE_CHANGED if it is another one, or lacks a column."""
+def cut_table(
+    connection: MariaDbConnection, table: MariaDbTable, schema: TableSchema, split_bytes: int
+) -> list[TableSplit]:
+    """Cut the table into splits of about `split_bytes`. Raises EngineFault(TABLE_STRUCTURE_CHANGED) if it lacks a column."""
     name = schema.name
-    table = load_tables(connection, [name]).get(name)
-    if table is None:
-        raise EngineFault(FaultKind.TABLE_MISSING, str(name), "the table is gone")
-    if table.relation != schema.relation:
-        raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, str(name), "its storage was replaced")
     printed = {facts.name: how for facts, how in table.printed}
     names = [column.on_source for column in schema.columns]
     if not set(names) <= printed.keys():

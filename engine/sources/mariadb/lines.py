@@ -12,7 +12,7 @@ from pymysql.constants import COMMAND
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.platform.compiled import Array, kernel
-from engine.sources.mariadb_triggers.connect import MariaDbConnection
+from engine.sources.mariadb.connect import MariaDbConnection
 
 PIECE_BYTES = 256 * 1024
 """Least bytes of whole lines that are handed on at once. Not measured."""

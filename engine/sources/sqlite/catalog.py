@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sqlite3
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from engine.model.identity import TableName
 from engine.model.schema import ReplicaIdentity
-from engine.sources.sqlite_triggers.types import ANY, ColumnKind, kind_of
+from engine.sources.sqlite.types import ANY, ColumnKind, kind_of
 
 OWN = "penstock_"
 """Prefix of the names of everything that Penstock creates in the file."""
-MOST_COLUMNS = 900
-"""A shadow table has two columns for each, and a table of SQLite at most 2,000."""
+SCHEMA = "main"
+"""Schema of every table of a file."""
 _ROWID_NAMES = ("rowid", "_rowid_", "oid")
 _WORD = re.compile(
     r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]|--[^\n]*|/\*.*?\*/|[(),]|[A-Za-z_]+|.""", re.DOTALL
@@ -51,7 +51,7 @@ class UniqueKey:
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """A table as triggers record it. `rowid`: the name of its rowid in SQL; None: it has none, or columns hide it."""
+    """A table as its rows are recorded or read. `rowid`: the name of its rowid in SQL; None: it has none, or columns hide it."""
 
     name: str
     columns: tuple[TableColumn, ...]
@@ -68,33 +68,15 @@ class Structure:
     def key_places(self) -> list[int]:
         return [self.names.index(name) for name in self.key]
 
-    def as_text(self) -> str:
-        """For `structure_of`."""
-        columns = [[c.name, c.declared, c.kind.name, c.nullable, c.fill] for c in self.columns]
-        uniques = [[list(map(list, u.columns)), u.where] for u in self.uniques]
-        return json.dumps([self.name, columns, list(self.key), self.identity.value, uniques, self.rowid])
-
-    def plain(self) -> Structure:
-        """Without what the schema does not show."""
-        return replace(self, columns=tuple(replace(c, fill=None) for c in self.columns))
-
-
-def structure_of(text: str) -> Structure:
-    name, columns, key, identity, uniques, rowid = json.loads(text)
-    return Structure(
-        name,
-        tuple(TableColumn(n, d, ColumnKind(k), nullable, fill) for n, d, k, nullable, fill in columns),
-        tuple(key),
-        ReplicaIdentity(identity),
-        tuple(UniqueKey(tuple((c, o) for c, o in listed), where) for listed, where in uniques),
-        rowid,
-    )
+    @property
+    def table_name(self) -> TableName:
+        return TableName(SCHEMA, self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class LiveTable:
     """A table as the file has it now. `place`: its row and page in the schema, which change when it is created again, and by VACUUM.
-    `problem`: why its changes cannot be recorded."""
+    `problem`: why its rows cannot be followed."""
 
     structure: Structure
     place: str
@@ -117,7 +99,7 @@ def live_tables(connection: sqlite3.Connection, names: Iterable[str] | None = No
             continue
         kind, without_rowid, strict = kinds[name]
         structure = _structure(connection, name, without_rowid=without_rowid, strict=strict)
-        found[name] = LiveTable(structure, place, _problem(connection, kind, structure))
+        found[name] = LiveTable(structure, place, _problem(kind, structure))
     return found
 
 
@@ -190,41 +172,10 @@ def _condition(index: str) -> str:
     return "1"
 
 
-def _problem(connection: sqlite3.Connection, kind: str, structure: Structure) -> str | None:
-    del connection
+def _problem(kind: str, structure: Structure) -> str | None:
     if kind != "table":
-        return f"{structure.name} is a {kind} table, whose changes triggers cannot record"
-    if len(structure.columns) > MOST_COLUMNS:
-        return f"{structure.name} has more than {MOST_COLUMNS} columns"
-    if any(not unique.columns for unique in structure.uniques):
-        return (
-            f"{structure.name} has a unique index over expressions: rows that REPLACE removes by it would not be found"
-        )
+        return f"{structure.name} is a {kind} table, whose rows are those of a program"
     loose = [c.name for c in structure.columns if c.name in structure.key and c.kind.name == ANY]
     if loose:
         return f"key columns of {structure.name} have no type, so that 1 and '1' are two keys with one text: {', '.join(loose)}"
     return None
-
-
-def followed_by(old: Structure, now: Structure) -> bool:
-    """Whether the table only got more columns at its end, or other names of columns: recorded rows can still be read."""
-    if len(now.columns) < len(old.columns):
-        return False
-    names = dict(zip(old.names, now.names, strict=False))
-    kept = zip(old.columns, now.columns, strict=False)
-    if any((c.kind, c.declared) != (n.kind, n.declared) for c, n in kept):
-        return False
-    renamed = tuple(replace(u, columns=tuple((names.get(c, c), o) for c, o in u.columns)) for u in old.uniques)
-    same_uniques = [u.columns for u in renamed] == [u.columns for u in now.uniques]
-    same_uniques &= all((u.where is None) == (n.where is None) for u, n in zip(renamed, now.uniques, strict=False))
-    return (
-        same_uniques
-        and tuple(names[k] for k in old.key) == now.key
-        and (old.identity, old.rowid) == (now.identity, now.rowid)
-    )
-
-
-def generated_names(connection: sqlite3.Connection, table: str) -> set[str]:
-    """Columns that SQLite computes."""
-    rows = connection.execute("SELECT name FROM pragma_table_xinfo(?) WHERE hidden IN (2, 3)", [table]).fetchall()
-    return {row[0] for row in rows}

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.subscription import ConnectionSpec
-from engine.sources.sqlite_triggers.types import real_text
+from engine.sources.sqlite.types import real_text
 
 _K = FaultKind
 _KINDS = {
