@@ -16,17 +16,27 @@ from engine.model.source import Source, SourceTerms
 from engine.model.subscription import FOLDER, CaptureSpec, ConnectionSpec, SubscriptionSpec
 from engine.model.target import Target
 from engine.platform.settings import EngineSettings
+from engine.sources.mariadb_queries.declaration import MARIADB_QUERIES
 from engine.sources.mariadb_triggers.declaration import MARIADB_TRIGGERS
 from engine.sources.postgres_log.declaration import POSTGRES_LOG
 from engine.sources.postgres_queries.declaration import POSTGRES_QUERIES
 from engine.sources.postgres_triggers.declaration import POSTGRES_TRIGGERS
+from engine.sources.sqlite_queries.declaration import SQLITE_QUERIES
 from engine.sources.sqlite_triggers.declaration import SQLITE_TRIGGERS
 from engine.targets.duckdb.declaration import DUCKDB
 from engine.targets.postgres.declaration import POSTGRES
 
 SOURCES: dict[tuple[str, str], SourceKind] = {
     (kind.connection.name, kind.name): kind
-    for kind in (POSTGRES_LOG, POSTGRES_TRIGGERS, POSTGRES_QUERIES, MARIADB_TRIGGERS, SQLITE_TRIGGERS)
+    for kind in (
+        POSTGRES_LOG,
+        POSTGRES_TRIGGERS,
+        POSTGRES_QUERIES,
+        MARIADB_TRIGGERS,
+        MARIADB_QUERIES,
+        SQLITE_TRIGGERS,
+        SQLITE_QUERIES,
+    )
 }
 """By kind of connection and of capture. The first one of a kind of connection is its usual capture."""
 TARGETS: dict[str, TargetKind] = {kind.connection.name: kind for kind in (POSTGRES, DUCKDB)}

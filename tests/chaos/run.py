@@ -10,7 +10,8 @@ what they committed after each satisfied wait; during the run and at its end eve
 seeds begin with the queue in `persist` mode, odd ones in `memory`. Any three consecutive seeds together begin with all failpoints; a seed
 whose own ones were not all hit in its time continues with failpoints, at most as long again. With `--capture triggers` there are neither
 failpoints, acts nor tables of these clients. Prints a JSON summary; a failure writes the seed and the list of events to a file and exits
-with 1. `--source mariadb` and `--source sqlite` have rounds and workloads of their own (`tests/chaos/trigger_banks.py`).
+with 1. `--source mariadb` and `--source sqlite` have rounds and workloads of their own (`tests/chaos/trigger_banks.py`), by triggers or
+with `--capture query_diff`.
 """
 
 from __future__ import annotations
@@ -288,7 +289,8 @@ def main() -> int:
         options.acts = 0
     run: KillRun | None = None
     try:
-        other = BANKS[options.source](options.seed) if options.source in BANKS else None
+        by_queries = options.capture == "query_diff"
+        other = BANKS[options.source](options.seed, only_read=by_queries) if options.source in BANKS else None
         with (
             tempfile.TemporaryDirectory(prefix="penstock-failpoints-") as folder,
             patch("server.processes.supervisor._PAUSE_MOST_S", _RESTART_PAUSE_S),

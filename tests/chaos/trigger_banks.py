@@ -1,4 +1,4 @@
-"""Runs whose source is MariaDB or a SQLite file, captured by triggers: their workloads, and the kills of their own.
+"""Runs whose source is MariaDB or a SQLite file, captured by triggers or by queries: their workloads, and the kills of their own.
 
 Every transaction keeps sums constant. Besides moves of money with savepoints and rollbacks there are changes of keys, swaps of unique
 values, REPLACE, cascades, updates that are ignored, and transactions that stay open for seconds.
@@ -69,7 +69,6 @@ _EXPECTED = [2 * ACCOUNTS * START_BALANCE, 0, 0, *[ACCOUNTS] * 4, 0, 100 * PLACE
 class SqlBank(ABC):
     """Threads that keep working through deaths of the source, and the source itself. `moves`: acknowledged ones."""
 
-    capture: ClassVar[Document] = {"kind": "triggers"}
     errors: tuple[type[BaseException], ...]
     """Of a source that is away, or of a lost race."""
     schema: str
@@ -86,8 +85,10 @@ class SqlBank(ABC):
     rate: ClassVar[float]
     threads: ClassVar[int]
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, only_read: bool = False) -> None:
+        """`only_read`: Penstock gets no right but to read the tables."""
         self.seed = seed
+        self.only_read = only_read
         self.moves = 0
         self.lost: Counter[str] = Counter()
         """Transactions that ended with an error of the source, by its type."""
@@ -346,8 +347,9 @@ class MariaDbBank(SqlBank):
     threads = 4
     _ISOLATION = ("READ-COMMITTED", "REPEATABLE-READ")
 
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
+    def __init__(self, seed: int, *, only_read: bool = False) -> None:
+        super().__init__(seed, only_read=only_read)
+        self._user = "reader" if only_read else "penstock"
         found = programs()
         assert found is not None, "no MariaDB server (apt-get install mariadb-server)"
         self._server = MariaDbServer(*found)
@@ -355,7 +357,7 @@ class MariaDbBank(SqlBank):
 
     @property
     def body(self) -> Document:
-        settings = {"host": self._server.socket, "database": self.schema, "user": "penstock"}
+        settings = {"host": self._server.socket, "database": self.schema, "user": self._user}
         return {"kind": "mariadb", "settings": settings, "secrets": {"password": "secret"}}
 
     @property
@@ -365,7 +367,10 @@ class MariaDbBank(SqlBank):
     def start(self) -> None:
         self._server.start()
         self._server.execute(f"CREATE DATABASE {self.schema} CHARACTER SET utf8mb4")
-        self._server.execute(f"GRANT SELECT, TRIGGER ON {self.schema}.* TO penstock@'%'")
+        if self.only_read:
+            self._server.execute(f"CREATE USER {self._user}@'%' IDENTIFIED BY 'secret'")
+        rights = "SELECT" if self.only_read else "SELECT, TRIGGER"
+        self._server.execute(f"GRANT {rights} ON {self.schema}.* TO {self._user}@'%'")
 
     def destroy(self) -> None:
         self._server.destroy()
@@ -395,7 +400,7 @@ class MariaDbBank(SqlBank):
 
     def _cut(self) -> Document:
         """The server ends all sessions of ours, in the middle of whatever they do."""
-        found = self._server.execute("SELECT id FROM information_schema.processlist WHERE user = 'penstock'")
+        found = self._server.execute(f"SELECT id FROM information_schema.processlist WHERE user = '{self._user}'")
         if not found:
             raise NothingToKillError("there is no session")
         for (session,) in found:
@@ -405,7 +410,8 @@ class MariaDbBank(SqlBank):
 
     def traces(self) -> list[Any]:
         made = [self._server.execute(f"SHOW CREATE TABLE {self.schema}.{name}") for name in _TABLES]
-        return [*made, self._server.execute(f"SHOW TRIGGERS FROM {self.schema}")]
+        databases = self._server.execute("SHOW DATABASES") if self.only_read else []
+        return [*made, databases, self._server.execute(f"SHOW TRIGGERS FROM {self.schema}")]
 
 
 _HOLD = """

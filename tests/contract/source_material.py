@@ -48,6 +48,7 @@ class Can(Enum):
     KEEP_READER = "it keeps the state of its reader itself"
     SEE_WRITERS = "it shows its open transactions"
     EVERY_CHANGE = "its log brings each change of a row"
+    SELECT_COLUMNS = "it leaves columns out"
     FOLLOW_COLUMNS = "its log brings the columns that a table has got, without a new copy"
 
 

@@ -104,7 +104,7 @@ class TriggersOrigin(PostgresOrigin):
 class QueriesOrigin(PostgresOrigin):
     """The same, only queried. Nothing is followed before a test begins."""
 
-    CAN = frozenset({Can.WRITE_AT_ONCE})
+    CAN = frozenset({Can.WRITE_AT_ONCE, Can.SELECT_COLUMNS})
     METHOD = "incremental"
 
     def __init__(self, database: Database, stack: ExitStack) -> None:

@@ -467,7 +467,7 @@ class RowsOrigin:
         self.database = RowsDatabase(name)
         self.scanner = RecordScanner()
         self.slot = "contract"
-        self.can: frozenset[Can] = frozenset(Can) - {Can.STREAM_OPEN_TRANSACTIONS, Can.PUBLISH}
+        self.can: frozenset[Can] = frozenset(Can) - {Can.STREAM_OPEN_TRANSACTIONS, Can.PUBLISH, Can.SELECT_COLUMNS}
         self.source: Source = self.open()
 
     def open(self) -> Source:

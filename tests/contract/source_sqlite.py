@@ -6,13 +6,15 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from engine.model.identity import TableId, TableName
 from engine.model.source import Scanner, Source
-from engine.model.subscription import ConnectionSpec, TableSpec
+from engine.model.subscription import FOLDER, CaptureSpec, ConnectionSpec, TableSpec
 from engine.records.scan import RecordScanner
+from engine.sources.sqlite_queries.source import open_source as open_queries
 from engine.sources.sqlite_triggers.source import SqliteSource
 from tests.contract.source_material import Can, Session
 
@@ -38,10 +40,12 @@ class _SqliteSession:
 class SqliteOrigin:
     """Origin over one file. The shadow log exists before a test begins."""
 
+    CAN = frozenset(Can) - {Can.STREAM_OPEN_TRANSACTIONS, Can.SEE_OTHERS, Can.WRITE_AT_ONCE}
+
     def __init__(self, folder: Path, journal: str, stack: ExitStack) -> None:
         self._path = folder / "shop.db"
         self._stack = stack
-        self.can = frozenset(Can) - {Can.STREAM_OPEN_TRANSACTIONS, Can.SEE_OTHERS, Can.WRITE_AT_ONCE}
+        self.can = self.CAN
         self.scanner: Scanner = RecordScanner()
         self.slot = "contract"
         with self._connection() as connection:
@@ -60,9 +64,12 @@ class SqliteOrigin:
 
     def open(self) -> Source:
         settings = {"path": str(self._path), "snapshot_folder": str(self._path.parent)}
-        source = SqliteSource(ConnectionSpec("shop", "sqlite", settings))
+        source = self._source(ConnectionSpec("shop", "sqlite", settings))
         self._stack.callback(source.close)
         return source
+
+    def _source(self, spec: ConnectionSpec) -> Source:
+        return SqliteSource(spec)
 
     def table(self, name: str, **options: Any) -> TableSpec:
         source = TableName("main", name)
@@ -83,12 +90,25 @@ class SqliteOrigin:
         self._path.with_suffix(".away").rename(self._path)
 
 
-def sqlite(journal: str) -> Callable[[Callable[[str], Any], ExitStack, bool], SqliteOrigin]:
+class SqliteQueriesOrigin(SqliteOrigin):
+    """The same, only queried."""
+
+    CAN = frozenset({Can.SELECT_COLUMNS})
+
+    def _source(self, spec: ConnectionSpec) -> Source:
+        folder = self._path.parent / "cycles" / self.slot
+        capture = CaptureSpec("query_diff", {"every_seconds": 3600, FOLDER: str(folder)})
+        return open_queries(replace(spec, capture=capture))
+
+
+def sqlite(
+    journal: str, kind: type[SqliteOrigin] = SqliteOrigin
+) -> Callable[[Callable[[str], Any], ExitStack, bool], SqliteOrigin]:
     """A factory, as `postgres`."""
 
     def make(fixture: Callable[[str], Any], stack: ExitStack, own: bool) -> SqliteOrigin:
         del fixture, own
         folder = stack.enter_context(tempfile.TemporaryDirectory())
-        return SqliteOrigin(Path(folder), journal, stack)
+        return kind(Path(folder), journal, stack)
 
     return make

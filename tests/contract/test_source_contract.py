@@ -13,13 +13,15 @@ import pytest
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.last_commit import LastCommit
+from engine.model.masks import Mask, MaskMethod
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode
 from engine.model.source import Severity, Source
 from engine.model.subscription import OriginFilter, TableSpec
 from engine.net import decode_copy_text
+from engine.records.relation import parse_relation, relation_record
 from engine.sort.committed import StreamedTransaction
-from tests.contract.source_mariadb import mariadb_triggers
+from tests.contract.source_mariadb import MariaDbOrigin, MariaDbQueriesOrigin, mariadb
 from tests.contract.source_material import (
     APPLICATION,
     DEADLINE_S,
@@ -36,14 +38,15 @@ from tests.contract.source_material import (
 )
 from tests.contract.source_postgres import HashedQueriesOrigin, PostgresOrigin, QueriesOrigin, TriggersOrigin, postgres
 from tests.contract.source_rows import rows_source
-from tests.contract.source_sqlite import sqlite
+from tests.contract.source_sqlite import SqliteQueriesOrigin, sqlite
 from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.pg
 
 Factory = Callable[[Callable[[str], Any], ExitStack, bool], Origin]
 SOURCES: dict[str, Factory] = {
-    "mariadb_triggers": mariadb_triggers,
+    "mariadb_queries": mariadb(MariaDbQueriesOrigin),
+    "mariadb_triggers": mariadb(MariaDbOrigin),
     "postgres_log-16": postgres(16, PostgresOrigin),
     "postgres_log-18": postgres(18, PostgresOrigin),
     "postgres_queries-16": postgres(16, QueriesOrigin),
@@ -51,6 +54,8 @@ SOURCES: dict[str, Factory] = {
     "postgres_triggers-16": postgres(16, TriggersOrigin),
     "postgres_triggers-18": postgres(18, TriggersOrigin),
     "rows": rows_source,
+    "sqlite_queries": sqlite("wal", SqliteQueriesOrigin),
+    "sqlite_queries-journal": sqlite("delete", SqliteQueriesOrigin),
     "sqlite_triggers": sqlite("wal"),
     "sqlite_triggers-journal": sqlite("delete"),
 }
@@ -423,6 +428,20 @@ def test_a_relation_record_announces_what_is_described(origin: Origin, tail: Tai
     assert [origin.source.log.relation_name(payload) for payload in tail.relations] == [table.source]
     assert origin.source.log.resolve(tail.relations[0], table, None) == schema
     assert origin.source.log.resolve(tail.relations[0], table, schema) == schema
+
+
+def test_a_relation_record_of_selected_columns_announces_them(origin: Origin, tail: Tail) -> None:
+    needs(origin, Can.SELECT_COLUMNS)
+    run(origin, "INSERT INTO notes VALUES (1, 'x')")
+    tail.past(origin.source.log.now())
+    one = parse_relation(tail.relations[0])
+    without = relation_record(replace(one, columns=one.columns[:1]))
+    table, schema = origin.table("notes", exclude_columns=("v",)), described(origin, "notes", exclude_columns=("v",))
+    assert [column.name for column in schema.columns] == ["id"]
+    assert origin.source.log.resolve(without, table, None) == schema
+    hidden = Mask(MaskMethod.NULL)
+    masked = described(origin, "notes", mask={"v": hidden})
+    assert origin.source.log.resolve(tail.relations[0], origin.table("notes", mask={"v": hidden}), None) == masked
 
 
 def test_one_look_serves_all_relation_records_that_it_was_made_for(origin: Origin, tail: Tail) -> None:

@@ -56,8 +56,10 @@ def test_every_kind_says_what_a_form_needs(client: TestClient) -> None:
     assert (other["title"], other["source"], other["target"], other["embedded"]) == ("MariaDB", True, False, False)
     assert other["settings"]["required"] == ["host", "database", "user"]
     assert list(other["secrets"]["properties"]) == ["mask_key", "password"]
-    assert [capture["kind"] for capture in other["captures"]] == ["triggers"]
+    assert [capture["kind"] for capture in other["captures"]] == ["triggers", "query_diff"]
     assert "penstock on the source: three triggers" in other["captures"][0]["description"]
+    assert "a replica does, too" in other["captures"][1]["description"]
+    assert [capture["kind"] for capture in found["sqlite"]["captures"]] == ["triggers", "query_diff"]
 
 
 def test_every_kind_and_label_is_real() -> None:

@@ -16,6 +16,7 @@ THEIR_PLACES = (
     "engine/sources/postgres_triggers/terms.py",
     # Its own WAL, of which the file's users know.
     "engine/sources/sqlite/",
+    "engine/sources/sqlite_queries/",
     "engine/sources/sqlite_triggers/",
     "engine/connectors.py",
     # What speaks to PostgreSQL as source and as target, and places within an answer of the wire.

@@ -31,8 +31,6 @@ _INDEXES = """
 SELECT table_schema, table_name, index_name, NOT non_unique, column_name, nullable = 'YES', sub_part IS NULL
 FROM information_schema.statistics WHERE {} ORDER BY table_schema, table_name, index_name, seq_in_index
 """
-_COLUMN_BITS = 12
-"""Low bits of a column's number, for its place: MariaDB allows 4,096 columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +81,8 @@ class MariaDbTable:
         """The columns that identify a row; empty if there are none."""
         return () if self.identity is None else self.identity.columns
 
-    def structure_with(self, relation: int, mark: str, parents: tuple[TableName, ...] = ()) -> Structure:
-        """What its rows are read with now. `mark`: hexadecimal digits from which the numbers of its columns follow."""
-        base = int(mark[:5], 16) % (1 << 31 - _COLUMN_BITS) << _COLUMN_BITS
+    def structure_with(self, relation: int, mark: str, base: int, parents: tuple[TableName, ...] = ()) -> Structure:
+        """What its rows are recorded or read with now. `base`: is added to places from 1 on, as numbers of the columns."""
         identity = self.identity
         columns = tuple(
             (facts.name, how.name, how.modifier, base + place, facts.nullable)

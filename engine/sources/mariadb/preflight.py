@@ -14,6 +14,7 @@ _OLDEST_VERSION = 100_600
 """MariaDB 10.6, the first version with all statements that are used."""
 _E = Severity.ERROR
 _REMEDIES = {
+    FaultKind.TABLE_NAME_COLLISION: "Rename one of the two tables, or leave one of them out.",
     FaultKind.SOURCE_UNREACHABLE: "Check host and port, and that the server runs and can be reached from the engine.",
     FaultKind.SOURCE_AUTHENTICATION: "Check user and password, and that the account may connect from the engine's address.",
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from engine.model.ddl import Capture
-from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
 from engine.model.last_commit import LastCommit
 from engine.model.position import ZERO, Lsn
@@ -13,10 +12,9 @@ from engine.model.positions.windows import end_of
 from engine.model.schema import TableSchema
 from engine.model.source import LogStream, Resolve
 from engine.model.subscription import TableSpec
-from engine.records.catalog_table import key_of, schema_of
 from engine.records.relation import parse_relation
-from engine.sources.mariadb.catalog import Structure
 from engine.sources.mariadb.connect import Connector
+from engine.sources.mariadb.schemas import resolved
 from engine.sources.mariadb_triggers.catalog import load_tables
 from engine.sources.mariadb_triggers.objects import is_installed, read_triggers
 from engine.sources.mariadb_triggers.sources import sources_of
@@ -57,27 +55,12 @@ class MariaDbLog(ShadowLog):
         relations = {parse_relation(payload).relation for payload in payloads}
         with self._connector.session() as connection:
             found = sources_of(connection, relations)
-        structures = {one.structure.record(): one.structure for one in found if one.structure is not None}
+        structures = [one.structure for one in reversed(found) if one.structure is not None]
 
         def resolve(
             payload: bytes, spec: TableSpec, known: TableSchema | None, capture: Capture | None = None, /
         ) -> TableSchema:
             del known, capture
-            structure = structures.get(payload)
-            if structure is None:
-                detail = "the table was changed on the source, and changes of it may not be recorded"
-                raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, str(parse_relation(payload).name), detail)
-            return _schema(structure, spec)
+            return resolved(payload, spec, structures)
 
         return resolve
-
-
-def _schema(structure: Structure, spec: TableSpec) -> TableSchema:
-    table = structure.table()
-    schema = schema_of(table, spec)
-    if schema is not None:
-        return schema
-    problem = key_of(table, spec).problem
-    if problem is not None:
-        raise EngineFault(FaultKind.TABLE_NO_IDENTITY, str(structure.name), problem)
-    raise EngineFault(FaultKind.TABLE_COLUMNS_UNFIT, str(structure.name), "its columns cannot be selected as declared")

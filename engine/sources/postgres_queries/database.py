@@ -79,6 +79,7 @@ class PostgresDatabase:
     def __init__(self, connector: Connector) -> None:
         self._connector = connector
         self.terms = POSTGRES_QUERIES_TERMS
+        self.statement_bytes = 256 * 1024 * 1024  # Not measured.
         self.reads: DatabaseReads = PostgresReads(connector)
         self.sequences: SequenceReader = PostgresSequences(connector)
         self.computed: ComputedColumns = PostgresComputedColumns(connector)

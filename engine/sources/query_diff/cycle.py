@@ -36,8 +36,6 @@ from engine.sources.query_diff.stamps import Stamp
 
 PIECE_BYTES = 32 * 1024 * 1024
 """Bytes of rows that are compared at once. Not measured."""
-SPLIT_BYTES = 256 * 1024 * 1024
-"""Bytes of a table, estimated, that are read by one statement. Not measured."""
 FEW_KEYS = 20_000
 """Changed rows up to which only these are read from a database that hashes rows; if there are more, all are. Not measured."""
 FULL_EVERY = 100
@@ -282,7 +280,7 @@ class _Reading:
         database = self._cycle.database
         if since is not None:
             return self._lines(database.rows_since(self._table, self._cycle.snapshot, since))
-        return self._rows(database.reads.splits(self._table.schema, self._table.spec, SPLIT_BYTES))
+        return self._rows(database.reads.splits(self._table.schema, self._table.spec, database.statement_bytes))
 
     def hashes(self, ranges: Sequence[KeyRange] | None = None, since: Stamp | None = None) -> Iterator[Any]:
         """Keys and hashes of rows, hashed by the database, as of `hashed_lines`."""

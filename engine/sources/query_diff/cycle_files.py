@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -169,7 +170,8 @@ class CycleFiles:
             if each > number:
                 break
             path = self._cycles / str(each)
-            (path / _MANIFEST).replace(self._reports / f"{each}.json")
+            with suppress(FileNotFoundError):  # A process that was killed here has moved it.
+                (path / _MANIFEST).replace(self._reports / f"{each}.json")
             shutil.rmtree(path, ignore_errors=True)
         kept = sorted((p for p in self._reports.iterdir() if p.stem.isdecimal()), key=lambda p: int(p.stem))
         for path in kept[:-_REPORTS]:

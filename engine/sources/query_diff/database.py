@@ -83,6 +83,8 @@ class ComparedDatabase(Protocol):
     """A database that is only queried. Methods may be called from several threads, and raise EngineFault as those of Source."""
 
     terms: SourceTerms
+    statement_bytes: int
+    """Bytes of a table, estimated, that one statement of a cycle reads."""
     reads: DatabaseReads
     sequences: SequenceReader
     computed: ComputedColumns

@@ -29,6 +29,23 @@ _KINDS = {
     sqlite3.SQLITE_PERM: _K.SOURCE_PRIVILEGE,
     sqlite3.SQLITE_AUTH: _K.SOURCE_PRIVILEGE,
 }
+_LATER = frozenset(
+    {
+        sqlite3.SQLITE_READONLY_ROLLBACK,
+        sqlite3.SQLITE_READONLY_RECOVERY,
+        sqlite3.SQLITE_READONLY_CANTLOCK,
+        sqlite3.SQLITE_READONLY_CANTINIT,
+    }
+)
+"""Extended result codes of a file that is opened for reading, and whose journal a program that may write has to put right first."""
+_NO_INDEX = (
+    "it has a write-ahead log, no program has it open, and this user may not create its files, or is not its owner"
+)
+"""SQLite reads such a file by an index in the file -shm, which goes when the last program closes it."""
+_LOGGED = b"\2\2"
+"""Bytes 18 and 19 of a file with a write-ahead log."""
+_HEADERS: dict[tuple[int, int], int] = {}
+"""Descriptors by device and inode, which stay open: to close one would end the locks that this process's connections have on the file."""
 _DEFAULT_WAIT_MS = 10_000
 """For a connection that is not one of the server's. As the setting's default."""
 _SHORTEST_NAP_S, _LONGEST_NAP_S = 0.0002, 0.005
@@ -38,14 +55,15 @@ _SHORTEST_NAP_S, _LONGEST_NAP_S = 0.0002, 0.005
 def fault(error: sqlite3.Error, subject: str, otherwise: FaultKind = FaultKind.INTERNAL) -> EngineFault:
     """`otherwise`: the kind of errors in a statement, such as a table that does not exist."""
     code = getattr(error, "sqlite_errorcode", None)
-    kind = _KINDS.get(code & 0xFF, otherwise) if code is not None else _K.SOURCE_UNREACHABLE
+    kind = _KINDS.get(code & 0xFF, otherwise) if code is not None and code not in _LATER else _K.SOURCE_UNREACHABLE
     return EngineFault(kind, subject, str(getattr(error, "sqlite_errorname", None) or type(error).__name__))
 
 
 class Connector:
     """Opens connections to one file. They are in autocommit mode, and wait for others as the settings say."""
 
-    def __init__(self, spec: ConnectionSpec) -> None:
+    def __init__(self, spec: ConnectionSpec, *, read_only: bool = False) -> None:
+        self._mode = "ro" if read_only else "rw"
         self.name = spec.name
         self.path = str(spec.settings.get("path", ""))
         folder = spec.settings.get("snapshot_folder")
@@ -66,10 +84,12 @@ class Connector:
 
     def open(self) -> sqlite3.Connection:
         """A new connection, which never creates the file. Raises EngineFault."""
-        self.file()
+        place = self.file()
+        if self._mode == "ro" and self._would_own_log(place):
+            raise EngineFault(_K.SOURCE_UNREACHABLE, self.name, _NO_INDEX)
         try:
             connection = sqlite3.connect(
-                f"file:{quote(self.path)}?mode=rw",
+                f"file:{quote(self.path)}?mode={self._mode}",
                 uri=True,
                 timeout=self.wait_s,
                 isolation_level=None,
@@ -84,8 +104,22 @@ class Connector:
             connection.create_function("penstock_real", 1, real_text, deterministic=True)
         except sqlite3.Error as error:
             connection.close()
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_READONLY_DIRECTORY and self._mode == "ro":
+                raise EngineFault(_K.SOURCE_UNREACHABLE, self.name, _NO_INDEX) from error
             raise fault(error, self.name) from error
         return connection
+
+    def _would_own_log(self, place: tuple[int, int]) -> bool:
+        """Whether SQLite would create the files of a write-ahead log, as this user's, which the owner's programs then could not write."""
+        path, user = Path(self.path), os.geteuid()
+        try:
+            if user in {0, path.stat().st_uid} or Path(f"{path}-shm").exists() or not os.access(path.parent, os.W_OK):
+                return False
+            if place not in _HEADERS:
+                _HEADERS[place] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False  # SQLite will say why it cannot be opened.
+        return os.pread(_HEADERS[place], len(_LOGGED), 18) == _LOGGED
 
     @contextmanager
     def session(

@@ -51,7 +51,11 @@ def new_copy(connector: Connector, connection: sqlite3.Connection) -> str:
         )
         raise EngineFault(FaultKind.COPY_FAILED, connector.name, detail)
     path = str(Path(folder) / f"{_PREFIX}{os.getpid()}-{started(os.getpid())}-{uuid.uuid4().hex}{_SUFFIX}")
-    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except OSError as error:
+        detail = f"no copy of the file can be created in {folder}; see the connection's setting snapshot_folder"
+        raise EngineFault(FaultKind.COPY_FAILED, connector.name, detail) from error
     return path
 
 

@@ -137,7 +137,10 @@ def resolved(
     """
     subject = str(announced.name)
     columns = [(c.name, c.type_oid) for c in announced.columns]
+    key = {c.name for c in announced.columns if c.identity}
     for structure in structures:
+        if set(structure.key) != key:
+            continue
         if key_problem(structure, spec) is not None:
             raise EngineFault(FaultKind.TABLE_NO_IDENTITY, subject, str(key_problem(structure, spec)))
         problem = selection_problem(structure, spec)

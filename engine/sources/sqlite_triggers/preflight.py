@@ -14,18 +14,14 @@ from engine.model.identity import RelationId, TableId, TableName
 from engine.model.masks import MASK_KEY, mark_of
 from engine.model.source import DiscoveredTable, Finding, Severity, SourceIdentity
 from engine.model.subscription import OriginFilter, TableSpec
-from engine.sources.sqlite.catalog import quoted
 from engine.sources.sqlite.connect import Connector
-from engine.sources.sqlite.schemas import key_problem, selection_problem
+from engine.sources.sqlite.preflight import declared_findings, discovered, file_findings, missing, unlogged, unopened
+from engine.sources.sqlite.schemas import key_problem
 from engine.sources.sqlite_triggers.objects import in_transaction
 from engine.sources.sqlite_triggers.registry import Found, file_id, look, missing_layout, recording
 
-_E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
-_REMEDIES = {
-    FaultKind.SOURCE_UNREACHABLE: "Check the path, as seen from the engine's machine, and that it is a SQLite file.",
-    FaultKind.SOURCE_PRIVILEGE: "Let the engine's user write to the file and to its folder, where SQLite keeps its journal.",
-    FaultKind.SOURCE_TIMEOUT: "Another program holds the file's write lock; end its transaction, or raise busy_timeout_ms.",
-}
+_E, _I = Severity.ERROR, Severity.INFO
+_WRITING = "Let the engine's user write to the file and to its folder, where SQLite keeps its journal."
 
 
 def identify(connector: Connector) -> SourceIdentity:
@@ -47,8 +43,7 @@ def check(connector: Connector, tables: Sequence[TableSpec], origin: OriginFilte
                 found += _table(present.get(spec.source), replace(spec, mask_mark=mark))
             return found + _planned(connector, connection, present.values())
     except EngineFault as fault:
-        remedy = _REMEDIES.get(fault.kind, "Check the connection's settings.")
-        return [Finding(_E, fault.kind.value, fault.detail, remedy)]
+        return [unopened(fault, {FaultKind.SOURCE_PRIVILEGE: _WRITING})]
 
 
 def _origin(origin: OriginFilter) -> list[Finding]:
@@ -62,33 +57,18 @@ def _file(connector: Connector, connection: sqlite3.Connection) -> list[Finding]
     found = []
     if not (os.access(connector.path, os.W_OK) and os.access(Path(connector.path).parent, os.W_OK)):
         what = "the file or its folder is not writable, so that no triggers can be created"
-        found.append(Finding(_E, FaultKind.SOURCE_PRIVILEGE.value, what, _REMEDIES[FaultKind.SOURCE_PRIVILEGE]))
-    encoding = connection.execute("PRAGMA encoding").fetchone()[0]
-    if encoding != "UTF-8":
-        what = f"the file's texts are stored as {encoding}; only UTF-8 is supported"
-        remedy = "Create a file with PRAGMA encoding = 'UTF-8', and copy the tables into it."
-        found.append(Finding(_E, FaultKind.SOURCE_PRIVILEGE.value, what, remedy))
-    if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-        what = "the file has a rollback journal: writers wait while it is copied"
-        found.append(
-            Finding(
-                _W,
-                "rollback_journal",
-                what,
-                "PRAGMA journal_mode = WAL, where the programs that use the file allow it.",
-            )
-        )
-    return found
+        found.append(Finding(_E, FaultKind.SOURCE_PRIVILEGE.value, what, _WRITING))
+    return found + file_findings(connection, "writers wait while it is copied")
 
 
 def _planned(connector: Connector, connection: sqlite3.Connection, tables: Iterable[Found]) -> list[Finding]:
     layout = missing_layout(connection)
-    missing = [found for found in tables if found.live.problem is None and not found.current]
-    statements = in_transaction((*layout, *recording(connection, missing)), connector.wait_s)
+    lacking = [found for found in tables if found.live.problem is None and not found.current]
+    statements = in_transaction((*layout, *recording(connection, lacking)), connector.wait_s)
     if not statements:
         return []
     parts = ["tables whose names begin with penstock_"] if layout else []
-    parts += [f"triggers on {', '.join(str(found.name) for found in missing)}"] if missing else []
+    parts += [f"triggers on {', '.join(str(found.name) for found in lacking)}"] if lacking else []
     what = f"{' and '.join(parts)} will be created in the file"
     code = "change_triggers_absent" if layout else "change_triggers_planned"
     return [Finding(_I, code, what, "Nothing has to be done.", commented(statements))]
@@ -96,52 +76,23 @@ def _planned(connector: Connector, connection: sqlite3.Connection, tables: Itera
 
 def _table(found: Found | None, spec: TableSpec) -> list[Finding]:
     if found is None:
-        what = f"table {spec.source} does not exist"
-        return [Finding(_E, FaultKind.TABLE_MISSING.value, what, "Create it, or take it out of the subscription.")]
+        return [missing(spec)]
     if found.live.problem is not None:
-        remedy = "Change the table, or take it out of the subscription."
-        return [Finding(_E, FaultKind.TABLE_NOT_LOGGED.value, found.live.problem, remedy)]
+        return [unlogged(found.live.problem)]
     problem = key_problem(found.structure, spec)
     if problem is not None:
         remedy = 'Add a primary key, or give "insert_only": true and updates and deletes are not followed.'
         return [Finding(_E, FaultKind.TABLE_NO_IDENTITY.value, f"{spec.source}: {problem}", remedy)]
-    listed = []
-    problem = selection_problem(found.structure, spec)
-    if problem is not None:
-        remedy = "Correct the options, with the present names of the table's columns."
-        listed.append(Finding(_E, FaultKind.TABLE_COLUMNS_UNFIT.value, f"{spec.source}: {problem}", remedy))
-    if spec.insert_only:
-        what = f"updates and deletes of {spec.source} are not followed (insert_only)"
-        listed.append(Finding(_W, "insert_only", what, "None needed, if the table is only ever inserted into."))
-    return listed
+    return declared_findings(found.structure, spec)
 
 
 def discover_tables(connector: Connector) -> list[DiscoveredTable]:
     """Every table of the file, without Penstock's and SQLite's own."""
-    found = []
     with connector.reading() as connection:
-        for each in look(connection).values():
-            spec = TableSpec(TableId("t0"), each.name, each.name)
-            name = quoted(each.live.structure.name)
-            rowid = each.structure.rowid
-            rows = 0
-            if rowid is not None and each.live.problem is None:
-                rows = connection.execute(
-                    f"SELECT coalesce(max({rowid}) - min({rowid}) + 1, 0) FROM {name}"
-                ).fetchone()[0]
-            found.append(
-                DiscoveredTable(
-                    each.name,
-                    each.structure.key,
-                    each.structure.identity.value,
-                    False,
-                    int(rows),
-                    0,
-                    tuple({"name": c.name, "type": c.declared or "any"} for c in each.structure.columns),
-                    tuple(_table(each, spec)),
-                )
-            )
-    return found
+        return [
+            discovered(connection, each.live, _table(each, TableSpec(TableId("t0"), each.name, each.name)))
+            for each in look(connection).values()
+        ]
 
 
 def names_standing(connector: Connector) -> dict[RelationId, TableName]:

@@ -18,15 +18,16 @@ from tests.fixtures.replication import Replica, duckdb_target, table
 class File:
     """A SQLite file of a test's own."""
 
-    def __init__(self, path: Path, journal: str = "WAL") -> None:
+    def __init__(self, path: Path, journal: str = "WAL", capture: CaptureSpec | None = None) -> None:
         self.path = path
+        self._capture = capture or CaptureSpec("triggers")
         with self.connect() as connection:
             connection.execute(f"PRAGMA journal_mode = {journal}")
 
     @property
     def connection(self) -> ConnectionSpec:
         settings: dict[str, str | int] = {"path": str(self.path), "snapshot_folder": str(self.path.parent)}
-        return ConnectionSpec("shop", "sqlite", settings, {}, CaptureSpec("triggers"))
+        return ConnectionSpec("shop", "sqlite", settings, {}, self._capture)
 
     @contextmanager
     def connect(self) -> Iterator[sqlite3.Connection]:

@@ -1,0 +1,1 @@
+"""MariaDB that is only queried: cycles compare its tables with what was read of them before."""

@@ -1,0 +1,117 @@
+"""A MariaDB server as `ComparedDatabase`. SELECT on the followed tables is the only right that is used."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+
+from engine.model.absent_capabilities import NoSequences, NothingComputed
+from engine.model.ddl import Capture
+from engine.model.identity import RelationId, TableId, TableName
+from engine.model.schema import KeyMode, TableSchema
+from engine.model.sequences import SequenceReader
+from engine.model.source import WHOLE_TABLE, ComputedColumns, DiscoveredTable, Finding, Resolve
+from engine.model.subscription import OriginFilter, TableSpec
+from engine.records.catalog_table import schema_of
+from engine.records.relation import parse_relation
+from engine.sources.mariadb.catalog import SYSTEM_SCHEMAS, load_facts, load_named
+from engine.sources.mariadb.connect import Connector, rows
+from engine.sources.mariadb.preflight import version_number
+from engine.sources.mariadb.schemas import resolved
+from engine.sources.mariadb_queries import preflight
+from engine.sources.mariadb_queries.compared import compared_structure, unfit, unfit_as_declared, why_unfit
+from engine.sources.mariadb_queries.snapshots import QueryReads, exported
+from engine.sources.mariadb_queries.terms import MARIADB_QUERIES_TERMS
+from engine.sources.query_diff.database import ComparedTable, DatabaseReads
+from engine.sources.query_diff.derived_numbers import check_distinct, relation_of
+from engine.sources.query_diff.unhashed import UnhashedRows
+
+_NAMES = "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE'"
+
+
+class MariaDbDatabase(UnhashedRows):
+    """`ComparedDatabase` over PyMySQL. `settings` of the connection: those of MariaDB captured by triggers."""
+
+    statement_bytes = WHOLE_TABLE  # One session reads: to look for where a table could be cut would read it once more.
+
+    def __init__(self, connector: Connector) -> None:
+        self._connector = connector
+        self.terms = MARIADB_QUERIES_TERMS
+        self.reads: DatabaseReads = QueryReads(connector)
+        self.sequences: SequenceReader = NoSequences()
+        self.computed: ComputedColumns = NothingComputed()
+
+    def snapshot(self, timeout_s: float) -> AbstractContextManager[str]:
+        del timeout_s
+        return exported(self._connector)
+
+    def tables(self, followed: Mapping[TableName, str | None]) -> dict[TableName, ComparedTable]:
+        check_distinct(followed)
+        with self._connector.session() as connection:
+            there = load_named(connection, followed)
+        found = {}
+        for name, table in there.items():
+            spec, structure = TableSpec(TableId("t0"), name, name), compared_structure(table)
+            schema = schema_of(structure.table(), spec) if unfit(table) is None else None
+            if schema is not None and schema.mode is KeyMode.KEYED:
+                found[name] = ComparedTable(schema, spec, structure.record(), structure.unreadable_record())
+        return found
+
+    def resolver(self, payloads: Collection[bytes]) -> Resolve:
+        names = {parse_relation(payload).name for payload in payloads}
+        with self._connector.session() as connection:
+            there = load_named(connection, names)
+        structures = [compared_structure(table) for table in there.values()]
+
+        def resolve(
+            payload: bytes, spec: TableSpec, known: TableSchema | None, capture: Capture | None = None, /
+        ) -> TableSchema:
+            del known, capture
+            return resolved(payload, spec, structures)
+
+        return resolve
+
+    def mark(self, tables: Collection[TableName]) -> str:
+        with self._connector.session() as connection:
+            there = load_named(connection, tables)
+        return "\n".join(f"{name} {compared_structure(there[name]).mark}" for name in sorted(there, key=str))
+
+    def server_version(self) -> int:
+        with self._connector.session() as connection:
+            return version_number(str(rows(connection, "SELECT VERSION()")[0][0]))
+
+    def preflight(self, tables: Sequence[TableSpec], origin: OriginFilter) -> list[Finding]:
+        return preflight.check(self._connector, tables, origin)
+
+    def discover(self) -> list[DiscoveredTable]:
+        return preflight.discover_tables(self._connector)
+
+    def describe(self, tables: Sequence[TableSpec]) -> dict[TableName, TableSchema]:
+        with self._connector.session() as connection:
+            there = load_named(connection, [table.source for table in tables])
+        found = {}
+        for spec in tables:
+            table = there.get(spec.source)
+            if table is None or unfit_as_declared(table, spec) is not None:
+                continue
+            schema = schema_of(compared_structure(table).table(), spec)
+            if schema is not None:
+                found[spec.source] = schema
+        return found
+
+    def names(self, relations: Collection[RelationId]) -> dict[RelationId, TableName]:
+        with self._connector.session() as connection:
+            there = [TableName(*row) for row in rows(connection, _NAMES)]
+        return {relation_of(name): name for name in there if relation_of(name) in relations}
+
+    def standing(self, schemas: Collection[str]) -> dict[RelationId, TableName]:
+        with self._connector.session() as connection:
+            return {
+                relation_of(name): name
+                for schema in set(schemas) - SYSTEM_SCHEMAS
+                for name, table in load_facts(connection, schema).items()
+                if why_unfit(table) is None
+            }
+
+    def close(self) -> None:
+        self._connector.close()

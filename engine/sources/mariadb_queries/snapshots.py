@@ -1,0 +1,133 @@
+"""Reads under one session's snapshot, without a lock that outlasts the read of a table.
+
+A snapshot of MariaDB does not include structures. A read locks its table's structure until the transaction ends, and a change of it that
+waits blocks all other statements on the table. So each read ends with a rollback to a savepoint, which frees the lock and keeps the
+snapshot. Tables that others changed after the snapshot are refused: by the server, if their storage was replaced, or else because their
+definition is younger than the snapshot. Definitions have whole seconds, so a change in the snapshot's own second that leaves the storage
+as it is (a column dropped and added again, another table renamed to the name) may be read; the next cycle compares it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from engine.model.absent_capabilities import NoRanges
+from engine.model.copies import KeyBound
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.masks import MASK_KEY
+from engine.model.quarantine import Texts
+from engine.model.schema import TableSchema
+from engine.model.source import WHOLE_TABLE, KeyWalk, TableSplit
+from engine.model.subscription import TableSpec
+from engine.records.masked_lines import mask_lines
+from engine.records.served_snapshot import Request, SnapshotServer, read_served
+from engine.sources.mariadb import splits
+from engine.sources.mariadb.catalog import load_named
+from engine.sources.mariadb.connect import (
+    ERRORS,
+    LONG_READ_TIMEOUT_S,
+    Connector,
+    MariaDbConnection,
+    close_quietly,
+    fault_of,
+    rows,
+    run,
+)
+from engine.sources.mariadb.lines import read_lines
+from engine.sources.mariadb_queries.compared import compared_structure
+
+_CREATED = """
+SELECT IFNULL(CAST(create_time AS CHAR), '') FROM information_schema.tables WHERE table_schema = %s AND table_name = %s
+"""
+
+
+@contextmanager
+def exported(connector: Connector) -> Iterator[str]:
+    """A snapshot, by the name by which `QueryReads.read_split` reads it, also in other processes, while the block runs."""
+    holder = connector.open(read_timeout_s=LONG_READ_TIMEOUT_S)
+    try:
+        try:
+            run(holder, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            run(holder, "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+            taken = str(rows(holder, "SELECT CAST(SYSDATE() AS CHAR)")[0][0])
+        except ERRORS as error:
+            raise fault_of(error, connector.name) from error
+        server = SnapshotServer(lambda request: _lines(holder, taken, request), lambda: close_quietly(holder))
+        try:
+            yield str(server.path)
+        finally:
+            server.close()
+    finally:
+        close_quietly(holder)
+
+
+def _lines(holder: MariaDbConnection, taken: str, request: Request) -> Iterator[bytes]:
+    """`taken`: the second in which the snapshot was taken, as the server prints it."""
+    try:
+        run(holder, "SAVEPOINT penstock_read")
+        try:
+            yield from read_lines(holder, request.sql)
+            # The structure is locked until the rollback: what it is now, it was when the rows were read.
+            created = rows(holder, _CREATED, request.schema, request.table)
+            if not created or str(created[0][0]) > taken:
+                detail = "the table was changed, or replaced, after the snapshot was taken"
+                raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, request.subject, detail)
+        finally:
+            with suppress(*ERRORS):
+                run(holder, "ROLLBACK TO SAVEPOINT penstock_read")
+    except ERRORS as error:
+        raise fault_of(error, request.subject) from error
+
+
+class QueryReads(NoRanges):
+    """`DatabaseReads` of one session for all."""
+
+    def __init__(self, connector: Connector) -> None:
+        self._connector = connector
+
+    def splits(self, schema: TableSchema, spec: TableSpec, split_bytes: int) -> list[TableSplit]:
+        del spec
+        name = schema.name
+        with self._connector.session(str(name)) as connection:
+            table = load_named(connection, [name]).get(name)
+            if table is None:
+                raise EngineFault(FaultKind.TABLE_MISSING, str(name), "the table is gone")
+            return splits.cut_table(connection, table, schema, split_bytes)
+
+    def key_splits(self, schema: TableSchema, spec: TableSpec, keys: Sequence[Texts]) -> list[TableSplit]:
+        """The whole table: how a key is printed need not be how the database compares it."""
+        del keys
+        return self.splits(schema, spec, WHOLE_TABLE)
+
+    def walk_key(
+        self,
+        schema: TableSchema,
+        after: KeyBound | None,
+        split_bytes: int,
+        most_splits: int,
+        above_bytes: int | None = None,
+    ) -> KeyWalk | None:
+        """None: a copy reads the whole table under one snapshot."""
+        del schema, after, split_bytes, most_splits, above_bytes
+        return None
+
+    def read_split(self, split: TableSplit, snapshot: str) -> Iterator[bytes]:
+        subject = f"relation {split.relation}"
+        try:
+            mask = mask_lines(split.masks, self._connector.secret(MASK_KEY)) if split.masks else None
+        except ValueError as error:
+            raise EngineFault(FaultKind.TABLE_COLUMNS_UNFIT, subject, str(error)) from error
+        self._check(split, subject)
+        pieces = read_served(snapshot, split, subject)
+        yield from pieces if mask is None else map(mask, pieces)
+
+    def _check(self, split: TableSplit, subject: str) -> None:
+        """The split's table still has the structure with which it was cut."""
+        names = [] if split.reads is None else [split.reads]
+        with self._connector.session(subject) as connection:
+            table = next(iter(load_named(connection, names).values()), None)
+        if table is None:
+            raise EngineFault(FaultKind.TABLE_MISSING, subject, "the table is gone")
+        if not set(split.columns) <= {(number, name) for name, _, _, number, _ in compared_structure(table).columns}:
+            raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, subject, "the table was changed")

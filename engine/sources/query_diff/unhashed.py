@@ -1,0 +1,49 @@
+"""Databases that neither hash rows nor know stamps: all rows are read, and hashed here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from engine.model.fault import EngineFault, FaultKind
+from engine.sources.query_diff.database import ComparedTable, Method
+from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
+from engine.sources.query_diff.stamps import Stamp
+
+
+class UnhashedRows:
+    """The parts of `ComparedDatabase` for methods by checksum and by stamps, of a database that has none."""
+
+    def methods(self, table: ComparedTable) -> frozenset[Method]:
+        del table
+        return frozenset({Method.INCREMENTAL})
+
+    def hashed_rows(
+        self,
+        table: ComparedTable,
+        snapshot: str,
+        ranges: Sequence[KeyRange] | None = None,
+        since: Stamp | None = None,
+    ) -> Iterator[bytes]:
+        del snapshot, ranges, since
+        raise _impossible(table)
+
+    def range_digests(
+        self, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]]
+    ) -> list[DigestedRange]:
+        del snapshot, firsts
+        raise _impossible(table)
+
+    def rows_since(self, table: ComparedTable, snapshot: str, since: Stamp) -> Iterator[bytes]:
+        del snapshot, since
+        raise _impossible(table)
+
+    def newest_stamp(self, table: ComparedTable, snapshot: str, column: str, overlap_s: float) -> str | None:
+        del snapshot, column, overlap_s
+        raise _impossible(table)
+
+    def open_for_s(self) -> float:
+        return 0.0
+
+
+def _impossible(table: ComparedTable) -> EngineFault:
+    return EngineFault(FaultKind.INTERNAL, str(table.schema.name), "the database neither hashes rows nor knows stamps")

@@ -1,0 +1,143 @@
+"""Reads of the file as it was at one moment.
+
+With a write-ahead log one connection holds a read transaction, and reads for all tasks; writers continue. With a rollback journal writers
+would wait for as long as it reads, so it reads a copy of the file, which takes less time.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from engine.model.absent_capabilities import NoRanges
+from engine.model.copies import KeyBound
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.masks import MASK_KEY
+from engine.model.quarantine import Texts
+from engine.model.schema import TableSchema
+from engine.model.source import WHOLE_TABLE, KeyWalk, TableSplit
+from engine.model.subscription import TableSpec
+from engine.records.masked_lines import mask_lines
+from engine.records.served_snapshot import Request, SnapshotServer, read_served
+from engine.sources.sqlite.catalog import live_tables
+from engine.sources.sqlite.connect import Connector, fault
+from engine.sources.sqlite.file_copy import copy_file, new_copy, open_copy, remove
+from engine.sources.sqlite.splits import cut_table, read_lines
+from engine.sources.sqlite_queries.compared import numbered
+
+
+@contextmanager
+def exported(connector: Connector) -> Iterator[str]:
+    """A snapshot, by the name by which `FileReads.read_split` reads it, also in other processes, while the block runs.
+
+    Raises EngineFault(COPY_FAILED) if the disk has no room for a copy.
+    """
+    reading = connector.open()
+    try:
+        if _is_held(reading, connector.name):
+            server = SnapshotServer(lambda request: _lines(reading, request), reading.interrupt)
+            try:
+                yield str(server.path)
+            finally:
+                server.close()
+            return
+        path = new_copy(connector, reading)
+        try:
+            try:
+                copy_file(reading, path, connector.name)
+            except sqlite3.Error as error:
+                raise fault(error, connector.name) from error
+            reading.close()
+            yield path
+        finally:
+            remove(path)
+    finally:
+        reading.close()
+
+
+def _is_held(reading: sqlite3.Connection, subject: str) -> bool:
+    """Begin a read transaction that writers do not wait for; False if there is none."""
+    try:
+        reading.execute("BEGIN")
+        reading.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        if reading.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
+            return True
+        reading.execute("COMMIT")
+    except sqlite3.Error as error:
+        raise fault(error, subject) from error
+    return False
+
+
+def _lines(connection: sqlite3.Connection, request: Request) -> Iterator[bytes]:
+    return _checked(connection, request.sql, request.table, request.columns, request.subject)
+
+
+def _checked(
+    connection: sqlite3.Connection, query: str, table: str, columns: Sequence[tuple[int, str]], subject: str
+) -> Iterator[bytes]:
+    """The lines of a split, whose table must have the structure with which it was cut."""
+    try:
+        found = live_tables(connection, [table]).get(table)
+        if found is None:
+            raise EngineFault(FaultKind.TABLE_MISSING, subject, "the table is gone")
+        if not set(columns) <= set(numbered(found.structure)):
+            raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, subject, "the table was changed")
+        yield from read_lines(connection, query)
+    except sqlite3.Error as error:
+        raise fault(error, subject, FaultKind.COPY_LOST) from error
+
+
+class FileReads(NoRanges):
+    """`DatabaseReads` of a file."""
+
+    def __init__(self, connector: Connector) -> None:
+        self._connector = connector
+
+    def splits(self, schema: TableSchema, spec: TableSpec, split_bytes: int) -> list[TableSplit]:
+        del spec
+        name = schema.name
+        with self._connector.session(str(name)) as connection:
+            found = live_tables(connection, [name.name]).get(name.name)
+            if found is None:
+                raise EngineFault(FaultKind.TABLE_MISSING, str(name), "the table is gone")
+            return cut_table(connection, schema, found.structure, split_bytes)
+
+    def key_splits(self, schema: TableSchema, spec: TableSpec, keys: Sequence[Texts]) -> list[TableSplit]:
+        """The whole table: how a key is printed need not be how the database compares it."""
+        del keys
+        return self.splits(schema, spec, WHOLE_TABLE)
+
+    def walk_key(
+        self,
+        schema: TableSchema,
+        after: KeyBound | None,
+        split_bytes: int,
+        most_splits: int,
+        above_bytes: int | None = None,
+    ) -> KeyWalk | None:
+        """None: a copy reads the whole table under one snapshot."""
+        del schema, after, split_bytes, most_splits, above_bytes
+        return None
+
+    def read_split(self, split: TableSplit, snapshot: str) -> Iterator[bytes]:
+        subject = f"relation {split.relation}"
+        self._connector.file()
+        try:
+            mask = mask_lines(split.masks, self._connector.secret(MASK_KEY)) if split.masks else None
+        except ValueError as error:
+            raise EngineFault(FaultKind.TABLE_COLUMNS_UNFIT, subject, str(error)) from error
+        pieces = (
+            read_served(snapshot, split, subject) if Path(snapshot).is_socket() else _copied(snapshot, split, subject)
+        )
+        yield from pieces if mask is None else map(mask, pieces)
+
+
+def _copied(snapshot: str, split: TableSplit, subject: str) -> Iterator[bytes]:
+    connection = open_copy(snapshot, subject)
+    try:
+        name = "" if split.reads is None else split.reads.name
+        yield from _checked(connection, split.sql, name, split.columns, subject)
+    finally:
+        connection.close()

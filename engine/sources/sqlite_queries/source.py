@@ -1,0 +1,13 @@
+"""A SQLite file captured by queries, as a `model.source.Source`."""
+
+from __future__ import annotations
+
+from engine.model.subscription import ConnectionSpec
+from engine.sources.query_diff.source import QueryDiffSource
+from engine.sources.sqlite.connect import Connector
+from engine.sources.sqlite_queries.database import SqliteDatabase
+
+
+def open_source(spec: ConnectionSpec) -> QueryDiffSource:
+    """With the settings of `SqliteSource`; the file is opened for reading only."""
+    return QueryDiffSource(SqliteDatabase(Connector(spec, read_only=True)), spec)
