@@ -27,6 +27,12 @@ class UnhashedRows:
         del snapshot, ranges, since
         raise _impossible(table)
 
+    def placed_rows(
+        self, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]]
+    ) -> Iterator[bytes] | None:
+        del snapshot, firsts
+        raise _impossible(table)
+
     def range_digests(
         self, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]]
     ) -> list[DigestedRange]:
