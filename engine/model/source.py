@@ -24,6 +24,7 @@ from engine.model.positions import PositionForm, WholeNumberForm, single_mark
 from engine.model.quarantine import Texts
 from engine.model.ranges import KeySample, RangeSource
 from engine.model.schema import Column, TableSchema
+from engine.model.sender import Sender
 from engine.model.sequences import SequenceReader
 from engine.model.subscription import OriginFilter, TableSpec
 from engine.model.ticket import TicketWritten
@@ -104,26 +105,6 @@ class SourceTerms:
 
     def text(self, position: Lsn) -> str:
         return self.form.text(single_mark(position))
-
-
-class SenderState(StrEnum):
-    """What the source's process that sends the log to a reader does."""
-
-    WORKING = "working"
-    """It reads or decodes the log, or waits for something on the source."""
-    BLOCKED = "blocked"
-    """It waits for the reader to take what was sent."""
-    IDLE = "idle"
-    """It has sent everything, and waits for more log."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sender:
-    """The process that sends the log: its pid, and what it waits for in the source's own words, empty if it does not wait."""
-
-    state: SenderState
-    pid: int
-    waits_for: str = ""
 
 
 @dataclass(frozen=True, slots=True)

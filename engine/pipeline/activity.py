@@ -9,8 +9,9 @@ from typing import Protocol
 from engine.model.identity import TableId
 from engine.model.lag import LagCause, LagSpan
 from engine.model.position import Lsn
+from engine.model.sender import Sender, SenderState
 from engine.model.sizes import size
-from engine.model.source import GuardReading, Sender, SenderState
+from engine.model.source import GuardReading
 from engine.model.table_state import TableStateKind
 from engine.pipeline.stage_times import Evidence, ParallelWork, StageTimes
 from engine.pipeline.unread_log import UnreadLog

@@ -1,7 +1,7 @@
 """What cycles of captures by queries cost: time, CPU of source and engine, pages and bytes read, by method and share of changed rows.
 
 A table of eight columns, about 110 bytes a row, is compared with what was read of it before. Pages are those that the server got from its
-cache or the disk, beside the pages of the table (N) and the formula of the method. With `--reladiff PROGRAM` that program compares the
+cache or the disk, next to the pages of the table (N) and the formula of the method. With `--reladiff PROGRAM` that program compares the
 table with an equal one in another database of the same server, in the same run. Run as `python -m tests.bench.query_cycles`.
 
 Exit code 1 where a cycle did not find exactly the changed rows.

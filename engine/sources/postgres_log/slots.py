@@ -14,7 +14,8 @@ from psycopg import pq, sql
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import ZERO, Lsn
-from engine.model.source import ExportedSnapshot, ReaderStatus, Sender, SenderState
+from engine.model.sender import Sender, SenderState
+from engine.model.source import ExportedSnapshot, ReaderStatus
 from engine.postgres.sessions import PostgresConnection, describe_state
 from engine.sources.postgres.connect import SOURCE, Connector
 from engine.sources.postgres.open_transactions import FREE_TIMEOUT_S, end_own_session, oldest_open

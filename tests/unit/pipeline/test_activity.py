@@ -9,7 +9,8 @@ import pytest
 
 from engine.model.lag import LagCause, LagSpan
 from engine.model.position import Lsn
-from engine.model.source import GuardReading, ReaderStatus, Sender, SenderState, SourceTerms
+from engine.model.sender import Sender, SenderState
+from engine.model.source import GuardReading, ReaderStatus, SourceTerms
 from engine.pipeline.activity import SENDER_LOOKS, RunActivity
 from engine.tables.context import RunContext
 from engine.tables.registry import TableRegistry
