@@ -204,9 +204,9 @@ class _Cycle:
             for piece in reading.changed(comparison):
                 file.write(_wanted(comparison.changed_of(piece), follow))
         gone = self.writer.file(f"{relation}.deletes", deletes_schema())
-        deleted = comparison.finish().cast(deletes_schema())
-        if "delete" in follow.operations:
-            gone.write(deleted)
+        for deleted in comparison.finish():
+            if "delete" in follow.operations:
+                gone.write(deleted.cast(deletes_schema()))
         deletes = gone.name if gone.rows else None
         return {**reading.counts, **counts, **_written(file, comparison), "deletes": deletes}
 

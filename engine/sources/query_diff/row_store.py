@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,8 @@ FROM piece AS p LEFT JOIN {rows} AS s ON s.key = p.key WHERE s.key IS NULL OR s.
 """
 """73, 85: the letters I and U."""
 UPDATE = ord("U")
+_ROWS_AT_ONCE = 100_000
+"""Deleted rows that are in memory at once. Not measured."""
 _MEMORY = "1GB"
 """Memory of comparisons; what does not fit is written to files in its folder. Not measured."""
 
@@ -78,25 +80,39 @@ class RowStore:
                 run(self._connection, "INSERT INTO state VALUES (?, 0)", [uuid.uuid4().hex])
             self.id, self.last = run(self._connection, "SELECT id, last FROM state")[0]
         except duckdb.Error as error:
-            raise EngineFault(
-                FaultKind.LOG_GAP, path.parent.name, f"{path.name} cannot be read: {type(error).__name__}"
-            ) from error
+            # DuckDB has no class of its own for this error.
+            if "lock" in str(error):
+                detail = f"another program has {path.name} open"
+                raise EngineFault(FaultKind.SOURCE_TIMEOUT, path.parent.name, detail) from error
+            detail = f"{path.name} cannot be read: {type(error).__name__}"
+            raise EngineFault(FaultKind.LOG_GAP, path.parent.name, detail) from error
 
     def close(self) -> None:
         self._connection.close()
 
     @contextmanager
     def transaction(self, number: int) -> Iterator[None]:
-        """What the block changes is durable, with this number as the last cycle, or nothing of it is."""
-        self._connection.begin()
+        """What the block changes is durable, with this number as the last cycle, or nothing of it is.
+
+        Raises EngineFault(QUEUE_DISK_FULL) if the store cannot be written.
+        """
         try:
+            self._connection.begin()
             yield
             run(self._connection, "UPDATE state SET last = ?", [number])
             self._connection.commit()
+        except duckdb.Error as error:
+            self._roll_back()
+            kind = FaultKind.QUEUE_DISK_FULL if isinstance(error, duckdb.IOException) else FaultKind.INTERNAL
+            raise EngineFault(kind, "rows.duckdb", f"{type(error).__name__} while rows were compared") from error
         except BaseException:
-            self._connection.rollback()
+            self._roll_back()
             raise
         self.last = number
+
+    def _roll_back(self) -> None:
+        with suppress(duckdb.Error):  # What was not committed is gone when the store is closed.
+            self._connection.rollback()
 
     def known(self, relation: int) -> Known | None:
         rows = run(
@@ -237,27 +253,28 @@ class RowComparison:
             run(self._connection, f"DELETE FROM {self._rows} WHERE key IN (SELECT key FROM changed)")
         run(self._connection, f"INSERT INTO {self._rows} SELECT key, low, high, 0 FROM changed")
 
-    def finish(self) -> Any:
-        """The rows that are gone, as a pyarrow.Table with `line`, the key's fields as a line of COPY text; the store is like the rows that
-        were given now."""
+    def finish(self) -> Iterator[Any]:
+        """The rows that are gone, as pyarrow.Table with `line`, the key's fields as a line of COPY text. When the iterator has ended, the
+        store is like the rows that were given."""
+        connection, rows = self._connection, self._rows
         self.deleted = self._stored - (self.read - self.inserted)
         if self.deleted < 0:
-            raise EngineFault(FaultKind.TABLE_NO_IDENTITY, self._rows, "several rows of the table have the same key")
-        gone = self._connection.sql(
-            f"SELECT key FROM {self._stored_rows} ANTI JOIN seen USING (key)"
-            if self.deleted
-            else "SELECT key FROM seen LIMIT 0"
-        ).to_arrow_table()
-        with given(self._connection, gone=gone):
-            if self._by_parts:
-                run(self._connection, f"DELETE FROM {self._rows} WHERE part IN (SELECT part FROM parts)")
-                run(self._connection, f"INSERT INTO {self._rows} SELECT * FROM seen")
-            else:
-                if self.updated or self.deleted:
-                    left = "SELECT key FROM changed UNION ALL SELECT key FROM gone"
-                    run(self._connection, f"DELETE FROM {self._rows} WHERE key IN ({left})")
-                run(self._connection, f"INSERT INTO {self._rows} SELECT key, low, high, 0 FROM changed")
-            return self._connection.sql("SELECT key || chr(10)::BLOB AS line FROM gone").to_arrow_table()
+            raise EngineFault(FaultKind.TABLE_NO_IDENTITY, rows, "several rows of the table have the same key")
+        missing = f"SELECT key FROM {self._stored_rows} ANTI JOIN seen USING (key)"
+        run(
+            connection,
+            f"CREATE OR REPLACE TEMP TABLE gone AS {missing if self.deleted else 'SELECT key FROM seen LIMIT 0'}",
+        )
+        for batch in connection.sql("SELECT key || chr(10)::BLOB AS line FROM gone").to_arrow_reader(_ROWS_AT_ONCE):
+            yield pa.Table.from_batches([batch])
+        if self._by_parts:
+            run(connection, f"DELETE FROM {rows} WHERE part IN (SELECT part FROM parts)")
+            run(connection, f"INSERT INTO {rows} SELECT * FROM seen")
+            return
+        if self.updated or self.deleted:
+            left = "SELECT key FROM changed UNION ALL SELECT key FROM gone"
+            run(connection, f"DELETE FROM {rows} WHERE key IN ({left})")
+        run(connection, f"INSERT INTO {rows} SELECT key, low, high, 0 FROM changed")
 
 
 def run(connection: Any, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:

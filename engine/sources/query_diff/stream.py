@@ -74,7 +74,9 @@ class CycleThread:
                 published = self._folder.files.last
                 if published != seen:
                     seen, due_at = published, self._given.due_us() or 0
-                if wanted <= published and SystemClock().wall_us() < due_at:
+                now = SystemClock().wall_us()
+                # Before the last cycle: the clock was set back.
+                if wanted <= published and due_at - self._given.every_us <= now < due_at:
                     continue
                 with run_cycle(self._database, self._given, self._check, complete=False):
                     pass
