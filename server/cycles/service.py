@@ -18,7 +18,7 @@ from server.verifications.service import require_running
 
 
 class CyclesUnsupported(InvalidRequest):
-    code = "not_with_this_capture"
+    code = "cycles_unsupported"
     title = "The subscription has no cycles"
     default_remedy = "Nothing is needed: with this capture changes arrive as they are made. Those with capture.kind query_diff have cycles."
 

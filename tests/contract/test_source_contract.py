@@ -62,7 +62,13 @@ SOURCES: dict[str, Factory] = {
 NOTES = "CREATE TABLE notes (id bigint PRIMARY KEY, v varchar(100))"
 
 
-@pytest.fixture(params=sorted(SOURCES))
+SELDOM = frozenset({"postgres_queries-16", "sqlite_queries-journal"})
+"""Variants whose difference the others have."""
+
+
+@pytest.fixture(
+    params=[pytest.param(name, marks=pytest.mark.chaos) if name in SELDOM else name for name in sorted(SOURCES)]
+)
 def make(request: pytest.FixtureRequest) -> Iterator[Callable[..., Origin]]:
     with ExitStack() as stack:
         yield lambda *, own=False: SOURCES[request.param](request.getfixturevalue, stack, own)

@@ -111,7 +111,7 @@ def test_subscriptions_with_another_capture_have_none(client: TestClient, engine
     body = {"source": "shop", "target": "mart", "tables": tables, "capture": {"kind": "triggers"}}
     assert client.put("/api/v1/subscriptions/copy", json=body).status_code == 201
     for answer in (client.get(PATH), client.get(f"{PATH}/1"), client.post(PATH)):
-        assert (answer.status_code, answer.json()["code"]) == (422, "not_with_this_capture")
+        assert (answer.status_code, answer.json()["code"]) == (422, "cycles_unsupported")
         assert "query_diff" in answer.json()["remedy"]
     assert engine.asked == []
     assert client.get("/api/v1/subscriptions/nothing/cycles").status_code == 404

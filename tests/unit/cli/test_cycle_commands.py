@@ -41,7 +41,7 @@ def test_cycles_are_listed_with_the_age_of_what_readers_see(stand_in: StandIn, r
 
 
 def test_a_subscription_without_cycles_says_so(stand_in: StandIn, run: Run) -> None:
-    problem = {**a_problem(422, "not_with_this_capture"), "detail": "It has another capture.", "remedy": "None."}
+    problem = {**a_problem(422, "cycles_unsupported"), "detail": "It has another capture.", "remedy": "None."}
     stand_in.replies[LIST] = (422, problem)
     refused = run("cycles", "-s", "m")
     assert refused.exit_code == ExitCode.REFUSED

@@ -10830,7 +10830,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `not_with_this_capture`: The subscription has no cycles; `page_token_invalid`: Invalid page token */
+            /** @description `cycles_unsupported`: The subscription has no cycles; `page_token_invalid`: Invalid page token */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -10916,7 +10916,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `not_with_this_capture`: The subscription has no cycles */
+            /** @description `cycles_unsupported`: The subscription has no cycles */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -10995,7 +10995,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `not_with_this_capture`: The subscription has no cycles */
+            /** @description `cycles_unsupported`: The subscription has no cycles */
             422: {
                 headers: {
                     [name: string]: unknown;
