@@ -46,7 +46,10 @@ class CycleSnapshots:
         most_splits: int,
         above_bytes: int | None = None,
     ) -> KeyWalk | None:
-        return self._database.reads.walk_key(schema, after, split_bytes, most_splits, above_bytes)
+        """None for a copy, which names `above_bytes`: each chunk would have a snapshot of its own, and so a cycle over every table."""
+        if above_bytes is not None:
+            return None
+        return self._database.reads.walk_key(schema, after, split_bytes, most_splits)
 
     def sample_key(self, schema: TableSchema, share: float, seed: str) -> KeySample | None:
         return self._database.reads.sample_key(schema, share, seed)

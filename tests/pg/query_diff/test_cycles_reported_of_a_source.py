@@ -77,3 +77,15 @@ def test_a_cycle_says_what_it_read_and_found(database: Database, tmp_path: Path,
         [orders] = next_cycle(source).tables
         assert (orders.unreadable, orders.filled, counts(orders)) == (True, True, (0, 0, 0))
         assert [cycle.number for cycle in source.cycles.ended(3, 2)] == [3, 2]
+
+
+def test_a_copy_is_not_made_in_chunks_that_need_a_cycle_each(database: Database, tmp_path: Path) -> None:
+    database.execute("CREATE TABLE large (id bigint PRIMARY KEY, note text)")
+    database.execute("INSERT INTO large SELECT i, 'note' FROM generate_series(1, 5000) i")
+    settings = {"every_seconds": 60, FOLDER: str(tmp_path / "reader")}
+    spec = ConnectionSpec("shop", "postgres", database.settings, capture=CaptureSpec("query_diff", settings))
+    with closing(open_source(spec)) as source:
+        (schema,) = source.describe([table("large")]).values()
+        assert source.copies.walk_key(schema, None, 1024, 4, 1024) is None
+        # A comparison walks the key under one snapshot.
+        assert source.copies.walk_key(schema, None, 1024, 4) is not None
