@@ -76,13 +76,14 @@ def run_cycle(
                 number = folder.numbers.begin(rows.last + 1)
                 complete = complete or folder.numbers.read()[1] >= number
                 open_s, began = database.open_for_s(), time.monotonic()
+                at_us = SystemClock().wall_us()
                 with ExitStack() as reading:
                     snapshot = reading.enter_context(database.snapshot(given.timeout_s))
                     overlap_s = open_s + time.monotonic() - began + _CLOCK_STEP_S
                     writer = folder.files.begin(number)
                     cycle = _Cycle(database, rows, writer, snapshot, given, check, complete, overlap_s)
                     try:
-                        cycle.run(folder, number)
+                        cycle.run(folder, number, at_us)
                     except EngineFault as fault:
                         if fault.kind not in _AGAIN or not left:
                             raise
@@ -104,9 +105,9 @@ class _Cycle:
     overlap_s: float
     """Seconds before the newest stamp from which rows may still appear."""
 
-    def run(self, folder: Folder, number: int) -> None:
-        """Compare every followed table that is there, make what was found durable, and publish it."""
-        at_us, previous, followed = SystemClock().wall_us(), self.rows.last, folder.followed
+    def run(self, folder: Folder, number: int, at_us: int) -> None:
+        """Compare every followed table that is there, make what was found durable, and publish it. `at_us`: before the snapshot."""
+        previous, followed = self.rows.last, folder.followed
         with self.rows.transaction(number):
             for relation, name in self.rows.followed().items():
                 # One that is only away keeps its rows here: it may come back with changes.

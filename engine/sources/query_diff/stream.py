@@ -33,6 +33,8 @@ from engine.sources.query_diff.given import Given
 
 _LOOK_S = 0.05
 """Seconds between two looks for a request of another process, as for a SQLite file."""
+_MOST_AHEAD = 20
+"""Cycles that are not durable on the target, from which on none begins by schedule."""
 _AFTER_DELETES = 1 << 40
 """Number of the first change that is no delete: in a cycle deletes come first, so that values that are unique are free."""
 _DELETE, _UPDATE = ord("D"), ord("U")
@@ -76,7 +78,8 @@ class CycleThread:
                     seen, due_at = published, self._given.due_us() or 0
                 now = SystemClock().wall_us()
                 # Before the last cycle: the clock was set back.
-                if wanted <= published and due_at - self._given.every_us <= now < due_at:
+                is_due = not due_at - self._given.every_us <= now < due_at and not self._is_ahead()
+                if wanted <= published and not is_due:
                     continue
                 with run_cycle(self._database, self._given, self._check, complete=False):
                     pass
@@ -90,6 +93,10 @@ class CycleThread:
             self._end_with(
                 EngineFault(FaultKind.INTERNAL, self._folder.path.name, f"{type(error).__name__} in a cycle")
             )
+
+    def _is_ahead(self) -> bool:
+        """Whether many cycles wait for the target: a later one finds the same changes, and needs no room meanwhile."""
+        return len(self._folder.files.published()) >= _MOST_AHEAD
 
     def _check(self) -> None:
         if self._stopping.is_set():
