@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from engine.model.change_triggers import ChangeTriggersState, PlannedStatement
+from engine.model.copies import KeyBound
 from engine.model.cycles import Cycle, CyclesAhead
 from engine.model.ddl import DdlCapture, DdlMessage
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableId, TableName, TicketId
 from engine.model.partitions import Partition
 from engine.model.position import Lsn
+from engine.model.quarantine import Texts
 from engine.model.ranges import KeySample, NotByRanges, RangeSource
 from engine.model.schema import Column, TableSchema
 from engine.model.sequences import SourceSequence
-from engine.model.source import Earlier, GuardReading
+from engine.model.source import WHOLE_TABLE, Earlier, GuardReading, KeyWalk, TableSplit
 from engine.model.subscription import TableSpec
 from engine.model.ticket import TicketWritten
 
@@ -203,3 +206,27 @@ class NoRanges:
         """Raises NotByRanges."""
         del schema
         raise NotByRanges("a kind of source that computes no digests")
+
+
+class WholeTablesOnly(NoRanges, ABC):
+    """Part of the `SnapshotSource` of a source that does not look up keys, and reads each table under one snapshot."""
+
+    @abstractmethod
+    def splits(self, schema: TableSchema, spec: TableSpec, split_bytes: int) -> list[TableSplit]: ...
+
+    def key_splits(self, schema: TableSchema, spec: TableSpec, keys: Sequence[Texts]) -> list[TableSplit]:
+        """The whole table: how a key is printed need not be how the database compares it."""
+        del keys
+        return self.splits(schema, spec, WHOLE_TABLE)
+
+    def walk_key(
+        self,
+        schema: TableSchema,
+        after: KeyBound | None,
+        split_bytes: int,
+        most_splits: int,
+        above_bytes: int | None = None,
+    ) -> KeyWalk | None:
+        """None."""
+        del schema, after, split_bytes, most_splits, above_bytes
+        return None

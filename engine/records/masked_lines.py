@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from engine.model.fault import EngineFault, FaultKind
 from engine.model.masks import Mask, masking
+from engine.model.source import TableSplit
 
 _NULL = rb"\N"
 _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
@@ -32,6 +34,16 @@ def mask_lines(masks: Sequence[tuple[int, Mask]], key: str | None) -> Callable[[
         return b"\n".join([*out, b""])
 
     return masked
+
+
+def mask_of(split: TableSplit, key: str | None, subject: str) -> Callable[[bytes], bytes] | None:
+    """The function that masks lines of the split; None without masks. Raises EngineFault(TABLE_COLUMNS_UNFIT) as `mask_lines`."""
+    if not split.masks:
+        return None
+    try:
+        return mask_lines(split.masks, key)
+    except ValueError as error:
+        raise EngineFault(FaultKind.TABLE_COLUMNS_UNFIT, subject, str(error)) from error
 
 
 def _read(value: bytes) -> bytes:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from engine.model.absent_capabilities import NoRanges
-from engine.model.copies import KeyBound
+from engine.model.absent_capabilities import WholeTablesOnly
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.masks import MASK_KEY
 from engine.model.positions.windows import end_of
-from engine.model.quarantine import Texts
 from engine.model.schema import TableSchema
-from engine.model.source import WHOLE_TABLE, ExportedSnapshot, KeyWalk, TableSplit
+from engine.model.source import ExportedSnapshot, TableSplit
 from engine.model.subscription import TableSpec
-from engine.records.masked_lines import mask_lines
+from engine.records.masked_lines import mask_of
 from engine.records.served_snapshot import Request, SnapshotServer, read_served
 from engine.sources.mariadb import splits
 from engine.sources.mariadb.connect import (
@@ -49,7 +47,7 @@ def _lines(connection: MariaDbConnection, request: Request) -> Iterator[bytes]:
         raise fault_of(error, request.subject) from error
 
 
-class WindowSnapshots(NoRanges):
+class WindowSnapshots(WholeTablesOnly):
     """`SnapshotSource`. A snapshot waits for no open transaction."""
 
     def __init__(self, connector: Connector) -> None:
@@ -72,29 +70,9 @@ class WindowSnapshots(NoRanges):
                 raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, str(name), "its storage was replaced")
             return splits.cut_table(connection, table, schema, split_bytes)
 
-    def key_splits(self, schema: TableSchema, spec: TableSpec, keys: Sequence[Texts]) -> list[TableSplit]:
-        """The whole table: how a key is printed need not be how the database compares it."""
-        del keys
-        return self.splits(schema, spec, WHOLE_TABLE)
-
-    def walk_key(
-        self,
-        schema: TableSchema,
-        after: KeyBound | None,
-        split_bytes: int,
-        most_splits: int,
-        above_bytes: int | None = None,
-    ) -> KeyWalk | None:
-        """None: a copy reads the whole table under one snapshot."""
-        del schema, after, split_bytes, most_splits, above_bytes
-        return None
-
     def read_split(self, split: TableSplit, snapshot: str) -> Iterator[bytes]:
         subject = f"relation {split.relation}"
-        try:
-            mask = mask_lines(split.masks, self._connector.secret(MASK_KEY)) if split.masks else None
-        except ValueError as error:
-            raise EngineFault(FaultKind.TABLE_COLUMNS_UNFIT, subject, str(error)) from error
+        mask = mask_of(split, self._connector.secret(MASK_KEY), subject)
         with self._connector.session(subject) as connection:
             gone = not exists(connection, split.relation)
             another = gone and split.reads is not None and bool(load_tables(connection, [split.reads]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import psycopg
@@ -15,7 +15,7 @@ from engine.model.quarantine import Texts
 from engine.model.schema import TableSchema
 from engine.model.source import WHOLE_TABLE, TableSplit
 from engine.postgres.sessions import PostgresConnection
-from engine.records.masked_lines import mask_lines
+from engine.records.masked_lines import mask_of
 from engine.sources.postgres.connect import SOURCE, Connector
 from engine.sources.postgres.copy_out import COPY_KINDS, copy_out
 
@@ -154,7 +154,7 @@ def read_split(connector: Connector, split: TableSplit, snapshot: str) -> Iterat
     the snapshot.
     """
     subject = f"relation {split.relation}"
-    mask = _mask_of(connector, split, subject)
+    mask = mask_of(split, connector.secret(MASK_KEY), subject)
     with connector.session(subject) as connection:
         try:
             begin_read(connection, split, snapshot, subject)
@@ -167,16 +167,6 @@ def read_split(connector: Connector, split: TableSplit, snapshot: str) -> Iterat
             # A reader that stops early, or a fault, leaves the session in the middle of COPY; such a session cannot be reused.
             if connection.pgconn.transaction_status != pq.TransactionStatus.IDLE:
                 connection.close()
-
-
-def _mask_of(connector: Connector, split: TableSplit, subject: str) -> Callable[[bytes], bytes] | None:
-    """The function that masks lines of the split; None without masks."""
-    if not split.masks:
-        return None
-    try:
-        return mask_lines(split.masks, connector.secret(MASK_KEY))
-    except ValueError as error:
-        raise EngineFault(FaultKind.TABLE_COLUMNS_UNFIT, subject, str(error)) from error
 
 
 def begin_read(connection: PostgresConnection, split: TableSplit, snapshot: str, subject: str) -> None:

@@ -2,58 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 
-from engine.model.copies import KeyBound
-from engine.model.quarantine import Texts
-from engine.model.ranges import KeySample, RangeSource
-from engine.model.schema import TableSchema
-from engine.model.source import ExportedSnapshot, KeyWalk, TableSplit
-from engine.model.subscription import TableSpec
-from engine.sources.postgres import splits
+from engine.model.source import ExportedSnapshot
 from engine.sources.postgres.connect import Connector
-from engine.sources.postgres.key_sample import sample_key
-from engine.sources.postgres.key_walk import walk_key
-from engine.sources.postgres.range_digests import digests_of
+from engine.sources.postgres.reads import PostgresReads
 from engine.sources.postgres_log import slots
 
 
-class PostgresSnapshots:
+class PostgresSnapshots(PostgresReads):
     """`SnapshotSource` by temporary replication slots and COPY."""
 
     def __init__(self, connector: Connector) -> None:
-        self._connector = connector
+        super().__init__(connector)
         self.open_slots: set[str] = set()
         """Temporary slots of the snapshots that are open."""
 
     def snapshot(self, timeout_s: float) -> AbstractContextManager[ExportedSnapshot]:
         return slots.temporary(self._connector, timeout_s, self.open_slots)
-
-    def splits(self, schema: TableSchema, spec: TableSpec, split_bytes: int) -> list[TableSplit]:
-        del spec
-        return splits.cut_table(self._connector, schema, split_bytes)
-
-    def key_splits(self, schema: TableSchema, spec: TableSpec, keys: Sequence[Texts]) -> list[TableSplit]:
-        del spec
-        return splits.key_splits(self._connector, schema, keys)
-
-    def walk_key(
-        self,
-        schema: TableSchema,
-        after: KeyBound | None,
-        split_bytes: int,
-        most_splits: int,
-        above_bytes: int | None = None,
-    ) -> KeyWalk | None:
-        return walk_key(self._connector, schema, after, split_bytes, most_splits, above_bytes)
-
-    def sample_key(self, schema: TableSchema, share: float, seed: str) -> KeySample | None:
-        return sample_key(self._connector, schema, share, seed)
-
-    def read_split(self, split: TableSplit, snapshot: str) -> Iterator[bytes]:
-        """Raises COPY_LOST if the snapshot is gone, TABLE_STRUCTURE_CHANGED if the table was rewritten or truncated after it."""
-        return splits.read_split(self._connector, split, snapshot)
-
-    def ranges(self, schema: TableSchema) -> RangeSource:
-        return digests_of(self._connector, schema)

@@ -6,25 +6,19 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from engine.model.copies import KeyBound
 from engine.model.ddl import Capture
 from engine.model.identity import RelationId, TableId, TableName
-from engine.model.quarantine import Texts
-from engine.model.ranges import KeySample, RangeSource
 from engine.model.schema import KeyMode, TableSchema
 from engine.model.sequences import SequenceReader
-from engine.model.source import ComputedColumns, DiscoveredTable, Finding, KeyWalk, Resolve, TableSplit
+from engine.model.source import ComputedColumns, DiscoveredTable, Finding, Resolve
 from engine.model.subscription import OriginFilter, TableSpec
 from engine.postgres.sessions import PostgresConnection
 from engine.records.catalog_table import CatalogTable, schema_of
 from engine.records.relation import Announced, AnnouncedColumn, parse_relation, relation_record
-from engine.sources.postgres import splits
 from engine.sources.postgres.capabilities import PostgresComputedColumns, PostgresSequences
 from engine.sources.postgres.catalog import load_numbered, load_tables, names_of, one_look, standing
 from engine.sources.postgres.connect import Connector
-from engine.sources.postgres.key_sample import sample_key
-from engine.sources.postgres.key_walk import walk_key
-from engine.sources.postgres.range_digests import digests_of
+from engine.sources.postgres.reads import PostgresReads
 from engine.sources.postgres.relation import complete
 from engine.sources.postgres.table_checks import unparsed
 from engine.sources.postgres.types import load_types
@@ -37,40 +31,6 @@ from engine.sources.query_diff.stamps import Stamp
 
 _UNREADABLE = 0
 """OID of no type: a column announced with it matches none, so the table is copied again."""
-
-
-class PostgresReads:
-    """`DatabaseReads` by COPY."""
-
-    def __init__(self, connector: Connector) -> None:
-        self._connector = connector
-
-    def splits(self, schema: TableSchema, spec: TableSpec, split_bytes: int) -> list[TableSplit]:
-        del spec
-        return splits.cut_table(self._connector, schema, split_bytes)
-
-    def key_splits(self, schema: TableSchema, spec: TableSpec, keys: Sequence[Texts]) -> list[TableSplit]:
-        del spec
-        return splits.key_splits(self._connector, schema, keys)
-
-    def walk_key(
-        self,
-        schema: TableSchema,
-        after: KeyBound | None,
-        split_bytes: int,
-        most_splits: int,
-        above_bytes: int | None = None,
-    ) -> KeyWalk | None:
-        return walk_key(self._connector, schema, after, split_bytes, most_splits, above_bytes)
-
-    def sample_key(self, schema: TableSchema, share: float, seed: str) -> KeySample | None:
-        return sample_key(self._connector, schema, share, seed)
-
-    def read_split(self, split: TableSplit, snapshot: str) -> Iterator[bytes]:
-        return splits.read_split(self._connector, split, snapshot)
-
-    def ranges(self, schema: TableSchema) -> RangeSource:
-        return digests_of(self._connector, schema)
 
 
 class PostgresDatabase:

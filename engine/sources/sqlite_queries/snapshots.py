@@ -11,15 +11,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from engine.model.absent_capabilities import NoRanges
-from engine.model.copies import KeyBound
+from engine.model.absent_capabilities import WholeTablesOnly
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.masks import MASK_KEY
-from engine.model.quarantine import Texts
 from engine.model.schema import TableSchema
-from engine.model.source import WHOLE_TABLE, KeyWalk, TableSplit
+from engine.model.source import TableSplit
 from engine.model.subscription import TableSpec
-from engine.records.masked_lines import mask_lines
+from engine.records.masked_lines import mask_of
 from engine.records.served_snapshot import Request, SnapshotServer, read_served
 from engine.sources.sqlite.catalog import live_tables
 from engine.sources.sqlite.connect import Connector, fault
@@ -89,7 +87,7 @@ def _checked(
         raise fault(error, subject, FaultKind.COPY_LOST) from error
 
 
-class FileReads(NoRanges):
+class FileReads(WholeTablesOnly):
     """`DatabaseReads` of a file."""
 
     def __init__(self, connector: Connector) -> None:
@@ -104,30 +102,10 @@ class FileReads(NoRanges):
                 raise EngineFault(FaultKind.TABLE_MISSING, str(name), "the table is gone")
             return cut_table(connection, schema, found.structure, split_bytes)
 
-    def key_splits(self, schema: TableSchema, spec: TableSpec, keys: Sequence[Texts]) -> list[TableSplit]:
-        """The whole table: how a key is printed need not be how the database compares it."""
-        del keys
-        return self.splits(schema, spec, WHOLE_TABLE)
-
-    def walk_key(
-        self,
-        schema: TableSchema,
-        after: KeyBound | None,
-        split_bytes: int,
-        most_splits: int,
-        above_bytes: int | None = None,
-    ) -> KeyWalk | None:
-        """None: a copy reads the whole table under one snapshot."""
-        del schema, after, split_bytes, most_splits, above_bytes
-        return None
-
     def read_split(self, split: TableSplit, snapshot: str) -> Iterator[bytes]:
         subject = f"relation {split.relation}"
         self._connector.file()
-        try:
-            mask = mask_lines(split.masks, self._connector.secret(MASK_KEY)) if split.masks else None
-        except ValueError as error:
-            raise EngineFault(FaultKind.TABLE_COLUMNS_UNFIT, subject, str(error)) from error
+        mask = mask_of(split, self._connector.secret(MASK_KEY), subject)
         pieces = (
             read_served(snapshot, split, subject) if Path(snapshot).is_socket() else _copied(snapshot, split, subject)
         )

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from engine.model.absent_capabilities import NoRanges
-from engine.model.copies import KeyBound
+from engine.model.absent_capabilities import WholeTablesOnly
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.masks import MASK_KEY
 from engine.model.positions.windows import end_of
-from engine.model.quarantine import Texts
 from engine.model.schema import TableSchema
-from engine.model.source import WHOLE_TABLE, ExportedSnapshot, KeyWalk, TableSplit
+from engine.model.source import ExportedSnapshot, TableSplit
 from engine.model.subscription import TableSpec
-from engine.records.masked_lines import mask_lines
+from engine.records.masked_lines import mask_of
 from engine.sources.sqlite.catalog import live_tables
 from engine.sources.sqlite.connect import Connector, fault, immediate
 from engine.sources.sqlite.file_copy import copy_file, new_copy, open_copy, remove
@@ -24,7 +22,7 @@ from engine.sources.sqlite_triggers.registry import look
 from engine.sources.sqlite_triggers.windows import close_window, require
 
 
-class FileSnapshots(NoRanges):
+class FileSnapshots(WholeTablesOnly):
     """`SnapshotSource` by copies of the file."""
 
     def __init__(self, connector: Connector) -> None:
@@ -41,30 +39,10 @@ class FileSnapshots(NoRanges):
                 raise EngineFault(FaultKind.TABLE_MISSING, str(schema.name), "the table is gone")
             return cut_table(connection, schema, found[0].structure, split_bytes)
 
-    def key_splits(self, schema: TableSchema, spec: TableSpec, keys: Sequence[Texts]) -> list[TableSplit]:
-        """The whole table: how a key is printed need not be how the database compares it."""
-        del keys
-        return self.splits(schema, spec, WHOLE_TABLE)
-
-    def walk_key(
-        self,
-        schema: TableSchema,
-        after: KeyBound | None,
-        split_bytes: int,
-        most_splits: int,
-        above_bytes: int | None = None,
-    ) -> KeyWalk | None:
-        """None: parts of a table that are read at different moments would be copies of the whole file each."""
-        del schema, after, split_bytes, most_splits, above_bytes
-        return None
-
     def read_split(self, split: TableSplit, snapshot: str) -> Iterator[bytes]:
         subject = f"relation {split.relation}"
         self._connector.file()
-        try:
-            mask = mask_lines(split.masks, self._connector.secret(MASK_KEY)) if split.masks else None
-        except ValueError as error:
-            raise EngineFault(FaultKind.TABLE_COLUMNS_UNFIT, subject, str(error)) from error
+        mask = mask_of(split, self._connector.secret(MASK_KEY), subject)
         connection = open_copy(snapshot, subject)
         try:
             _check_names(connection, split, subject)
