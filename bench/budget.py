@@ -65,7 +65,7 @@ def seconds(workload: Workload, order: Order) -> float:
     if mode is Mode.LANES:
         return _SOURCE_S + _OURS_S + _VERIFY_S + size.rounds * _lanes_round(size, order.rest_s)
     if mode is Mode.CAPTURES:
-        return _captures(size, order)
+        return _captures(_PACES.get(workload.name, _PACES["tpcb"]), size, order)
     if mode is Mode.SCALING:
         jobs = scaling.JOBS * size.amount / 100_000
         return _SOURCE_S + size.amount / 3_000 + size.rounds * len(scaling.CORES) * (_SESSION_S + jobs)
@@ -86,11 +86,11 @@ def _lanes_round(size: Size, rest_s: float) -> float:
     return len(lanes.WAYS) * (_LANES_BEGIN_S + rest_s + written) + usual
 
 
-def _captures(size: Size, order: Order) -> float:
+def _captures(pace: Pace, size: Size, order: Order) -> float:
     followed = len(captures.FOLLOWED)
-    started = len(captures.WAYS) * (_SOURCE_S + _PACES["tpcb"].filling_s * size.scale) + followed * _OURS_S
-    written = size.amount * (size.rounds + _WARM_UP_PART) * len(captures.WAYS) / _PACES["tpcb"].written
-    read = followed * size.amount * (size.rounds + _WARM_UP_PART) * _PACES["tpcb"].changes / _OUR_ROWS_S
+    started = len(captures.WAYS) * (_SOURCE_S + pace.filling_s * size.scale) + followed * _OURS_S
+    written = size.amount * (size.rounds + _WARM_UP_PART) * len(captures.WAYS) / pace.written
+    read = followed * size.amount * (size.rounds + _WARM_UP_PART) * pace.changes / _OUR_ROWS_S
     rests = (size.rounds + 1) * len(captures.WAYS) * (2 * order.rest_s + _MARK_S)
     return started + written + read + rests + followed * (size.seconds + order.warm_up + _VERIFY_S)
 

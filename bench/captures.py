@@ -27,8 +27,8 @@ NONE, LOG, TRIGGERS, CSV = "not captured", "log", "triggers", "CSV triggers"
 WAYS = (NONE, LOG, TRIGGERS, CSV)
 FOLLOWED = (LOG, TRIGGERS)
 """Ways with a copy."""
-GOALS = ("goal for triggers", None, "at least 0.70", "at least 150,000", "at most 300", None)
-"""As a row of the report: the part of the throughput, rows a second, and milliseconds."""
+GOALS = ("goal for triggers", None, "at least 0.70", "at most 0.80", "at least 150,000", "at most 300", None)
+"""As a row of the report: the part of the throughput, the part of the time that CSV triggers add, rows a second, and milliseconds."""
 _WARM_UP_PART = 10
 
 
@@ -128,12 +128,20 @@ def kept(sides: Document, way: str) -> float:
     return round(float(sides[way]["transactions_per_s"] / sides[NONE]["transactions_per_s"]), 3)
 
 
+def added(sides: Document, way: str) -> float | None:
+    """The time that a transaction takes longer than without capture, in multiples of what CSV triggers add; None if they add none."""
+    plain, own, csv = (1 / float(sides[name]["transactions_per_s"]) for name in (NONE, way, CSV))
+    return round((own - plain) / (csv - plain), 3) if csv > plain else None
+
+
 def describe_round(done: Document) -> str:
     """One line of text for one round."""
     sides = done["sides"]
     written = ", ".join(f"{way} {sides[way]['transactions_per_s']:,.0f}" for way in WAYS)
     drained = ", ".join(f"{way} {sides[way]['drain_rows_per_s']:,.0f}" for way in FOLLOWED)
     shares = f"{done['ratio_of_log']:.0%} with the log, {done['ratio']:.0%} with triggers, {done['ratio_of_csv']:.0%} with CSV triggers"
+    of_csv = added(sides, TRIGGERS)
+    shares += "" if of_csv is None else f"; triggers add {of_csv:.2f} of the time that CSV triggers add"
     return f"transactions/s written: {written} ({shares}); rows/s drained: {drained}"
 
 

@@ -84,6 +84,7 @@ def of_captures(documents: Sequence[Document]) -> Iterator[Table]:
         if document["mode"] == Mode.CAPTURES.value and document["rounds"]:
             head = (
                 *("capture", "transactions/s of the writers", "of the uncaptured (all rounds)"),
+                "added time, of what CSV triggers add (all rounds)",
                 *("rows/s drained", "median wait, ms", "p99, ms"),
             )
             yield "Ways to capture", [document], [head, *_captured(document), captures.GOALS]
@@ -94,10 +95,18 @@ def _captured(document: Document) -> Iterator[Row]:
         figures, waits = document["summary"][way], document["waits"].get(way, {}).get("waits", {})
         kept = [captures.kept(round_["sides"], way) for round_ in document["rounds"]]
         share = None if way == captures.NONE else _spread(statistics.median(kept), kept)
+        added = (
+            []
+            if way in {captures.NONE, captures.CSV}
+            else [captures.added(r["sides"], way) for r in document["rounds"]]
+        )
+        known = [each for each in added if each is not None]
+        longer = _spread(statistics.median(known), known) if known else None
         yield (
             way,
             figures["transactions_per_s"],
             share,
+            longer,
             figures.get("drain_rows_per_s"),
             waits.get("p50_ms"),
             waits.get("p99_ms"),

@@ -160,6 +160,7 @@ class WideRows(PgbenchWorkload):
 
     name = "wide-rows"
     description = "rows of 62 columns and about 1.5 kB: two inserts and two updates a transaction"
+    modes: ClassVar[tuple[Mode, ...]] = (*PgbenchWorkload.modes, Mode.CAPTURES)
     changes = 4
     clients = 4
     full = Size(50_000, 20)

@@ -62,6 +62,10 @@ class Capture(Policy):
 
     kind: str
 
+    def usual_lag_s(self) -> float:
+        """The lag in seconds up to which a target is fresh if the subscription has no other goal."""
+        return 60.0
+
     def assigned(self) -> dict[str, Any]:
         """What the command `assign` says of it."""
         return {"capture": {"kind": self.kind}}

@@ -67,9 +67,11 @@ class Cycle:
 
 @dataclass(frozen=True, slots=True)
 class LastCycle:
-    """The last cycle that has ended, in figures. `taken_us`: when its snapshot was taken; `seconds`: from then to its end."""
+    """The last cycle that has ended, in figures. `taken_us`: when its snapshot was taken; `seconds`: from then to its end; `position`:
+    of its changes."""
 
     number: int
+    position: Lsn
     taken_us: int
     seconds: float
     bytes_read: int

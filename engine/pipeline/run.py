@@ -584,7 +584,8 @@ class ReplicationRun:
             since_us is None and self._monitor.source_end is None
         ):
             return None
-        return 0.0 if since_us is None else self._age_s(since_us)
+        known = [us for us in (since_us, self._monitor.looked_us(self._reported)) if us is not None]
+        return self._age_s(min(known)) if known else 0.0
 
     def _age_s(self, since_us: int) -> float:
         return max(0.0, (self._parts.clock.wall_us() - since_us) / 1e6)

@@ -89,6 +89,15 @@ class SourceMonitor:
         self.source_end: Lsn | None = None
         self.reader: ReaderStatus | None = None
         """As the last check found it."""
+        self._looked_us: int | None = None
+
+    def looked_us(self, applied: Lsn) -> int | None:
+        """The time in µs since 1970 up to which changes have been looked for, and are applied up to `applied`; None for a log, which needs
+        no cycles, and before the first cycle is applied."""
+        cycle = self.reader.last_cycle if self.reader is not None else None
+        if cycle is not None and cycle.position <= applied:
+            self._looked_us = cycle.taken_us
+        return self._looked_us
 
     def _learn(self, reading: GuardReading) -> Iterator[Finding]:
         """Report schemas that the catalog shows and the log does not: a DDL change without a later row change sends no relation record.

@@ -9,7 +9,6 @@ from functools import cached_property
 
 from fastapi import Request
 
-from engine.kinds import Consistency
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from engine.model.table_state import TableStateKind
 from server.assessment.copy_progress import copy_progress, copy_totals, describe_copies
@@ -18,7 +17,7 @@ from server.assessment.schemas import Copied, CopyTotals, LastFault, TableHealth
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.declarations.captures import read_capture
-from server.declarations.policies import FreshnessBody
+from server.declarations.freshness_goals import freshness_policy
 from server.gateway.interface import gateway_of
 
 _REPORTS_EVERY_S = 15.0
@@ -68,8 +67,7 @@ class Assessment:
             set_aside=sum(table.rows_set_aside for table in tables),
             different=sum(table.differs for table in tables),
             lag_seconds=self._lag_seconds() if states[TableStateKind.LIVE] else None,
-            origin="the last cycle" if capture.consistency is Consistency.SNAPSHOTS else "the source",
-            goal_seconds=FreshnessBody.model_validate(row.freshness).goal_seconds,
+            goal_seconds=freshness_policy(row).goal_seconds,
             reported_s=self._silent_for_s(),
             retained_bytes=row.retained_bytes,
             budget_bytes=budget_bytes,

@@ -116,8 +116,6 @@ class HealthInputs:
     """Tables that a verification found different from the source, and none of the whole table equal since."""
     lag_seconds: float | None = None
     """None if it is unknown, or no table follows."""
-    origin: str = "the source"
-    """What the lag counts from: a source that is only queried is known as its last cycle read it."""
     goal_seconds: float = 60.0
     reported_s: float | None = None
     """Seconds since the engine's last report, or since the state began if there was none."""
@@ -315,7 +313,7 @@ def _followers(inputs: HealthInputs) -> str:
     behind = (
         "not known yet how far from" if inputs.lag_seconds is None else f"{format_seconds(inputs.lag_seconds)} behind"
     )
-    return f"{which} live, {behind} {inputs.origin}."
+    return f"{which} live, {behind} the source."
 
 
 def _copied(inputs: HealthInputs) -> str:
@@ -336,10 +334,9 @@ def _freshness(inputs: HealthInputs) -> _Finding:
     if inputs.live == 0:
         return _Finding(HealthStatus.UNKNOWN, None, "No table follows the source now.")
     if inputs.lag_seconds is None:
-        return _Finding(HealthStatus.UNKNOWN, None, f"How far the target is behind {inputs.origin} is not known yet.")
+        return _Finding(HealthStatus.UNKNOWN, None, "How far the target is behind the source is not known yet.")
     behind = (
-        f"{format_seconds(inputs.lag_seconds)} behind {inputs.origin};"
-        f" the goal is {format_seconds(inputs.goal_seconds)}."
+        f"{format_seconds(inputs.lag_seconds)} behind the source; the goal is {format_seconds(inputs.goal_seconds)}."
     )
     if inputs.lag_seconds <= inputs.goal_seconds:
         return _Finding(HealthStatus.RUNNING, None, behind)

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
+from server.declarations.captures import read_capture
 from server.declarations.policies import FreshnessBody
+
+
+class Declared(Protocol):
+    """A subscription with the given members of its policies."""
+
+    capture: dict[str, Any]
+    freshness: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +33,19 @@ class FreshnessGoal:
         return round(1 - self.percent / 100, 9)
 
 
-def subscription_goal(freshness: Mapping[str, Any]) -> FreshnessGoal | None:
-    """The goal of a subscription with this policy; None if it has none."""
-    return _goal(FreshnessBody.model_validate(dict(freshness)))
+def freshness_policy(row: Declared) -> FreshnessBody:
+    """The policy of a subscription. Its usual goal is that of its capture."""
+    return FreshnessBody.model_validate({"goal_seconds": read_capture(row.capture).usual_lag_s(), **row.freshness})
 
 
-def table_goal(freshness: Mapping[str, Any], of_table: Mapping[str, Any] | None) -> FreshnessGoal | None:
-    """The table's own goal; None if it has none, and that of its subscription applies."""
-    return _goal(FreshnessBody.model_validate({**freshness, **of_table})) if of_table else None
+def subscription_goal(row: Declared) -> FreshnessGoal | None:
+    """The goal of a subscription; None if it has none."""
+    return _goal(freshness_policy(row))
+
+
+def table_goal(row: Declared, of_table: Mapping[str, Any] | None) -> FreshnessGoal | None:
+    """The own goal of a table of the subscription; None if it has none, and that of its subscription applies."""
+    return _goal(freshness_policy(row).model_copy(update=dict(of_table))) if of_table else None
 
 
 def _goal(body: FreshnessBody) -> FreshnessGoal | None:

@@ -161,7 +161,7 @@ class CopiesBody(Policy):
     )
 
 
-GoalSeconds = Annotated[float, Field(gt=0, le=86_400)]
+GoalSeconds = Annotated[float, Field(gt=0, le=14 * 86_400)]
 GoalPercent = Annotated[float, Field(ge=50, le=99.999)]
 WindowHours = Annotated[int, Field(ge=6, le=2160)]
 
@@ -169,7 +169,11 @@ WindowHours = Annotated[int, Field(ge=6, le=2160)]
 class FreshnessBody(Policy):
     """What its freshness is judged by. A change takes hold at once."""
 
-    goal_seconds: GoalSeconds = Field(default=60, description="The console shows a target with a larger lag as late.")
+    goal_seconds: GoalSeconds = Field(
+        default=60,
+        description="The console shows a target with a larger lag as late. Of a capture by queries the default is twice its"
+        " `every_seconds`, at least 60.",
+    )
     goal_percent: GoalPercent | None = Field(
         default=None,
         description="Share of the time in which the lag is to be at most `goal_seconds`; null = it is not measured.",

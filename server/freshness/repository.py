@@ -37,7 +37,7 @@ def load_statuses(session: ReadSession, names: Sequence[str] | None = None) -> d
     tables = select(TableRow).where(col(TableRow.subscription_id).in_(list(found)))
     for table in session.exec(tables):
         found[table.subscription_id].tables[table.id] = _table_of(table)
-        goal = table_goal(rows[table.subscription_id].freshness, table.freshness)
+        goal = table_goal(rows[table.subscription_id], table.freshness)
         if goal is not None:
             found[table.subscription_id].goals[table.id] = goal
     reloads = select(ReloadRow).where(
@@ -63,7 +63,7 @@ def list_existing(session: ReadSession, names: Collection[str]) -> set[str]:
 
 
 def _status_of(row: SubscriptionRow) -> SubscriptionStatus:
-    goal = subscription_goal(row.freshness)
+    goal = subscription_goal(row)
     return SubscriptionStatus(
         name=row.name,
         form=position_form(row),

@@ -38,10 +38,10 @@ def declared_goals(session: ReadSession, subscription: str | None = None) -> dic
     tables = select(TableRow).where(col(TableRow.freshness).is_not(None), TableRow.state != TableStateKind.REMOVED)
     if subscription is not None:
         tables = tables.where(col(TableRow.subscription_id).in_(list(rows)))
-    found = {(row.name, ""): subscription_goal(row.freshness) for row in rows.values()}
+    found = {(row.name, ""): subscription_goal(row) for row in rows.values()}
     for table in session.exec(tables):
         row = rows[table.subscription_id]
-        found[row.name, table.id] = table_goal(row.freshness, table.freshness)
+        found[row.name, table.id] = table_goal(row, table.freshness)
     return {key: goal for key, goal in found.items() if goal is not None}
 
 

@@ -138,7 +138,7 @@ class Lag(BaseModel):
     seconds: float | None = Field(
         default=None,
         description="While no engine is connected or the engine does not report, the time since its last report is added. With the"
-        " consistency `snapshots` it counts from the last cycle: what was committed after that is not known.",
+        " consistency `snapshots` it is the time since the snapshot of the last cycle that is visible.",
     )
     tables: int = Field(default=0, description="The number of live tables; the lag does not include others.")
 

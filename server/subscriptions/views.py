@@ -15,6 +15,7 @@ from server.connections import repository as connections
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession
+from server.declarations.freshness_goals import freshness_policy
 from server.declarations.policies import POLICIES, table_freshness
 from server.declarations.table_body import TableBody, TargetName, shared_body
 from server.declarations.table_options import declared_options, options_of
@@ -43,6 +44,7 @@ def _view(
 ) -> SubscriptionView:
     form = position_form(row)
     policies: dict[str, Any] = {name: kind.validate_python(getattr(row, name)) for name, kind in POLICIES.items()}
+    policies["freshness"] = freshness_policy(row)
     every = interval_of(policies["verify"])
     named = [declared_body(table) for table in found if not table.from_pattern]
     return SubscriptionView(

@@ -71,6 +71,10 @@ class QueryDiffCapture(Capture):
         description="By `schema.name`: tables whose changes are found in another way.",
     )
 
+    def usual_lag_s(self) -> float:
+        """Before the next cycle is visible, rows are as old as the time between two and what that cycle takes, at most as long again."""
+        return max(super().usual_lag_s(), 2.0 * self.every_seconds)
+
     def assigned(self) -> dict[str, Any]:
         tables = {name: one.model_dump(exclude_defaults=True) for name, one in sorted(self.tables.items())}
         settings: dict[str, int | str] = {"every_seconds": self.every_seconds, "method": self.method}

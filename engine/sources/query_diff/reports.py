@@ -47,7 +47,7 @@ def last_cycle(folder: Folder) -> LastCycle | None:
     """The last cycle in figures; None before the first one."""
     for found in folder.files.reports(1):
         seconds, bytes_read = (found.ended_us - found.at_us) / 1e6, sum(table.bytes_read for table in found.tables)
-        return LastCycle(found.number, found.at_us, seconds, bytes_read)
+        return LastCycle(found.number, end_of(found.number), found.at_us, seconds, bytes_read)
     return None
 
 

@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from engine.link.messages import Progress
 from engine.model.subscription import BatchPolicy
 from tests.fixtures.postgres import Database
-from tests.fixtures.replication import Replica, table
+from tests.fixtures.replication import Replica, table, wait_progress
 
 pytestmark = pytest.mark.pg
 
 LATE = BatchPolicy(max_age_ms=600_000)
 """Batches that nothing but a demand closes."""
-
-
-def wait_progress(replica: Replica, what: Callable[[Progress], bool], *, number: int = 1) -> Progress:
-    """The last of so many reports, of those that come from now on, of which this is true."""
-    heard = len(replica.reports.all())
-
-    def found(reports: list[Any]) -> Progress | None:
-        fitting = [r for r in reports[heard:] if isinstance(r, Progress) and what(r)]
-        return fitting[number - 1] if len(fitting) >= number else None
-
-    return replica.reports.wait(found, f"{number} such reports", 30)
 
 
 def test_it_reports_while_nothing_happens_and_what_waits_grows_older(

@@ -18,7 +18,7 @@ from engine.model.source import Severity, TableSplit
 from engine.model.subscription import OriginFilter, TableSpec
 from engine.sources.sqlite.connect import Connector
 from engine.sources.sqlite_queries.database import SqliteDatabase
-from tests.fixtures.replication import table
+from tests.fixtures.replication import table, wait_progress
 from tests.process.sqlite_triggers.conftest import File, Replicate
 
 GOODS = "CREATE TABLE goods (id INTEGER PRIMARY KEY, name TEXT, price REAL); INSERT INTO goods VALUES (1, 'a', 1.5), (2, NULL, 2)"
@@ -57,6 +57,10 @@ def test_a_copy_follows_rows_and_structures_and_nothing_is_written(file: File, r
     )
     replica.assert_equal()
     assert replica.query("SELECT * FROM goods ORDER BY id") == [(2, "", 2.0), (7, "b", 3.0)]
+    seen = wait_progress(replica, lambda r: r.lag_seconds is not None)
+    wait_progress(
+        replica, lambda r: (r.lag_seconds or 0.0) > (seen.lag_seconds or 0.0) + 0.4
+    )  # Without another cycle it grows.
     file.execute("ALTER TABLE goods ADD COLUMN stock INTEGER DEFAULT 5; INSERT INTO goods VALUES (8, 'd', 1, 0)")
     replica.assert_equal()
     assert replica.query("SELECT id, stock FROM goods ORDER BY id") == [(2, 5), (7, 5), (8, 0)]

@@ -148,7 +148,7 @@ def test_the_reader_reports_the_last_cycle_in_figures(folder: Folder) -> None:
     assert reader.status("reader").last_cycle is None
     for _ in range(2):
         end_cycle(folder)
-    assert reader.status("reader").last_cycle == LastCycle(2, 2_000_000, 0.5, 80)
+    assert reader.status("reader").last_cycle == LastCycle(2, end_of(2), 2_000_000, 0.5, 80)
 
 
 def test_a_report_that_is_trimmed_meanwhile_is_left_out(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:

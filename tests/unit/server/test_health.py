@@ -59,12 +59,6 @@ def test_green_is_only_what_runs_with_an_engine_and_has_all_tables_live(state: S
             "All 2 tables are live, 200 ms behind",
         ),
         (
-            HealthInputs(_S.RUNNING, tables=_LIVE, lag_seconds=0.2, origin="the last cycle"),
-            "running",
-            "running",
-            "200 ms behind the last cycle",
-        ),
-        (
             HealthInputs(_S.RUNNING, tables={_T.LIVE: 2, _T.PARKED: 1}),
             "attention",
             "parked_tables",

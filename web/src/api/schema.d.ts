@@ -3244,7 +3244,7 @@ export interface components {
             goal_percent?: number | null;
             /**
              * Goal Seconds
-             * @description The console shows a target with a larger lag as late.
+             * @description The console shows a target with a larger lag as late. Of a capture by queries the default is twice its `every_seconds`, at least 60.
              * @default 60
              */
             goal_seconds?: number;
@@ -7714,7 +7714,7 @@ export interface components {
             bytes?: number | null;
             /**
              * Seconds
-             * @description While no engine is connected or the engine does not report, the time since its last report is added. With the consistency `snapshots` it counts from the last cycle: what was committed after that is not known.
+             * @description While no engine is connected or the engine does not report, the time since its last report is added. With the consistency `snapshots` it is the time since the snapshot of the last cycle that is visible.
              */
             seconds?: number | null;
             /**

@@ -156,7 +156,7 @@ function Progress({ subscription }: { subscription: Subscription }) {
       <Fact name="Way">
         <Link href={CONNECTIONS}>{`${source} → ${target}`}</Link>
       </Fact>
-      <Fact name={hasCycles(subscription) ? "Behind the last cycle" : "Behind the source"}>
+      <Fact name="Behind the source">
         <LagCell lag={lag} />
       </Fact>
       <Fact
