@@ -12,6 +12,7 @@ import structlog
 
 from engine.connectors import as_held, terms_of
 from engine.control.leftovers import remove_leftovers
+from engine.control.retry_pauses import RetryPauses
 from engine.control.target_registry import TargetRegistry
 from engine.copy.reload_requests import PartitionChoice, ReloadRequests
 from engine.model.batch import TableFault
@@ -67,11 +68,6 @@ from engine.tables.state import (
 
 log = structlog.get_logger(__name__)
 
-FIRST_RETRY_S = 0.5
-"""Pause after the first failed attempt in seconds; each further one takes twice as long. Not measured."""
-LAST_RETRY_S = 30.0
-"""Longest pause between attempts in seconds: a database that is back is used again after at most this time. An attempt that lasted longer
-than this counts as a success, and the pauses begin with FIRST_RETRY_S again. Not measured."""
 _OPENED_ANEW = {FaultKind.TARGET_UNAVAILABLE, FaultKind.TARGET_DISK_FULL, FaultKind.TARGET_FILE_GONE}
 DECODING_TRIES = 6
 """Number of failures to decode the log at one position after which the subscription fails instead of starting again."""
@@ -104,6 +100,7 @@ class SubscriptionSupervisor:
         self._reset = False
         self._retry_now = False
         """A change was requested that the current attempt may not have seen: the next attempt begins without delay."""
+        self._pauses = RetryPauses(parts.clock)
         self._suspect_queue = False
         self._reason: Reason | None = None
         self._changed = threading.Condition()
@@ -338,7 +335,6 @@ class SubscriptionSupervisor:
             run.resume(after.table)
 
     def _live(self) -> None:
-        delay = FIRST_RETRY_S
         while True:
             self._wait_for(self._has_work)
             with self._changed:
@@ -349,7 +345,7 @@ class SubscriptionSupervisor:
                 desired = self._desired
             self._resting.close()
             if desired is DesiredState.RUNNING:
-                delay = self._attempt(delay)
+                self._attempt()
             else:
                 self._rest(desired)
         self._let_go()
@@ -390,26 +386,23 @@ class SubscriptionSupervisor:
         resting = {DesiredState.PAUSED: SubscriptionState.PAUSED, DesiredState.STOPPED: SubscriptionState.STOPPED}
         return self._state not in {resting[self._desired], SubscriptionState.FAILED}
 
-    def _attempt(self, delay: float) -> float:
-        """Start and run once. Returns the delay in seconds before the next attempt."""
+    def _attempt(self) -> None:
+        """Start and run once, and wait before the next attempt if this one failed."""
         self._move(SubscriptionEvent.START)
-        started_ms = self._parts.clock.monotonic_ms()
+        self._pauses.begin()
         try:
             self._run_once()
         except EngineFault as fault:
-            captured = self._run.captured if self._run is not None else ZERO
-            self._run = None
-            if self._cannot_decode(fault, captured):
-                return self._after_fault(fault, delay, for_good=True)
-            if self._parts.clock.monotonic_ms() - started_ms > LAST_RETRY_S * 1000:
-                delay = FIRST_RETRY_S
-            return self._after_fault(fault, delay)
+            run, self._run = self._run, None
+            for_good = self._cannot_decode(fault, ZERO if run is None else run.captured)
+            self._after_fault(fault, None if run is None else run.applied.visible, for_good=for_good)
         except Exception as error:  # A defect is logged and retried; it must not end the subscription's thread.
             self._run = None
             log.exception("run_failed", subscription=self._spec.name, error=type(error).__name__)
-            return self._after_fault(EngineFault(FaultKind.INTERNAL, "run", type(error).__name__), delay)
-        self._run = None
-        return FIRST_RETRY_S
+            self._after_fault(EngineFault(FaultKind.INTERNAL, "run", type(error).__name__), None)
+        else:
+            self._run = None
+            self._pauses.reset()
 
     def _run_once(self) -> None:
         with self._changed:
@@ -644,8 +637,8 @@ class SubscriptionSupervisor:
         self._undecoded = max(captured, place), tries + 1 if captured <= place else 1
         return self._undecoded[1] >= DECODING_TRIES
 
-    def _after_fault(self, fault: EngineFault, delay: float, *, for_good: bool = False) -> float:
-        """Fail the subscription, or wait `delay` seconds if this kind of fault is retried and not `for_good`. Returns the next delay."""
+    def _after_fault(self, fault: EngineFault, applied: Lsn | None, *, for_good: bool = False) -> None:
+        """Fail the subscription, or wait if this kind of fault is retried and not `for_good`. `applied`: as RetryPauses."""
         if fault.kind in _OPENED_ANEW and self._target is not None:
             self._target = None
             self._parts.targets.release(self._spec.target)
@@ -656,14 +649,14 @@ class SubscriptionSupervisor:
             with self._changed:
                 if self._reset:  # Requested during this attempt: a new reader and new copies are the remedy.
                     self._state, self._reason = SubscriptionState.CREATED, None
-            return FIRST_RETRY_S
+            self._pauses.reset()
+            return
         self._suspect_queue |= fault.kind is FaultKind.QUEUE_CORRUPT
         self._reporter.event("warning", fault.kind.value, fault.subject, fault.detail)
         self._reporter.state(SubscriptionState.STARTING, _reason(fault))
         with self._changed:
             self._state, self._reason = SubscriptionState.STARTING, _reason(fault)
-        self._wait_for(self._wait_is_over, delay)
-        return min(delay * 2, LAST_RETRY_S)
+        self._wait_for(self._wait_is_over, self._pauses.after_failure(applied))
 
     def _give_up_reader(self, fault: EngineFault) -> None:
         """Drop the reader, as the last escalation level, after the run that used it has ended. If it fails, the next check tries again."""

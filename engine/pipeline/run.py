@@ -580,12 +580,11 @@ class ReplicationRun:
             )
 
     def _lag_s(self, since_us: int | None) -> float | None:
-        if not self._book.all().in_state(TableStateKind.LIVE) or (
-            since_us is None and self._monitor.source_end is None
-        ):
+        known = since_us is not None or self._monitor.source_end is not None
+        if not known or not self._book.all().in_state(TableStateKind.LIVE):
             return None
-        known = [us for us in (since_us, self._monitor.looked_us(self._reported)) if us is not None]
-        return self._age_s(min(known)) if known else 0.0
+        since = [us for us in (since_us, self._monitor.looked_us(self._reported)) if us is not None]
+        return self._age_s(min(since)) if since else 0.0
 
     def _age_s(self, since_us: int) -> float:
         return max(0.0, (self._parts.clock.wall_us() - since_us) / 1e6)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.control import supervisor as pipeline_module
+from engine.control import retry_pauses
 from engine.control.supervisor import DECODING_TRIES
 from engine.link.messages import EventReport
 from engine.model.fault import FaultKind
@@ -38,7 +38,7 @@ class FailingReader:
 def test_it_fails_where_the_log_goes_no_further_and_a_reload_gets_over_it(
     database: Database, replicate: Callable[..., Replica], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline_module, "FIRST_RETRY_S", 0.01)
+    monkeypatch.setattr(retry_pauses, "FIRST_S", 0.01)
     database.execute("CREATE TABLE orders (id int PRIMARY KEY); INSERT INTO orders VALUES (1)")
     replica = replicate(database, [table("orders")])
     with monkeypatch.context() as patch:
