@@ -19,8 +19,8 @@ from engine.model.source import ExportedSnapshot, Source, TableSplit
 from engine.model.subscription import TableSpec
 from engine.model.target import TableRecord, TargetReader
 from engine.model.verification import VerificationMethod
+from engine.platform.read_ahead import prefetched
 from engine.verify.by_ranges import ByRanges, RangesFound
-from engine.verify.prefetch import prefetched
 from engine.verify.progress import Progress
 from engine.verify.sampling import Sampling, borders, on_target
 from engine.verify.verdict import Difference, TableVerdict, VerdictStatus, VerifyProgress

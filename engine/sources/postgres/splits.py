@@ -19,6 +19,8 @@ from engine.records.masked_lines import mask_of
 from engine.sources.postgres.connect import SOURCE, Connector
 from engine.sources.postgres.copy_out import COPY_KINDS, copy_out
 
+_TID_RANGES = 140_000
+"""PostgreSQL 14 and later read the pages of a range of ctid only."""
 _READ_TIMEOUT_MS = 21_600_000
 """Statement timeout for one split (6 hours): a throttled copy reads slowly."""
 
@@ -63,7 +65,7 @@ def cut_table(connector: Connector, schema: TableSchema, split_bytes: int) -> li
             parts = max(1, min(blocks, -(-size // max(1, split_bytes)))) if heap else 1
             for part in range(parts):
                 storage, reads = RelationId(oid), TableName(namespace, name)
-                text = _select(schema, reads, *_bounds(part, parts, blocks)).as_string(connection)
+                text = select_rows(schema, reads, _pages(part, parts, blocks)).as_string(connection)
                 splits.append(
                     TableSplit(schema.relation, text, size // parts, tuples // parts, storage, reads, columns, masks)
                 )
@@ -104,18 +106,28 @@ def _element(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _bounds(part: int, parts: int, blocks: int) -> tuple[int | None, int | None]:
+def page_parts(
+    connection: PostgresConnection, relation: int, most: int, least_pages: int
+) -> list[list[sql.Composable]]:
+    """Conditions that cut a table with one file into at most so many parts of at least so many pages, by the rows' places: each row of a
+    snapshot meets one of them. One part without a condition where such a condition would read all of the table."""
+    found = connection.execute(_STORAGE, [relation, relation]).fetchall()
+    if len(found) != 1 or not found[0][-1] or connection.info.server_version < _TID_RANGES:
+        return [[]]
+    blocks = int(found[0][3])
+    parts = max(1, min(most, blocks // least_pages))
+    return [_pages(part, parts, blocks) for part in range(parts)]
+
+
+def _pages(part: int, parts: int, blocks: int) -> list[sql.Composable]:
+    """Conditions for the rows of a part. The last one has no upper bound, so that pages added since are included."""
     low = part * blocks // parts
-    return (low or None), (None if part == parts - 1 else (part + 1) * blocks // parts)
-
-
-def _select(schema: TableSchema, storage: TableName, low: int | None, high: int | None) -> sql.Composed:
     conditions: list[sql.Composable] = []
-    if low is not None:
+    if low:
         conditions.append(sql.SQL("ctid >= {}::tid").format(sql.Literal(f"({low},0)")))
-    if high is not None:
-        conditions.append(sql.SQL("ctid < {}::tid").format(sql.Literal(f"({high},0)")))
-    return select_rows(schema, storage, conditions)
+    if part < parts - 1:
+        conditions.append(sql.SQL("ctid < {}::tid").format(sql.Literal(f"({(part + 1) * blocks // parts},0)")))
+    return conditions
 
 
 def select_rows(

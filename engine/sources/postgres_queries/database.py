@@ -26,6 +26,7 @@ from engine.sources.postgres_queries import hashing, preflight, stamps
 from engine.sources.postgres_queries.compared import as_compared
 from engine.sources.postgres_queries.terms import POSTGRES_QUERIES_TERMS
 from engine.sources.query_diff.database import ComparedTable, DatabaseReads, Method
+from engine.sources.query_diff.declaration import DEFAULT_SESSIONS
 from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
 from engine.sources.query_diff.stamps import Stamp
 
@@ -36,8 +37,10 @@ _UNREADABLE = 0
 class PostgresDatabase:
     """`ComparedDatabase` over psycopg."""
 
-    def __init__(self, connector: Connector) -> None:
+    def __init__(self, connector: Connector, sessions: int = DEFAULT_SESSIONS) -> None:
+        """`sessions`: that read one table at the same time."""
         self._connector = connector
+        self._sessions = sessions
         self.terms = POSTGRES_QUERIES_TERMS
         self.statement_bytes = 256 * 1024 * 1024  # Not measured.
         self.reads: DatabaseReads = PostgresReads(connector)
@@ -73,17 +76,17 @@ class PostgresDatabase:
         ranges: Sequence[KeyRange] | None = None,
         since: Stamp | None = None,
     ) -> Iterator[bytes]:
-        return hashing.hashed_rows(self._connector, table, snapshot, ranges, since)
+        return hashing.hashed_rows(self._connector, table, snapshot, ranges, since, self._sessions)
 
     def placed_rows(
         self, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]]
     ) -> Iterator[bytes] | None:
-        return hashing.placed_rows(self._connector, table, snapshot, firsts)
+        return hashing.placed_rows(self._connector, table, snapshot, firsts, self._sessions)
 
     def range_digests(
         self, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]]
     ) -> list[DigestedRange]:
-        return hashing.range_digests(self._connector, table, snapshot, firsts)
+        return hashing.range_digests(self._connector, table, snapshot, firsts, self._sessions)
 
     def rows_since(self, table: ComparedTable, snapshot: str, since: Stamp) -> Iterator[bytes]:
         return stamps.rows_since(self._connector, table, snapshot, since)

@@ -6,6 +6,8 @@ A row's hash is that of its text, `ROW(columns)::text`, by `hashtextextended` wi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import pairwise
 
 import psycopg
@@ -14,6 +16,7 @@ from psycopg import pq, sql
 from engine.model.copies import KeyBound
 from engine.model.schema import Column
 from engine.model.source import TableSplit
+from engine.platform.read_ahead import side_by_side
 from engine.postgres.sessions import PostgresConnection
 from engine.sources.postgres import splits
 from engine.sources.postgres.connect import SOURCE, Connector
@@ -25,6 +28,10 @@ from engine.sources.query_diff.stamps import Stamp
 
 _AT_ONCE = 64
 """Ranges of one statement, for keys of several columns and for ranges that are read: each is a branch of a union. Not measured."""
+_LEAST_PAGES = 4096
+"""Pages of a table, usually 32 MiB, from which one more session reads it. Not measured."""
+_PIECES_AHEAD = 4
+"""Pieces of rows that are held for each session. Not measured."""
 _TYPES = "SELECT format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = %s AND attnum = %s"
 
 
@@ -41,13 +48,17 @@ def hashed_rows(
     snapshot: str,
     ranges: Sequence[KeyRange] | None,
     since: Stamp | None,
+    sessions: int,
 ) -> Iterator[bytes]:
     """See ComparedDatabase.hashed_rows."""
     if ranges is None:
-        yield from splits.read_split(connector, split_of(table, _hashes(table, 0, None, since)), snapshot)
+        # An index of the stamp reads few pages; parts of the table's pages would not use it.
+        parts = [[]] if since is not None else _parts(connector, table, sessions)
+        queries = [_hashes(table, 0, _Rows(since=since, pages=pages)) for pages in parts]
+        yield from _read(connector, table, queries, snapshot)
         return
     for begin in range(0, len(ranges), _AT_ONCE):
-        queries = [_hashes(table, begin + i, each) for i, each in enumerate(ranges[begin : begin + _AT_ONCE])]
+        queries = [_hashes(table, begin + i, _Rows(each)) for i, each in enumerate(ranges[begin : begin + _AT_ONCE])]
         union = sql.SQL(" UNION ALL ").join(sql.SQL("({})").format(query) for query in queries)
         order = sql.SQL(", ").join(sql.Literal(place) for place in range(1, len(table.schema.key) + 2))
         ordered = (
@@ -57,7 +68,7 @@ def hashed_rows(
 
 
 def placed_rows(
-    connector: Connector, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]]
+    connector: Connector, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]], sessions: int
 ) -> Iterator[bytes] | None:
     """See ComparedDatabase.placed_rows: for keys of one column."""
     if len(table.schema.key) != 1:
@@ -65,39 +76,74 @@ def placed_rows(
     with connector.session(str(table.schema.name)) as connection:
         place = _place(connection, table, firsts)
     (column,) = table.schema.key_columns
-    rows = _texts(table, None, [place, sql.SQL("{} AS k").format(sql.Identifier(column.on_source))])
-    query = sql.SQL("SELECT number, k, hashtextextended(t, 0), hashtextextended(t, 1) FROM ({}) AS r").format(rows)
-    return splits.read_split(connector, split_of(table, query), snapshot)
+    listed = [place, sql.SQL("{} AS k").format(sql.Identifier(column.on_source))]
+    query = sql.SQL("SELECT number, k, hashtextextended(t, 0), hashtextextended(t, 1) FROM ({}) AS r")
+    parts = _parts(connector, table, sessions)
+    return _read(connector, table, [query.format(_texts(table, _Rows(pages=each), listed)) for each in parts], snapshot)
+
+
+def _parts(connector: Connector, table: ComparedTable, sessions: int) -> list[list[sql.Composable]]:
+    """Conditions that cut the table for so many sessions."""
+    with connector.session(str(table.schema.name)) as connection:
+        return splits.page_parts(connection, table.schema.relation, sessions, _LEAST_PAGES)
+
+
+def _read(
+    connector: Connector, table: ComparedTable, queries: Sequence[sql.Composable], snapshot: str
+) -> Iterator[bytes]:
+    """The rows of all queries, each read by a session of its own at the same time."""
+    readers = [splits.read_split(connector, split_of(table, query), snapshot) for query in queries]
+    return readers[0] if len(readers) == 1 else side_by_side(readers, _PIECES_AHEAD * len(readers))
 
 
 def range_digests(
-    connector: Connector, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]]
+    connector: Connector, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]], sessions: int
 ) -> list[DigestedRange]:
-    """See ComparedDatabase.range_digests. A key of one column is looked up in the array of first keys, in one scan; the ranges of others
-    are read one after another."""
+    """See ComparedDatabase.range_digests. A key of one column is looked up in the array of first keys, in one scan of each session; the
+    ranges of others are read one after another."""
+    if len(table.schema.key) == 1:
+        with connector.session(str(table.schema.name)) as connection:
+            place = _place(connection, table, firsts)
+        queries = [[_looked_up(table, place, pages)] for pages in _parts(connector, table, sessions)]
+    else:
+        ranges = [KeyRange(first, before) for first, before in pairwise([None, *firsts, None])]
+        unions = list(_one_by_one(table, ranges))
+        queries = [unions[place::sessions] for place in range(min(sessions, len(unions)))]
+    found = [DigestedRange(0, 0, 0) for _ in range(len(firsts) + 1)]
+    for number, rows, low, high in _answers(connector, table, snapshot, queries):
+        before = found[number]
+        found[number] = DigestedRange(before.rows + rows, before.low ^ low, before.high ^ high)
+    return found
+
+
+def _answers(
+    connector: Connector, table: ComparedTable, snapshot: str, queries: Sequence[Sequence[sql.Composed]]
+) -> list[tuple[int, int, int, int]]:
+    """The rows of all queries; each of their lists is read by a session of its own at the same time."""
+    with ThreadPoolExecutor(len(queries), "digests") as pool:
+        parts = [pool.submit(_answers_of, connector, table, snapshot, each) for each in queries]
+        return [row for part in parts for row in part.result()]
+
+
+def _answers_of(
+    connector: Connector, table: ComparedTable, snapshot: str, queries: Sequence[sql.Composed]
+) -> list[tuple[int, int, int, int]]:
     subject = f"relation {table.schema.relation}"
     with connector.session(subject) as connection:
         try:
             splits.begin_read(connection, split_of(table, sql.SQL("")), snapshot, subject)
-            connection.execute("SET LOCAL jit = off")
-            if len(table.schema.key) == 1:
-                found = connection.execute(_looked_up(connection, table, firsts)).fetchall()
-            else:
-                bounds = [None, *firsts, None]
-                ranges = [KeyRange(first, before) for first, before in pairwise(bounds)]
-                found = [row for query in _one_by_one(table, ranges) for row in connection.execute(query).fetchall()]
+            found = [row for query in queries for row in connection.execute(query).fetchall()]
             connection.execute("COMMIT")
+            return [(int(number), int(rows), int(low), int(high)) for number, rows, low, high in found]
         except psycopg.Error as error:
             raise SOURCE.fault(error, subject, COPY_KINDS) from error
         finally:
             if connection.pgconn.transaction_status != pq.TransactionStatus.IDLE:
                 connection.close()
-    by_number = {int(number): DigestedRange(int(rows), int(low), int(high)) for number, rows, low, high in found}
-    return [by_number.get(number, DigestedRange(0, 0, 0)) for number in range(len(firsts) + 1)]
 
 
-def _looked_up(connection: PostgresConnection, table: ComparedTable, firsts: Sequence[tuple[str, ...]]) -> sql.Composed:
-    rows = _texts(table, None, [_place(connection, table, firsts)])
+def _looked_up(table: ComparedTable, place: sql.Composed, pages: list[sql.Composable]) -> sql.Composed:
+    rows = _texts(table, _Rows(pages=pages), [place])
     return sql.SQL(
         "SELECT number, count(*), bit_xor(hashtextextended(t, 0)), bit_xor(hashtextextended(t, 1)) FROM ({}) AS r GROUP BY number"
     ).format(rows)
@@ -118,12 +164,21 @@ def _one_by_one(table: ComparedTable, ranges: Sequence[KeyRange]) -> Iterator[sq
         yield sql.SQL(" UNION ALL ").join(
             sql.SQL(
                 "SELECT {}, count(*), bit_xor(hashtextextended(t, 0)), bit_xor(hashtextextended(t, 1)) FROM ({}) AS r HAVING count(*) > 0"
-            ).format(sql.Literal(begin + i), _texts(table, each, []))
+            ).format(sql.Literal(begin + i), _texts(table, _Rows(each), []))
             for i, each in enumerate(ranges[begin : begin + _AT_ONCE])
         )
 
 
-def _hashes(table: ComparedTable, number: int, keys: KeyRange | None, since: Stamp | None = None) -> sql.Composed:
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Which rows of a table are read: those in a range, with recent stamps, in a part of its pages."""
+
+    keys: KeyRange | None = None
+    since: Stamp | None = None
+    pages: Sequence[sql.Composable] = ()
+
+
+def _hashes(table: ComparedTable, number: int, rows: _Rows) -> sql.Composed:
     """Query for a number, the key and two hashes of each row; in key order for a range."""
     columns = table.schema.key_columns
     held = [sql.Identifier(f"k{i}") for i in range(len(columns))]
@@ -131,15 +186,13 @@ def _hashes(table: ComparedTable, number: int, keys: KeyRange | None, since: Sta
         sql.SQL("{} AS {}").format(sql.Identifier(column.on_source), alias)
         for column, alias in zip(columns, held, strict=True)
     ]
-    order = sql.SQL("") if keys is None else sql.SQL(" ORDER BY {}").format(sql.SQL(", ").join(held))
+    order = sql.SQL("") if rows.keys is None else sql.SQL(" ORDER BY {}").format(sql.SQL(", ").join(held))
     return sql.SQL("SELECT {}, {}, hashtextextended(t, 0), hashtextextended(t, 1) FROM ({}) AS r{}").format(
-        sql.Literal(number), sql.SQL(", ").join(held), _texts(table, keys, named, since), order
+        sql.Literal(number), sql.SQL(", ").join(held), _texts(table, rows, named), order
     )
 
 
-def _texts(
-    table: ComparedTable, keys: KeyRange | None, listed: Sequence[sql.Composable], since: Stamp | None = None
-) -> sql.Composed:
+def _texts(table: ComparedTable, rows: _Rows, listed: Sequence[sql.Composable]) -> sql.Composed:
     """Query for `listed` and the text `t` of each row."""
     schema = table.schema
     row = sql.SQL(", ").join(sql.Identifier(column.on_source) for column in schema.columns)
@@ -147,7 +200,7 @@ def _texts(
     query = splits.select_rows(
         schema,
         schema.name,
-        [*_conditions(schema.key_columns, keys), *conditions_since(since)],
+        [*_conditions(schema.key_columns, rows.keys), *conditions_since(rows.since), *rows.pages],
         sql.SQL(", ").join([*listed, text]),
     )
     # OFFSET 0: otherwise the planner would merge the queries, and the text would be made once for each hash.

@@ -13,6 +13,7 @@ from engine.model.subscription import GuardPolicy
 DEFAULT_EVERY_S = 300
 """Seconds between two cycles: each reads the tables as a whole. Not measured."""
 DEFAULT_METHOD = "incremental"
+DEFAULT_SESSIONS = 2
 TIMESTAMP = "timestamp"
 _GUARD = GuardPolicy()
 
@@ -64,6 +65,13 @@ class QueryDiffCapture(Capture):
         " hashes are read, and the rows whose hash changed. `range_checksum`: it hashes ranges of the key, and only of those that changed"
         " keys and hashes are read. Tables that the database cannot compare so are compared by `row_checksum`, or else by `incremental`.",
     )
+    sessions: int = Field(
+        default=DEFAULT_SESSIONS,
+        ge=1,
+        le=16,
+        title="Sessions",
+        description="Sessions of the source that read one large table at the same time, where the database can read parts of it.",
+    )
 
     tables: dict[Text, TableDetection] = Field(
         default_factory=dict,
@@ -78,6 +86,8 @@ class QueryDiffCapture(Capture):
     def assigned(self) -> dict[str, Any]:
         tables = {name: one.model_dump(exclude_defaults=True) for name, one in sorted(self.tables.items())}
         settings: dict[str, int | str] = {"every_seconds": self.every_seconds, "method": self.method}
+        if self.sessions != DEFAULT_SESSIONS:
+            settings["sessions"] = self.sessions
         if tables:
             settings["tables"] = json.dumps(tables)
         return {"capture": {"kind": self.kind, "settings": settings}}

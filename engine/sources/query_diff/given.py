@@ -11,7 +11,13 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
 from engine.model.subscription import FOLDER, ConnectionSpec
 from engine.sources.query_diff.database import Method
-from engine.sources.query_diff.declaration import DEFAULT_EVERY_S, DEFAULT_METHOD, TIMESTAMP, TableDetection
+from engine.sources.query_diff.declaration import (
+    DEFAULT_EVERY_S,
+    DEFAULT_METHOD,
+    DEFAULT_SESSIONS,
+    TIMESTAMP,
+    TableDetection,
+)
 from engine.sources.query_diff.folder import Folder
 
 _TIMEOUT_S = 3_600.0
@@ -39,6 +45,7 @@ class Given:
     name: str
     tables: Mapping[str, TableDetection] = field(default_factory=dict)
     """By `schema.name`."""
+    sessions: int = DEFAULT_SESSIONS
 
     def due_us(self) -> int | None:
         """When the next cycle is due by schedule, since 1970; None before the first one. Cycles of copies and cuts count: they read every
@@ -75,4 +82,5 @@ def given_by(spec: ConnectionSpec) -> Given:
             name: TableDetection.model_validate(one)
             for name, one in json.loads(str(settings.get("tables", "{}"))).items()
         },
+        int(settings.get("sessions", DEFAULT_SESSIONS)),
     )

@@ -19,6 +19,7 @@ from engine.model.subscription import ConnectionSpec
 from engine.platform.failpoints import arm
 from engine.records.row_digest import keyed_lines
 from engine.sources.postgres.connect import Connector
+from engine.sources.postgres_queries import hashing
 from engine.sources.postgres_queries.database import PostgresDatabase
 from engine.sources.query_diff import cycle
 from engine.sources.query_diff.cycle import run_cycle
@@ -55,7 +56,9 @@ def database(pg18: Any) -> Iterator[Database]:
 
 
 @pytest.fixture
-def compared(database: Database) -> Iterator[PostgresDatabase]:
+def compared(database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresDatabase]:
+    """Its small tables are read by two sessions, as large ones are."""
+    monkeypatch.setattr(hashing, "_LEAST_PAGES", 1)
     with closing(PostgresDatabase(Connector(ConnectionSpec("shop", "postgres", database.settings)))) as opened:
         yield opened
 

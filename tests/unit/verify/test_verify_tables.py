@@ -13,8 +13,8 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import Lsn
 from engine.model.source import ExportedSnapshot
 from engine.model.target import TableRecord
+from engine.platform.read_ahead import prefetched
 from engine.verify.compare import VerifyLimits, VerifyTable, verify_tables
-from engine.verify.prefetch import prefetched
 from engine.verify.verdict import TableVerdict, VerdictStatus, VerifyProgress
 from tests.unit.copy.copy_fakes import POSITION, FakeSource, decode_lines, table_of
 
