@@ -27,7 +27,7 @@ from engine.sources.postgres.connect import Connector
 from engine.sources.postgres_queries.database import PostgresDatabase
 from engine.sources.query_diff.cycle import run_cycle
 from engine.sources.query_diff.database import Method
-from engine.sources.query_diff.declaration import TableDetection
+from engine.sources.query_diff.declaration import DEFAULT_SESSIONS, TableDetection
 from engine.sources.query_diff.folder import Folder, Follow
 from engine.sources.query_diff.given import Given
 from server.demo.embedded import EmbeddedPostgres, server_folder
@@ -65,8 +65,9 @@ _FORMULAS = {
 class Run:
     """One server, and cycles of it."""
 
-    def __init__(self, cluster: EmbeddedPostgres, folder: Path, rows: int) -> None:
+    def __init__(self, cluster: EmbeddedPostgres, folder: Path, rows: int, sessions: int) -> None:
         self._cluster = cluster
+        self._sessions = sessions
         self._folder = folder
         self._rows = rows
         self.wrong = 0
@@ -108,13 +109,13 @@ class Run:
         settings = {"host": self._cluster.host, "port": self._cluster.port, "user": "postgres", "database": "postgres"}
         spec = ConnectionSpec("shop", "postgres", settings)
         with (
-            closing(PostgresDatabase(Connector(spec))) as database,
+            closing(PostgresDatabase(Connector(spec), self._sessions)) as database,
             run_cycle(database, given, complete=name != "timestamp"),
         ):
             seconds = time.monotonic() - began
         own = time.process_time() - own
+        pages = self._read() - read  # Sessions have ended then, so that their time is counted.
         source = self._source_s() - source
-        pages = self._read() - read
         (found,) = given.folder.files.reports(1)[0].tables
         right = found.filled or (found.inserted, found.updated, found.deleted) == (0, expected, 0)
         self.wrong += not right
@@ -185,6 +186,7 @@ def main() -> int:
     arguments.add_argument("--rows", type=int, default=10_000_000)
     arguments.add_argument("--methods", nargs="+", default=list(_FORMULAS), choices=list(_FORMULAS))
     arguments.add_argument("--shares", nargs="+", type=float, default=[0, 0.0001, 0.01, 0.5])
+    arguments.add_argument("--sessions", type=int, default=DEFAULT_SESSIONS)
     arguments.add_argument("--reladiff", help="the program reladiff, to compare with")
     given = arguments.parse_args()
     landing.warm()
@@ -193,10 +195,10 @@ def main() -> int:
         cluster = EmbeddedPostgres(server_folder(), settings=_SETTINGS)
         cluster.start()
         try:
-            run = Run(cluster, Path(folder), given.rows)
+            run = Run(cluster, Path(folder), given.rows, given.sessions)
             if given.reladiff:
                 run.reladiff(given.reladiff)
-            sys.stdout.write(f"{given.rows:,} rows in {run.pages:,} pages\n\n")
+            sys.stdout.write(f"{given.rows:,} rows in {run.pages:,} pages, {given.sessions} sessions\n\n")
             heads = [
                 *(
                     "method",
