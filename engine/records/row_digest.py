@@ -214,8 +214,18 @@ def _number(data: Array, begin: Any, end: Any) -> Any:
 
 
 @kernel
+def _half(data: Array, begin: Any) -> Any:
+    """A number of 64 bits that is written as 16 hexadecimal digits, those above 9 in lower case."""
+    value = np.int64(0)
+    for i in range(begin, begin + 16):
+        digit = np.int64(data[i])
+        value = (value << 4) | (digit - 48 if digit < 97 else digit - 87)
+    return value
+
+
+@kernel
 def _find_hashed(data: Array, interval: Array, key_ends: Array, keys: Array, low: Array, high: Array) -> Any:
-    """Fill the arrays from lines that begin with a number and end with two; the number of lines, -1 if one does not."""
+    """Fill the arrays from lines that begin with a number and end with hashes; the number of lines, -1 if one does not."""
     found, at, out = 0, 0, 0
     while at < data.size:
         end, start, first, second = at, -1, -1, -1
@@ -225,12 +235,14 @@ def _find_hashed(data: Array, interval: Array, key_ends: Array, keys: Array, low
                     start = end
                 first, second = second, end
             end += 1
-        if first <= start or end == data.size:
+        whole = end - second == 33
+        border = second if whole else first
+        if border <= start or end == data.size:
             return -1
         interval[found] = _number(data, at, start)
-        low[found] = _number(data, first + 1, second)
-        high[found] = _number(data, second + 1, end)
-        for i in range(start + 1, first):
+        low[found] = _half(data, second + 1) if whole else _number(data, first + 1, second)
+        high[found] = _half(data, second + 17) if whole else _number(data, second + 1, end)
+        for i in range(start + 1, border):
             keys[out] = data[i]
             out += 1
         found += 1
@@ -240,8 +252,8 @@ def _find_hashed(data: Array, interval: Array, key_ends: Array, keys: Array, low
 
 
 def hashed_lines(text: bytes) -> Any:
-    """Lines of COPY text that hold a number, a key's fields and two hashes, as a pyarrow.Table: `interval`, the number (int64), and `key`,
-    `low`, `high` as of `keyed_lines`.
+    """Lines of COPY text that hold a number, a key's fields and two hashes, or one of 32 hexadecimal digits, as a pyarrow.Table:
+    `interval`, the number (int64), and `key`, `low`, `high` as of `keyed_lines`.
 
     Raises ValueError if a line has another form.
     """

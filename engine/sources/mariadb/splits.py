@@ -22,25 +22,35 @@ def cut_table(
     connection: MariaDbConnection, table: MariaDbTable, schema: TableSchema, split_bytes: int
 ) -> list[TableSplit]:
     """Cut the table into splits of about `split_bytes`. Raises EngineFault(TABLE_STRUCTURE_CHANGED) if it lacks a column."""
-    name = schema.name
-    printed = {facts.name: how for facts, how in table.printed}
-    names = [column.on_source for column in schema.columns]
-    if not set(names) <= printed.keys():
-        raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, str(name), "a column of it was renamed or dropped")
-    line = line_text([value_text(printed[column], quoted(column)) for column in names])
-    select = f"SELECT {line} FROM {quoted(name.schema, name.name)}"
+    select = select_lines(table, schema)
     row_bytes = max(ROW_BYTES, table.bytes // table.rows) if table.rows else ROW_BYTES
     step = max(1, split_bytes // row_bytes)
     bounds = _bounds(connection, table, step)
     rows_each = step if bounds else table.rows
-    columns = tuple((int(column.attnum), column.on_source) for column in schema.columns)
     return [
-        _split(schema, f"{select} WHERE {condition}", rows_each * row_bytes, rows_each, columns)
-        for condition in _conditions(_key(table), bounds)
+        split_of(schema, f"{select} WHERE {condition}", rows_each * row_bytes, rows_each)
+        for condition in _conditions(key_of(table), bounds)
     ]
 
 
-def _split(schema: TableSchema, text: str, size: int, count: int, columns: tuple[tuple[int, str], ...]) -> TableSplit:
+def select_lines(table: MariaDbTable, schema: TableSchema) -> str:
+    """A query for lines of COPY text of the schema's columns, to which a condition can be added. Raises as `printed_values`."""
+    line = line_text(list(printed_values(table, schema).values()))
+    return f"SELECT {line} FROM {quoted(schema.name.schema, schema.name.name)}"
+
+
+def printed_values(table: MariaDbTable, schema: TableSchema) -> dict[str, str]:
+    """SQL of the texts of the schema's columns, by name. Raises EngineFault(TABLE_STRUCTURE_CHANGED) if the table lacks one."""
+    printed = {facts.name: how for facts, how in table.printed}
+    names = [column.on_source for column in schema.columns]
+    if not set(names) <= printed.keys():
+        raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, str(schema.name), "a column of it was renamed or dropped")
+    return {column: value_text(printed[column], quoted(column)) for column in names}
+
+
+def split_of(schema: TableSchema, text: str, size: int = 0, count: int = 0) -> TableSplit:
+    """A query over the table, to be read as a split. `size`, `count`: bytes and rows, for estimates."""
+    columns = tuple((int(column.attnum), column.on_source) for column in schema.columns)
     masks: tuple[tuple[int, Mask], ...] = tuple(
         (place, column.mask) for place, column in enumerate(schema.columns) if column.mask is not None
     )
@@ -48,8 +58,8 @@ def _split(schema: TableSchema, text: str, size: int, count: int, columns: tuple
     return TableSplit(schema.relation, text, size, count, RelationId(schema.relation), reads, columns, masks)
 
 
-def _key(table: MariaDbTable) -> list[tuple[ColumnFacts, Printed]]:
-    """The key's columns if all sort as literals of their values do; else none, and the table is not cut."""
+def key_of(table: MariaDbTable) -> list[tuple[ColumnFacts, Printed]]:
+    """The columns of the primary key if all sort as literals of their values do; else none, and the table is not cut."""
     primary = next((index for index in table.indexes if index.name == "PRIMARY"), None)
     found = [] if primary is None else [(f, h) for name in primary.columns for f, h in table.printed if f.name == name]
     return found if all(how.ordered for _, how in found) else []
@@ -57,7 +67,7 @@ def _key(table: MariaDbTable) -> list[tuple[ColumnFacts, Printed]]:
 
 def _bounds(connection: MariaDbConnection, table: MariaDbTable, step: int) -> list[list[str]]:
     """Keys that end a split of `step` rows, except the last, as literals."""
-    key = _key(table)
+    key = key_of(table)
     if not key:
         return []
     order = ", ".join(quoted(facts.name) for facts, _ in key)
@@ -66,15 +76,16 @@ def _bounds(connection: MariaDbConnection, table: MariaDbTable, step: int) -> li
     )
     found: list[list[str]] = []
     while True:
-        after = f"WHERE {_compared(key, found[-1], '>')}" if found else ""
+        after = f"WHERE {compared(key, found[-1], '>')}" if found else ""
         statement = f"SELECT {values} FROM {quoted(table.name.schema, table.name.name)} {after} ORDER BY {order} LIMIT {step - 1}, 1"
         row = rows(connection, statement)
         if not row:
             return found
-        found.append([_literal(how, str(value)) for (_, how), value in zip(key, row[0], strict=True)])
+        found.append([key_literal(how, str(value)) for (_, how), value in zip(key, row[0], strict=True)])
 
 
-def _literal(how: Printed, value: str) -> str:
+def key_literal(how: Printed, value: str) -> str:
+    """A value of a key column as a literal, from its text; from its hexadecimal digits if it is bytes."""
     if how.name == "bytea":
         return f"X'{value}'"
     return value.lstrip("0") or "0" if how.number and value.isdecimal() else value if how.number else literal(value)
@@ -83,13 +94,13 @@ def _literal(how: Printed, value: str) -> str:
 def _conditions(key: list[tuple[ColumnFacts, Printed]], bounds: Sequence[list[str]]) -> list[str]:
     if not bounds:
         return ["TRUE"]
-    found = [_compared(key, bounds[0], "<=")]
+    found = [compared(key, bounds[0], "<=")]
     for low, high in pairwise(bounds):
-        found.append(f"{_compared(key, low, '>')} AND {_compared(key, high, '<=')}")
-    return [*found, _compared(key, bounds[-1], ">")]
+        found.append(f"{compared(key, low, '>')} AND {compared(key, high, '<=')}")
+    return [*found, compared(key, bounds[-1], ">")]
 
 
-def _compared(key: Sequence[tuple[ColumnFacts, Printed]], bound: Sequence[str], operator: str) -> str:
+def compared(key: Sequence[tuple[ColumnFacts, Printed]], bound: Sequence[str], operator: str) -> str:
     """The key compared with a bound, column by column, so that the index is used."""
     names = [quoted(facts.name) for facts, _ in key]
     strict = operator[0]

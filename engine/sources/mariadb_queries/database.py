@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from engine.model.absent_capabilities import NoSequences, NothingComputed
@@ -14,16 +14,18 @@ from engine.model.source import WHOLE_TABLE, ComputedColumns, DiscoveredTable, F
 from engine.model.subscription import OriginFilter, TableSpec
 from engine.records.catalog_table import schema_of
 from engine.records.relation import parse_relation
-from engine.sources.mariadb.catalog import SYSTEM_SCHEMAS, load_facts, load_named
+from engine.sources.mariadb.catalog import SYSTEM_SCHEMAS, MariaDbTable, load_facts, load_named
 from engine.sources.mariadb.connect import Connector, rows
 from engine.sources.mariadb.preflight import version_number
 from engine.sources.mariadb.schemas import resolved
-from engine.sources.mariadb_queries import preflight
+from engine.sources.mariadb_queries import hashing, preflight
 from engine.sources.mariadb_queries.compared import compared_structure, unfit, unfit_as_declared, why_unfit
-from engine.sources.mariadb_queries.snapshots import QueryReads, exported
+from engine.sources.mariadb_queries.snapshots import QueryReads, exported, load_there
 from engine.sources.mariadb_queries.terms import MARIADB_QUERIES_TERMS
-from engine.sources.query_diff.database import ComparedTable, DatabaseReads
+from engine.sources.query_diff.database import ComparedTable, DatabaseReads, Method
 from engine.sources.query_diff.derived_numbers import check_distinct, relation_of
+from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
+from engine.sources.query_diff.stamps import Stamp
 from engine.sources.query_diff.unhashed import UnhashedRows
 
 _NAMES = "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE'"
@@ -56,6 +58,36 @@ class MariaDbDatabase(UnhashedRows):
             if schema is not None and schema.mode is KeyMode.KEYED:
                 found[name] = ComparedTable(schema, spec, structure.record(), structure.unreadable_record())
         return found
+
+    def methods(self, table: ComparedTable) -> frozenset[Method]:
+        return hashing.methods(self._there(table), table)
+
+    def hashed_rows(
+        self,
+        table: ComparedTable,
+        snapshot: str,
+        ranges: Sequence[KeyRange] | None = None,
+        since: Stamp | None = None,
+    ) -> Iterator[bytes]:
+        del since
+        return self._hashed(table, snapshot).rows(ranges)
+
+    def placed_rows(
+        self, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]]
+    ) -> Iterator[bytes] | None:
+        return self._hashed(table, snapshot).placed(firsts)
+
+    def range_digests(
+        self, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]]
+    ) -> list[DigestedRange]:
+        return self._hashed(table, snapshot).digests(firsts)
+
+    def _hashed(self, table: ComparedTable, snapshot: str) -> hashing.HashedTable:
+        return hashing.HashedTable(self._there(table), table, lambda split: self.reads.read_split(split, snapshot))
+
+    def _there(self, table: ComparedTable) -> MariaDbTable:
+        with self._connector.session(str(table.schema.name)) as connection:
+            return load_there(connection, table.schema.name)
 
     def resolver(self, payloads: Collection[bytes]) -> Resolve:
         names = {parse_relation(payload).name for payload in payloads}

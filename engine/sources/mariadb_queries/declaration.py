@@ -18,18 +18,13 @@ class MariaDbQueriesCapture(QueryDiffCapture):
     words: ClassVar[str] = (
         "Queries read the tables again and again, and compare them with what they had before. Nothing is created on the source, and SELECT"
         " is the only right that is needed; a replica does, too. Each cycle reads every table as a whole, in one snapshot and by one"
-        " session, and hashes its rows in Penstock. The target shows the states of these snapshots only: rows that were changed several"
+        " session. The target shows the states of these snapshots only: rows that were changed several"
         " times in between show their last change. While a table is read, ALTER TABLE and TRUNCATE wait, and other statements on the table"
         " wait with them. After ALTER TABLE a table is copied again. Not possible: tables without a primary key or a unique key without"
         " NULL, partitioned tables, other engines than InnoDB, row filters. Choose triggers where they can be had."
     )
 
     kind: Literal["query_diff"] = Field(default="query_diff", description=words)
-    method: Literal["incremental"] = Field(
-        default="incremental",
-        title="How changes are found",
-        description="`incremental`: all rows are read, and hashed by Penstock.",
-    )
 
 
 MARIADB_QUERIES = SourceKind(

@@ -9,19 +9,21 @@ as it is (a column dropped and added again, another table renamed to the name) m
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from engine.model.absent_capabilities import WholeTablesOnly
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableName
 from engine.model.masks import MASK_KEY
+from engine.model.quarantine import Texts
 from engine.model.schema import TableSchema
-from engine.model.source import TableSplit
+from engine.model.source import WHOLE_TABLE, TableSplit
 from engine.model.subscription import TableSpec
 from engine.records.masked_lines import mask_of
 from engine.records.served_snapshot import Request, SnapshotServer, read_served
 from engine.sources.mariadb import splits
-from engine.sources.mariadb.catalog import load_named
+from engine.sources.mariadb.catalog import MariaDbTable, load_named
 from engine.sources.mariadb.connect import (
     ERRORS,
     LONG_READ_TIMEOUT_S,
@@ -29,15 +31,32 @@ from engine.sources.mariadb.connect import (
     MariaDbConnection,
     close_quietly,
     fault_of,
+    quoted,
     rows,
     run,
 )
 from engine.sources.mariadb.lines import read_lines
+from engine.sources.mariadb.types import ColumnFacts, Printed
 from engine.sources.mariadb_queries.compared import compared_structure
 
+_KEYS_AT_ONCE = 2_000
+"""Rows that one statement looks up. Not measured."""
 _CREATED = """
 SELECT IFNULL(CAST(create_time AS CHAR), '') FROM information_schema.tables WHERE table_schema = %s AND table_name = %s
 """
+
+
+def load_there(connection: MariaDbConnection, name: TableName) -> MariaDbTable:
+    """The table as it is now. Raises EngineFault(TABLE_MISSING)."""
+    found = load_named(connection, [name]).get(name)
+    if found is None:
+        raise EngineFault(FaultKind.TABLE_MISSING, str(name), "the table is gone")
+    return found
+
+
+def key_texts(key: Sequence[tuple[ColumnFacts, Printed]], texts: Sequence[str | None]) -> list[str]:
+    """Literals of a key's values, from their texts as rows are printed."""
+    return [splits.key_literal(how, str(text)) for (_, how), text in zip(key, texts, strict=True)]
 
 
 @contextmanager
@@ -86,12 +105,23 @@ class QueryReads(WholeTablesOnly):
 
     def splits(self, schema: TableSchema, spec: TableSpec, split_bytes: int) -> list[TableSplit]:
         del spec
-        name = schema.name
-        with self._connector.session(str(name)) as connection:
-            table = load_named(connection, [name]).get(name)
-            if table is None:
-                raise EngineFault(FaultKind.TABLE_MISSING, str(name), "the table is gone")
-            return splits.cut_table(connection, table, schema, split_bytes)
+        with self._connector.session(str(schema.name)) as connection:
+            return splits.cut_table(connection, load_there(connection, schema.name), schema, split_bytes)
+
+    def key_splits(self, schema: TableSchema, spec: TableSpec, keys: Sequence[Texts]) -> list[TableSplit]:
+        """The rows with these keys, if literals of their texts are compared as the values; else the whole table."""
+        with self._connector.session(str(schema.name)) as connection:
+            table = load_there(connection, schema.name)
+        key = splits.key_of(table)
+        if [facts.name for facts, _ in key] != [column.on_source for column in schema.key_columns]:
+            return self.splits(schema, spec, WHOLE_TABLE)
+        names = ", ".join(quoted(facts.name) for facts, _ in key)
+        rows = [f"({', '.join(key_texts(key, texts))})" for texts in keys]
+        select = splits.select_lines(table, schema)
+        return [
+            splits.split_of(schema, f"{select} WHERE ({names}) IN ({', '.join(rows[at : at + _KEYS_AT_ONCE])})")
+            for at in range(0, len(rows), _KEYS_AT_ONCE)
+        ]
 
     def read_split(self, split: TableSplit, snapshot: str) -> Iterator[bytes]:
         subject = f"relation {split.relation}"

@@ -108,7 +108,7 @@ class ComparedDatabase(Protocol):
         ranges: Sequence[KeyRange] | None = None,
         since: Stamp | None = None,
     ) -> Iterator[bytes]:
-        """COPY text in pieces of whole lines: a number, the key's fields and two 64-bit hashes of each row.
+        """COPY text in pieces of whole lines: a number, the key's fields and the hashes of each row, as `row_digest.hashed_lines` takes it.
 
         `ranges`: only rows in these, range by range in key order; the number is that of the range. None: all rows in any order. `since`:
         only rows whose stamps are not older. For methods by checksum only.

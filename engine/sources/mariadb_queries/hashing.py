@@ -1,0 +1,100 @@
+"""Hashes of rows and digests of key ranges, computed by the server.
+
+A row's hash is the MD5 of its line of COPY text: 128 bits, in two halves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from engine.model.source import TableSplit
+from engine.sources.mariadb.catalog import MariaDbTable
+from engine.sources.mariadb.connect import quoted
+from engine.sources.mariadb.splits import compared, key_literal, key_of, printed_values, split_of
+from engine.sources.mariadb.types import line_text
+from engine.sources.mariadb_queries.snapshots import key_texts
+from engine.sources.query_diff.database import ComparedTable, Method
+from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
+
+_AT_ONCE = 64
+"""Ranges of one statement: each is a branch of a union. Not measured."""
+_EVERY_ROW = 2**64 - 1
+"""Limit of a derived table, which keeps the server from merging it with the outer query: the hash would be computed once for each half."""
+
+Read = Callable[[TableSplit], Iterator[bytes]]
+"""Reads a split under the cycle's snapshot."""
+
+
+def methods(table: MariaDbTable, compared_as: ComparedTable) -> frozenset[Method]:
+    """Ranges need the primary key, of types whose order is known."""
+    in_order = [facts.name for facts, _ in key_of(table)] == [c.on_source for c in compared_as.schema.key_columns]
+    return frozenset(Method) if in_order else frozenset(Method) - {Method.RANGE_CHECKSUM}
+
+
+@dataclass(frozen=True, slots=True)
+class HashedTable:
+    """A table whose rows the server hashes. `table`: as the catalog has it now; a read is refused if it was changed since the snapshot."""
+
+    table: MariaDbTable
+    compared_as: ComparedTable
+    read: Read
+
+    def rows(self, ranges: Sequence[KeyRange] | None) -> Iterator[bytes]:
+        """See ComparedDatabase.hashed_rows."""
+        for number, keys in enumerate([KeyRange()] if ranges is None else ranges):
+            order = "" if ranges is None else f" ORDER BY {self._order}"
+            yield from self._read(f"SELECT {self._hashed_line(str(number))} FROM {self._from(keys)}{order}")
+
+    def placed(self, firsts: Sequence[tuple[str, ...]]) -> Iterator[bytes] | None:
+        """See ComparedDatabase.placed_rows: for a key of one whole number."""
+        key = key_of(self.table)
+        if len(key) != 1 or not key[0][1].number or key[0][1].name not in {"int2", "int4", "int8"}:
+            return None
+        numbers = [key_literal(key[0][1], first[0]) for first in firsts]
+        place = f"INTERVAL({quoted(key[0][0].name)}, {', '.join(numbers)})" if numbers else "0"
+        return self._read(f"SELECT {self._hashed_line(place)} FROM {self._from(KeyRange())}")
+
+    def digests(self, firsts: Sequence[tuple[str, ...]]) -> list[DigestedRange]:
+        """See ComparedDatabase.range_digests."""
+        ranges = [KeyRange(first, before) for first, before in pairwise([None, *firsts, None])]
+        found = [DigestedRange(0, 0, 0) for _ in ranges]
+        for begin in range(0, len(ranges), _AT_ONCE):
+            branches = [self._digest(begin + i, keys) for i, keys in enumerate(ranges[begin : begin + _AT_ONCE])]
+            for line in b"".join(self._read(" UNION ALL ".join(branches))).splitlines():
+                number, rows, low, high = map(int, line.split(b"\t"))
+                found[number] = DigestedRange(rows, low, high)
+        return found
+
+    def _digest(self, number: int, keys: KeyRange) -> str:
+        halves = [
+            f"CAST(BIT_XOR(CAST(CONV({half}, 16, 10) AS UNSIGNED)) AS SIGNED)"
+            for half in ("LEFT(m, 16)", "RIGHT(m, 16)")
+        ]
+        hashes = f"SELECT MD5({self._line}) AS m FROM {self._from(keys)} LIMIT {_EVERY_ROW}"
+        return f"(SELECT CONCAT_WS('\\t', {number}, COUNT(*), {', '.join(halves)}) FROM ({hashes}) AS d{number})"
+
+    def _hashed_line(self, number: str) -> str:
+        """SQL of a line for `hashed_lines`; NULL if the row's text is too large for the server."""
+        values = printed_values(self.table, self.compared_as.schema)
+        key = [values[column.on_source] for column in self.compared_as.schema.key_columns]
+        return f"CONCAT({number}, '\\t', {line_text(key)}, '\\t', MD5({self._line}))"
+
+    @property
+    def _line(self) -> str:
+        return line_text(list(printed_values(self.table, self.compared_as.schema).values()))
+
+    @property
+    def _order(self) -> str:
+        return ", ".join(quoted(facts.name) for facts, _ in key_of(self.table))
+
+    def _from(self, keys: KeyRange) -> str:
+        """The table and the condition of a range."""
+        name, key = self.table.name, key_of(self.table)
+        bounds = [(">=", keys.first), ("<", keys.before)]
+        conditions = [compared(key, key_texts(key, bound), operator) for operator, bound in bounds if bound is not None]
+        return f"{quoted(name.schema, name.name)} WHERE {' AND '.join(conditions) or 'TRUE'}"
+
+    def _read(self, query: str) -> Iterator[bytes]:
+        return self.read(split_of(self.compared_as.schema, query))
