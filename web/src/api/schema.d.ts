@@ -4297,6 +4297,12 @@ export interface components {
              */
             method?: "incremental" | "row_checksum" | "range_checksum";
             /**
+             * Sessions
+             * @description Sessions of the source that read one large table at the same time, where the database can read parts of it.
+             * @default 2
+             */
+            sessions?: number;
+            /**
              * Tables
              * @description By `schema.name`: tables whose changes are found in another way.
              */
