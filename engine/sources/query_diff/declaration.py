@@ -14,6 +14,7 @@ DEFAULT_EVERY_S = 300
 """Seconds between two cycles: each reads the tables as a whole. Not measured."""
 DEFAULT_METHOD = "incremental"
 DEFAULT_SESSIONS = 2
+"""Sessions that read one large table: two halve the time where the source has two cores to spare."""
 TIMESTAMP = "timestamp"
 _GUARD = GuardPolicy()
 
