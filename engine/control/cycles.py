@@ -83,6 +83,7 @@ def _table(table: CycleTable) -> CycleTablePart:
         filled=table.filled,
         unreadable=table.unreadable,
         since_stamp=table.since_stamp,
+        known_before=table.known_before,
         rows_read=table.rows_read,
         rows_hashed=table.rows_hashed,
         bytes_read=table.bytes_read,

@@ -317,7 +317,7 @@ class RequestHandler:
 
     @_answers(Discover)
     def _discover(self, command: Discover) -> Message:
-        source = open_source(command.connection)
+        source = open_source(replace(command.connection, capture=command.capture))
         try:
             return DiscoverBody(tables=tuple(_discovered(table) for table in source.discover()))
         finally:

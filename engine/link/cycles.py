@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from operator import not_
 from typing import Literal
 
 from pydantic import Field
@@ -37,6 +38,7 @@ class CycleTablePart(Message):
     filled: bool = False
     unreadable: bool = False
     since_stamp: bool = False
+    known_before: str | None = Field(default=None, exclude_if=not_)
     rows_read: int = 0
     rows_hashed: int = 0
     bytes_read: int = 0

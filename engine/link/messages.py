@@ -279,6 +279,8 @@ class Preflight(Question):
 class Discover(Question):
     kind: Literal["discover"] = "discover"
     connection: Connection
+    capture: CaptureSpec | None = Field(default=None, exclude_if=_is_none)
+    """As of Preflight."""
 
 
 class DdlCapture(Question):

@@ -34,9 +34,11 @@ class CycleTable:
     filled: bool = False
     """It was read for the first time, so nothing could differ."""
     unreadable: bool = False
-    """Its key changed, so that its rows could not be compared: the table is copied again."""
+    """Its rows could not be compared. Its key changed: the table is copied again. Or rows have no key of their own: it is parked."""
     since_stamp: bool = False
-    """Only rows with recent stamps were read, so that inserts and updates were found, and no deletes."""
+    """Only rows with recent stamps were read: of deletes, only those that a delete flag or the row filter shows were found."""
+    known_before: str | None = None
+    """With stamps: rows with an older one are all known, and will be found if they change. As text of the database."""
     rows_read: int = 0
     rows_hashed: int = 0
     bytes_read: int = 0

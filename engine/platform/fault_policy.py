@@ -148,7 +148,8 @@ POLICIES: dict[FaultKind, Policy] = {
     ),
     FaultKind.TABLE_NO_IDENTITY: Policy(
         Action.PARK_TABLE,
-        'Add a primary key or set a REPLICA IDENTITY on the source, or give "insert_only": true. ' + _RETRY_TABLE,
+        'Add a primary key or set a REPLICA IDENTITY on the source, or give "insert_only": true. A declared key has to'
+        " be one: without NULL, and another one in each row. " + _RETRY_TABLE,
     ),
     FaultKind.TABLE_NOT_LOGGED: Policy(
         Action.PARK_TABLE,

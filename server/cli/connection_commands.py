@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
 from typing import Annotated
 
@@ -82,17 +83,34 @@ def check(
     slot: Annotated[
         str | None, typer.Option("--slot", help="Existing replication slot that the subscription will name.")
     ] = None,
+    capture: Annotated[
+        str | None,
+        typer.Option(
+            "--capture", help="Intended capture of a source: its kind, or an object as in a subscription, in JSON."
+        ),
+    ] = None,
 ) -> Answer:
     """Contact the database, and check what replication needs there. Exit code 1: a finding is an error."""
     body: Document = {} if role is None else {"role": role.value}
     if table_names:
         body["tables"] = tables(table_names)
     named = {name: text for name, text in (("publication", publication), ("slot", slot)) if text is not None}
-    if named:
-        body["capture"] = named
+    if named or capture:
+        body["capture"] = {**(_capture(capture) if capture else {}), **named}
     answer = api.post(f"{_path(connection)}/checks", body, timeout_s=_ASKED_S)
     code = ExitCode.DONE if answer["ok"] else ExitCode.DIFFERENT
     return Answer(answer, lambda: _show_findings(connection, answer["findings"]), exit_code=code)
+
+
+def _capture(text: str) -> Document:
+    """The kind, or the object."""
+    if not text.lstrip().startswith("{"):
+        return {"kind": text}
+    try:
+        found: Document = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise typer.BadParameter(f"--capture: {error}") from None
+    return found
 
 
 def _show_findings(connection: str, findings: list[Document]) -> None:
@@ -108,15 +126,23 @@ def _show_findings(connection: str, findings: list[Document]) -> None:
 
 @connections.command("tables")
 @server_command
-def list_tables(api: Api, connection: Name) -> Answer:
+def list_tables(
+    api: Api,
+    connection: Name,
+    capture: Annotated[
+        str | None,
+        typer.Option("--capture", help="Intended kind of capture. query_diff lists views of PostgreSQL too."),
+    ] = None,
+) -> Answer:
     """Tables that a source has, with their keys."""
-    found = list(api.items(f"{_path(connection)}/tables"))
+    asked = {} if capture is None else {"capture": capture}
+    found = list(api.items(f"{_path(connection)}/tables", **asked))
     rows = [
         [
             escape(f"{item['schema']}.{item['name']}"),
             escape(", ".join(item.get("key") or [])) or None,
             item.get("rows_estimate"),
-            escape("; ".join(item.get("problems") or [])) or None,
+            escape("; ".join(problem["what"] for problem in item.get("problems") or [])) or None,
         ]
         for item in found
     ]

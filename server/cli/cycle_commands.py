@@ -124,9 +124,9 @@ def _show(found: Document) -> None:
 
 def _note(item: Document) -> str | None:
     if item["copied_again"]:
-        return "[yellow]copied again: its key changed[/]"
+        return "[yellow]not compared: it is copied again, or parked[/]"
     if item["first"]:
         return "read for the first time"
     if item["since_stamp"]:
-        return "by stamps, without deletes"
+        return "by stamps"
     return f"{item['ranges_different']:,} of {item['ranges']:,} ranges differed" if item["ranges"] else None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from sqlmodel import col, select
 
 from engine.connectors import CONNECTIONS
@@ -176,12 +176,32 @@ def _capture_to_check(body: CheckRequest, source: ConnectionKind | None) -> dict
     "/{name}/tables",
     operation_id="connections_tables",
     summary="List the tables of a source",
-    responses=responses(NotFound, NotASource, SecretsUnreadable, EngineUnavailable, EngineTimeout),
+    responses=responses(NotFound, InvalidRequest, NotASource, SecretsUnreadable, EngineUnavailable, EngineTimeout),
 )
-async def list_source_tables(request: Request, box: Box, name: NamePath, paging: Paging) -> Page[SourceTableView]:
+async def list_source_tables(
+    request: Request,
+    box: Box,
+    name: NamePath,
+    paging: Paging,
+    capture: Annotated[
+        str | None,
+        Query(
+            description="The intended kind of capture, by default the usual one of the source: `problems` are those with it. Of PostgreSQL,"
+            " `query_diff` lists views too."
+        ),
+    ] = None,
+) -> Page[SourceTableView]:
     """Tables that could be replicated, by schema and name, with keys, sizes and problems. Each page is read from the source."""
     connection = await opened_source(request, box, name)
-    answer = await ask_engine(request, "discover", {"connection": connection})
+    payload: dict[str, Any] = {"connection": connection}
+    if capture is not None:
+        kind = CONNECTIONS[connection["kind"]]
+        if capture not in kind.captures:
+            raise InvalidRequest.at(
+                "/capture", f"'{name}' is of the kind {kind.name}, which has no capture '{capture}'."
+            )
+        payload["capture"] = {"kind": capture, "settings": {}}
+    answer = await ask_engine(request, "discover", payload)
     tables = [SourceTableView.model_validate(table) for table in answer.get("tables", [])]
     tables.sort(key=lambda table: (table.schema_name, table.name))
     behind = paging.behind(str, str)

@@ -34,6 +34,7 @@ _EXAMPLE: dict[str, Any] = {
             "first": False,
             "copied_again": False,
             "since_stamp": False,
+            "known_before": None,
             "rows_read": 12,
             "rows_hashed": 120000,
             "bytes_read": 5400000,
@@ -54,11 +55,16 @@ class CycleTableView(QualifiedName):
     method: str = Field(description="How changed rows were found: as `capture.method`.")
     first: bool = Field(description="It was read for the first time, so that nothing could differ.")
     copied_again: bool = Field(
-        description="Its key had changed, so that its rows could not be compared: it is copied again."
+        description="Its key had changed, so that its rows could not be compared: it is copied again. Or rows had NULL in the declared key"
+        " (`capture.tables`), or the same one: the table is parked."
     )
     since_stamp: bool = Field(
-        description="Only rows with recent stamps were read (method `timestamp`): deletes, and changes without a new stamp, are found by"
-        " the next cycle that compares all rows."
+        description="Only rows with recent stamps were read (methods `timestamp`, `timestamp_delete_flag`): rows that are gone, and changes"
+        " without a new stamp, are found by the next cycle that compares all rows."
+    )
+    known_before: str | None = Field(
+        description="For the methods by stamps: this cycle or an earlier one read every row with an older stamp as it is now. Once the"
+        " cycle is `applied`, those of them whose delete flag is set may be removed from the source. null: no stamps were read."
     )
     rows_read: int = Field(description="Rows that were read with all their columns.")
     rows_hashed: int = Field(description="Rows that the database hashed, of which only key and hash were read.")

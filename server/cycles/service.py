@@ -102,6 +102,7 @@ def _table_view(part: CycleTablePart) -> CycleTableView:
         first=part.filled,
         copied_again=part.unreadable,
         since_stamp=part.since_stamp,
+        known_before=part.known_before,
         rows_read=part.rows_read,
         rows_hashed=part.rows_hashed,
         bytes_read=part.bytes_read,

@@ -109,7 +109,7 @@ class Run:
         settings = {"host": self._cluster.host, "port": self._cluster.port, "user": "postgres", "database": "postgres"}
         spec = ConnectionSpec("shop", "postgres", settings)
         with (
-            closing(PostgresDatabase(Connector(spec), self._sessions)) as database,
+            closing(PostgresDatabase(Connector(spec), sessions=self._sessions)) as database,
             run_cycle(database, given, complete=name != "timestamp"),
         ):
             seconds = time.monotonic() - began

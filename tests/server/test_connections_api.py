@@ -249,6 +249,11 @@ def test_tables_of_a_source_are_paged(client: TestClient, engine: PlayedEngine, 
     assert [item["name"] for item in rest["items"]] == ["c"]
     assert rest["next_page_token"] is None
     assert client.get(f"{URL}/mart/tables").json()["code"] == "not_a_source"
+    assert all("capture" not in payload for _, payload in engine.asked)
+    client.get(f"{URL}/shop/tables", params={"capture": "query_diff"})
+    assert engine.asked[-1][1]["capture"] == {"kind": "query_diff", "settings": {}}
+    refused = client.get(f"{URL}/shop/tables", params={"capture": "ledger"})
+    assert (refused.status_code, "no capture 'ledger'" in refused.json()["detail"]) == (422, True)
 
 
 _CAPTURE = {"installed": True, "version": 1, "current": True, "install_sql": ["CREATE …"], "remove_sql": ["DROP …"]}

@@ -18,6 +18,7 @@ from engine.postgres.sessions import PostgresConnection
 from engine.records.masked_lines import mask_of
 from engine.sources.postgres.connect import SOURCE, Connector
 from engine.sources.postgres.copy_out import COPY_KINDS, copy_out
+from engine.sources.postgres.view_marks import mark_of_view
 
 _TID_RANGES = 140_000
 """PostgreSQL 14 and later read the pages of a range of ctid only."""
@@ -33,7 +34,10 @@ WHERE c.oid IN (SELECT p.relid FROM pg_partition_tree(%s::oid::regclass) AS p WH
 ORDER BY c.oid
 """
 """A size is NULL if the table was dropped during the query; reading the table then raises the fault."""
-_SAME_STORAGE = "SELECT relfilenode = pg_relation_filenode(oid) FROM pg_class WHERE oid = %s"
+_SAME_STORAGE = "SELECT relfilenode = pg_relation_filenode(oid) FROM pg_class WHERE oid = %s AND relkind <> 'v'"
+_NAME_AND_KIND = "SELECT %s::oid::regclass::text, (SELECT relkind::text FROM pg_class WHERE oid = %s)"
+"""The name as it is now, and the kind in the snapshot; None if it was not there."""
+_VIEW_KINDS = frozenset({"v", "m"})
 _NAMES = """
 SELECT o.object_names FROM unnest(%s::int[]) WITH ORDINALITY AS a (attnum, place)
 CROSS JOIN LATERAL pg_identify_object_as_address('pg_class'::regclass, %s, a.attnum) AS o ORDER BY a.place
@@ -163,16 +167,21 @@ def read_split(connector: Connector, split: TableSplit, snapshot: str) -> Iterat
 
     Raises EngineFault: TABLE_COLUMNS_UNFIT if values are to be hashed and the key is missing; COPY_LOST if the snapshot does not exist any
     more; TABLE_STRUCTURE_CHANGED if the table was rewritten or truncated after the snapshot, because the new file does not hold the rows of
-    the snapshot.
+    the snapshot; of a view, if it was changed, or that happened to a table of it. Then rows have been returned that do not count.
     """
     subject = f"relation {split.relation}"
     mask = mask_of(split, connector.secret(MASK_KEY), subject)
     with connector.session(subject) as connection:
         try:
-            begin_read(connection, split, snapshot, subject)
+            is_table = begin_read(connection, split, snapshot, subject)
+            storage = split.storage or split.relation
+            mark = () if is_table else mark_of_view(connection, storage)
             pieces = copy_out(connector, connection, split.sql, subject)
             yield from pieces if mask is None else map(mask, pieces)
             connection.execute("COMMIT")
+            if not is_table and mark != mark_of_view(connection, storage):
+                changed = "the view, or a table that it reads, was changed after the snapshot"
+                raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, subject, changed)
         except psycopg.Error as error:
             raise SOURCE.fault(error, subject, COPY_KINDS) from error
         finally:
@@ -181,21 +190,26 @@ def read_split(connector: Connector, split: TableSplit, snapshot: str) -> Iterat
                 connection.close()
 
 
-def begin_read(connection: PostgresConnection, split: TableSplit, snapshot: str, subject: str) -> None:
-    """Begin a transaction under the snapshot, in which the split's SQL reads the rows of the snapshot. Raises as `read_split`."""
+def begin_read(connection: PostgresConnection, split: TableSplit, snapshot: str, subject: str) -> bool:
+    """Begin a transaction under the snapshot, in which the split's SQL reads the rows of the snapshot; returns whether it is certain that
+    it reads no view. Raises as `read_split`."""
     storage = split.storage or split.relation
     connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot)))
     # Statements of many ranges would seem worth JIT compilation.
     settings = "SELECT set_config('statement_timeout', %s, true), set_config('jit', 'off', true)"
     connection.execute(settings, [str(_READ_TIMEOUT_MS)])
-    name = connection.execute("SELECT %s::oid::regclass::text", [storage]).fetchall()[0][0]
+    name, kind = connection.execute(_NAME_AND_KIND, [storage, storage]).fetchall()[0]
     if name.isdecimal():
         # A dropped partition is a change of its root, which is copied again. A dropped table has nothing left to copy.
         gone = FaultKind.TABLE_MISSING if storage == split.relation else FaultKind.TABLE_STRUCTURE_CHANGED
         raise EngineFault(gone, subject, "the table is gone")
-    # Held until the end of this transaction: no command can rewrite the file between the check and the read.
-    connection.execute("LOCK TABLE ONLY " + name + " IN ACCESS SHARE MODE")
+    if kind == "m":
+        # As below, for what LOCK TABLE refuses.
+        connection.execute("SELECT FROM ONLY " + name + " LIMIT 0")
+    elif kind != "v":
+        # Held until the end of this transaction: no command can rewrite the file between the check and the read.
+        connection.execute("LOCK TABLE ONLY " + name + " IN ACCESS SHARE MODE")
     same = connection.execute(_SAME_STORAGE, [storage]).fetchone()
     if same is not None and not same[0]:
         raise EngineFault(
@@ -203,6 +217,7 @@ def begin_read(connection: PostgresConnection, split: TableSplit, snapshot: str,
         )
     if not _named_alike(connection, split, storage):
         raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, subject, "the table or a column of it was renamed")
+    return kind is not None and kind not in _VIEW_KINDS
 
 
 def _named_alike(connection: PostgresConnection, split: TableSplit, storage: RelationId) -> bool:

@@ -46,9 +46,9 @@ SELECT n.nspname, c.relname,
         FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
           AND (a.attgenerated = '' OR (a.attgenerated = 's' AND current_setting('server_version_num')::int >= {STORED_VERSION})))
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind IN ('r', 'p', 'f') AND NOT c.relispartition AND c.relpersistence <> 't' AND c.relname NOT LIKE '\\_\\_penstock\\_%'
+WHERE c.relkind::text = ANY (%s) AND NOT c.relispartition AND c.relpersistence <> 't' AND c.relname NOT LIKE '\\_\\_penstock\\_%%'
   AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'penstock')
-  AND n.nspname NOT LIKE 'pg\\_toast%' AND n.nspname NOT LIKE 'pg\\_temp%'
+  AND n.nspname NOT LIKE 'pg\\_toast%%' AND n.nspname NOT LIKE 'pg\\_temp%%'
 ORDER BY n.nspname, c.relname
 """
 AsSent = Callable[[CatalogTable], CatalogTable]
@@ -71,10 +71,13 @@ def _as_logged(table: CatalogTable) -> CatalogTable:
     return table
 
 
-def discover(connector: Connector, as_sent: AsSent = _as_logged) -> list[DiscoveredTable]:
-    """Every table outside the system schemas and Penstock's; partitions are listed under their root. `as_sent`: see `check_tables`."""
+def discover(
+    connector: Connector, as_sent: AsSent = _as_logged, kinds: Sequence[str] = ("r", "p", "f")
+) -> list[DiscoveredTable]:
+    """Every table outside the system schemas and Penstock's; partitions are listed under their root. `as_sent`: see `check_tables`;
+    `kinds`: of relations, as of pg_class.relkind."""
     with connector.session() as connection:
-        rows = connection.execute(_DISCOVER).fetchall()
+        rows = connection.execute(_DISCOVER, [list(kinds)]).fetchall()
         names = [TableName(schema, name) for schema, name, *_ in rows]
         catalog = {name: as_sent(table) for name, table in load_tables(connection, names).items()}
         rights = rights_of(connection, names)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from engine.model.ddl import Capture
+from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableId, TableName
 from engine.model.schema import KeyMode, TableSchema
 from engine.model.sequences import SequenceReader
@@ -23,23 +24,28 @@ from engine.sources.postgres.relation import complete
 from engine.sources.postgres.table_checks import unparsed
 from engine.sources.postgres.types import load_types
 from engine.sources.postgres_queries import hashing, preflight, stamps
-from engine.sources.postgres_queries.compared import as_compared
+from engine.sources.postgres_queries.compared import AS_THEY_ARE, VIEWS, Compared
 from engine.sources.postgres_queries.terms import POSTGRES_QUERIES_TERMS
-from engine.sources.query_diff.database import ComparedTable, DatabaseReads, Method
+from engine.sources.query_diff.database import KEYLESS, ComparedTable, DatabaseReads, Method
 from engine.sources.query_diff.declaration import DEFAULT_SESSIONS
 from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
 from engine.sources.query_diff.stamps import Stamp
 
 _UNREADABLE = 0
 """OID of no type: a column announced with it matches none, so the table is copied again."""
+_EMPTY_VIEWS = "SELECT oid FROM pg_class WHERE oid = ANY (%s::oid[]) AND relkind = 'm' AND NOT relispopulated"
+"""Materialized views WITH NO DATA, which cannot be read."""
 
 
 class PostgresDatabase:
-    """`ComparedDatabase` over psycopg."""
+    """`ComparedDatabase` over psycopg. `compared`: how tables are compared, as the capture declares it."""
 
-    def __init__(self, connector: Connector, sessions: int = DEFAULT_SESSIONS) -> None:
+    def __init__(
+        self, connector: Connector, compared: Compared = AS_THEY_ARE, sessions: int = DEFAULT_SESSIONS
+    ) -> None:
         """`sessions`: that read one table at the same time."""
         self._connector = connector
+        self._compared = compared
         self._sessions = sessions
         self.terms = POSTGRES_QUERIES_TERMS
         self.statement_bytes = 256 * 1024 * 1024  # Not measured.
@@ -56,14 +62,20 @@ class PostgresDatabase:
 
     def tables(self, followed: Mapping[TableName, str | None]) -> dict[TableName, ComparedTable]:
         with self._connector.session() as connection, one_look(connection):
-            catalog = load_compared(connection, followed)
+            catalog = self._load(connection, followed)
         found = {}
-        for name, table in catalog.items():
-            spec = TableSpec(TableId("t0"), name, name, where=followed[name])
+        for name, (table, is_keyed) in catalog.items():
+            spec = self._compared.kept(table, TableSpec(TableId("t0"), name, name, where=followed[name]))
             schema = schema_of(table, spec)
             if schema is not None and schema.mode is KeyMode.KEYED:
                 times = frozenset(c.on_source for c in schema.columns if c.type.name in stamps.TYPES)
-                found[name] = ComparedTable(schema, spec, _record(table), _unreadable_record(table), times)
+                records = _record(table), _unreadable_record(table)
+                found[name] = (
+                    ComparedTable(schema, spec, *records, times)
+                    if is_keyed
+                    # A row whose stamp is old may have the key of one whose stamp is recent.
+                    else ComparedTable(schema, spec, *records, keyless=_keyless_record(table))
+                )
         return found
 
     def methods(self, table: ComparedTable) -> frozenset[Method]:
@@ -91,6 +103,9 @@ class PostgresDatabase:
     def rows_since(self, table: ComparedTable, snapshot: str, since: Stamp) -> Iterator[bytes]:
         return stamps.rows_since(self._connector, table, snapshot, since)
 
+    def left_since(self, table: ComparedTable, snapshot: str, since: Stamp) -> Iterator[bytes]:
+        return stamps.left_since(self._connector, table, snapshot, since)
+
     def newest_stamp(self, table: ComparedTable, snapshot: str, column: str, overlap_s: float) -> str | None:
         return stamps.newest(self._connector, table, snapshot, column, overlap_s)
 
@@ -109,13 +124,17 @@ class PostgresDatabase:
             del capture
             one = announced[payload]
             there = tables.get(one.relation)
-            return complete(one, spec, known, None if there is None else as_compared(there), types)
+            if not any(c.identity or c.type_oid == _UNREADABLE for c in one.columns):
+                raise EngineFault(FaultKind.TABLE_NO_IDENTITY, str(one.name), KEYLESS)
+            if there is None:
+                return complete(one, spec, known, None, types)
+            return complete(one, self._compared.kept(there, spec), known, self._compared.table(there), types)
 
         return resolve
 
     def mark(self, tables: Collection[TableName]) -> str:
         with self._connector.session() as connection, one_look(connection):
-            catalog = load_compared(connection, tables)
+            catalog = {name: table for name, (table, _) in self._load(connection, tables).items()}
         # Without the estimate of its rows, which each ANALYZE changes.
         return "\n".join(f"{replace(catalog[name], rows=0.0)}" for name in sorted(catalog, key=str))
 
@@ -124,16 +143,16 @@ class PostgresDatabase:
             return connection.info.server_version
 
     def preflight(self, tables: Sequence[TableSpec], origin: OriginFilter) -> list[Finding]:
-        return preflight.check(self._connector, tables, origin)
+        return preflight.check(self._connector, self._compared, tables, origin)
 
     def discover(self) -> list[DiscoveredTable]:
-        return preflight.discover_tables(self._connector)
+        return preflight.discover_tables(self._connector, self._compared)
 
     def describe(self, tables: Sequence[TableSpec]) -> dict[TableName, TableSchema]:
         with self._connector.session() as connection, one_look(connection):
-            catalog = load_compared(connection, [t.source for t in tables])
+            catalog = {n: table for n, (table, _) in self._load(connection, [t.source for t in tables]).items()}
         there = [t for t in tables if t.source in catalog]
-        found = {t.source: schema_of(catalog[t.source], t) for t in there}
+        found = {t.source: schema_of(catalog[t.source], self._compared.kept(catalog[t.source], t)) for t in there}
         filtered = [t for t in there if t.where is not None and found[t.source] is not None]
         with self._connector.session() as connection:
             unread = {t.source for t in filtered if unparsed(connection, t.source, t.where or "") is not None}
@@ -150,11 +169,20 @@ class PostgresDatabase:
     def close(self) -> None:
         self._connector.close()
 
-
-def load_compared(connection: PostgresConnection, names: Collection[TableName]) -> dict[TableName, CatalogTable]:
-    """As `load_tables`, with plain tables that have a key only, as they are compared."""
-    found = {name: as_compared(table) for name, table in load_tables(connection, names).items()}
-    return {name: table for name, table in found.items() if table.kind == "r" and table.indexes}
+    def _load(
+        self, connection: PostgresConnection, names: Collection[TableName]
+    ) -> dict[TableName, tuple[CatalogTable, bool]]:
+        """As `load_tables`, with plain tables and views that have a key only, as they are compared; and whether the source keeps their
+        keys unique."""
+        there = load_tables(connection, names)
+        views = [table.oid for table in there.values() if table.kind in VIEWS]
+        empty = {oid for (oid,) in connection.execute(_EMPTY_VIEWS, [views])} if views else set()
+        found = {
+            name: (self._compared.table(table), not self._compared.declared_key(table))
+            for name, table in there.items()
+            if table.oid not in empty and self._compared.flag_problem(table) is None
+        }
+        return {name: (table, keyed) for name, (table, keyed) in found.items() if table.kind == "r" and table.indexes}
 
 
 def _record(table: CatalogTable) -> bytes:
@@ -165,6 +193,11 @@ def _record(table: CatalogTable) -> bytes:
 
 def _unreadable_record(table: CatalogTable) -> bytes:
     return _announced(table, [AnnouncedColumn(table.column_names[0], False, _UNREADABLE, -1)])
+
+
+def _keyless_record(table: CatalogTable) -> bytes:
+    """Of its columns, none of which identifies a row."""
+    return _announced(table, [AnnouncedColumn(c.column.name, False, c.type_oid, c.modifier) for c in table.columns])
 
 
 def _announced(table: CatalogTable, columns: Sequence[AnnouncedColumn]) -> bytes:

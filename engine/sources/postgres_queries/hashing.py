@@ -14,7 +14,7 @@ import psycopg
 from psycopg import pq, sql
 
 from engine.model.copies import KeyBound
-from engine.model.schema import Column
+from engine.model.schema import Column, TableSchema
 from engine.model.source import TableSplit
 from engine.platform.read_ahead import side_by_side
 from engine.postgres.sessions import PostgresConnection
@@ -36,7 +36,9 @@ _TYPES = "SELECT format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = 
 
 
 def methods(connector: Connector, table: ComparedTable) -> frozenset[Method]:
-    """Ranges need a key whose order is known, with an index."""
+    """Ranges need a key whose order is known, with an index, and without NULL."""
+    if table.keyless:
+        return frozenset(Method) - {Method.RANGE_CHECKSUM}
     with connector.session(str(table.schema.name)) as connection:
         ordered = ordered_columns(connection, table.schema)
     return frozenset(Method) if len(ordered) == len(table.schema.key) else frozenset(Method) - {Method.RANGE_CHECKSUM}
@@ -200,7 +202,7 @@ def _texts(table: ComparedTable, rows: _Rows, listed: Sequence[sql.Composable]) 
     query = splits.select_rows(
         schema,
         schema.name,
-        [*_conditions(schema.key_columns, rows.keys), *conditions_since(rows.since), *rows.pages],
+        [*_conditions(schema.key_columns, rows.keys), *conditions_since(schema, rows.since), *rows.pages],
         sql.SQL(", ").join([*listed, text]),
     )
     # OFFSET 0: otherwise the planner would merge the queries, and the text would be made once for each hash.
@@ -212,11 +214,14 @@ def _conditions(columns: Sequence[Column], keys: KeyRange | None) -> list[sql.Co
     return [compared(columns, operator, KeyBound(bound)) for operator, bound in bounds if bound is not None]
 
 
-def conditions_since(since: Stamp | None) -> list[sql.Composable]:
+def conditions_since(schema: TableSchema, since: Stamp | None) -> list[sql.Composable]:
     """Rows whose stamps are not older; those without one are always among them."""
     if since is None:
         return []
     column = sql.Identifier(since.column)
+    if any(each.on_source == since.column and not each.nullable for each in schema.columns):
+        # Without OR an index with all columns is enough.
+        return [sql.SQL("{} >= {}").format(column, sql.Literal(since.value))]
     return [sql.SQL("({} >= {} OR {} IS NULL)").format(column, sql.Literal(since.value), column)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from engine.model.subscription import ConnectionSpec
 from engine.sources.postgres.connect import Connector
+from engine.sources.postgres_queries.compared import Compared
 from engine.sources.postgres_queries.database import PostgresDatabase
 from engine.sources.query_diff.given import given_by
 from engine.sources.query_diff.source import QueryDiffSource
@@ -11,4 +12,6 @@ from engine.sources.query_diff.source import QueryDiffSource
 
 def open_source(spec: ConnectionSpec) -> QueryDiffSource:
     """With the settings of `PostgresSource`; its user needs SELECT only."""
-    return QueryDiffSource(PostgresDatabase(Connector(spec), given_by(spec).sessions), spec)
+    given = given_by(spec)
+    compared = Compared(given.tables, given.method.value)
+    return QueryDiffSource(PostgresDatabase(Connector(spec), compared, given.sessions), spec)

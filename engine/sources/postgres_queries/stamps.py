@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import psycopg
 from psycopg import pq, sql
@@ -28,17 +29,29 @@ FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_p
 
 def rows_since(connector: Connector, table: ComparedTable, snapshot: str, since: Stamp) -> Iterator[bytes]:
     """See ComparedDatabase.rows_since."""
-    query = splits.select_rows(table.schema, table.schema.name, conditions_since(since))
+    query = splits.select_rows(table.schema, table.schema.name, conditions_since(table.schema, since))
+    return splits.read_split(connector, split_of(table, query), snapshot)
+
+
+def left_since(connector: Connector, table: ComparedTable, snapshot: str, since: Stamp) -> Iterator[bytes]:
+    """See ComparedDatabase.left_since."""
+    schema = table.schema
+    condition = sql.SQL(schema.row_filter.text if schema.row_filter is not None else "true")
+    conditions = [*conditions_since(schema, since), sql.SQL("({}) IS NOT TRUE").format(condition)]
+    keys = sql.SQL(", ").join(sql.Identifier(column.on_source) for column in schema.key_columns)
+    query = splits.select_rows(replace(schema, row_filter=None), schema.name, conditions, keys)
     return splits.read_split(connector, split_of(table, query), snapshot)
 
 
 def newest(connector: Connector, table: ComparedTable, snapshot: str, column: str, overlap_s: float) -> str | None:
-    """See ComparedDatabase.newest_stamp. `infinity` is no time of a change, and is left out."""
+    """See ComparedDatabase.newest_stamp. `infinity` is no time of a change, and is left out. Rows outside the row filter count: their
+    changes are read too."""
     subject = f"relation {table.schema.relation}"
     name = sql.Identifier(column)
     overlap = sql.SQL("make_interval(secs => {})").format(sql.Literal(overlap_s))
     value = sql.SQL("max({}) - {}").format(name, overlap)
-    query = splits.select_rows(table.schema, table.schema.name, [sql.SQL("isfinite({})").format(name)], value)
+    every = replace(table.schema, row_filter=None)
+    query = splits.select_rows(every, every.name, [sql.SQL("isfinite({})").format(name)], value)
     with connector.session(subject) as connection:
         try:
             splits.begin_read(connection, split_of(table, sql.SQL("")), snapshot, subject)

@@ -27,7 +27,7 @@ from engine.sources.query_diff.cycle_files import (
     rows_schema,
 )
 from engine.sources.query_diff.cycle_numbers import locked
-from engine.sources.query_diff.database import ComparedDatabase, ComparedTable, Method
+from engine.sources.query_diff.database import KEYLESS, ComparedDatabase, ComparedTable, Method
 from engine.sources.query_diff.folder import OPERATIONS, Folder, Follow
 from engine.sources.query_diff.given import Detection, Given
 from engine.sources.query_diff.key_ranges import RANGE_ROWS, Adder, Cutter, DigestedRange, KeyRange, joined
@@ -126,7 +126,8 @@ class _Cycle:
         known = self.rows.known(relation)
         detection = self.given.detection(table.schema.name)
         chosen = self._method_of(table, detection.method).value
-        now = Known(table.schema.name, follow.where, table.record, table.schema.key, chosen)
+        condition = table.schema.row_filter.text if table.schema.row_filter is not None else None
+        now = Known(table.schema.name, condition, table.record, table.schema.key, chosen)
         unreadable = known is not None and known.keys != now.keys
         if known is None or unreadable:
             self.rows.forget(relation)
@@ -143,20 +144,28 @@ class _Cycle:
             unreadable=unreadable,
             filled=known is None or unreadable,
         )
-        if found.filled:
-            read = self._fill(table, self.rows.comparison(relation), method)
-        elif (since := self._since(table, known, now, detection, number)) is not None:
-            read = self._compare_since(table, follow, method, since)
-        else:
-            read = self._compare(table, follow, method, whole=number % FULL_EVERY == 0)
-            if method.value != now.method:
-                # Hashes of the two methods differ: the rows are hashed again, in the same snapshot.
-                self.rows.forget(relation)
-                self.rows.follow(relation, now)
-                self._fill(table, self.rows.comparison(relation), Method(now.method))
+        try:
+            if found.filled:
+                read = self._fill(table, self.rows.comparison(relation), method)
+            elif (since := self._since(table, known, now, detection, number)) is not None:
+                read = self._compare_since(table, follow, method, since)
+            else:
+                read = self._compare(table, follow, method, whole=number % FULL_EVERY == 0)
+                if method.value != now.method:
+                    # Hashes of the two methods differ: the rows are hashed again, in the same snapshot.
+                    self.rows.forget(relation)
+                    self.rows.follow(relation, now)
+                    self._fill(table, self.rows.comparison(relation), Method(now.method))
+        except EngineFault as fault:
+            if fault.kind is not FaultKind.TABLE_NO_IDENTITY or not table.keyless:
+                raise
+            # Nothing of it is written, and nothing is known of it any more: it is parked, and copied when it is tried again.
+            self.rows.forget(relation)
+            return replace(found, record=table.keyless, unreadable=True, keyless=True, filled=False)
         if detection.stamp in table.stamps:
             stamp = self.database.newest_stamp(table, self.snapshot, str(detection.stamp), self.overlap_s)
             self.rows.set_stamp(relation, str(detection.stamp), stamp)
+            found = replace(found, known_before=stamp)
         return replace(found, **read, seconds=round(time.monotonic() - began, 3))
 
     def _since(
@@ -183,6 +192,7 @@ class _Cycle:
             return {**reading.counts, "ranges": len(cutter.found)}
         for piece in reading.hashes() if method is Method.ROW_CHECKSUM else reading.rows():
             comparison.fill(piece)
+        _check_keys(table, comparison)
         return reading.counts
 
     def _compare(self, table: ComparedTable, follow: Follow, method: Method, *, whole: bool) -> dict[str, Any]:
@@ -195,6 +205,7 @@ class _Cycle:
             comparison = self.rows.comparison(relation)
             for piece in reading.rows():
                 file.write(_wanted(comparison.changes(piece), follow))
+            _check_keys(table, comparison)
         else:
             if method is Method.RANGE_CHECKSUM:
                 comparison, counts = self._compare_ranges(table, reading, whole=whole)
@@ -202,31 +213,43 @@ class _Cycle:
                 comparison = self.rows.comparison(relation)
                 for piece in reading.hashes():
                     comparison.changes(piece)
+            _check_keys(table, comparison)
+            again = 0
             for piece in reading.changed(comparison):
-                file.write(_wanted(comparison.changed_of(piece), follow))
-        gone = self.writer.file(f"{relation}.deletes", deletes_schema())
-        for deleted in comparison.finish():
-            if "delete" in follow.operations:
-                gone.write(deleted.cast(deletes_schema()))
-        deletes = gone.name if gone.rows else None
+                changed = comparison.changed_of(piece)
+                again += changed.num_rows
+                file.write(_wanted(changed, follow))
+            if table.keyless and again != comparison.inserted + comparison.updated:
+                raise EngineFault(FaultKind.TABLE_NO_IDENTITY, str(table.schema.name), KEYLESS)
+        deletes = self._deletes(relation, follow, comparison.finish())
         return {**reading.counts, **counts, **_written(file, comparison), "deletes": deletes}
 
+    def _deletes(self, relation: int, follow: Follow, gone: Iterator[Any]) -> str | None:
+        """The name of a file with these rows; None if there are none."""
+        file = self.writer.file(f"{relation}.deletes", deletes_schema())
+        for deleted in gone:
+            if "delete" in follow.operations:
+                file.write(deleted.cast(deletes_schema()))
+        return file.name if file.rows else None
+
     def _compare_since(self, table: ComparedTable, follow: Follow, method: Method, since: Stamp) -> dict[str, Any]:
-        """Compare the rows whose stamps are not older."""
-        reading = _Reading(self, table)
-        file = self.writer.file(f"{table.schema.relation}.rows", rows_schema())
+        """Compare the rows whose stamps are not older. Those that do not meet the row filter are gone, as are those with a delete flag."""
+        relation = int(table.schema.relation)
+        reading, comparison = _Reading(self, table), self.rows.comparison(relation)
+        file = self.writer.file(f"{relation}.rows", rows_schema())
         if method is Method.INCREMENTAL:
-            comparison = self.rows.comparison(int(table.schema.relation))
             for piece in reading.rows(since):
                 file.write(_wanted(comparison.changes(piece), follow))
         else:
-            comparison = self.rows.comparison(int(table.schema.relation))
             for piece in reading.hashes(since=since):
                 comparison.changes(piece)
             for piece in reading.changed(comparison, since):
                 file.write(_wanted(comparison.changed_of(piece), follow))
+        deletes = None
+        if table.schema.row_filter is not None:
+            deletes = self._deletes(relation, follow, map(comparison.left, reading.left(since)))
         comparison.keep()
-        return {**reading.counts, **_written(file, comparison), "since_stamp": True}
+        return {**reading.counts, **_written(file, comparison), "deletes": deletes, "since_stamp": True}
 
     def _compare_ranges(
         self, table: ComparedTable, reading: _Reading, *, whole: bool
@@ -287,6 +310,14 @@ class _Reading:
         """Keys and hashes of rows, hashed by the database, as of `hashed_lines`."""
         return self._hashed(self._cycle.database.hashed_rows(self._table, self._cycle.snapshot, ranges, since))
 
+    def left(self, since: Stamp) -> Iterator[Any]:
+        """Keys of the rows that do not meet the row filter, and whose stamps are not older, as of `keyed_lines`."""
+        fields = len(self._table.schema.key)
+        for text in self._pieces(self._cycle.database.left_since(self._table, self._cycle.snapshot, since)):
+            found = keyed_lines(text, fields, range(fields))
+            self.counts["rows_hashed"] += found.num_rows
+            yield found
+
     def _hashed(self, pieces: Iterator[bytes]) -> Iterator[Any]:
         for text in self._pieces(pieces):
             found = hashed_lines(text)
@@ -345,6 +376,12 @@ class _Reading:
         text = b"".join(pieces)
         self.counts["bytes_read"] += len(text)
         return text
+
+
+def _check_keys(table: ComparedTable, comparison: RowComparison) -> None:
+    """Of a declared key, which the database does not keep unique."""
+    if table.keyless:
+        comparison.check_keys()
 
 
 def _written(file: TableFile, comparison: RowComparison) -> dict[str, Any]:

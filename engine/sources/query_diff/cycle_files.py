@@ -50,8 +50,12 @@ class TableFound:
     rows: str | None = None
     """Names of the files with deleted keys, and with inserted and updated rows."""
     unreadable: bool = False
+    keyless: bool = False
+    """Rows had NULL in the declared key, or the same key: `unreadable`, and the record says so."""
     since_stamp: bool = False
-    """Only rows whose stamps were not older than those of the last cycle were read: no deletes were looked for."""
+    """Only rows whose stamps were not older than those of the last cycle were read: rows that are gone were not looked for."""
+    known_before: str | None = None
+    """The stamp from which the next cycle reads."""
     filled: bool = False
     """It was read for the first time: nothing is reported of it."""
     rows_read: int = 0

@@ -27,6 +27,12 @@ from engine.model.subscription import OriginFilter, TableSpec
 from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
 from engine.sources.query_diff.stamps import Stamp
 
+KEYLESS = (
+    "rows have NULL in a column of the declared key, or the same key as another row; or they were not there when a view was read again in"
+    " one snapshot, as with now() or LIMIT, which the method incremental does not do"
+)
+"""Why a table with a declared key cannot be compared."""
+
 
 class Method(StrEnum):
     """How the changed rows of a table are found."""
@@ -42,13 +48,15 @@ class Method(StrEnum):
 @dataclass(frozen=True, slots=True)
 class ComparedTable:
     """A table as it is now. `schema`: with all of its columns, unmasked, and the key that identifies a row; `spec`: of the reads;
-    `record`: its relation record; `unreadable`: a record that matches no structure; `stamps`: columns that may be stamps."""
+    `record`: its relation record; `unreadable`: a record that matches no structure; `stamps`: columns that may be stamps; `keyless`: only
+    of a table whose key is declared, and not kept unique by the database: the record which says that rows have no key of their own."""
 
     schema: TableSchema
     spec: TableSpec
     record: bytes
     unreadable: bytes
     stamps: frozenset[str] = frozenset()
+    keyless: bytes = b""
 
     @property
     def key_places(self) -> tuple[int, ...]:
@@ -132,8 +140,13 @@ class ComparedDatabase(Protocol):
         """COPY text in pieces of whole lines: the rows whose stamps are not older. For a table with stamps."""
         ...
 
+    def left_since(self, table: ComparedTable, snapshot: str, since: Stamp) -> Iterator[bytes]:
+        """COPY text in pieces of whole lines: the keys of rows whose stamps are not older, and which do not meet the row filter. For a
+        table with stamps and a row filter."""
+        ...
+
     def newest_stamp(self, table: ComparedTable, snapshot: str, column: str, overlap_s: float) -> str | None:
-        """The newest value of a stamp, less so many seconds, as text; None without rows. For a table with stamps."""
+        """The newest value of a stamp in any row, less so many seconds, as text; None without rows. For a table with stamps."""
         ...
 
     def open_for_s(self) -> float:

@@ -16,31 +16,61 @@ DEFAULT_METHOD = "incremental"
 DEFAULT_SESSIONS = 2
 """Sessions that read one large table: two halve the time where the source has two cores to spare."""
 TIMESTAMP = "timestamp"
+DELETE_FLAG = "timestamp_delete_flag"
+STAMPED = frozenset({TIMESTAMP, DELETE_FLAG})
+"""Methods that find changed rows by a stamp."""
 _GUARD = GuardPolicy()
 
 
 class TableDetection(Policy):
     """How the changes of one table are found, where that differs from `method`."""
 
-    method: Literal["incremental", "row_checksum", "range_checksum", "timestamp"] | None = Field(
-        default=None,
-        description="As `method` of the capture. `timestamp`: cycles on schedule read only rows whose `stamp_column` is not older than the"
-        " newest stamp of the last cycle, less the age of the oldest transaction that was open then. They find inserts and updates. Cycles"
-        " for waits, copies and comparisons, and one of `sweep_every`, compare all rows, and find deletes and wrong stamps too.",
+    method: Literal["incremental", "row_checksum", "range_checksum", "timestamp", "timestamp_delete_flag"] | None = (
+        Field(
+            default=None,
+            description="As `method` of the capture. `timestamp`: cycles on schedule read only rows whose `stamp_column` is not older than"
+            " the newest stamp of the last cycle, less the age of the oldest transaction that was open then. They find inserts and updates."
+            " Cycles for waits, copies and comparisons, and one of `sweep_every`, compare all rows, and find deletes and wrong stamps too."
+            " `timestamp_delete_flag`: the same, and rows whose `flag_column` is set count as deleted, so that each cycle finds them.",
+        )
     )
     stamp_column: Text | None = Field(
         default=None,
-        description="For `timestamp`: a column of type timestamp, date or timestamp with time zone that every insert and update sets to the"
-        " time of the database, for example by a trigger. An index on it lets the source read few pages.",
+        description="For `timestamp` and `timestamp_delete_flag`: a column of type timestamp, date or timestamp with time zone that every"
+        " insert and update sets to the time of the database, for example by a trigger. An index on it lets the source read few pages.",
+    )
+    flag_column: Text | None = Field(
+        default=None,
+        description="For `timestamp_delete_flag`: a boolean column, or one of type smallint, integer or bigint, by which the application"
+        " marks a row as deleted. True, or another number than 0, means deleted; NULL does not.",
     )
     sweep_every: int = Field(
-        default=12, ge=1, le=100_000, description="For `timestamp`: one of so many cycles compares all rows."
+        default=12,
+        ge=1,
+        le=100_000,
+        description="For `timestamp` and `timestamp_delete_flag`: one of so many cycles compares all rows.",
+    )
+    key: list[Text] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=32,
+        description="Columns that identify a row of a view, or of a table without a key. The source does not keep them unique, so each"
+        " cycle checks that they are, and that none is NULL; otherwise the table is parked. A table with a key of its own is compared"
+        " by that.",
     )
 
     @model_validator(mode="after")
-    def _has_column(self) -> Self:
-        if (self.method == TIMESTAMP) is (self.stamp_column is None):
-            raise ValueError("stamp_column is for the method timestamp, which needs it")
+    def _has_columns(self) -> Self:
+        if (self.method in STAMPED) is (self.stamp_column is None):
+            raise ValueError("stamp_column is for the methods timestamp and timestamp_delete_flag, which need it")
+        if (self.method == DELETE_FLAG) is (self.flag_column is None):
+            raise ValueError("flag_column is for the method timestamp_delete_flag, which needs it")
+        if self.key is not None and len(set(self.key)) < len(self.key):
+            raise ValueError("key names a column twice")
+        if self.key is not None and self.method in STAMPED:
+            raise ValueError(
+                f"the method {self.method} needs a key that the source keeps unique, so no `key` can be named"
+            )
         return self
 
 
@@ -50,6 +80,8 @@ class QueryDiffCapture(Capture):
     title: ClassVar[str] = "Queries"
     consistency: ClassVar[Consistency] = Consistency.SNAPSHOTS
     keeps_folder: ClassVar[bool] = True
+    chooses_by_table: ClassVar[bool] = False
+    """Whether delete flags and declared keys are possible."""
 
     kind: Literal["query_diff"] = "query_diff"
     every_seconds: int = Field(
@@ -79,6 +111,13 @@ class QueryDiffCapture(Capture):
         max_length=1000,
         description="By `schema.name`: tables whose changes are found in another way.",
     )
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        for name, one in self.tables.items():
+            if (one.flag_column is not None or one.key is not None) and not self.chooses_by_table:
+                raise ValueError(f"{name}: timestamp_delete_flag and key are for PostgreSQL only")
+        return self
 
     def usual_lag_s(self) -> float:
         """Before the next cycle is visible, rows are as old as the time between two and what that cycle takes, at most as long again."""

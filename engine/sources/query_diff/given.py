@@ -15,7 +15,7 @@ from engine.sources.query_diff.declaration import (
     DEFAULT_EVERY_S,
     DEFAULT_METHOD,
     DEFAULT_SESSIONS,
-    TIMESTAMP,
+    STAMPED,
     TableDetection,
 )
 from engine.sources.query_diff.folder import Folder
@@ -55,7 +55,7 @@ class Given:
 
     def detection(self, table: TableName) -> Detection:
         chosen = self.tables.get(str(table), TableDetection())
-        if chosen.method == TIMESTAMP:
+        if chosen.method in STAMPED:
             # Rows that were found by their stamps have no place in ranges.
             hashed = Method.INCREMENTAL if self.method is Method.INCREMENTAL else Method.ROW_CHECKSUM
             return Detection(hashed, chosen.stamp_column, chosen.sweep_every)

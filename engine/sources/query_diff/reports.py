@@ -70,6 +70,7 @@ def _table(found: TableFound) -> CycleTable:
         filled=found.filled,
         unreadable=found.unreadable,
         since_stamp=found.since_stamp,
+        known_before=found.known_before,
         rows_read=found.rows_read,
         rows_hashed=found.rows_hashed,
         bytes_read=found.bytes_read,

@@ -36,6 +36,10 @@ SELECT CASE WHEN s.key IS NULL THEN 73 ELSE 85 END::UTINYINT AS op, p.*
 FROM piece AS p LEFT JOIN {rows} AS s ON s.key = p.key WHERE s.key IS NULL OR s.low <> p.low OR s.high <> p.high
 """
 """73, 85: the letters I and U."""
+_KEYS = r"""
+SELECT count(*), count(DISTINCT key), count(*) FILTER (regexp_matches(decode(key), '(^|\t)\\N(\t|$)')) FROM {rows}
+"""
+"""Rows, their keys, and rows whose key has a field that is NULL in COPY text."""
 UPDATE = ord("U")
 _ROWS_AT_ONCE = 100_000
 """Deleted rows that are in memory at once. Not measured."""
@@ -211,13 +215,16 @@ class RowComparison:
                 run(connection, "INSERT INTO parts SELECT part FROM listed")
             self._stored_rows = f"(SELECT * FROM {rows} SEMI JOIN parts USING (part))"
         self.inserted = self.updated = self.deleted = self.read = 0
+        self._has_filled = False
         self._stored = int(run(connection, f"SELECT count(*) FROM {self._stored_rows}")[0][0])
         run(connection, "CREATE OR REPLACE TEMP TABLE seen (key BLOB, low BIGINT, high BIGINT, part INTEGER)")
         run(connection, "CREATE OR REPLACE TEMP TABLE changed (key BLOB, low BIGINT, high BIGINT, op UTINYINT)")
+        run(connection, "CREATE OR REPLACE TEMP TABLE gone (key BLOB)")
 
     def fill(self, piece: Any) -> None:
         """Take over rows without a comparison, for a store without rows."""
         self.read += piece.num_rows
+        self._has_filled = True
         with given(self._connection, piece=piece):
             run(self._connection, f"INSERT INTO {self._rows} SELECT key, low, high, {_part(piece)} FROM piece")
 
@@ -247,10 +254,31 @@ class RowComparison:
         """The keys that `changes` found."""
         return [key for (key,) in run(self._connection, "SELECT key FROM changed")]
 
+    def check_keys(self) -> None:
+        """Raises EngineFault(TABLE_NO_IDENTITY) if a row that was given has NULL in its key, or that of another one."""
+        held = self._rows if self._has_filled else "seen"
+        rows, keys, absent = run(self._connection, _KEYS.format(rows=held))[0]
+        if rows != keys or absent:
+            raise EngineFault(
+                FaultKind.TABLE_NO_IDENTITY, self._rows, "rows have NULL in their key, or that of another"
+            )
+
+    def left(self, piece: Any) -> Any:
+        """Those rows with the keys of the piece that the store has, as of `finish`: they are gone."""
+        with given(self._connection, piece=piece):
+            found = self._connection.sql(
+                f"SELECT s.key FROM piece AS p JOIN {self._rows} AS s ON s.key = p.key"
+            ).to_arrow_table()
+        self.deleted += found.num_rows
+        with given(self._connection, found=found):
+            run(self._connection, "INSERT INTO gone SELECT key FROM found")
+            return self._connection.sql("SELECT key || chr(10)::BLOB AS line FROM found").to_arrow_table()
+
     def keep(self) -> None:
-        """The store is like the rows that were given now; what it has besides them stays."""
-        if self.updated:
-            run(self._connection, f"DELETE FROM {self._rows} WHERE key IN (SELECT key FROM changed)")
+        """The store is like the rows that were given now, without those of `left`; what it has besides them stays."""
+        if self.updated or self.deleted:
+            left = "SELECT key FROM changed UNION ALL SELECT key FROM gone"
+            run(self._connection, f"DELETE FROM {self._rows} WHERE key IN ({left})")
         run(self._connection, f"INSERT INTO {self._rows} SELECT key, low, high, 0 FROM changed")
 
     def finish(self) -> Iterator[Any]:
@@ -271,10 +299,7 @@ class RowComparison:
             run(connection, f"DELETE FROM {rows} WHERE part IN (SELECT part FROM parts)")
             run(connection, f"INSERT INTO {rows} SELECT * FROM seen")
             return
-        if self.updated or self.deleted:
-            left = "SELECT key FROM changed UNION ALL SELECT key FROM gone"
-            run(connection, f"DELETE FROM {rows} WHERE key IN ({left})")
-        run(connection, f"INSERT INTO {rows} SELECT key, low, high, 0 FROM changed")
+        self.keep()
 
 
 def run(connection: Any, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from engine.model.copies import KeyBound
+from engine.model.fault import EngineFault, FaultKind
 from engine.model.positions.windows import end_of
 from engine.model.quarantine import Texts
 from engine.model.ranges import KeySample, RangeSource
@@ -13,7 +14,7 @@ from engine.model.schema import TableSchema
 from engine.model.source import ExportedSnapshot, KeyWalk, TableSplit
 from engine.model.subscription import TableSpec
 from engine.sources.query_diff.cycle import run_cycle
-from engine.sources.query_diff.database import ComparedDatabase
+from engine.sources.query_diff.database import KEYLESS, ComparedDatabase
 from engine.sources.query_diff.given import Given
 
 
@@ -33,6 +34,10 @@ class CycleSnapshots:
             yield ExportedSnapshot(snapshot, end_of(number))
 
     def splits(self, schema: TableSchema, spec: TableSpec, split_bytes: int) -> list[TableSplit]:
+        """Raises EngineFault(TABLE_NO_IDENTITY) if the last cycle found rows without a key of their own: it is that of the snapshot."""
+        for found in self._given.folder.files.reports(1):
+            if any(table.relation == schema.relation and table.keyless for table in found.tables):
+                raise EngineFault(FaultKind.TABLE_NO_IDENTITY, str(schema.name), KEYLESS)
         return self._database.reads.splits(schema, spec, split_bytes)
 
     def key_splits(self, schema: TableSchema, spec: TableSpec, keys: Sequence[Texts]) -> list[TableSplit]:

@@ -43,6 +43,10 @@ class UnhashedRows:
         del snapshot, since
         raise _impossible(table)
 
+    def left_since(self, table: ComparedTable, snapshot: str, since: Stamp) -> Iterator[bytes]:
+        del snapshot, since
+        raise _impossible(table)
+
     def newest_stamp(self, table: ComparedTable, snapshot: str, column: str, overlap_s: float) -> str | None:
         del snapshot, column, overlap_s
         raise _impossible(table)

@@ -105,6 +105,12 @@ def test_a_check_with_an_error_fails_and_shows_commands(stand_in: StandIn, run: 
     assert stand_in.requests[-1][2] == {}
     run("connections", "check", "c", "--publication", "theirs", "--slot", "their_slot")
     assert stand_in.requests[-1][2] == {"capture": {"publication": "theirs", "slot": "their_slot"}}
+    run("connections", "check", "c", "--capture", "query_diff")
+    assert stand_in.requests[-1][2] == {"capture": {"kind": "query_diff"}}
+    declared = {"kind": "query_diff", "tables": {"public.totals": {"key": ["id"]}}}
+    run("connections", "check", "c", "--capture", json.dumps(declared))
+    assert stand_in.requests[-1][2] == {"capture": declared}
+    assert run("connections", "check", "c", "--capture", "{").exit_code == ExitCode.USAGE
 
 
 EVENT = {
@@ -148,7 +154,8 @@ def test_batches_engines_and_connections_are_listed(stand_in: StandIn, run: Run)
     batch |= {"path": "driver", "seconds": {"job": 0.5, "capture_age": 9.0}}
     engine = {"name": "e", "version": "1", "connected": False, "subscriptions": ["m"], "seen_at": "t"}
     connection = {"name": "c", "kind": "postgres", "settings": {"host": "h"}}
-    table = {"schema": "public", "name": "orders", "key": ["id"], "rows_estimate": 5, "problems": []}
+    table = {"schema": "public", "name": "orders", "key": ["id"], "rows_estimate": 5}
+    table["problems"] = [{"severity": "info", "code": "view", "what": "It is a view.", "remedy": "None needed."}]
     stand_in.replies["GET", "/subscriptions/m/batches"] = (200, {"items": [batch, batch]})
     stand_in.replies["GET", "/engines"] = (200, {"items": [engine]})
     stand_in.replies["GET", "/connections"] = (200, {"items": [connection]})
@@ -157,4 +164,6 @@ def test_batches_engines_and_connections_are_listed(stand_in: StandIn, run: Run)
     assert len(json.loads(run("batches", "-s", "m", "--limit", "1", "--json").stdout)["batches"]) == 1
     assert "not connected" in run("engines").stdout
     assert "host=h" in run("connections", "list").stdout
-    assert "public.orders" in run("connections", "tables", "c").stdout
+    shown = run("connections", "tables", "c", "--capture", "query_diff").stdout
+    assert ("public.orders" in shown, "It is a view." in shown) == (True, True)
+    assert "capture=query_diff" in stand_in.requests[-1][1]

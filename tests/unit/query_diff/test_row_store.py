@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -37,6 +38,11 @@ def _found(store: RowStore, text: bytes) -> tuple[list[tuple[str, bytes]], list[
     return sorted(written), sorted(line for piece in comparison.finish() for line in piece.column("line").to_pylist())
 
 
+def _lines(piece: Any) -> list[bytes]:
+    found: list[bytes] = piece.column("line").to_pylist()
+    return found
+
+
 def _fail(store: RowStore, error: Exception) -> None:
     """In the middle of a transaction."""
     _found(store, b"1\tx\n")
@@ -62,6 +68,48 @@ def test_a_key_that_several_rows_have_is_refused(store: RowStore) -> None:
     with pytest.raises(EngineFault) as caught, store.transaction(2):
         _found(store, b"1\ta\n2\tb\n3\tc\n3\tc\n")
     assert caught.value.kind is FaultKind.TABLE_NO_IDENTITY
+
+
+def test_rows_that_left_are_gone_and_others_stay(store: RowStore) -> None:
+    with store.transaction(2):
+        comparison = store.comparison(7)
+        comparison.changes(keyed_lines(b"4\td\n1\tz\n", 2, [0]))
+        gone = [line for keys in (b"2\n9\n", b"") for line in _lines(comparison.left(keyed_lines(keys, 1, [0])))]
+        comparison.keep()
+        assert (gone, comparison.deleted) == ([b"2\n"], 1)
+    with store.transaction(3):
+        assert _found(store, b"1\tz\n4\td\n") == ([], [b"3\n"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"1\ta\n2\tb\n2\tb\n",
+        b"1\ta\n\\N\tb\n",
+        # The row that is gone must not make up for the one that is there twice.
+        b"1\ta\n1\tz\n2\tb\n",
+    ],
+)
+@pytest.mark.parametrize("filled", [True, False])
+def test_rows_without_a_key_of_their_own_are_found(store: RowStore, text: bytes, filled: bool) -> None:
+    with store.transaction(2):
+        if filled:
+            store.forget(7)
+            store.follow(7, KNOWN)
+        comparison = store.comparison(7)
+        (comparison.fill if filled else comparison.changes)(keyed_lines(text, 2, [0]))
+        with pytest.raises(EngineFault) as caught:
+            comparison.check_keys()
+    assert caught.value.kind is FaultKind.TABLE_NO_IDENTITY
+
+
+def test_a_text_that_looks_like_null_is_a_key(store: RowStore) -> None:
+    rows = b"\\\\N\ta\nN\tb\n\tc\n\\\\\td\n"
+    with store.transaction(2):
+        comparison = store.comparison(7)
+        comparison.changes(keyed_lines(rows, 2, [0]))
+        comparison.check_keys()
+        assert comparison.inserted == 4
 
 
 def test_an_error_of_the_store_is_a_fault_and_changes_nothing(store: RowStore) -> None:

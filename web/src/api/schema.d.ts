@@ -2816,7 +2816,7 @@ export interface components {
             bytes_read: number;
             /**
              * Copied Again
-             * @description Its key had changed, so that its rows could not be compared: it is copied again.
+             * @description Its key had changed, so that its rows could not be compared: it is copied again. Or rows had NULL in the declared key (`capture.tables`), or the same one: the table is parked.
              */
             copied_again: boolean;
             /**
@@ -2834,6 +2834,11 @@ export interface components {
              * @description Rows that are new since the cycle before.
              */
             inserted: number;
+            /**
+             * Known Before
+             * @description For the methods by stamps: this cycle or an earlier one read every row with an older stamp as it is now. Once the cycle is `applied`, those of them whose delete flag is set may be removed from the source. null: no stamps were read.
+             */
+            known_before: string | null;
             /**
              * Method
              * @description How changed rows were found: as `capture.method`.
@@ -2867,7 +2872,7 @@ export interface components {
             seconds: number;
             /**
              * Since Stamp
-             * @description Only rows with recent stamps were read (method `timestamp`): deletes, and changes without a new stamp, are found by the next cycle that compares all rows.
+             * @description Only rows with recent stamps were read (methods `timestamp`, `timestamp_delete_flag`): rows that are gone, and changes without a new stamp, are found by the next cycle that compares all rows.
              */
             since_stamp: boolean;
             /**
@@ -4284,7 +4289,7 @@ export interface components {
             every_seconds?: number;
             /**
              * Kind
-             * @description Queries read the tables again and again, and compare them with what they had before. Nothing is created on the source, and SELECT is the only right that is needed. Each cycle reads every table in one snapshot, which costs the source a scan of it. The target shows the states of these snapshots only: rows that were changed several times in between show their last change. Not possible: tables without a primary key or a unique index over columns that are NOT NULL, partitioned tables, origin none, tickets, DDL capture. Choose the log or triggers where they can be had.
+             * @description Queries read the tables again and again, and compare them with what they had before. Nothing is created on the source, and SELECT is the only right that is needed. Each cycle reads every table in one snapshot, which costs the source a scan of it. The target shows the states of these snapshots only: rows that were changed several times in between show their last change. Views, and tables without a primary key or a unique index over columns that are NOT NULL, need a key in `tables`. Not possible: partitioned tables, origin none, tickets, DDL capture. Choose the log or triggers where they can be had.
              * @default query_diff
              * @constant
              */
@@ -6351,18 +6356,28 @@ export interface components {
          */
         TableDetection: {
             /**
-             * Method
-             * @description As `method` of the capture. `timestamp`: cycles on schedule read only rows whose `stamp_column` is not older than the newest stamp of the last cycle, less the age of the oldest transaction that was open then. They find inserts and updates. Cycles for waits, copies and comparisons, and one of `sweep_every`, compare all rows, and find deletes and wrong stamps too.
+             * Flag Column
+             * @description For `timestamp_delete_flag`: a boolean column, or one of type smallint, integer or bigint, by which the application marks a row as deleted. True, or another number than 0, means deleted; NULL does not.
              */
-            method?: ("incremental" | "row_checksum" | "range_checksum" | "timestamp") | null;
+            flag_column?: string | null;
+            /**
+             * Key
+             * @description Columns that identify a row of a view, or of a table without a key. The source does not keep them unique, so each cycle checks that they are, and that none is NULL; otherwise the table is parked. A table with a key of its own is compared by that.
+             */
+            key?: string[] | null;
+            /**
+             * Method
+             * @description As `method` of the capture. `timestamp`: cycles on schedule read only rows whose `stamp_column` is not older than the newest stamp of the last cycle, less the age of the oldest transaction that was open then. They find inserts and updates. Cycles for waits, copies and comparisons, and one of `sweep_every`, compare all rows, and find deletes and wrong stamps too. `timestamp_delete_flag`: the same, and rows whose `flag_column` is set count as deleted, so that each cycle finds them.
+             */
+            method?: ("incremental" | "row_checksum" | "range_checksum" | "timestamp" | "timestamp_delete_flag") | null;
             /**
              * Stamp Column
-             * @description For `timestamp`: a column of type timestamp, date or timestamp with time zone that every insert and update sets to the time of the database, for example by a trigger. An index on it lets the source read few pages.
+             * @description For `timestamp` and `timestamp_delete_flag`: a column of type timestamp, date or timestamp with time zone that every insert and update sets to the time of the database, for example by a trigger. An index on it lets the source read few pages.
              */
             stamp_column?: string | null;
             /**
              * Sweep Every
-             * @description For `timestamp`: one of so many cycles compares all rows.
+             * @description For `timestamp` and `timestamp_delete_flag`: one of so many cycles compares all rows.
              * @default 12
              */
             sweep_every?: number;
@@ -9415,6 +9430,8 @@ export interface operations {
     connections_tables: {
         parameters: {
             query?: {
+                /** @description The intended kind of capture, by default the usual one of the source: `problems` are those with it. Of PostgreSQL, `query_diff` lists views too. */
+                capture?: string | null;
                 /** @description Items per page; larger values than 1000 are reduced to it. */
                 page_size?: number;
                 /** @description `next_page_token` of the previous page. */

@@ -57,9 +57,9 @@ export const readWords = ({ rows_read, rows_hashed }: Read): string =>
 
 /** What a cycle found in a table. */
 export function foundWords(table: CycleTable): string {
-  if (table.copied_again) return "its key changed: it is copied again";
+  if (table.copied_again) return "its rows could not be compared: it is copied again, or parked";
   if (table.first) return "read for the first time";
   const ranges = table.ranges === 0 ? "" : `; ${count(table.ranges_different)} of ${count(table.ranges)} ranges differed`;
-  const stamps = table.since_stamp ? "; found by stamps, deletes are looked for later" : "";
+  const stamps = table.since_stamp ? "; found by stamps, rows that are gone are looked for later" : "";
   return `changes: ${changesWords(table)}${ranges}${stamps}`;
 }

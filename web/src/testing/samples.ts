@@ -54,6 +54,7 @@ export const cycle = (changes: Partial<Cycle> = {}): Cycle => {
     first: false,
     copied_again: false,
     since_stamp: false,
+    known_before: null,
     ...counts,
   };
   return {

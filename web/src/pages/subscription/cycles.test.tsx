@@ -58,7 +58,7 @@ it("lists cycles with what they found and read", () => {
     "changes: 10 inserted, 2 updated",
   ])
     expect(applied?.textContent).toContain(words);
-  expect(applied?.textContent).toContain("its key changed: it is copied again");
+  expect(applied?.textContent).toContain("its rows could not be compared: it is copied again, or parked");
   expect(screen.getAllByRole("definition")[1]?.textContent).toBe("reads (8)");
 });
 
