@@ -34,6 +34,8 @@ class Consistency(StrEnum):
     """Those at the ends of windows, a fraction of a second apart: all transactions of one become visible together."""
     SNAPSHOTS = "snapshots"
     """Those that cycles of queries read: what happened between two of them is visible as its net effect."""
+    RANGES = "ranges"
+    """Those that cycles read in several snapshots: each part is as it was during the cycle, and parts need not agree with each other."""
 
 
 class Policy(BaseModel):
@@ -61,6 +63,10 @@ class Capture(Policy):
     """Whether the engine keeps something of the source in a folder of the subscription."""
 
     kind: str
+
+    def promised(self) -> Consistency:
+        """Which states readers see with these settings."""
+        return self.consistency
 
     def usual_lag_s(self) -> float:
         """The lag in seconds up to which a target is fresh if the subscription has no other goal."""

@@ -7,8 +7,8 @@ from contextlib import closing
 
 from engine.connectors import open_source
 from engine.control.supervisor import SubscriptionSupervisor
-from engine.link.cycles import BegunCycleBody, CyclePart, Cycles, CyclesBody, CycleTablePart
-from engine.model.cycles import Cycle, CycleReports, CyclesAhead, CycleState, CycleTable
+from engine.link.cycles import BegunCycleBody, CyclePart, Cycles, CyclesBody, CycleTablePart, FailedCyclePart
+from engine.model.cycles import Cycle, CycleReports, CyclesAhead, CycleState, CycleTable, FailedCycle
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import ZERO
 
@@ -28,9 +28,13 @@ def listed_cycles(pipeline: SubscriptionSupervisor, command: Cycles) -> CyclesBo
         newest = reports.ended(applied, 1)
         found = {number: _waiting(reports, number, state) for number, state in _unended(ahead)}
         found |= {cycle.number: _part(cycle, applied) for cycle in ended}
+        failed = [
+            _failed(reports, each) for each in reports.failed(command.upto, command.most) if each.number not in found
+        ]
     listed = [number for number in sorted(found, reverse=True) if command.upto is None or number <= command.upto]
     return CyclesBody(
         cycles=tuple(found[number] for number in listed[: command.most]),
+        failed=tuple(failed),
         as_of_us=newest[0].taken_us if newest else None,
         due_us=ahead.due_us if run is not None else None,
     )
@@ -62,6 +66,18 @@ def _waiting(reports: CycleReports, number: int, state: CycleState) -> CyclePart
     return CyclePart(number=number, position=reports.position(number), state=state)
 
 
+def _failed(reports: CycleReports, cycle: FailedCycle) -> FailedCyclePart:
+    return FailedCyclePart(
+        number=cycle.number,
+        position=reports.position(cycle.number),
+        began_us=cycle.began_us,
+        ended_us=cycle.ended_us,
+        fault=cycle.fault,
+        detail=cycle.detail,
+        table=cycle.table,
+    )
+
+
 def _part(cycle: Cycle, applied: int) -> CyclePart:
     return CyclePart(
         number=cycle.number,
@@ -84,6 +100,8 @@ def _table(table: CycleTable) -> CycleTablePart:
         unreadable=table.unreadable,
         since_stamp=table.since_stamp,
         known_before=table.known_before,
+        fault=table.fault,
+        detail=table.detail,
         rows_read=table.rows_read,
         rows_hashed=table.rows_hashed,
         bytes_read=table.bytes_read,

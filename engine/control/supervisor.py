@@ -580,7 +580,8 @@ class SubscriptionSupervisor:
         """Park a parked table again with a fault that requires a copy, if a copy corrects it or if the dropped table exists again. One that
         exists again but cannot be replicated as declared is parked for that reason."""
         kind = FaultKind(entry.reason.code) if entry.reason is not None else None
-        if now is not None and kind is FaultKind.TABLE_MISSING:
+        replaced = kind is FaultKind.TABLE_NOT_READ and entry.schema and now and now.relation != entry.schema.relation
+        if now is not None and (kind is FaultKind.TABLE_MISSING or replaced):
             self._parking.park(entry.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, "the table was created again")
         elif kind is FaultKind.TABLE_MISSING:
             fault = why_not_described(source, entry.spec)

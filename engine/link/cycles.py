@@ -39,6 +39,8 @@ class CycleTablePart(Message):
     unreadable: bool = False
     since_stamp: bool = False
     known_before: str | None = Field(default=None, exclude_if=not_)
+    fault: str | None = None
+    detail: str = ""
     rows_read: int = 0
     rows_hashed: int = 0
     bytes_read: int = 0
@@ -57,6 +59,8 @@ class LastCyclePart(Message):
     taken_at: datetime
     seconds: float
     bytes_read: int
+    failures: int = 0
+    unread: int = 0
 
 
 class CyclePart(Message):
@@ -73,6 +77,18 @@ class CyclePart(Message):
     source_reads: Mapping[str, int] = Field(default_factory=dict)
 
 
+class FailedCyclePart(Message):
+    """A cycle that failed; fields as `engine.model.cycles.FailedCycle`, times in microseconds since 1970 UTC."""
+
+    number: int
+    position: Position
+    began_us: int
+    ended_us: int
+    fault: str
+    detail: str
+    table: str | None = None
+
+
 class CyclesBody(Message):
     """Body of the answer to `cycles`, the highest number first.
 
@@ -81,6 +97,8 @@ class CyclesBody(Message):
     """
 
     cycles: tuple[CyclePart, ...] = ()
+    failed: tuple[FailedCyclePart, ...] = ()
+    """At most as many; the highest number first. Not among `cycles`, as servers of earlier releases do not know the state."""
     as_of_us: int | None = None
     due_us: int | None = None
 

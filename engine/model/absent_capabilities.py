@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from engine.model.change_triggers import ChangeTriggersState, PlannedStatement
 from engine.model.copies import KeyBound
-from engine.model.cycles import Cycle, CyclesAhead
+from engine.model.cycles import Cycle, CyclesAhead, FailedCycle
 from engine.model.ddl import DdlCapture, DdlMessage
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableId, TableName, TicketId
@@ -154,6 +154,10 @@ class NoCycles:
     EngineFault(NOT_WITH_THIS_CAPTURE)."""
 
     def ended(self, upto: int | None, most: int) -> list[Cycle]:
+        del upto, most
+        raise self._refusal()
+
+    def failed(self, upto: int | None, most: int) -> list[FailedCycle]:
         del upto, most
         raise self._refusal()
 

@@ -22,6 +22,8 @@ class CycleState(StrEnum):
     """It has ended; its changes are not all on the target."""
     APPLIED = "applied"
     """It has ended, and all its changes are on the target."""
+    FAILED = "failed"
+    """It had no effect; a later cycle finds what it would have found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,10 @@ class CycleTable:
     """Only rows with recent stamps were read: of deletes, only those that a delete flag or the row filter shows were found."""
     known_before: str | None = None
     """With stamps: rows with an older one are all known, and will be found if they change. As text of the database."""
+    fault: str | None = None
+    """Code of the fault because of which it was left out: a later cycle finds all of its changes."""
+    detail: str = ""
+    """Of the fault."""
     rows_read: int = 0
     rows_hashed: int = 0
     bytes_read: int = 0
@@ -69,14 +75,28 @@ class Cycle:
 
 @dataclass(frozen=True, slots=True)
 class LastCycle:
-    """The last cycle that has ended, in figures. `taken_us`: when its snapshot was taken; `seconds`: from then to its end; `position`:
-    of its changes."""
+    """The last cycle that has ended, in figures. `taken_us`: when its snapshot was taken; `seconds`: from then to its end; `position`: of
+    its changes; `failures`: cycles that failed since; `unread`: tables that it could not read."""
 
     number: int
     position: Lsn
     taken_us: int
     seconds: float
     bytes_read: int
+    failures: int = 0
+    unread: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FailedCycle:
+    """A cycle that failed. `fault`: its code; `table`: the one that was being read, None if it failed elsewhere."""
+
+    number: int
+    began_us: int
+    ended_us: int
+    fault: str
+    detail: str
+    table: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +113,10 @@ class CycleReports(Protocol):
 
     def ended(self, upto: int | None, most: int) -> list[Cycle]:
         """The newest cycles with at most this number, the last one first. Older ones than some hundred are forgotten."""
+        ...
+
+    def failed(self, upto: int | None, most: int) -> list[FailedCycle]:
+        """As `ended`, of cycles that failed."""
         ...
 
     def ahead(self) -> CyclesAhead: ...

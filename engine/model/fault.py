@@ -50,6 +50,8 @@ class FaultKind(StrEnum):
     """The choice of sent tables that the subscription names does not include the table, or not each of its changes."""
     TABLE_SENT_OTHERWISE = "table_publication_changed"
     """What is sent of the table was changed on the source, so changes of it may be missing."""
+    TABLE_NOT_READ = "table_not_read"
+    """The capture reads tables itself, and could not read this one. Nothing of it is lost: its changes come when it can be read again."""
     TABLE_COPY_CANCELLED = "table_copy_cancelled"
     """A reload of the table was cancelled, and its old rows are not updated any more."""
     TABLE_IS_PARTITION = "table_is_partition"

@@ -33,6 +33,8 @@ class TableEventKind(StrEnum):
     FAULT = "fault"
     APPROVE = "approve"
     """A user approves the schema change that a parked table waits for."""
+    READABLE = "readable"
+    """The source of a parked table can be read again."""
     REMOVE = "remove"
 
 
@@ -74,6 +76,7 @@ ARROWS: dict[tuple[TableStateKind, TableEventKind], TableStateKind] = {
     (_S.RELOADING, _E.REMOVE): _S.REMOVED,
     (_S.PARKED, _E.RELOAD): _S.RELOADING,
     (_S.PARKED, _E.APPROVE): _S.PAUSED,
+    (_S.PARKED, _E.READABLE): _S.PAUSED,
     (_S.PARKED, _E.FAULT): _S.PARKED,
     (_S.PARKED, _E.REMOVE): _S.REMOVED,
 }

@@ -156,6 +156,8 @@ class BatchCommit:
     a crash."""
     marks: Mapping[TableId, str | None] = field(default_factory=dict)
     """New fingerprints of tables. Other tables keep theirs, except that a parked or handed-over table without one here loses it."""
+    then_parked: Mapping[TableId, str] = field(default_factory=dict)
+    """Tables that are recorded as parked with this fault code after their changes, which are applied."""
     left: tuple[TableId, ...] = ()
     """Tables whose unfinished copies are not updated by later batches; recorded, so that they are not resumed after a crash."""
     last: LastCommit | None = None

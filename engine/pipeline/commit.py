@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -31,6 +31,7 @@ from engine.tables.reporter import BatchTimes, Evidence
 from engine.tables.schema_change import differences
 from engine.tables.state import (
     AwaitApproval,
+    AwaitSource,
     CaughtUp,
     Chunk,
     Live,
@@ -64,6 +65,8 @@ class _Goal:
     """The last transaction up to `end`."""
     times: CommitTimes | None = None
     """Of the transactions that are written."""
+    then_parked: frozenset[TableId] = frozenset()
+    """Tables that could not be read up to `end`."""
 
 
 class CommitStage:
@@ -169,12 +172,15 @@ class CommitStage:
             self.marks.next(computed.planned.batch)
             self._stale |= self._left_out(taking)
             self._stale -= commits.keys()
-            changed = bool(commits or self._removed or self._stale or self.marks.pending or self.copies.left)
+            then_parked = self._then_parked(computed.planned, taking, faults)
+            changed = bool(
+                commits or then_parked or self._removed or self._stale or self.marks.pending or self.copies.left
+            )
             due = self._clock.monotonic_ms() - self._written_ms >= self._position_write_ms
             written = changed or must_write or (due and end > self.applied.written)
             if written:
                 hit(Failpoint.COMMIT_BEFORE)
-                refused, parts = self._write(computed, commits)
+                refused, parts = self._write(computed, commits, then_parked)
                 faults |= refused
                 hit(Failpoint.COMMIT_AFTER)
             elif computed.early is not None:
@@ -206,6 +212,12 @@ class CommitStage:
                 continue
             found[part.table] = (part, entry)
         return found
+
+    def _then_parked(
+        self, planned: PlannedBatch, taking: Container[TableId], faults: Container[TableId]
+    ) -> frozenset[TableId]:
+        """Tables that are recorded as parked after their changes in the batch: the planner has parked them."""
+        return frozenset(table for table in planned.unread if table in taking and table not in faults)
 
     def _left_out(self, taking: Container[TableId]) -> set[TableId]:
         """Complete tables whose changes the batch keeps for later or drops. They lack changes from here on, which a restart must know.
@@ -340,7 +352,7 @@ class CommitStage:
         return bool(self._removed)
 
     def _write(
-        self, computed: Computed, commits: dict[TableId, TableCommit]
+        self, computed: Computed, commits: dict[TableId, TableCommit], then_parked: Collection[TableId]
     ) -> tuple[dict[TableId, tuple[str, str]], int]:
         """Write; a table that the target refuses is parked and the batch written without it.
 
@@ -352,7 +364,8 @@ class CommitStage:
         while True:
             try:
                 batch = computed.planned.batch
-                goal = _Goal(computed.planned.number, batch.end, batch.last, batch.times)
+                after = frozenset(table for table in then_parked if table not in refused)
+                goal = _Goal(computed.planned.number, batch.end, batch.last, batch.times, after)
                 parts = self._put(goal, commits, computed.applying, self.copies.left)
             except EngineFault as fault:
                 table = TableId(fault.subject)
@@ -384,6 +397,7 @@ class CommitStage:
             return False
         planned = computed.planned
         more = self._removed or self._stale or planned.restructured or self.copies.left or planned.reloads
+        more = more or planned.unread
         rest = None if more or self.marks.lacking else rest_of(commits, early.close())
         if rest is not None:
             hit(Failpoint.EARLY_COMMIT)
@@ -437,6 +451,7 @@ class CommitStage:
             dropped=tuple(table for table in dict.fromkeys(removed) if table in self._dropping),
             stale=tuple(self._stale),
             marks=marks,
+            then_parked=dict.fromkeys(goal.then_parked, FaultKind.TABLE_NOT_READ.value),
             left=left,
             last=goal.last,
             times=goal.times,
@@ -444,7 +459,7 @@ class CommitStage:
         )
         in_order = self._target.in_order() if applying.way is not None else None
         whole = any(c.set_aside or c.aside or c.schema.soft_delete or c.schema.history for c in commits.values())
-        in_parts = self._target.in_parts() if applying.parts > 1 and not whole else None
+        in_parts = self._target.in_parts() if applying.parts > 1 and not (whole or goal.then_parked) else None
         if applying.way is not None and in_order is not None:
             in_order.commit_in_order(batch, applying.way)
         elif in_parts is not None:
@@ -455,6 +470,7 @@ class CommitStage:
         handed = {t for t, commit in commits.items() if commit.handover or commit.resumed}
         self._complete = (self._complete | handed) - self._stale
         self._known_parked = (self._known_parked - handed) | {t for t, c in commits.items() if c.parked is not None}
+        self._known_parked |= goal.then_parked
         del self._removed[: len(removed)]  # In place: others are added from other threads.
         for table in batch.dropped:
             self._dropping.remove(table)
@@ -548,8 +564,10 @@ class CommitStage:
 
 
 def _is_held_after(state: Parked, number: BatchId) -> bool:
-    """Whether the table waits for approval from a later batch on, and is part of this one."""
+    """Whether the table waits for approval, or for its source, from a later batch on, and is part of this one."""
     held = state.then
+    if isinstance(held, AwaitSource):
+        return number < held.since
     return isinstance(held, AwaitApproval) and held.kept_from is not None and number < held.kept_from
 
 

@@ -24,7 +24,6 @@ from engine.model.identity import BatchId, Ordinal, TableId, TableName
 from engine.model.lag import LagCause
 from engine.model.patterns import TablePattern
 from engine.model.position import ZERO, Lsn
-from engine.model.schema import TableSchema
 from engine.model.sizes import size
 from engine.model.source import GuardReading
 from engine.model.subscription import CopyPolicy, QueueMode
@@ -69,9 +68,10 @@ from engine.safety.source_monitor import SourceMonitor
 from engine.tables import state as states
 from engine.tables.context import RunContext
 from engine.tables.known_catalog import Settled
-from engine.tables.planner import PlannedBatch, Planner, SchemaReading
-from engine.tables.registry import TableChange, TableEntry
+from engine.tables.planner import PlannedBatch, Planner
+from engine.tables.registry import TableChange
 from engine.tables.reporter import BatchTimes
+from engine.tables.schema_reading import SchemaReading
 from engine.tables.selections import table_selections
 
 log = structlog.get_logger(__name__)
@@ -196,14 +196,10 @@ class ReplicationRun:
 
     def _make_planner(self, parse_ddl: Callable[[bytes], DdlMessage]) -> Planner:
         parts = self._parts
-
-        def explain(entry: TableEntry, old: TableSchema, new: TableSchema) -> str:
-            return "; ".join(parts.target.evolution(entry.table, entry.spec.target, old, new))
-
         reading = SchemaReading(
             parts.source.log.resolver,
             parts.source.log.relation_name,
-            explain,
+            lambda entry, old, new: "; ".join(parts.target.evolution(entry.table, entry.spec.target, old, new)),
             parse_ddl,
             lambda detail: parts.reporter.event("warning", "ddl_message_unreadable", parts.spec.reader, detail),
         )

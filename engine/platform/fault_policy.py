@@ -167,6 +167,11 @@ POLICIES: dict[FaultKind, Policy] = {
         "Remove the table from the subscription: its rows are replicated with the table that it is a partition of. Or detach it on the"
         " source. " + _RETRY_TABLE,
     ),
+    FaultKind.TABLE_NOT_READ: Policy(
+        Action.PARK_TABLE,
+        "Correct what the reason names, for example GRANT SELECT on the table, or a longer statement_seconds. The next cycle reads"
+        " the table again, and it continues by itself, without a new copy; penstock cycles start begins one at once.",
+    ),
     FaultKind.TABLE_COPY_CANCELLED: Policy(
         Action.PARK_TABLE,
         "Reload the table: its changes since the cancelled reload began were not kept, and its rows stay as they were until then.",

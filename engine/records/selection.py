@@ -17,6 +17,7 @@ from engine.model.masks import Mask, MaskMethod, MaskValue, is_usable, masking
 from engine.model.source import RecordChunk
 from engine.records.messages import XID_BYTES, unstreamed
 from engine.records.relation import MASKED_TYPES, Announced, AnnouncedColumn, parse_relation, relation_record
+from engine.records.unread import why_unread
 
 _ROW_KINDS = np.zeros(256, np.bool_)
 _ROW_KINDS[list(b"IUD")] = True
@@ -145,7 +146,7 @@ class RecordSelector:
 
     def _learn(self, announced: Announced, record: bytes, xid: int, ordinal: int, replaced: dict[int, bytes]) -> None:
         table = self._selected.get(announced.relation)
-        if table is None:
+        if table is None or why_unread(announced) is not None:
             return
         masks = [table.columns.mask(column.name) for column in announced.columns]
         taken = [

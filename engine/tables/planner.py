@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cache
 
 from engine.model.batch import LogRange, PlacedMessage, RelationSeen, SealedBatch, TablePart
-from engine.model.ddl import DdlMessage
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import BatchId, RelationId, TableId, TableName
+from engine.model.identity import BatchId, RelationId, TableId
 from engine.model.position import ZERO, Lsn
 from engine.model.schema import TableSchema, still_computed
 from engine.model.source import Resolve
@@ -18,7 +17,8 @@ from engine.model.subscription import SchemaPolicy
 from engine.model.subscription_state import Reason
 from engine.model.table_state import Refused, TableStateKind
 from engine.platform.fault_policy import policy
-from engine.tables.ddl_messages import CertifiedSchema, DdlMessageTracker, Read, Warn, relabelled
+from engine.records.unread import Unread, unread_in
+from engine.tables.ddl_messages import CertifiedSchema, DdlMessageTracker, relabelled
 from engine.tables.registry import TableEntries, TableEntry, TableRegistry
 from engine.tables.schema_change import (
     InPlace,
@@ -35,6 +35,7 @@ from engine.tables.schema_change import (
     seen_in_catalog,
     with_fills,
 )
+from engine.tables.schema_reading import SchemaReading
 from engine.tables.state import (
     CatchingUp,
     Chunk,
@@ -45,34 +46,17 @@ from engine.tables.state import (
     Live,
     Parked,
     Paused,
+    Readable,
     ReadProgress,
     Registered,
     Reloading,
     TableState,
     awaits_approval,
+    is_unread,
 )
+from engine.tables.unread_tables import UnreadTables
 
 _OF_A_TABLE = frozenset({FaultKind.TABLE_STRUCTURE_CHANGED, FaultKind.TABLE_NO_IDENTITY, FaultKind.TABLE_COLUMNS_UNFIT})
-Explain = Callable[[TableEntry, TableSchema, TableSchema], str]
-"""Returns the statements with which the target would change from one schema to another, as text."""
-Resolver = Callable[[Collection[bytes]], Resolve]
-"""Returns a `Resolve` for these relation records that reads the source's catalog once for all of them."""
-NameOf = Callable[[bytes], TableName]
-
-
-def _none_read(payload: bytes) -> DdlMessage:
-    raise EngineFault(
-        FaultKind.LOG_UNREADABLE, "message", f"no reader for DDL messages is set up ({len(payload)} bytes)"
-    )
-
-
-def _not_warned(detail: str) -> None:
-    del detail
-
-
-def _unexplained(entry: TableEntry, old: TableSchema, new: TableSchema) -> str:
-    del entry, old, new
-    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +111,8 @@ class PlannedBatch:
     """Chunks that this batch includes: it adds them to unfinished copies, or replaces partitions of live tables by them."""
     missed: CatchUpRanges | None = None
     """What `chunks` missed; None if there are none."""
+    unread: frozenset[TableId] = frozenset()
+    """Tables that could not be read any more at the end of the batch: they are parked after their changes in it."""
     generations: Mapping[TableId, int] = field(default_factory=dict)
     """Generation of every table at planning. The part of a table whose generation has changed since is ignored."""
 
@@ -176,17 +162,6 @@ class CatalogSchema:
     captured_since: Lsn | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaReading:
-    """How the planner reads schemas from the log. `unreadable` is called with the detail of a DDL message that cannot be read."""
-
-    resolver: Resolver
-    name_of: NameOf
-    explain: Explain = _unexplained
-    read_message: Read = _none_read
-    unreadable: Warn = _not_warned
-
-
 def _captured(span: Iterable[RetainedBatch]) -> int | None:
     counts = [kept.batch.captured for kept in span]
     return None if None in counts else sum(count for count in counts if count is not None)
@@ -213,6 +188,7 @@ class Planner:
         self._after = ZERO
         """End of the batch before the one that is being planned."""
         self._history: deque[RetainedBatch] = deque()
+        self._unread = UnreadTables(book)
         self._joined: set[TableId] = set()
         """Tables that a planned batch hands over or resumes and that is not committed yet; in later batches they count as live."""
         self.oldest_kept: int | None = None
@@ -296,9 +272,10 @@ class Planner:
             followed=followed,
             chunks=chunks,
             missed=missed,
+            unread=self._park_unread({part.table for part in parts if part is not None} - followed - parked.keys()),
             generations=generations,
         )
-        self._joined |= planned.handover | planned.resumed
+        self._joined |= (planned.handover | planned.resumed) - planned.unread
         return planned
 
     def _take_chunks(
@@ -362,12 +339,16 @@ class Planner:
             while messages and messages[0].behind <= place:
                 self._take_message(messages.popleft(), chains, parked)
                 known.clear()
+            if (why := unread_in(seen.payload)) is not None:
+                self._take_unread(seen, why, batch.end, resolved, parked)
+                continue
             before = known.get((seen.payload, seen.void))
             if before is None or self._book.get(before[0].table) is not before[0]:
                 entry = self._entry_of(seen)
                 if entry is None:
                     continue
                 before = known[seen.payload, seen.void] = (entry, self._announced(seen, entry, look, batch.end, parked))
+            self._unread.read(before[0].table)
             if before[1] is not None and before[1].relation == seen.relation:
                 resolved.setdefault(before[0].table, []).append(before[1])
                 if not before[1].void:
@@ -375,6 +356,30 @@ class Planner:
         for message in messages:
             self._take_message(message, chains, parked)
         return resolved, chains
+
+    def _take_unread(
+        self,
+        seen: RelationSeen,
+        why: Unread,
+        end: Lsn,
+        resolved: dict[TableId, list[TableSchema]],
+        parked: dict[TableId, tuple[str, str]],
+    ) -> None:
+        """A record in place of a table's structure: the source could not be read of it. Its schema stays; a copy that reaches up to there
+        lacks changes."""
+        entry = self._entry_of(seen)
+        if entry is None:
+            return
+        if not self._unread.take(entry, why) and not _is_dropped(entry.state, end):
+            parked.setdefault(entry.table, (why.kind.value, why.detail))
+        if entry.schema is not None and entry.schema.relation == seen.relation:
+            resolved.setdefault(entry.table, []).append(entry.schema)
+
+    def _park_unread(self, applied: Set[TableId]) -> frozenset[TableId]:
+        """Park the tables among these that could not be read at the end of the batch. It applies to them, and later ones do not."""
+        found = self._unread.park(applied, BatchId(self._next))
+        self._joined -= found
+        return found
 
     def _is_structured(self, entry: TableEntry) -> bool:
         """Whether the target has rows of the table, or will have them after this batch, and their schema is known."""
@@ -429,7 +434,8 @@ class Planner:
     ) -> TableSchema | None:
         """The schema for one relation record. A scan counts every record, so a table that ignores its rows also gets a schema, whichever it
         is."""
-        if _is_given_up(entry.state):
+        again = is_unread(entry.state) and not seen.void
+        if _is_given_up(entry.state) and not again:
             return entry.schema
         if seen.void:
             return self._void(seen, entry, look)
@@ -447,7 +453,10 @@ class Planner:
                 return entry.schema
             parked.setdefault(entry.table, (fault.kind.value, fault.detail))
             return entry.schema
-        return self._judged(entry, schema, parked) if judged else self._amended(entry, schema)
+        after = self._judged(entry, schema, parked) if judged else self._amended(entry, schema)
+        if again and entry.table not in parked:
+            self._book.apply(entry.table, Readable(self._next, self._after))
+        return after
 
     def _void(self, seen: RelationSeen, entry: TableEntry, look: Callable[[], Resolve]) -> TableSchema | None:
         """The schema for a record whose subtransaction was rolled back. It never changes the table's schema.

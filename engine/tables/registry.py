@@ -19,6 +19,7 @@ from engine.model.table_state import Refused, TableStateKind
 from engine.tables.state import (
     Approve,
     AwaitApproval,
+    AwaitSource,
     Chunk,
     ChunkBegun,
     ChunkVoided,
@@ -34,6 +35,7 @@ from engine.tables.state import (
     Reloading,
     TableEvent,
     TableState,
+    Unreadable,
     awaits_approval,
     awaits_recopy,
     copy_of,
@@ -98,7 +100,7 @@ class TableEntry:
         """Whether its schema is the source's: it does not wait for a new copy, or the new copy has begun."""
         match self.state:
             case Parked(then=then):
-                return isinstance(then, AwaitApproval)
+                return isinstance(then, AwaitApproval | AwaitSource)
             case Reloading(copy=copy):
                 return copy is not None
             case _:
@@ -234,7 +236,7 @@ class TableRegistry:
 def _change(before: TableEntry, event: TableEvent, after: TableEntry, position: Lsn | None) -> TableChange:
     lost = isinstance(event, ChunkVoided | CopyVoided) and before.copy is not None and before.copy.chunk is not None
     again = isinstance(before.state, Reloading) and isinstance(event, CopyStarted | CopyLost | CopyVoided)
-    shown = after.kind is not before.kind or again or isinstance(event, Fault | Hold)
+    shown = after.kind is not before.kind or again or isinstance(event, Fault | Hold | Unreadable)
     held = isinstance(event, Hold) and awaits_approval(before.state)
     return TableChange(
         after,

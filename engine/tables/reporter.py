@@ -447,6 +447,8 @@ def _last_cycle(cycle: LastCycle | None) -> LastCyclePart | None:
         taken_at=wall_time(cycle.taken_us),
         seconds=cycle.seconds,
         bytes_read=cycle.bytes_read,
+        failures=cycle.failures,
+        unread=cycle.unread,
     )
 
 

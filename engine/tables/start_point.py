@@ -20,7 +20,7 @@ from engine.platform.failpoints import Failpoint, hit
 from engine.platform.fault_policy import policy
 from engine.tables.registry import TableEntry
 from engine.tables.schema_change import RecopyRequired, seen_in_catalog
-from engine.tables.state import AwaitApproval, Copy, Live, Parked, Paused, Registered, Reloading
+from engine.tables.state import AwaitApproval, AwaitSource, Copy, Live, Parked, Paused, Registered, Reloading
 
 NOT_FOLLOWED = frozenset(
     {
@@ -233,7 +233,11 @@ def entry_at_start(spec: TableSpec, point: StartPoint) -> TableEntry:
         kind = FaultKind(record.parked)
         reason = Reason(record.parked, "parked before the last start", policy(kind).remedy, known=False)
         # Changes that were retained during the wait were lost with the process that retained them.
-        then = AwaitApproval(record.applied) if kind is FaultKind.SCHEMA_CHANGE_WAITING else None
+        then: AwaitApproval | AwaitSource | None = None
+        if kind is FaultKind.SCHEMA_CHANGE_WAITING:
+            then = AwaitApproval(record.applied)
+        elif kind is FaultKind.TABLE_NOT_READ and record.ready:
+            then = AwaitSource(first)
         return TableEntry(spec, Parked(reason, then), schema)
     if not record.ready:
         # Changes retained for it were lost with the process that retained them: only a new copy completes its rows.

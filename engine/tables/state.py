@@ -170,11 +170,19 @@ class AwaitApproval:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitSource:
+    """The source cannot be read of the table. The log has no changes of it from batch `since` on, until it can be read again: then it
+    continues from its rows."""
+
+    since: BatchId
+
+
+@dataclass(frozen=True, slots=True)
 class Parked:
     """A fault stopped the table. `then`: what happens next; None: the user has to act on `reason`."""
 
     reason: Reason
-    then: Recopy | AwaitApproval | None = None
+    then: Recopy | AwaitApproval | AwaitSource | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +334,24 @@ class Approve:
 
 
 @dataclass(frozen=True, slots=True)
+class Unreadable:
+    """The source cannot be read of the table: batches from `since` on have no changes of it. Earlier ones, which are planned, are applied.
+    Refused unless batches apply to it, or it waits for its source already."""
+
+    reason: Reason
+    since: BatchId
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """The source can be read again of a table that waits for that. Its rows are as of `applied`, and batch `kept_from` has every change
+    since. Refused if it is parked for another reason."""
+
+    kept_from: BatchId
+    applied: Lsn
+
+
+@dataclass(frozen=True, slots=True)
 class Remove:
     """The table is removed from the subscription."""
 
@@ -345,7 +371,19 @@ CopyEvent = (
     | ChunkVoided
 )
 TableEvent = (
-    CopyEvent | PartitionsBegun | CaughtUp | Pause | AskResume | Resume | Reload | Fault | Hold | Approve | Remove
+    CopyEvent
+    | PartitionsBegun
+    | CaughtUp
+    | Pause
+    | AskResume
+    | Resume
+    | Reload
+    | Fault
+    | Hold
+    | Approve
+    | Unreadable
+    | Readable
+    | Remove
 )
 
 
@@ -411,6 +449,11 @@ def awaits_approval(state: TableState) -> bool:
     return isinstance(state, Parked) and isinstance(state.then, AwaitApproval)
 
 
+def is_unread(state: TableState) -> bool:
+    """Whether it is parked only because the source cannot be read of it: its rows lack nothing that the log has."""
+    return isinstance(state, Parked) and isinstance(state.then, AwaitSource)
+
+
 def awaits_recopy(state: TableState) -> bool:
     """Whether it is parked only until a new copy begins, which happens automatically."""
     return isinstance(state, Parked) and isinstance(state.then, Recopy)
@@ -459,6 +502,12 @@ def transition(state: TableState, event: TableEvent) -> TableState | Refused:
             return _paused(state, event)
         case Approve() if isinstance(state, Parked):
             return _approved(state)
+        case Unreadable() if isinstance(state, Live) or (isinstance(state, Paused) and state.resuming):
+            return Parked(event.reason, AwaitSource(event.since))
+        case Unreadable() if isinstance(state, Parked) and is_unread(state):
+            return replace(state, reason=event.reason)
+        case Readable() if is_unread(state):
+            return Paused(event.applied, event.kept_from, resuming=True)
         case AskResume() if isinstance(state, Paused) and state.kept_from is not None:
             return replace(state, resuming=True)
         case Resume() if isinstance(state, Paused):
@@ -468,7 +517,7 @@ def transition(state: TableState, event: TableEvent) -> TableState | Refused:
             return Reloading(event.kept_from, reason=unasked)
         case PartitionsBegun() if isinstance(state, Live):
             return replace(state, reload=PartitionReload(event.request, event.kept_from))
-        case PartitionsBegun() | CaughtUp() | Approve() | AskResume() | Resume() | Reload():
+        case PartitionsBegun() | CaughtUp() | Approve() | Unreadable() | Readable() | AskResume() | Resume() | Reload():
             return _refused(state, event)
         case _:
             return _copied(state, event)

@@ -66,6 +66,7 @@ class BatchWriter:
         if applied:
             self.records.write_applied(batch.subscription, applied, batch.end)
         self._record_table_states(batch)
+        self._park_after(batch)
         self.shared.redefine_relations(self.tables.faults_of)
 
     def begin_in_order(self, batch: BatchCommit) -> Position:
@@ -92,6 +93,7 @@ class BatchWriter:
         changed = [commit.table for commit in batch.tables if commit.parked is None]
         if changed:
             self.records.write_applied(batch.subscription, changed, batch.end)
+        self._park_after(batch)
 
     def fence(self, batch: BatchCommit) -> Position:
         """The subscription's recorded position; raises if this batch must not be applied after it."""
@@ -115,6 +117,10 @@ class BatchWriter:
                 self.records.amend_copy(replace(copy, standing=None))
         if batch.removed:
             self._remove(batch)
+
+    def _park_after(self, batch: BatchCommit) -> None:
+        for table, code in batch.then_parked.items():
+            self.records.mark_parked(batch.subscription, table, code)
 
     def _advance(self, batch: BatchCommit) -> None:
         """Check the fence and move the progress record."""

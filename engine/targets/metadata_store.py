@@ -251,6 +251,10 @@ class MetadataStore(ABC):
         """Record that these tables' rows are not complete any more; None = all of the subscription."""
         self._update("tables", {"ready": False, "parked": None}, subscription=subscription, table_id=tables)
 
+    def mark_parked(self, subscription: SubscriptionName, table: TableId, code: str) -> None:
+        """Record that a table is parked with this fault code; its rows are as of its recorded position."""
+        self._update("tables", {"parked": code}, subscription=subscription, table_id=[table])
+
     def delete_table(self, subscription: SubscriptionName, table: TableId) -> None:
         """Delete the record of a table that does not exist any more: a new table with its name is not ours."""
         for own in ("tables", "loads"):

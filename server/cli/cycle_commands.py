@@ -45,11 +45,12 @@ def list_cycles(
                 state(item["state"]),
                 item["taken_at"],
                 None if item["seconds"] is None else format_seconds(item["seconds"]),
-                *_counts(item, ended=item["ended_at"] is not None),
+                *_counts(item, ended=item["ended_at"] is not None and item["fault"] is None),
+                _trouble(item),
             ]
             for item in shown
         ]
-        print_table(["cycle", "state", "snapshot taken at", "time", *_COUNTS], rows)
+        print_table(["cycle", "state", "snapshot taken at", "time", *_COUNTS, "note"], rows)
 
     def note() -> None:
         if found["as_of"] is not None:
@@ -59,6 +60,16 @@ def list_cycles(
 
     times = {"as_of": found["as_of"], "next_at": found["next_at"]}
     return Answer({"subscription": name, **times, "cycles": shown}, show, note)
+
+
+def _trouble(item: Document) -> str | None:
+    """Why it failed, or how many tables it could not read."""
+    if item["fault"] is not None:
+        return f"[red]{escape(item['fault'])}[/]" + (
+            f" at {escape(item['fault_table'])}" if item["fault_table"] else ""
+        )
+    unread = sum(table["fault"] is not None for table in item["tables"])
+    return f"[yellow]{unread} of {len(item['tables'])} tables not read[/]" if unread else None
 
 
 _COUNTS = ("inserted", "updated", "deleted", "rows read", "rows hashed", "bytes read")
@@ -110,6 +121,11 @@ def _show(found: Document) -> None:
     out.print(f"Cycle {found['number']}, {escape(found['position'])}: {state(found['state'])}")
     if found["ended_at"] is None:
         return
+    if found["fault"] is not None:
+        where = f" while it read {found['fault_table']}" if found["fault_table"] else ""
+        out.print(f"failed at {found['ended_at']}{escape(where)}: [red]{escape(found['fault'])}[/]")
+        out.print(escape(str(found["fault_detail"])))
+        return
     out.print(f"snapshot taken at {found['taken_at']}; read and compared in {format_seconds(found['seconds'])}")
     if not found["one_snapshot"]:
         out.print("[yellow]Its tables were not read in one snapshot.[/]")
@@ -123,6 +139,8 @@ def _show(found: Document) -> None:
 
 
 def _note(item: Document) -> str | None:
+    if item["fault"] is not None:
+        return f"[red]not read: {escape(item['fault'])}: {escape(str(item['fault_detail']))}[/]"
     if item["copied_again"]:
         return "[yellow]not compared: it is copied again, or parked[/]"
     if item["first"]:

@@ -25,6 +25,9 @@ _EXAMPLE: dict[str, Any] = {
     "inserted": 10,
     "updated": 2,
     "deleted": 0,
+    "fault": None,
+    "fault_detail": None,
+    "fault_table": None,
     "source_reads": {},
     "tables": [
         {
@@ -35,6 +38,8 @@ _EXAMPLE: dict[str, Any] = {
             "copied_again": False,
             "since_stamp": False,
             "known_before": None,
+            "fault": None,
+            "fault_detail": None,
             "rows_read": 12,
             "rows_hashed": 120000,
             "bytes_read": 5400000,
@@ -66,6 +71,11 @@ class CycleTableView(QualifiedName):
         description="For the methods by stamps: this cycle or an earlier one read every row with an older stamp as it is now. Once the"
         " cycle is `applied`, those of them whose delete flag is set may be removed from the source. null: no stamps were read."
     )
+    fault: str | None = Field(
+        description="Code of the fault because of which the cycle left the table out: it is parked as `table_not_read`, and the next cycle"
+        " that can read it finds all of its changes."
+    )
+    fault_detail: str | None
     rows_read: int = Field(description="Rows that were read with all their columns.")
     rows_hashed: int = Field(description="Rows that the database hashed, of which only key and hash were read.")
     bytes_read: int = Field(description="Bytes of what was read, as the database sent them.")
@@ -78,7 +88,7 @@ class CycleTableView(QualifiedName):
 
 
 class CycleView(BaseModel):
-    """One reading of all tables in one snapshot of the source, and what differed from the cycle before."""
+    """One reading of all tables, and what differed from the cycle before."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
@@ -86,10 +96,11 @@ class CycleView(BaseModel):
     position: str = Field(description="A wait for it ends when everything that the cycle found is visible.")
     state: CycleState = Field(
         description="`requested`: it begins as soon as no other cycle runs; `running`; `captured`: it has ended, and its changes are not"
-        " all on the target; `applied`: all its changes are on the target."
+        " all on the target; `applied`: all its changes are on the target; `failed`: it had no effect, and the next one finds what it would"
+        " have found."
     )
     taken_at: datetime | None = Field(
-        description="When its snapshot of the source was taken, by the engine's clock; null: it has not ended."
+        description="When its first snapshot of the source was taken, by the engine's clock; null: it has not ended."
     )
     ended_at: datetime | None = Field(description="When all tables had been read and compared; null: it has not ended.")
     seconds: float | None = Field(description="The time between the two.")
@@ -100,10 +111,15 @@ class CycleView(BaseModel):
     inserted: int
     updated: int
     deleted: int
+    fault: str | None = Field(description="Code of the fault of a cycle that failed.")
+    fault_detail: str | None
+    fault_table: str | None = Field(
+        description="The table that a failed cycle was reading; null if it failed elsewhere."
+    )
     source_reads: dict[str, int] = Field(
         description="What the source reported of its own work, such as pages read; empty where it reports nothing."
     )
-    tables: list[CycleTableView] = Field(description="Empty: it has not ended.")
+    tables: list[CycleTableView] = Field(description="Empty: it has not ended, or it failed.")
 
 
 class CyclePage(Page[CycleView]):

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from engine.kinds import Consistency
-from engine.link.cycles import BegunCycleBody, CyclePart, CyclesBody, CycleTablePart
+from engine.link.cycles import BegunCycleBody, CyclePart, CyclesBody, CycleTablePart, FailedCyclePart
+from engine.model.cycles import CycleState
 from engine.model.positions import PositionForm, single_mark
 from server.cycles.schemas import CyclePage, CycleRequestedView, CycleTableView, CycleView
 from server.db.session import ReadSession
@@ -15,6 +16,8 @@ from server.errors import InvalidRequest, NotFound
 from server.lookup.subscriptions import consistency_of, position_form, require_subscription
 from server.paging import PageRequest
 from server.verifications.service import require_running
+
+_BY_CYCLES = frozenset({Consistency.SNAPSHOTS, Consistency.RANGES})
 
 
 class CyclesUnsupported(InvalidRequest):
@@ -31,7 +34,7 @@ def require_cycles(session: ReadSession, name: str) -> PositionForm:
         CyclesUnsupported: its changes are not found by cycles.
     """
     row = require_subscription(session, name)
-    if consistency_of(row) is not Consistency.SNAPSHOTS:
+    if consistency_of(row) not in _BY_CYCLES:
         raise CyclesUnsupported(f"The subscription '{name}' finds changes by another capture than queries.")
     return position_form(row)
 
@@ -46,7 +49,8 @@ def require_running_cycles(session: ReadSession, name: str) -> PositionForm:
 def cycle_page(answer: Mapping[str, Any], form: PositionForm, paging: PageRequest) -> CyclePage:
     """The page of the engine's answer, which was asked for one cycle more than the page has."""
     body = CyclesBody.model_validate(answer)
-    page = paging.page(body.cycles, lambda part: _view(part, form), lambda part: [part.number])
+    listed = _views(body, form)[: paging.limit + 1]
+    page = paging.page(listed, lambda view: view, lambda view: [view.number])
     return CyclePage(
         items=page.items,
         next_page_token=page.next_page_token,
@@ -57,18 +61,34 @@ def cycle_page(answer: Mapping[str, Any], form: PositionForm, paging: PageReques
 
 def require_cycle(answer: Mapping[str, Any], form: PositionForm, number: int) -> CycleView:
     """The cycle of this number. Raises NotFound."""
-    for part in CyclesBody.model_validate(answer).cycles:
-        if part.number == number:
-            return _view(part, form)
-    detail = (
-        f"Nothing is known of cycle {number}: it has not been requested, it failed, or it is not one of the last 200."
-    )
-    raise NotFound(detail, "Choose one from the list of cycles. The events say what failed.")
+    for view in _views(CyclesBody.model_validate(answer), form):
+        if view.number == number:
+            return view
+    detail = f"Nothing is known of cycle {number}: it has not been requested, or it is not one of the last 200."
+    raise NotFound(detail, "Choose one from the list of cycles.")
 
 
 def requested_view(answer: Mapping[str, Any], form: PositionForm) -> CycleRequestedView:
     body = BegunCycleBody.model_validate(answer)
     return CycleRequestedView(number=body.number, position=form.text(single_mark(body.position)))
+
+
+def _views(body: CyclesBody, form: PositionForm) -> list[CycleView]:
+    """All cycles of an answer, the highest number first."""
+    views = [*(_view(part, form) for part in body.cycles), *(_failed_view(part, form) for part in body.failed)]
+    return sorted(views, key=lambda view: view.number, reverse=True)
+
+
+def _failed_view(failed: FailedCyclePart, form: PositionForm) -> CycleView:
+    part = CyclePart(
+        number=failed.number,
+        position=failed.position,
+        state=CycleState.FAILED,
+        taken_us=failed.began_us,
+        ended_us=failed.ended_us,
+    )
+    fault = {"fault": failed.fault, "fault_detail": failed.detail, "fault_table": failed.table}
+    return _view(part, form).model_copy(update=fault)
 
 
 def _view(part: CyclePart, form: PositionForm) -> CycleView:
@@ -89,6 +109,9 @@ def _view(part: CyclePart, form: PositionForm) -> CycleView:
         inserted=sum(table.inserted for table in tables),
         updated=sum(table.updated for table in tables),
         deleted=sum(table.deleted for table in tables),
+        fault=None,
+        fault_detail=None,
+        fault_table=None,
         source_reads=dict(part.source_reads),
         tables=[_table_view(table) for table in tables],
     )
@@ -103,6 +126,8 @@ def _table_view(part: CycleTablePart) -> CycleTableView:
         copied_again=part.unreadable,
         since_stamp=part.since_stamp,
         known_before=part.known_before,
+        fault=part.fault,
+        fault_detail=part.detail or None,
         rows_read=part.rows_read,
         rows_hashed=part.rows_hashed,
         bytes_read=part.bytes_read,

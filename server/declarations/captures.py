@@ -24,8 +24,9 @@ with the source."""
 FORMS: dict[str, PositionForm] = {name: kind.terms.form for name, kind in _FIRST.items()}
 """Of the positions of their sources, by kind. Captures of one name have forms that differ in `origin` only."""
 CONSISTENCY = (
-    "Which states of the source readers see; each is one that the source had. `transactions`: those after its transactions, in the order of"
-    " their commits; `windows`: those at the ends of windows, a fraction of a second apart; `snapshots`: those that cycles of queries read."
+    "Which states of the source readers see. `transactions`: those after its transactions, in the order of"
+    " their commits; `windows`: those at the ends of windows, a fraction of a second apart; `snapshots`: those that cycles of queries read;"
+    " `ranges`: each table as a cycle read it, at a moment of its own."
 )
 """The description of `Consistency`."""
 if TYPE_CHECKING:

@@ -161,7 +161,7 @@ class CopiesBody(Policy):
     )
 
 
-GoalSeconds = Annotated[float, Field(gt=0, le=14 * 86_400)]
+GoalSeconds = Annotated[float, Field(gt=0, le=15 * 86_400)]
 GoalPercent = Annotated[float, Field(ge=50, le=99.999)]
 WindowHours = Annotated[int, Field(ge=6, le=2160)]
 

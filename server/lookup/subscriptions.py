@@ -63,7 +63,8 @@ def position_form(row: SubscriptionRow) -> PositionForm:
 def consistency_of(row: SubscriptionRow) -> Consistency:
     """Which states of its source readers of the subscription see."""
     kind = _source_kind(row)
-    return (CAPTURES[_capture(row)] if kind is None else kind.capture).consistency
+    capture = CAPTURES[_capture(row)] if kind is None else kind.capture
+    return capture.model_validate(row.capture).promised()
 
 
 def _source_kind(row: SubscriptionRow) -> SourceKind | None:

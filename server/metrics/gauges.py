@@ -82,6 +82,16 @@ _OF_CYCLES: tuple[tuple[str, str, Callable[[LastCyclePart, datetime], float]], .
         lambda cycle, now: max(0.0, (now - cycle.taken_at).total_seconds()),
     ),
     ("penstock_cycle_seconds", "Duration of the last cycle.", lambda cycle, _: cycle.seconds),
+    (
+        "penstock_cycle_failures",
+        "Cycles that failed since the last one that ended.",
+        lambda cycle, _: cycle.failures,
+    ),
+    (
+        "penstock_cycle_unread_tables",
+        "Tables that the last cycle could not read.",
+        lambda cycle, _: cycle.unread,
+    ),
     ("penstock_cycle_read_bytes", "Bytes that the last cycle read from the source.", lambda cycle, _: cycle.bytes_read),
 )
 

@@ -24,6 +24,7 @@ from engine.model.identity import TableName
 from engine.model.subscription import ConnectionSpec
 from engine.records import landing, row_digest
 from engine.sources.postgres.connect import Connector
+from engine.sources.postgres.splits import ReadRules
 from engine.sources.postgres_queries.database import PostgresDatabase
 from engine.sources.query_diff.cycle import run_cycle
 from engine.sources.query_diff.database import Method
@@ -109,7 +110,7 @@ class Run:
         settings = {"host": self._cluster.host, "port": self._cluster.port, "user": "postgres", "database": "postgres"}
         spec = ConnectionSpec("shop", "postgres", settings)
         with (
-            closing(PostgresDatabase(Connector(spec), sessions=self._sessions)) as database,
+            closing(PostgresDatabase(Connector(spec), rules=ReadRules(sessions=self._sessions))) as database,
             run_cycle(database, given, complete=name != "timestamp"),
         ):
             seconds = time.monotonic() - began

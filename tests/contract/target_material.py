@@ -164,6 +164,7 @@ class Pipeline:
         stale: Sequence[TableId] = (),
         marks: Mapping[TableId, str | None] | None = None,
         last: LastCommit | None = None,
+        then_parked: Mapping[TableId, str] | None = None,
     ) -> Lsn:
         """The next batch; the counters move only when it succeeded."""
         end = Lsn(self.end + 100)
@@ -178,6 +179,7 @@ class Pipeline:
             dropped=tuple(dropped),
             stale=tuple(stale),
             marks=marks or {},
+            then_parked=then_parked or {},
             last=last,
         )
         self.write(batch)

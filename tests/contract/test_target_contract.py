@@ -563,6 +563,27 @@ def test_a_parked_table_is_recorded_and_keeps_its_rows(pipeline: Pipeline) -> No
     assert pipeline.rows(orders) == [(1, "new", None)]
 
 
+def test_a_table_may_park_after_its_changes_and_resume(pipeline: Pipeline) -> None:
+    pipeline.load(ORDERS, orders, [(1, "new", None)])
+    code = "table_not_read"
+    changed = TableCommit(ORDERS, orders, orders.name, (changes(ORDERS, insert=inserts(orders, [(2, "new", "b")])),))
+    end = pipeline.commit(changed, then_parked={ORDERS: code})
+    parked = pipeline.target.progress(SUBSCRIPTION).tables[ORDERS]  # type: ignore[union-attr]
+    assert (parked.parked, parked.ready, parked.applied) == (code, True, end)
+    assert pipeline.rows(orders) == [(1, "new", None), (2, "new", "b")]
+    assert pipeline.commit(then_parked={ORDERS: code}) > end
+    end = pipeline.commit(TableCommit(ORDERS, orders, orders.name, resumed=True))
+    resumed = pipeline.target.progress(SUBSCRIPTION).tables[ORDERS]  # type: ignore[union-attr]
+    assert (resumed.parked, resumed.ready, resumed.applied) == (None, True, end)
+    # In one batch, too: it could be read again, and then not.
+    both = TableCommit(
+        ORDERS, orders, orders.name, (changes(ORDERS, insert=inserts(orders, [(3, "new", "c")])),), resumed=True
+    )
+    pipeline.commit(both, then_parked={ORDERS: code})
+    assert pipeline.target.progress(SUBSCRIPTION).tables[ORDERS].parked == code  # type: ignore[union-attr]
+    assert len(pipeline.rows(orders)) == 3
+
+
 def test_a_table_parked_before_its_copy_is_not_ready(pipeline: Pipeline) -> None:
     pipeline.target.adopt(SUBSCRIPTION, ORDERS, orders.name)
     pipeline.commit(TableCommit(ORDERS, orders, orders.name, parked="copy_failed"))

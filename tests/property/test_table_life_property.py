@@ -30,9 +30,10 @@ from engine.pipeline.compute import Computed
 from engine.platform.clock import SystemClock
 from engine.safety.partition_fingerprints import PartitionFingerprints
 from engine.sources.postgres_log.position_form import PostgresLogForm
-from engine.tables.planner import PlannedBatch, Planner, SchemaReading
+from engine.tables.planner import PlannedBatch, Planner
 from engine.tables.registry import TableRegistry
 from engine.tables.reporter import Reporter
+from engine.tables.schema_reading import SchemaReading
 from engine.tables.start_point import StartPoint, entry_at_start
 from engine.tables.state import (
     Approve,

@@ -79,6 +79,55 @@ def test_one_is_shown_and_others_are_not_found(client: TestClient, engine: Playe
 
 
 @pytest.mark.usefixtures("subscription")
+def test_what_failed_is_told_with_its_cause(client: TestClient, engine: PlayedEngine) -> None:
+    times = {"taken_us": 1_700_000_000_000_000, "ended_us": 1_700_000_001_000_000}
+    fault = {"fault": "source_unreachable", "fault_detail": "shop: closed", "fault_table": "public.orders"}
+    failed = {"number": 8, "position": str(end_of(8)), "began_us": times["taken_us"], "ended_us": times["ended_us"]}
+    failed |= {"fault": fault["fault"], "detail": fault["fault_detail"], "table": fault["fault_table"]}
+    unread = {**TABLE, "fault": "source_privilege", "detail": "permission denied"}
+    engine.answers["cycles"] = {"cycles": [cycle(7, tables=[TABLE, unread])], "failed": [failed]}
+    first, second = client.get(PATH).json()["items"]
+    assert {name: first[name] for name in fault} == fault
+    assert (first["state"], first["seconds"], first["tables"]) == ("failed", 1.0, [])
+    assert [(table["fault"], table["fault_detail"]) for table in second["tables"]] == [
+        (None, None),
+        ("source_privilege", "permission denied"),
+    ]
+    assert second["fault"] is None
+    assert client.get(f"{PATH}/8").json()["fault"] == "source_unreachable"
+    older = {**failed, "number": 6, "position": str(end_of(6))}
+    engine.answers["cycles"] = {"cycles": [cycle(7), cycle(5)], "failed": [failed, older]}
+    first = client.get(PATH, params={"page_size": 2}).json()
+    assert [item["number"] for item in first["items"]] == [8, 7]
+    assert client.get(PATH, params={"page_token": first["next_page_token"]}).status_code == 200
+    assert engine.asked[-1][1]["upto"] == 6
+
+
+@pytest.mark.usefixtures("connections")
+@pytest.mark.parametrize(
+    ("capture", "wrong"),
+    [
+        ({"between": ["22:00", "06:00"], "time_zone": "Europe/Berlin", "only_between": True}, None),
+        ({"max_time_share": 0.25, "snapshot_seconds": 60, "statement_seconds": 30}, None),
+        ({"between": ["22:00", "24:00"]}, "between"),
+        ({"between": ["22:00"]}, "between"),
+        ({"time_zone": "Europe/Nowhere"}, "time_zone"),
+        ({"time_zone": "../etc/passwd"}, "time_zone"),
+        ({"only_between": True}, "only_between"),
+        ({"max_time_share": 0}, "max_time_share"),
+        ({"snapshot_seconds": 0}, "snapshot_seconds"),
+    ],
+)
+def test_manners_are_checked(client: TestClient, capture: dict[str, Any], wrong: str | None) -> None:
+    tables = [{"schema": "public", "name": "orders"}]
+    body = {"source": "shop", "target": "mart", "tables": tables, "capture": {"kind": "query_diff", **capture}}
+    made = client.put("/api/v1/subscriptions/copy", json=body)
+    assert made.status_code == (201 if wrong is None else 422)
+    assert wrong is None or wrong in made.text
+    assert wrong is not None or made.json()["capture"].items() >= capture.items()
+
+
+@pytest.mark.usefixtures("subscription")
 def test_one_is_begun_by_operators(
     client: TestClient, engine: PlayedEngine, as_role: Callable[[Role], dict[str, str]]
 ) -> None:
@@ -124,6 +173,8 @@ def test_subscriptions_with_another_capture_have_none(client: TestClient, engine
         ("shop", {}, "transactions"),
         ("shop", {"kind": "triggers"}, "transactions"),
         ("shop", {"kind": "query_diff"}, "snapshots"),
+        ("shop", {"kind": "query_diff", "snapshot_seconds": 60}, "ranges"),
+        ("file", {"kind": "query_diff", "snapshot_seconds": 60}, "ranges"),
         ("file", {}, "windows"),
     ],
 )
@@ -149,11 +200,16 @@ def test_the_last_cycle_is_measured(rig: tuple[httpx.Client, FakeEngine, Assign]
 
     assert measured() == {}
     taken_at = datetime.now(UTC) - timedelta(hours=1)
-    sender.progress(assign, "0/60", cycle={"number": 4, "taken_at": taken_at, "seconds": 2.5, "bytes_read": 80})
+    sender.progress(
+        assign,
+        "0/60",
+        cycle={"number": 4, "taken_at": taken_at, "seconds": 2.5, "bytes_read": 80, "failures": 3, "unread": 1},
+    )
     assert sender.link.flush(DEADLINE_S)
     sender.progress(assign, "0/70")  # Without a cycle, as between two checks of the source: the last one still counts.
     assert sender.link.flush(DEADLINE_S)
     assert http.post("/subscriptions/orders/freshness-waits", json={"position": "0/70"}).status_code == 200
     found = measured()
     assert (found["penstock_cycle_seconds"], found["penstock_cycle_read_bytes"]) == (2.5, 80.0)
+    assert (found["penstock_cycle_failures"], found["penstock_cycle_unread_tables"]) == (3.0, 1.0)
     assert 3_600 <= found["penstock_cycle_snapshot_age_seconds"] < 7_200

@@ -40,6 +40,7 @@ class MariaDbDatabase(UnhashedRows):
         self._connector = connector
         self.terms = MARIADB_QUERIES_TERMS
         self.reads: DatabaseReads = QueryReads(connector)
+        self.cycle_reads: DatabaseReads = self.reads
         self.sequences: SequenceReader = NoSequences()
         self.computed: ComputedColumns = NothingComputed()
 

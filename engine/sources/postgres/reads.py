@@ -15,13 +15,15 @@ from engine.sources.postgres.connect import Connector
 from engine.sources.postgres.key_sample import sample_key
 from engine.sources.postgres.key_walk import walk_key
 from engine.sources.postgres.range_digests import digests_of
+from engine.sources.postgres.splits import PLAIN, ReadRules
 
 
 class PostgresReads:
     """The part of `SnapshotSource` that reads under a snapshot, by COPY, however changes are captured."""
 
-    def __init__(self, connector: Connector) -> None:
+    def __init__(self, connector: Connector, rules: ReadRules = PLAIN) -> None:
         self._connector = connector
+        self._rules = rules
 
     def splits(self, schema: TableSchema, spec: TableSpec, split_bytes: int) -> list[TableSplit]:
         del spec
@@ -46,7 +48,7 @@ class PostgresReads:
 
     def read_split(self, split: TableSplit, snapshot: str) -> Iterator[bytes]:
         """Raises COPY_LOST if the snapshot is gone, TABLE_STRUCTURE_CHANGED if the table was rewritten or truncated after it."""
-        return splits.read_split(self._connector, split, snapshot)
+        return splits.read_split(self._connector, split, snapshot, self._rules)
 
     def ranges(self, schema: TableSchema) -> RangeSource:
         return digests_of(self._connector, schema)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import psycopg
 from psycopg import pq, sql
@@ -25,6 +25,11 @@ _TID_RANGES = 140_000
 _READ_TIMEOUT_MS = 21_600_000
 """Statement timeout for one split (6 hours): a throttled copy reads slowly."""
 
+_KEY_STANDS = """
+SELECT coalesce(bool_or(pg_relation_filenode(indexrelid) IS NOT NULL), false) FROM pg_index
+WHERE indrelid = %s AND indisvalid AND indisunique AND indpred IS NULL AND (indkey::int2[])[0:indnkeyatts - 1]::int[] = %s::int[]
+"""
+"""Whether an index of the snapshot over these columns still exists: the function does not see the catalog as of the snapshot."""
 _STORAGE = """
 SELECT c.oid, n.nspname, c.relname, coalesce(pg_relation_size(c.oid), 0) / current_setting('block_size')::bigint,
        coalesce(pg_table_size(c.oid), 0), greatest(c.reltuples, 0)::bigint, coalesce(a.amname = 'heap', false)
@@ -54,6 +59,19 @@ FROM held JOIN pg_type t ON t.oid = held.type
 WHERE t.typtype = 'e' OR (t.typtype = 'b' AND t.typcategory <> 'A' AND t.typnamespace = 'pg_catalog'::regnamespace)
 """
 """The type in which a key column is compared: without its domains; without a row if equality may depend on the search path."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRules:
+    """Of one read. `timeout_ms`: statement timeout. `key`: column numbers of a unique index without which the read would sort the table;
+    empty: it needs none. `sessions`: that read a large table at the same time."""
+
+    timeout_ms: int = _READ_TIMEOUT_MS
+    key: tuple[int, ...] = ()
+    sessions: int = 1
+
+
+PLAIN = ReadRules()
 
 
 def cut_table(connector: Connector, schema: TableSchema, split_bytes: int) -> list[TableSplit]:
@@ -162,18 +180,19 @@ def masks_of(schema: TableSchema) -> tuple[tuple[int, Mask], ...]:
     return tuple((place, column.mask) for place, column in enumerate(schema.columns) if column.mask is not None)
 
 
-def read_split(connector: Connector, split: TableSplit, snapshot: str) -> Iterator[bytes]:
+def read_split(connector: Connector, split: TableSplit, snapshot: str, rules: ReadRules = PLAIN) -> Iterator[bytes]:
     """COPY output in text format, in pieces of whole lines, masked.
 
     Raises EngineFault: TABLE_COLUMNS_UNFIT if values are to be hashed and the key is missing; COPY_LOST if the snapshot does not exist any
     more; TABLE_STRUCTURE_CHANGED if the table was rewritten or truncated after the snapshot, because the new file does not hold the rows of
-    the snapshot; of a view, if it was changed, or that happened to a table of it. Then rows have been returned that do not count.
+    the snapshot, or if the index that `rules` need was dropped; of a view, if it was changed, or a table of it was. Then rows have been
+    returned that do not count.
     """
     subject = f"relation {split.relation}"
     mask = mask_of(split, connector.secret(MASK_KEY), subject)
     with connector.session(subject) as connection:
         try:
-            is_table = begin_read(connection, split, snapshot, subject)
+            is_table = begin_read(connection, split, snapshot, subject, rules)
             storage = split.storage or split.relation
             mark = () if is_table else mark_of_view(connection, storage)
             pieces = copy_out(connector, connection, split.sql, subject)
@@ -190,7 +209,9 @@ def read_split(connector: Connector, split: TableSplit, snapshot: str) -> Iterat
                 connection.close()
 
 
-def begin_read(connection: PostgresConnection, split: TableSplit, snapshot: str, subject: str) -> bool:
+def begin_read(
+    connection: PostgresConnection, split: TableSplit, snapshot: str, subject: str, rules: ReadRules = PLAIN
+) -> bool:
     """Begin a transaction under the snapshot, in which the split's SQL reads the rows of the snapshot; returns whether it is certain that
     it reads no view. Raises as `read_split`."""
     storage = split.storage or split.relation
@@ -198,7 +219,7 @@ def begin_read(connection: PostgresConnection, split: TableSplit, snapshot: str,
     connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot)))
     # Statements of many ranges would seem worth JIT compilation.
     settings = "SELECT set_config('statement_timeout', %s, true), set_config('jit', 'off', true)"
-    connection.execute(settings, [str(_READ_TIMEOUT_MS)])
+    connection.execute(settings, [str(rules.timeout_ms)])
     name, kind = connection.execute(_NAME_AND_KIND, [storage, storage]).fetchall()[0]
     if name.isdecimal():
         # A dropped partition is a change of its root, which is copied again. A dropped table has nothing left to copy.
@@ -217,6 +238,8 @@ def begin_read(connection: PostgresConnection, split: TableSplit, snapshot: str,
         )
     if not _named_alike(connection, split, storage):
         raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, subject, "the table or a column of it was renamed")
+    if rules.key and not connection.execute(_KEY_STANDS, [split.relation, list(rules.key)]).fetchall()[0][0]:
+        raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, subject, "the index over its key was dropped")
     return kind is not None and kind not in _VIEW_KINDS
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
+
+import psycopg
 
 from engine.model.ddl import Capture
 from engine.model.fault import EngineFault, FaultKind
@@ -18,16 +20,17 @@ from engine.records.catalog_table import CatalogTable, schema_of
 from engine.records.relation import Announced, AnnouncedColumn, parse_relation, relation_record
 from engine.sources.postgres.capabilities import PostgresComputedColumns, PostgresSequences
 from engine.sources.postgres.catalog import load_numbered, load_tables, names_of, one_look, standing
-from engine.sources.postgres.connect import Connector
+from engine.sources.postgres.connect import SOURCE, Connector
+from engine.sources.postgres.copy_out import COPY_KINDS
 from engine.sources.postgres.reads import PostgresReads
 from engine.sources.postgres.relation import complete
+from engine.sources.postgres.splits import PLAIN, ReadRules
 from engine.sources.postgres.table_checks import unparsed
 from engine.sources.postgres.types import load_types
 from engine.sources.postgres_queries import hashing, preflight, stamps
 from engine.sources.postgres_queries.compared import AS_THEY_ARE, VIEWS, Compared
 from engine.sources.postgres_queries.terms import POSTGRES_QUERIES_TERMS
 from engine.sources.query_diff.database import KEYLESS, ComparedTable, DatabaseReads, Method
-from engine.sources.query_diff.declaration import DEFAULT_SESSIONS
 from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
 from engine.sources.query_diff.stamps import Stamp
 
@@ -40,25 +43,29 @@ _EMPTY_VIEWS = "SELECT oid FROM pg_class WHERE oid = ANY (%s::oid[]) AND relkind
 class PostgresDatabase:
     """`ComparedDatabase` over psycopg. `compared`: how tables are compared, as the capture declares it."""
 
-    def __init__(
-        self, connector: Connector, compared: Compared = AS_THEY_ARE, sessions: int = DEFAULT_SESSIONS
-    ) -> None:
-        """`sessions`: that read one table at the same time."""
+    def __init__(self, connector: Connector, compared: Compared = AS_THEY_ARE, rules: ReadRules = PLAIN) -> None:
+        """`rules`: of the reads of cycles."""
         self._connector = connector
         self._compared = compared
-        self._sessions = sessions
+        self._rules = rules
         self.terms = POSTGRES_QUERIES_TERMS
         self.statement_bytes = 256 * 1024 * 1024  # Not measured.
         self.reads: DatabaseReads = PostgresReads(connector)
+        self.cycle_reads: DatabaseReads = PostgresReads(connector, rules)
         self.sequences: SequenceReader = PostgresSequences(connector)
         self.computed: ComputedColumns = PostgresComputedColumns(connector)
 
     @contextmanager
     def snapshot(self, timeout_s: float) -> Iterator[str]:
         del timeout_s
-        with self._connector.open() as holder:
-            holder.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            yield str(holder.execute("SELECT pg_export_snapshot()").fetchall()[0][0])
+        # Closed without a COMMIT, which would fail if the session was lost meanwhile.
+        with closing(self._connector.open()) as holder:
+            try:
+                holder.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                name = str(holder.execute("SELECT pg_export_snapshot()").fetchall()[0][0])
+            except psycopg.Error as error:
+                raise SOURCE.fault(error, self._connector.name, COPY_KINDS) from error
+            yield name
 
     def tables(self, followed: Mapping[TableName, str | None]) -> dict[TableName, ComparedTable]:
         with self._connector.session() as connection, one_look(connection):
@@ -88,26 +95,26 @@ class PostgresDatabase:
         ranges: Sequence[KeyRange] | None = None,
         since: Stamp | None = None,
     ) -> Iterator[bytes]:
-        return hashing.hashed_rows(self._connector, table, snapshot, ranges, since, self._sessions)
+        return hashing.hashed_rows(self._connector, table, snapshot, ranges, since, self._rules)
 
     def placed_rows(
         self, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]]
     ) -> Iterator[bytes] | None:
-        return hashing.placed_rows(self._connector, table, snapshot, firsts, self._sessions)
+        return hashing.placed_rows(self._connector, table, snapshot, firsts, self._rules)
 
     def range_digests(
         self, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]]
     ) -> list[DigestedRange]:
-        return hashing.range_digests(self._connector, table, snapshot, firsts, self._sessions)
+        return hashing.range_digests(self._connector, table, snapshot, firsts, self._rules)
 
     def rows_since(self, table: ComparedTable, snapshot: str, since: Stamp) -> Iterator[bytes]:
-        return stamps.rows_since(self._connector, table, snapshot, since)
+        return stamps.rows_since(self._connector, table, snapshot, since, self._rules)
 
     def left_since(self, table: ComparedTable, snapshot: str, since: Stamp) -> Iterator[bytes]:
-        return stamps.left_since(self._connector, table, snapshot, since)
+        return stamps.left_since(self._connector, table, snapshot, since, self._rules)
 
     def newest_stamp(self, table: ComparedTable, snapshot: str, column: str, overlap_s: float) -> str | None:
-        return stamps.newest(self._connector, table, snapshot, column, overlap_s)
+        return stamps.newest(self._connector, table, snapshot, column, overlap_s, self._rules)
 
     def open_for_s(self) -> float:
         return stamps.open_for_s(self._connector)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import psycopg
@@ -22,6 +22,7 @@ from engine.sources.postgres import splits
 from engine.sources.postgres.connect import SOURCE, Connector
 from engine.sources.postgres.copy_out import COPY_KINDS
 from engine.sources.postgres.key_walk import compared, ordered_columns
+from engine.sources.postgres.splits import ReadRules
 from engine.sources.query_diff.database import ComparedTable, Method
 from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
 from engine.sources.query_diff.stamps import Stamp
@@ -50,15 +51,16 @@ def hashed_rows(
     snapshot: str,
     ranges: Sequence[KeyRange] | None,
     since: Stamp | None,
-    sessions: int,
+    rules: ReadRules,
 ) -> Iterator[bytes]:
     """See ComparedDatabase.hashed_rows."""
     if ranges is None:
         # An index of the stamp reads few pages; parts of the table's pages would not use it.
-        parts = [[]] if since is not None else _parts(connector, table, sessions)
+        parts = [[]] if since is not None else _parts(connector, table, rules)
         queries = [_hashes(table, 0, _Rows(since=since, pages=pages)) for pages in parts]
-        yield from _read(connector, table, queries, snapshot)
+        yield from _read(connector, table, queries, snapshot, rules)
         return
+    rules = by_key(table, rules)
     for begin in range(0, len(ranges), _AT_ONCE):
         queries = [_hashes(table, begin + i, _Rows(each)) for i, each in enumerate(ranges[begin : begin + _AT_ONCE])]
         union = sql.SQL(" UNION ALL ").join(sql.SQL("({})").format(query) for query in queries)
@@ -66,11 +68,11 @@ def hashed_rows(
         ordered = (
             sql.SQL("SELECT * FROM ({}) AS u ORDER BY {}").format(union, order) if len(queries) > 1 else queries[0]
         )
-        yield from splits.read_split(connector, split_of(table, ordered), snapshot)
+        yield from splits.read_split(connector, split_of(table, ordered), snapshot, rules)
 
 
 def placed_rows(
-    connector: Connector, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]], sessions: int
+    connector: Connector, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]], rules: ReadRules
 ) -> Iterator[bytes] | None:
     """See ComparedDatabase.placed_rows: for keys of one column."""
     if len(table.schema.key) != 1:
@@ -80,60 +82,66 @@ def placed_rows(
     (column,) = table.schema.key_columns
     listed = [place, sql.SQL("{} AS k").format(sql.Identifier(column.on_source))]
     query = sql.SQL("SELECT number, k, hashtextextended(t, 0), hashtextextended(t, 1) FROM ({}) AS r")
-    parts = _parts(connector, table, sessions)
-    return _read(connector, table, [query.format(_texts(table, _Rows(pages=each), listed)) for each in parts], snapshot)
+    parts = _parts(connector, table, rules)
+    queries = [query.format(_texts(table, _Rows(pages=each), listed)) for each in parts]
+    return _read(connector, table, queries, snapshot, rules)
 
 
-def _parts(connector: Connector, table: ComparedTable, sessions: int) -> list[list[sql.Composable]]:
+def _parts(connector: Connector, table: ComparedTable, rules: ReadRules) -> list[list[sql.Composable]]:
     """Conditions that cut the table for so many sessions."""
     with connector.session(str(table.schema.name)) as connection:
-        return splits.page_parts(connection, table.schema.relation, sessions, _LEAST_PAGES)
+        return splits.page_parts(connection, table.schema.relation, rules.sessions, _LEAST_PAGES)
 
 
 def _read(
-    connector: Connector, table: ComparedTable, queries: Sequence[sql.Composable], snapshot: str
+    connector: Connector, table: ComparedTable, queries: Sequence[sql.Composable], snapshot: str, rules: ReadRules
 ) -> Iterator[bytes]:
     """The rows of all queries, each read by a session of its own at the same time."""
-    readers = [splits.read_split(connector, split_of(table, query), snapshot) for query in queries]
+    readers = [splits.read_split(connector, split_of(table, query), snapshot, rules) for query in queries]
     return readers[0] if len(readers) == 1 else side_by_side(readers, _PIECES_AHEAD * len(readers))
 
 
 def range_digests(
-    connector: Connector, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]], sessions: int
+    connector: Connector, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]], rules: ReadRules
 ) -> list[DigestedRange]:
     """See ComparedDatabase.range_digests. A key of one column is looked up in the array of first keys, in one scan of each session; the
     ranges of others are read one after another."""
     if len(table.schema.key) == 1:
         with connector.session(str(table.schema.name)) as connection:
             place = _place(connection, table, firsts)
-        queries = [[_looked_up(table, place, pages)] for pages in _parts(connector, table, sessions)]
+        queries = [[_looked_up(table, place, pages)] for pages in _parts(connector, table, rules)]
     else:
         ranges = [KeyRange(first, before) for first, before in pairwise([None, *firsts, None])]
         unions = list(_one_by_one(table, ranges))
-        queries = [unions[place::sessions] for place in range(min(sessions, len(unions)))]
+        each = min(rules.sessions, len(unions))
+        queries = [unions[place::each] for place in range(each)]
     found = [DigestedRange(0, 0, 0) for _ in range(len(firsts) + 1)]
-    for number, rows, low, high in _answers(connector, table, snapshot, queries):
+    for number, rows, low, high in _answers(connector, table, snapshot, queries, rules):
         before = found[number]
         found[number] = DigestedRange(before.rows + rows, before.low ^ low, before.high ^ high)
     return found
 
 
 def _answers(
-    connector: Connector, table: ComparedTable, snapshot: str, queries: Sequence[Sequence[sql.Composed]]
+    connector: Connector,
+    table: ComparedTable,
+    snapshot: str,
+    queries: Sequence[Sequence[sql.Composed]],
+    rules: ReadRules,
 ) -> list[tuple[int, int, int, int]]:
     """The rows of all queries; each of their lists is read by a session of its own at the same time."""
     with ThreadPoolExecutor(len(queries), "digests") as pool:
-        parts = [pool.submit(_answers_of, connector, table, snapshot, each) for each in queries]
+        parts = [pool.submit(_answers_of, connector, table, snapshot, each, rules) for each in queries]
         return [row for part in parts for row in part.result()]
 
 
 def _answers_of(
-    connector: Connector, table: ComparedTable, snapshot: str, queries: Sequence[sql.Composed]
+    connector: Connector, table: ComparedTable, snapshot: str, queries: Sequence[sql.Composed], rules: ReadRules
 ) -> list[tuple[int, int, int, int]]:
     subject = f"relation {table.schema.relation}"
     with connector.session(subject) as connection:
         try:
-            splits.begin_read(connection, split_of(table, sql.SQL("")), snapshot, subject)
+            splits.begin_read(connection, split_of(table, sql.SQL("")), snapshot, subject, by_key(table, rules))
             found = [row for query in queries for row in connection.execute(query).fetchall()]
             connection.execute("COMMIT")
             return [(int(number), int(rows), int(low), int(high)) for number, rows, low, high in found]
@@ -223,6 +231,11 @@ def conditions_since(schema: TableSchema, since: Stamp | None) -> list[sql.Compo
         # Without OR an index with all columns is enough.
         return [sql.SQL("{} >= {}").format(column, sql.Literal(since.value))]
     return [sql.SQL("({} >= {} OR {} IS NULL)").format(column, sql.Literal(since.value), column)]
+
+
+def by_key(table: ComparedTable, rules: ReadRules) -> ReadRules:
+    """Of a read in ranges of the key."""
+    return replace(rules, key=tuple(int(column.attnum) for column in table.schema.key_columns))
 
 
 def split_of(table: ComparedTable, query: sql.Composable) -> TableSplit:

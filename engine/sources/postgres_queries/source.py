@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from engine.model.subscription import ConnectionSpec
 from engine.sources.postgres.connect import Connector
+from engine.sources.postgres.splits import ReadRules
 from engine.sources.postgres_queries.compared import Compared
 from engine.sources.postgres_queries.database import PostgresDatabase
+from engine.sources.postgres_queries.terms import STATEMENT_SECONDS
 from engine.sources.query_diff.given import given_by
 from engine.sources.query_diff.source import QueryDiffSource
 
@@ -13,5 +17,9 @@ from engine.sources.query_diff.source import QueryDiffSource
 def open_source(spec: ConnectionSpec) -> QueryDiffSource:
     """With the settings of `PostgresSource`; its user needs SELECT only."""
     given = given_by(spec)
+    rules = ReadRules(sessions=given.sessions)
+    seconds = spec.capture.settings.get(STATEMENT_SECONDS) if spec.capture is not None else None
+    if seconds is not None:
+        rules = replace(rules, timeout_ms=int(seconds) * 1000)
     compared = Compared(given.tables, given.method.value)
-    return QueryDiffSource(PostgresDatabase(Connector(spec), compared, given.sessions), spec)
+    return QueryDiffSource(PostgresDatabase(Connector(spec), compared, rules), spec)

@@ -11,6 +11,7 @@ from psycopg import pq, sql
 from engine.sources.postgres import splits
 from engine.sources.postgres.connect import SOURCE, Connector
 from engine.sources.postgres.copy_out import COPY_KINDS
+from engine.sources.postgres.splits import ReadRules
 from engine.sources.postgres_queries.hashing import conditions_since, split_of
 from engine.sources.query_diff.database import ComparedTable
 from engine.sources.query_diff.stamps import Stamp
@@ -27,23 +28,29 @@ FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_p
 """
 
 
-def rows_since(connector: Connector, table: ComparedTable, snapshot: str, since: Stamp) -> Iterator[bytes]:
+def rows_since(
+    connector: Connector, table: ComparedTable, snapshot: str, since: Stamp, rules: ReadRules
+) -> Iterator[bytes]:
     """See ComparedDatabase.rows_since."""
     query = splits.select_rows(table.schema, table.schema.name, conditions_since(table.schema, since))
-    return splits.read_split(connector, split_of(table, query), snapshot)
+    return splits.read_split(connector, split_of(table, query), snapshot, rules)
 
 
-def left_since(connector: Connector, table: ComparedTable, snapshot: str, since: Stamp) -> Iterator[bytes]:
+def left_since(
+    connector: Connector, table: ComparedTable, snapshot: str, since: Stamp, rules: ReadRules
+) -> Iterator[bytes]:
     """See ComparedDatabase.left_since."""
     schema = table.schema
     condition = sql.SQL(schema.row_filter.text if schema.row_filter is not None else "true")
     conditions = [*conditions_since(schema, since), sql.SQL("({}) IS NOT TRUE").format(condition)]
     keys = sql.SQL(", ").join(sql.Identifier(column.on_source) for column in schema.key_columns)
     query = splits.select_rows(replace(schema, row_filter=None), schema.name, conditions, keys)
-    return splits.read_split(connector, split_of(table, query), snapshot)
+    return splits.read_split(connector, split_of(table, query), snapshot, rules)
 
 
-def newest(connector: Connector, table: ComparedTable, snapshot: str, column: str, overlap_s: float) -> str | None:
+def newest(
+    connector: Connector, table: ComparedTable, snapshot: str, column: str, overlap_s: float, rules: ReadRules
+) -> str | None:
     """See ComparedDatabase.newest_stamp. `infinity` is no time of a change, and is left out. Rows outside the row filter count: their
     changes are read too."""
     subject = f"relation {table.schema.relation}"
@@ -54,7 +61,7 @@ def newest(connector: Connector, table: ComparedTable, snapshot: str, column: st
     query = splits.select_rows(every, every.name, [sql.SQL("isfinite({})").format(name)], value)
     with connector.session(subject) as connection:
         try:
-            splits.begin_read(connection, split_of(table, sql.SQL("")), snapshot, subject)
+            splits.begin_read(connection, split_of(table, sql.SQL("")), snapshot, subject, rules)
             found = connection.execute(sql.SQL("SELECT ({})::text").format(query)).fetchall()[0][0]
             connection.execute("COMMIT")
         except psycopg.Error as error:

@@ -1,24 +1,28 @@
-"""One cycle: reads every followed table in one snapshot, compares it with the last cycle, and writes down what changed."""
+"""One cycle: reads every followed table, compares it with the last cycle, and writes down what changed.
+
+A table that cannot be read is left out: what is known of it stays as it is, so that a later cycle finds every change since. What a table's
+comparison changes in the store, it changes after its last read.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.source import TableSplit
+from engine.model.identity import RelationId, TableName
 from engine.platform.clock import SystemClock
 from engine.platform.failpoints import Failpoint, hit
-from engine.records.landing import CopyLines
-from engine.records.row_digest import hashed_lines, keyed_lines
+from engine.records.unread import Unread, unread_record
 from engine.sources.query_diff.cycle_files import (
+    CycleFailed,
     CycleFound,
     CycleWriter,
     TableFile,
@@ -27,237 +31,362 @@ from engine.sources.query_diff.cycle_files import (
     rows_schema,
 )
 from engine.sources.query_diff.cycle_numbers import locked
+from engine.sources.query_diff.cycle_snapshot import CycleSnapshot
 from engine.sources.query_diff.database import KEYLESS, ComparedDatabase, ComparedTable, Method
 from engine.sources.query_diff.folder import OPERATIONS, Folder, Follow
 from engine.sources.query_diff.given import Detection, Given
-from engine.sources.query_diff.key_ranges import RANGE_ROWS, Adder, Cutter, DigestedRange, KeyRange, joined
+from engine.sources.query_diff.key_ranges import RANGE_ROWS, Adder, Cutter, KeyRange, joined
 from engine.sources.query_diff.row_store import Known, RowComparison, RowStore, StoredRange
 from engine.sources.query_diff.stamps import Stamp
+from engine.sources.query_diff.table_reading import Conduct, TableReading, key_texts
+from engine.sources.query_diff.unread_tables import CHANGED, LOST, OF_A_TABLE, named
 
-PIECE_BYTES = 32 * 1024 * 1024
-"""Bytes of rows that are compared at once. Not measured."""
-FEW_KEYS = 20_000
-"""Changed rows up to which only these are read from a database that hashes rows; if there are more, all are. Not measured."""
 FULL_EVERY = 100
 """Cycles of which one compares the rows of all ranges, so that a collision of digests (2^-128 for each changed range) is found."""
 _FEW_RANGES, _FEW_SHARE = 64, 0.1
 """Ranges, and their share, above which all rows are read in one scan: the index would make the database get a page for each row."""
 _CUT_AGAIN = 2
 """A range with more times RANGE_ROWS rows is cut when it is read."""
-_DIGEST_BYTES = 60
-"""Bytes of a range's answer: texts of four numbers, and lengths."""
 _BY_PREFERENCE = (Method.RANGE_CHECKSUM, Method.ROW_CHECKSUM, Method.INCREMENTAL)
-_CLOCK_STEP_S = 1.0
-"""Seconds by which the database's clock may be set back between two cycles; a larger step delays changes to the next sweep."""
 _TRIES = 5
-"""Snapshots that a cycle tries, if a table is changed in its structure while it is read."""
-_AGAIN = frozenset({FaultKind.TABLE_STRUCTURE_CHANGED, FaultKind.TABLE_MISSING, FaultKind.COPY_LOST})
-
-
-class StoppedError(Exception):
-    """The cycle was given up because its process ends."""
+"""Snapshots that a cycle tries, if a table is changed in its structure while it is read, or if the connection is lost."""
+_FIRST_REST_S = 0.5
+"""Seconds before the first try after a lost connection; twice as long before each further one. Not measured."""
+_LOOK_S = 0.05
+"""Seconds between two looks whether the cycle is to end, while it rests."""
 
 
 @contextmanager
 def run_cycle(
-    database: ComparedDatabase, given: Given, check: Callable[[], None] = lambda: None, *, complete: bool = True
+    database: ComparedDatabase, given: Given, conduct: Conduct | None = None, *, complete: bool = True
 ) -> Iterator[tuple[str, int]]:
-    """Run a cycle; yields the snapshot that it read, which lasts as long as the block, and its number.
+    """Run a cycle; yields the last snapshot that it read, which lasts as long as the block, and its number. Tables that it could not read
+    are part of the snapshot's name: see `unread_tables.read_under`.
 
-    `complete`: it finds every change; others find what their tables' stamps show, unless their number was requested. `check`: called
-    repeatedly; what it raises ends the cycle without an effect. Raises EngineFault: SOURCE_TIMEOUT if another cycle runs for so long,
-    LOG_GAP without a folder.
+    `complete`: it finds every change; others find what their tables' stamps show, unless their number was requested. Raises EngineFault:
+    SOURCE_TIMEOUT if another cycle runs for so long, LOG_GAP without a folder, and faults that are of more than one table.
     """
-    folder = given.folder
+    folder, conduct = given.folder, conduct or Conduct()
     with ExitStack() as block:
         with locked(folder.path / "cycle.lock", given.timeout_s), closing(folder.open_rows()) as rows:
             folder.files.recover(rows.last)
             for left in reversed(range(_TRIES)):
                 number = folder.numbers.begin(rows.last + 1)
                 complete = complete or folder.numbers.read()[1] >= number
-                open_s, began = database.open_for_s(), time.monotonic()
                 at_us = SystemClock().wall_us()
+                cycle = None
                 with ExitStack() as reading:
-                    snapshot = reading.enter_context(database.snapshot(given.timeout_s))
-                    overlap_s = open_s + time.monotonic() - began + _CLOCK_STEP_S
-                    writer = folder.files.begin(number)
-                    cycle = _Cycle(database, rows, writer, snapshot, given, check, complete, overlap_s)
                     try:
-                        cycle.run(folder, number, at_us)
+                        taken = CycleSnapshot(database, given.timeout_s, conduct.snapshot_s)
+                        snapshot = reading.enter_context(taken)
+                        cycle = _Cycle(database, rows, folder, snapshot, given, conduct, complete, is_last=not left)
+                        cycle.run(number, at_us)
                     except EngineFault as fault:
-                        if fault.kind not in _AGAIN or not left:
+                        folder.files.fail(_failed(number, at_us, fault, None if cycle is None else cycle.at))
+                        if (
+                            fault.kind not in CHANGED | {FaultKind.COPY_LOST}
+                            or not left
+                            or not cycle
+                            or conduct.snapshot_s is not None
+                        ):
                             raise
                         continue
                     block.push(reading.pop_all())
                     break
-        yield snapshot, number
+        name = named(snapshot.name, folder.followed, frozenset(cycle.read), cycle.unread) if cycle is not None else ""
+        yield name, number
 
 
-@dataclass(frozen=True, slots=True)
+def _failed(number: int, at_us: int, fault: EngineFault, table: TableName | None) -> CycleFailed:
+    named_table = None if table is None else str(table)
+    return CycleFailed(
+        number, at_us, SystemClock().wall_us(), fault.kind.value, fault.subject, fault.detail, named_table
+    )
+
+
+@contextmanager
+def _released(writer: CycleWriter) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        writer.release()
+
+
+@dataclass(slots=True)
 class _Cycle:
     database: ComparedDatabase
     rows: RowStore
-    writer: CycleWriter
-    snapshot: str
+    folder: Folder
+    snapshot: CycleSnapshot
     given: Given
-    check: Callable[[], None]
+    conduct: Conduct
     complete: bool
-    overlap_s: float
-    """Seconds before the newest stamp from which rows may still appear."""
+    is_last: bool
+    """No other snapshot is tried after this one: a table that was changed meanwhile is left out."""
+    at: TableName | None = None
+    """The table that is being read."""
+    read: list[TableName] = field(default_factory=list)
+    unread: dict[TableName, Unread] = field(default_factory=dict)
 
-    def run(self, folder: Folder, number: int, at_us: int) -> None:
-        """Compare every followed table that is there, make what was found durable, and publish it. `at_us`: before the snapshot."""
-        previous, followed = self.rows.last, folder.followed
-        with self.rows.transaction(number):
+    def run(self, number: int, at_us: int) -> None:
+        """Compare every followed table that is there, make what was found durable, and publish it. `at_us`: before the first snapshot."""
+        previous, followed = self.rows.last, self.folder.followed
+        writer = self.folder.files.begin(number)
+        with self.rows.transaction(number), _released(writer):
             for relation, name in self.rows.followed().items():
                 # One that is only away keeps its rows here: it may come back with changes.
                 if name not in followed:
                     self.rows.forget(relation)
             there = self.database.tables({name: each.where for name, each in followed.items()})
-            found = tuple(self._table(table, followed[name], number) for name, table in there.items())
-            self.writer.finish(CycleFound(number, previous, at_us, SystemClock().wall_us(), True, found))
+            found = [self._try(table, followed[name], number, writer) for name, table in there.items()]
+            self.at = None
+            tables = tuple(table for table in found if table is not None)
+            in_one = self.snapshot.taken == 1
+            writer.finish(CycleFound(number, previous, at_us, SystemClock().wall_us(), in_one, tables))
             hit(Failpoint.CYCLE_WRITTEN)
         hit(Failpoint.CYCLE_COMMITTED)
-        folder.files.publish(number)
+        self.folder.files.publish(number)
 
-    def _table(self, table: ComparedTable, follow: Follow, number: int) -> TableFound:
-        began = time.monotonic()
-        relation = int(table.schema.relation)
-        known = self.rows.known(relation)
-        detection = self.given.detection(table.schema.name)
-        chosen = self._method_of(table, detection.method).value
-        condition = table.schema.row_filter.text if table.schema.row_filter is not None else None
-        now = Known(table.schema.name, condition, table.record, table.schema.key, chosen)
+    def _try(self, table: ComparedTable, follow: Follow, number: int, writer: CycleWriter) -> TableFound | None:
+        """What changed in a table, or why it could not be read; None if it is gone. Faults of the connection are raised, unless the cycle
+        may go on in a new snapshot."""
+        self.at, rest_s = table.schema.name, _FIRST_REST_S
+        for left in reversed(range(_TRIES)):
+            try:
+                self.conduct.check()
+                self.snapshot.renew_if_due()
+                found = _TableCycle(self, table, follow, writer, number).run()
+            except EngineFault as fault:
+                writer.discard()
+                if fault.kind is FaultKind.TABLE_NO_IDENTITY and table.keyless:
+                    return self._without_key(table)
+                goes_on = self.snapshot.may_renew and left > 0
+                if fault.kind in LOST | CHANGED and goes_on:
+                    self._take_another(rest_s if fault.kind in LOST else 0.0)
+                    rest_s *= 2
+                    again = self.database.tables({table.schema.name: follow.where})
+                    if table.schema.name not in again:
+                        return None
+                    table = again[table.schema.name]
+                    continue
+                changed = fault.kind in CHANGED and (self.is_last or self.snapshot.may_renew)
+                if fault.kind not in OF_A_TABLE and not changed:
+                    raise
+                return self._left_out(table, Unread(fault.kind, fault.detail))
+            writer.keep()
+            self.read.append(table.schema.name)
+            return found
+        return None
+
+    def _take_another(self, rest_s: float) -> None:
+        """Take a new snapshot after a rest, as often as the connection is lost meanwhile."""
+        for left in reversed(range(_TRIES)):
+            until = time.monotonic() + rest_s
+            while (remaining := until - time.monotonic()) > 0:
+                self.conduct.check()
+                time.sleep(min(remaining, _LOOK_S))
+            try:
+                self.snapshot.renew()
+            except EngineFault as fault:
+                if fault.kind not in LOST or not left:
+                    raise
+                rest_s = 2 * max(rest_s, _FIRST_REST_S)
+                continue
+            return
+
+    def _left_out(self, table: ComparedTable, why: Unread) -> TableFound:
+        name, relation = table.schema.name, int(table.schema.relation)
+        self.unread[name] = why
+        self.rows.set_unread(relation, unread=True)
+        found = self._nothing(table, unread_record(RelationId(relation), name, why))
+        return replace(found, fault=why.kind.value, detail=why.detail)
+
+    def _without_key(self, table: ComparedTable) -> TableFound:
+        """Nothing of it is written, and nothing is known of it any more: it is parked, and copied when it is tried again."""
+        self.rows.forget(int(table.schema.relation))
+        self.read.append(table.schema.name)
+        return replace(self._nothing(table, table.keyless), unreadable=True, keyless=True)
+
+    def _nothing(self, table: ComparedTable, record: bytes) -> TableFound:
+        """A table of which nothing was found. `record`: says why."""
+        name, columns = table.schema.name, len(table.schema.columns)
+        method = self.given.detection(name).method.value
+        return TableFound(name.schema, name.name, int(table.schema.relation), record, columns, table.key_places, method)
+
+
+@dataclass(frozen=True, slots=True)
+class _TableCycle:
+    """One table in a cycle, under one snapshot."""
+
+    cycle: _Cycle
+    table: ComparedTable
+    follow: Follow
+    writer: CycleWriter
+    number: int
+
+    @property
+    def _rows(self) -> RowStore:
+        return self.cycle.rows
+
+    @property
+    def _relation(self) -> int:
+        return int(self.table.schema.relation)
+
+    def _reading(self) -> TableReading:
+        return TableReading(self.cycle.database, self.table, self.cycle.snapshot.name, self.cycle.conduct)
+
+    def run(self) -> TableFound:
+        """Compare the table. A fault changes nothing in the store."""
+        began, name = time.monotonic(), self.table.schema.name
+        known = self._rows.known(self._relation)
+        detection = self.cycle.given.detection(name)
+        chosen = self._method_of(detection.method)
+        condition = self.table.schema.row_filter.text if self.table.schema.row_filter is not None else None
+        now = Known(name, condition, self.table.record, self.table.schema.key, chosen.value)
         unreadable = known is not None and known.keys != now.keys
-        if known is None or unreadable:
-            self.rows.forget(relation)
-        method = Method(now.method if known is None or unreadable else known.method)
-        self.rows.follow(relation, now)
+        stamp = None
+        if detection.stamp in self.table.stamps:
+            # Read first: what appears while the table is read has newer stamps.
+            stamp = self._reading().newest_stamp(str(detection.stamp), self.cycle.snapshot.overlap_s)
         found = TableFound(
-            table.schema.name.schema,
-            table.schema.name.name,
-            relation,
-            table.unreadable if unreadable else table.record,
-            len(table.schema.columns),
-            table.key_places,
+            name.schema,
+            name.name,
+            self._relation,
+            self.table.unreadable if unreadable else self.table.record,
+            len(self.table.schema.columns),
+            self.table.key_places,
             now.method,
             unreadable=unreadable,
             filled=known is None or unreadable,
+            resumed=self._rows.is_unread(self._relation),
         )
-        try:
-            if found.filled:
-                read = self._fill(table, self.rows.comparison(relation), method)
-            elif (since := self._since(table, known, now, detection, number)) is not None:
-                read = self._compare_since(table, follow, method, since)
-            else:
-                read = self._compare(table, follow, method, whole=number % FULL_EVERY == 0)
-                if method.value != now.method:
-                    # Hashes of the two methods differ: the rows are hashed again, in the same snapshot.
-                    self.rows.forget(relation)
-                    self.rows.follow(relation, now)
-                    self._fill(table, self.rows.comparison(relation), Method(now.method))
-        except EngineFault as fault:
-            if fault.kind is not FaultKind.TABLE_NO_IDENTITY or not table.keyless:
-                raise
-            # Nothing of it is written, and nothing is known of it any more: it is parked, and copied when it is tried again.
-            self.rows.forget(relation)
-            return replace(found, record=table.keyless, unreadable=True, keyless=True, filled=False)
-        if detection.stamp in table.stamps:
-            stamp = self.database.newest_stamp(table, self.snapshot, str(detection.stamp), self.overlap_s)
-            self.rows.set_stamp(relation, str(detection.stamp), stamp)
+        if known is None or unreadable:
+            read = self._fill(now)
+        else:
+            read, now = self._changes(known, now, detection)
+        self._rows.set_unread(self._relation, unread=False)
+        if detection.stamp in self.table.stamps:
+            self._rows.set_stamp(self._relation, str(detection.stamp), stamp)
             found = replace(found, known_before=stamp)
-        return replace(found, **read, seconds=round(time.monotonic() - began, 3))
+        return replace(found, **read, method=now.method, seconds=round(time.monotonic() - began, 3))
 
-    def _since(
-        self, table: ComparedTable, known: Known | None, now: Known, detection: Detection, number: int
-    ) -> Stamp | None:
+    def _changes(self, known: Known, now: Known, detection: Detection) -> tuple[dict[str, Any], Known]:
+        """What changed, and the table as it is known from now on."""
+        method = Method(known.method)
+        since = self._since(known, now, detection)
+        whole = self.number % FULL_EVERY == 0
+        read = self._compare(method, whole=whole) if since is None else self._compare_since(method, since)
+        self._rows.follow(self._relation, now)
+        if method.value == now.method:
+            return read, now
+        try:
+            # Hashes of the two methods differ: the rows are hashed again, in the same snapshot.
+            self._fill(now)
+        except EngineFault:
+            # What was found stands, and the next cycle tries again.
+            now = replace(now, method=method.value)
+            self._rows.follow(self._relation, now)
+        return read, now
+
+    def _since(self, known: Known, now: Known, detection: Detection) -> Stamp | None:
         """The stamp from which rows are read; None if all are."""
-        if self.complete or known != now or detection.stamp not in table.stamps or number % detection.sweep_every == 0:
+        is_sweep = self.cycle.complete or self.number % detection.sweep_every == 0
+        if is_sweep or known != now or detection.stamp not in self.table.stamps:
             return None
-        return self.rows.stamp(int(table.schema.relation), str(detection.stamp))
+        return self._rows.stamp(self._relation, str(detection.stamp))
 
-    def _method_of(self, table: ComparedTable, method: Method) -> Method:
+    def _method_of(self, method: Method) -> Method:
         """The chosen method, or the next one that the table can be compared by."""
-        can = self.database.methods(table)
+        can = self.cycle.database.methods(self.table)
         chosen = _BY_PREFERENCE[_BY_PREFERENCE.index(method) :]
         return next((method for method in chosen if method in can), Method.INCREMENTAL)
 
-    def _fill(self, table: ComparedTable, comparison: RowComparison, method: Method) -> dict[str, Any]:
-        reading = _Reading(self, table)
+    def _fill(self, now: Known) -> dict[str, Any]:
+        """Read all rows; the table is known as `now` afterwards."""
+        reading, method, cutter = self._reading(), Method(now.method), Cutter([RANGE_ROWS], 0)
+        with self._rows.filling(self._relation, now) as comparison:
+            if method is Method.RANGE_CHECKSUM:
+                for piece in reading.hashes([KeyRange()]):
+                    comparison.fill(cutter.cut(piece))
+            else:
+                for piece in reading.hashes() if method is Method.ROW_CHECKSUM else reading.rows():
+                    comparison.fill(piece)
+                self._check_keys(comparison)
         if method is Method.RANGE_CHECKSUM:
-            cutter = Cutter([RANGE_ROWS], 0)
-            for piece in reading.hashes([KeyRange()]):
-                comparison.fill(cutter.cut(piece))
-            self._set_ranges(table, [StoredRange(0, None, 0, 0, 0)], [0], cutter)
+            self._rows.set_ranges(self._relation, self._cut([StoredRange(0, None, 0, 0, 0)], [0], cutter))
             return {**reading.counts, "ranges": len(cutter.found)}
-        for piece in reading.hashes() if method is Method.ROW_CHECKSUM else reading.rows():
-            comparison.fill(piece)
-        _check_keys(table, comparison)
         return reading.counts
 
-    def _compare(self, table: ComparedTable, follow: Follow, method: Method, *, whole: bool) -> dict[str, Any]:
+    def _compare(self, method: Method, *, whole: bool) -> dict[str, Any]:
         """`whole`: rows of ranges that seem equal are compared too."""
-        relation = int(table.schema.relation)
-        reading = _Reading(self, table)
-        file = self.writer.file(f"{relation}.rows", rows_schema())
+        reading = self._reading()
+        file = self.writer.file(f"{self._relation}.rows", rows_schema())
         counts: dict[str, Any] = {}
+        ranges: list[StoredRange] | None = None
         if method is Method.INCREMENTAL:
-            comparison = self.rows.comparison(relation)
+            comparison = self._rows.comparison(self._relation)
             for piece in reading.rows():
-                file.write(_wanted(comparison.changes(piece), follow))
-            _check_keys(table, comparison)
+                file.write(_wanted(comparison.changes(piece), self.follow))
+            self._check_keys(comparison)
         else:
             if method is Method.RANGE_CHECKSUM:
-                comparison, counts = self._compare_ranges(table, reading, whole=whole)
+                comparison, ranges, counts = self._compare_ranges(reading, whole=whole)
             else:
-                comparison = self.rows.comparison(relation)
+                comparison = self._rows.comparison(self._relation)
                 for piece in reading.hashes():
                     comparison.changes(piece)
-            _check_keys(table, comparison)
+            self._check_keys(comparison)
             again = 0
             for piece in reading.changed(comparison):
                 changed = comparison.changed_of(piece)
                 again += changed.num_rows
-                file.write(_wanted(changed, follow))
-            if table.keyless and again != comparison.inserted + comparison.updated:
-                raise EngineFault(FaultKind.TABLE_NO_IDENTITY, str(table.schema.name), KEYLESS)
-        deletes = self._deletes(relation, follow, comparison.finish())
+                file.write(_wanted(changed, self.follow))
+            if self.table.keyless and again != comparison.inserted + comparison.updated:
+                raise EngineFault(FaultKind.TABLE_NO_IDENTITY, str(self.table.schema.name), KEYLESS)
+        # Nothing is read from here on.
+        deletes = self._deletes(comparison.finish())
+        if ranges is not None:
+            self._rows.set_ranges(self._relation, ranges)
         return {**reading.counts, **counts, **_written(file, comparison), "deletes": deletes}
 
-    def _deletes(self, relation: int, follow: Follow, gone: Iterator[Any]) -> str | None:
+    def _check_keys(self, comparison: RowComparison) -> None:
+        """Of a declared key, which the database does not keep unique."""
+        if self.table.keyless:
+            comparison.check_keys()
+
+    def _deletes(self, gone: Iterator[Any]) -> str | None:
         """The name of a file with these rows; None if there are none."""
-        file = self.writer.file(f"{relation}.deletes", deletes_schema())
+        file = self.writer.file(f"{self._relation}.deletes", deletes_schema())
         for deleted in gone:
-            if "delete" in follow.operations:
+            if "delete" in self.follow.operations:
                 file.write(deleted.cast(deletes_schema()))
         return file.name if file.rows else None
 
-    def _compare_since(self, table: ComparedTable, follow: Follow, method: Method, since: Stamp) -> dict[str, Any]:
+    def _compare_since(self, method: Method, since: Stamp) -> dict[str, Any]:
         """Compare the rows whose stamps are not older. Those that do not meet the row filter are gone, as are those with a delete flag."""
-        relation = int(table.schema.relation)
-        reading, comparison = _Reading(self, table), self.rows.comparison(relation)
-        file = self.writer.file(f"{relation}.rows", rows_schema())
+        reading, comparison = self._reading(), self._rows.comparison(self._relation)
+        file = self.writer.file(f"{self._relation}.rows", rows_schema())
         if method is Method.INCREMENTAL:
             for piece in reading.rows(since):
-                file.write(_wanted(comparison.changes(piece), follow))
+                file.write(_wanted(comparison.changes(piece), self.follow))
         else:
             for piece in reading.hashes(since=since):
                 comparison.changes(piece)
             for piece in reading.changed(comparison, since):
-                file.write(_wanted(comparison.changed_of(piece), follow))
+                file.write(_wanted(comparison.changed_of(piece), self.follow))
         deletes = None
-        if table.schema.row_filter is not None:
-            deletes = self._deletes(relation, follow, map(comparison.left, reading.left(since)))
+        if self.table.schema.row_filter is not None:
+            deletes = self._deletes(map(comparison.left, reading.left(since)))
         comparison.keep()
         return {**reading.counts, **_written(file, comparison), "deletes": deletes, "since_stamp": True}
 
     def _compare_ranges(
-        self, table: ComparedTable, reading: _Reading, *, whole: bool
-    ) -> tuple[RowComparison, dict[str, Any]]:
-        """Compare the rows of ranges whose digests differ."""
-        relation = int(table.schema.relation)
-        known = self.rows.ranges(relation)
-        digests = reading.digests([each.first for each in known[1:] if each.first is not None])
+        self, reading: TableReading, *, whole: bool
+    ) -> tuple[RowComparison, list[StoredRange], dict[str, Any]]:
+        """Compare the rows of ranges whose digests differ; also returns the ranges as they are now."""
+        known = self._rows.ranges(self._relation)
+        firsts = [each.first for each in known[1:] if each.first is not None]
+        digests = reading.digests(firsts)
         again = [
             place
             for place, (old, new) in enumerate(zip(known, digests, strict=True))
@@ -266,122 +395,26 @@ class _Cycle:
         counts = {"ranges": len(known), "ranges_different": len(again)}
         if len(again) > max(_FEW_RANGES, _FEW_SHARE * len(known)):
             adder = Adder([each.part for each in known])
-            pieces = reading.placed([each.first for each in known[1:] if each.first is not None])
+            pieces = reading.placed(firsts)
             if pieces is not None:
-                comparison = self.rows.comparison(relation, [each.part for each in known])
+                comparison = self._rows.comparison(self._relation, [each.part for each in known])
                 for piece in pieces:
                     comparison.changes(adder.add(piece))
-                self.rows.set_ranges(relation, adder.ranges(known))
-                return comparison, counts
-        comparison = self.rows.comparison(relation, [known[place].part for place in again])
+                return comparison, adder.ranges(known), counts
+        comparison = self._rows.comparison(self._relation, [known[place].part for place in again])
+        if not again:
+            return comparison, known, counts
         limits = [RANGE_ROWS if digests[place].rows > _CUT_AGAIN * RANGE_ROWS else sys.maxsize for place in again]
         cutter = Cutter(limits, 1 + max(each.part for each in known))
-        firsts = [*(each.first for each in known), None]
-        if again:
-            for piece in reading.hashes([KeyRange(firsts[place], firsts[place + 1]) for place in again]):
-                comparison.changes(cutter.cut(piece))
-            self._set_ranges(table, known, again, cutter)
-        return comparison, counts
+        bounds = [*(each.first for each in known), None]
+        for piece in reading.hashes([KeyRange(bounds[place], bounds[place + 1]) for place in again]):
+            comparison.changes(cutter.cut(piece))
+        return comparison, self._cut(known, again, cutter), counts
 
-    def _set_ranges(
-        self, table: ComparedTable, before: Sequence[StoredRange], again: Sequence[int], cutter: Cutter
-    ) -> None:
-        firsts = _texts([each.key for each in cutter.found], len(table.schema.key))
-        found = joined(before, again, cutter.found, firsts) or [StoredRange(0, None, 0, 0, 0)]
-        self.rows.set_ranges(int(table.schema.relation), found)
-
-
-class _Reading:
-    """Reads of one table in a cycle, and what they cost."""
-
-    def __init__(self, cycle: _Cycle, table: ComparedTable) -> None:
-        self._cycle = cycle
-        self._table = table
-        self.counts: dict[str, Any] = {"rows_read": 0, "rows_hashed": 0, "bytes_read": 0}
-
-    def rows(self, since: Stamp | None = None) -> Iterator[Any]:
-        """All rows, or those whose stamps are not older, as of `keyed_lines`."""
-        database = self._cycle.database
-        if since is not None:
-            return self._lines(database.rows_since(self._table, self._cycle.snapshot, since))
-        return self._rows(database.reads.splits(self._table.schema, self._table.spec, database.statement_bytes))
-
-    def hashes(self, ranges: Sequence[KeyRange] | None = None, since: Stamp | None = None) -> Iterator[Any]:
-        """Keys and hashes of rows, hashed by the database, as of `hashed_lines`."""
-        return self._hashed(self._cycle.database.hashed_rows(self._table, self._cycle.snapshot, ranges, since))
-
-    def left(self, since: Stamp) -> Iterator[Any]:
-        """Keys of the rows that do not meet the row filter, and whose stamps are not older, as of `keyed_lines`."""
-        fields = len(self._table.schema.key)
-        for text in self._pieces(self._cycle.database.left_since(self._table, self._cycle.snapshot, since)):
-            found = keyed_lines(text, fields, range(fields))
-            self.counts["rows_hashed"] += found.num_rows
-            yield found
-
-    def _hashed(self, pieces: Iterator[bytes]) -> Iterator[Any]:
-        for text in self._pieces(pieces):
-            found = hashed_lines(text)
-            self.counts["rows_hashed"] += found.num_rows
-            yield found
-
-    def placed(self, firsts: Sequence[tuple[str, ...]]) -> Iterator[Any] | None:
-        """As `hashes`, of all rows in any order, with the number of the range; None if the database cannot look it up."""
-        pieces = self._cycle.database.placed_rows(self._table, self._cycle.snapshot, firsts)
-        return None if pieces is None else self._hashed(pieces)
-
-    def digests(self, firsts: Sequence[tuple[str, ...]]) -> list[DigestedRange]:
-        """Digests of all ranges, by the first keys of all but the first one."""
-        self._cycle.check()
-        found = self._cycle.database.range_digests(self._table, self._cycle.snapshot, firsts)
-        self.counts["rows_hashed"] += sum(each.rows for each in found)
-        self.counts["bytes_read"] += _DIGEST_BYTES * len(found)
-        return found
-
-    def changed(self, comparison: RowComparison, since: Stamp | None = None) -> Iterator[Any]:
-        """At least the rows whose hash changed."""
-        count = comparison.inserted + comparison.updated
-        if not count:
-            return iter(())
-        if count > FEW_KEYS:
-            return self.rows(since)
-        keys = _texts(comparison.changed_keys(), len(self._table.schema.key))
-        return self._rows(self._cycle.database.reads.key_splits(self._table.schema, self._table.spec, keys))
-
-    def _rows(self, splits: Sequence[TableSplit]) -> Iterator[Any]:
-        for split in splits:
-            yield from self._lines(self._cycle.database.reads.read_split(split, self._cycle.snapshot))
-
-    def _lines(self, pieces: Iterator[bytes]) -> Iterator[Any]:
-        fields, places = len(self._table.schema.columns), self._table.key_places
-        for text in self._pieces(pieces):
-            found = keyed_lines(text, fields, places)
-            self.counts["rows_read"] += found.num_rows
-            yield found
-
-    def _pieces(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        """The same text in pieces of about PIECE_BYTES."""
-        held: list[bytes] = []
-        size = 0
-        for piece in pieces:
-            self._cycle.check()
-            held.append(piece)
-            size += len(piece)
-            if size >= PIECE_BYTES:
-                yield self._counted(held)
-                held, size = [], 0
-        if held:
-            yield self._counted(held)
-
-    def _counted(self, pieces: Sequence[bytes]) -> bytes:
-        text = b"".join(pieces)
-        self.counts["bytes_read"] += len(text)
-        return text
-
-
-def _check_keys(table: ComparedTable, comparison: RowComparison) -> None:
-    """Of a declared key, which the database does not keep unique."""
-    if table.keyless:
-        comparison.check_keys()
+    def _cut(self, before: Sequence[StoredRange], again: Sequence[int], cutter: Cutter) -> list[StoredRange]:
+        """The ranges after those at the places `again` were read and cut."""
+        firsts = key_texts([each.key for each in cutter.found], len(self.table.schema.key))
+        return joined(before, again, cutter.found, firsts) or [StoredRange(0, None, 0, 0, 0)]
 
 
 def _written(file: TableFile, comparison: RowComparison) -> dict[str, Any]:
@@ -400,13 +433,3 @@ def _wanted(found: Any, follow: Follow) -> Any:
         return rows
     wanted = pa.array([OPERATIONS[each] for each in follow.operations], pa.uint8())
     return rows.filter(pc.is_in(rows.column("op"), wanted))
-
-
-def _texts(keys: Sequence[bytes], fields: int) -> list[tuple[str, ...]]:
-    """The texts of keys' fields."""
-    lines = CopyLines.of(b"".join(key + b"\n" for key in keys), fields)
-    data, starts, sizes = lines.data.tobytes(), lines.starts.tolist(), lines.sizes.tolist()
-    return [
-        tuple(data[at : at + size].decode("utf-8") for at, size in zip(*row, strict=True))
-        for row in zip(starts, sizes, strict=True)
-    ]

@@ -29,6 +29,8 @@ _MOST_BYTES = 4 * 1024 * 1024
 _REPORTS = 200
 """Reports of cycles that are kept after their changes are durable."""
 _MANIFEST = "manifest.json"
+_FAILED = ".failed.json"
+"""Ends the names of reports of cycles that failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,8 @@ class TableFound:
     """What a cycle found in one table. `record`: its relation record; `columns`: number of its columns; `keys`: places of the key's.
 
     `unreadable`: the rows cannot be compared with earlier ones, and the record matches no structure, so that the table is copied again.
-    The other numbers are for users: rows and bytes read, rows by operation, seconds.
+    `fault`, `detail`: why it could not be read; the record says that in place of a structure. `resumed`: the cycle before could not read
+    it. The other numbers are for users: rows and bytes read, rows by operation, seconds.
     """
 
     schema: str
@@ -58,6 +61,9 @@ class TableFound:
     """The stamp from which the next cycle reads."""
     filled: bool = False
     """It was read for the first time: nothing is reported of it."""
+    fault: str | None = None
+    detail: str = ""
+    resumed: bool = False
     rows_read: int = 0
     rows_hashed: int = 0
     bytes_read: int = 0
@@ -71,7 +77,7 @@ class TableFound:
 
 @dataclass(frozen=True, slots=True)
 class CycleFound:
-    """A cycle. `number`, and `previous`: that of the published cycle before it; `at_us`: when its snapshot was taken, since 1970."""
+    """A cycle. `number`, and `previous`: that of the published cycle before it; `at_us`: when its first snapshot was taken, since 1970."""
 
     number: int
     previous: int
@@ -97,6 +103,19 @@ class CycleFound:
             for table in content.pop("tables")
         ]
         return CycleFound(**content, tables=tuple(tables))
+
+
+@dataclass(frozen=True, slots=True)
+class CycleFailed:
+    """A cycle that had no effect. `fault`: its code; `subject`, `detail`: of the fault; `table`: the one that was being read, as text."""
+
+    number: int
+    at_us: int
+    ended_us: int
+    fault: str
+    subject: str
+    detail: str
+    table: str | None = None
 
 
 class CycleFiles:
@@ -194,6 +213,25 @@ class CycleFiles:
                     break
         return found
 
+    def fail(self, failed: CycleFailed) -> None:
+        """Report a cycle that had no effect."""
+        write_file(self._reports / f"{failed.number}{_FAILED}", json.dumps(asdict(failed)).encode("utf-8"))
+        for number in sorted(self._failed(), reverse=True)[_REPORTS:]:
+            (self._reports / f"{number}{_FAILED}").unlink(missing_ok=True)
+
+    def failures(self, most: int, upto: int | None = None, above: int = 0) -> list[CycleFailed]:
+        """The newest cycles that failed, the last one first; with numbers greater than `above`, and at most `upto`."""
+        found: list[CycleFailed] = []
+        for number in sorted(self._failed(), reverse=True):
+            if above < number and (upto is None or number <= upto) and len(found) < most:
+                with contextlib.suppress(FileNotFoundError):  # It may have been the oldest one that was kept.
+                    found.append(CycleFailed(**json.loads((self._reports / f"{number}{_FAILED}").read_bytes())))
+        return found
+
+    def _failed(self) -> list[int]:
+        names = (path.name.removesuffix(_FAILED) for path in self._reports.glob(f"*{_FAILED}"))
+        return [int(name) for name in names if name.isdecimal()]
+
     def remove(self) -> None:
         """Remove everything."""
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -205,11 +243,27 @@ class CycleWriter:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._files: list[TableFile] = []
+        self._kept = 0
 
     def file(self, name: str, schema: Any) -> TableFile:
         file = TableFile(self._folder / name, schema)
         self._files.append(file)
         return file
+
+    def discard(self) -> None:
+        """Remove the files since the last `keep`: their table could not be read to the end."""
+        for file in self._files[self._kept :]:
+            file.discard()
+        del self._files[self._kept :]
+
+    def keep(self) -> None:
+        """The files so far are part of the cycle."""
+        self._kept = len(self._files)
+
+    def release(self) -> None:
+        """Close the files, which stay: of a cycle that is given up, or may be."""
+        for file in self._files:
+            file.release()
 
     def finish(self, found: CycleFound) -> None:
         """Make everything durable."""
@@ -241,6 +295,15 @@ class TableFile:
         except OSError as error:
             raise fault_of(error, self._path) from error
         self.rows += rows.num_rows
+
+    def discard(self) -> None:
+        self.release()
+        self._path.unlink()
+
+    def release(self) -> None:
+        with suppress(OSError, ValueError):  # What cannot be written is not needed; it may have been closed.
+            self._writer.close()
+        self._file.close()
 
     def close(self) -> None:
         self._writer.close()

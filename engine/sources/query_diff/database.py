@@ -94,6 +94,8 @@ class ComparedDatabase(Protocol):
     statement_bytes: int
     """Bytes of a table, estimated, that one statement of a cycle reads."""
     reads: DatabaseReads
+    cycle_reads: DatabaseReads
+    """As `reads`, with the limits that cycles have."""
     sequences: SequenceReader
     computed: ComputedColumns
 

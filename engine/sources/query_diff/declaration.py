@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
+from zoneinfo import ZoneInfo
 
-from pydantic import Field, model_validator
+from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from engine.kinds import SPEC, Capture, Consistency, Policy, Text
 from engine.model.subscription import GuardPolicy
@@ -20,6 +21,8 @@ DELETE_FLAG = "timestamp_delete_flag"
 STAMPED = frozenset({TIMESTAMP, DELETE_FLAG})
 """Methods that find changed rows by a stamp."""
 _GUARD = GuardPolicy()
+ClockTime = Annotated[str, StringConstraints(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
+"""A time of day in hours and minutes."""
 
 
 class TableDetection(Policy):
@@ -112,6 +115,56 @@ class QueryDiffCapture(Capture):
         description="By `schema.name`: tables whose changes are found in another way.",
     )
 
+    snapshot_seconds: int | None = Field(
+        default=None,
+        ge=1,
+        le=86_400,
+        title="New snapshot after … seconds",
+        description="null: a cycle reads all tables in one snapshot of the source, however long that takes. A number: one that takes longer"
+        " goes on in a new snapshot at the next table, so that the source keeps no old row versions for longer than a table takes; and if"
+        " the connection is lost, it goes on at the table that it was reading. Tables are then as they were at different moments, and"
+        " `consistency` is `ranges`. Cycles of copies and comparisons have one snapshot in any case.",
+    )
+    max_time_share: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        title="Share of the time that cycles may read",
+        description="Cycles on schedule rest after each read, so that they read for this share of the time. Those that a wait or a request"
+        " needs do not rest.",
+    )
+    between: list[ClockTime] | None = Field(
+        default=None,
+        min_length=2,
+        max_length=2,
+        title="Cycles on schedule only between",
+        description='Two times of day, such as `["22:00", "06:00"]`: cycles on schedule begin only from the first up to the second one.',
+    )
+    time_zone: Text = Field(default="UTC", description="Of `between`: a name such as `Europe/Berlin`.")
+    only_between: bool = Field(
+        default=False,
+        description="Cycles for waits and requests begin in the hours `between` only, too; until then they wait. Cycles of copies and"
+        " comparisons begin at any time.",
+    )
+
+    @field_validator("time_zone")
+    @classmethod
+    def _exists(cls, zone: str) -> str:
+        try:
+            ZoneInfo(zone)
+        except (KeyError, ValueError, OSError) as error:
+            raise ValueError("there is no such time zone") from error
+        return zone
+
+    @model_validator(mode="after")
+    def _has_hours(self) -> Self:
+        if self.only_between and self.between is None:
+            raise ValueError("only_between needs the hours: between")
+        return self
+
+    def promised(self) -> Consistency:
+        return Consistency.SNAPSHOTS if self.snapshot_seconds is None else Consistency.RANGES
+
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
         for name, one in self.tables.items():
@@ -120,8 +173,9 @@ class QueryDiffCapture(Capture):
         return self
 
     def usual_lag_s(self) -> float:
-        """Before the next cycle is visible, rows are as old as the time between two and what that cycle takes, at most as long again."""
-        return max(super().usual_lag_s(), 2.0 * self.every_seconds)
+        """Before the next cycle is visible, rows are as old as the time between two and what that cycle takes, at most as long again. With
+        hours for cycles they may be older by a day."""
+        return max(super().usual_lag_s(), 2.0 * self.every_seconds) + (86_400 if self.between is not None else 0)
 
     def assigned(self) -> dict[str, Any]:
         tables = {name: one.model_dump(exclude_defaults=True) for name, one in sorted(self.tables.items())}
@@ -130,6 +184,14 @@ class QueryDiffCapture(Capture):
             settings["sessions"] = self.sessions
         if tables:
             settings["tables"] = json.dumps(tables)
+        if self.snapshot_seconds is not None:
+            settings["snapshot_seconds"] = self.snapshot_seconds
+        if self.max_time_share < 1:
+            settings["max_time_share"] = str(self.max_time_share)
+        if self.between is not None:
+            settings["between"] = " ".join((*self.between, self.time_zone))
+        if self.only_between:
+            settings["only_between"] = "yes"
         return {"capture": {"kind": self.kind, "settings": settings}}
 
     def log_budget(self) -> tuple[int, float]:

@@ -19,6 +19,7 @@ from engine.sources.query_diff.declaration import (
     TableDetection,
 )
 from engine.sources.query_diff.folder import Folder
+from engine.sources.query_diff.hours import Hours
 
 _TIMEOUT_S = 3_600.0
 """Seconds that a cycle waits for another one to end. Not measured."""
@@ -35,6 +36,19 @@ class Detection:
 
 
 @dataclass(frozen=True, slots=True)
+class Manners:
+    """How cycles spare the source. `snapshot_s`: seconds after which a cycle goes on in a new snapshot; None: it has one. `time_share`:
+    share of the time in which cycles by schedule read. `hours`: in which these begin; None: at any. `only_within`: others wait for them
+    too.
+    """
+
+    snapshot_s: float | None = None
+    time_share: float = 1.0
+    hours: Hours | None = None
+    only_within: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Given:
     """`every_us`: microseconds from the beginning of one cycle to that of the next."""
 
@@ -46,12 +60,30 @@ class Given:
     tables: Mapping[str, TableDetection] = field(default_factory=dict)
     """By `schema.name`."""
     sessions: int = DEFAULT_SESSIONS
+    manners: Manners = Manners()
 
-    def due_us(self) -> int | None:
-        """When the next cycle is due by schedule, since 1970; None before the first one. Cycles of copies and cuts count: they read every
-        table too."""
+    def last_us(self) -> int | None:
+        """When the last cycle began, since 1970; None before the first one. Cycles of copies and cuts count: they read every table too."""
         newest = self.folder.files.reports(1)
-        return newest[0].at_us + self.every_us if newest else None
+        return newest[0].at_us if newest else None
+
+    def due_us(self, now_us: int) -> int | None:
+        """When the next cycle is due by schedule, since 1970; None before the first one."""
+        last, hours = self.last_us(), self.manners.hours
+        if last is None:
+            return None
+        due = last + self.every_us
+        return due if hours is None else hours.next_within(max(due, now_us))
+
+    def is_due(self, last_us: int, now_us: int) -> bool:
+        """Whether a cycle is due by schedule now. A last one in the future: the clock was set back."""
+        hours = self.manners.hours
+        return not last_us <= now_us < last_us + self.every_us and (hours is None or hours.hold(now_us))
+
+    def may_begin(self, now_us: int) -> bool:
+        """Whether a cycle that was requested may begin now."""
+        hours = self.manners.hours
+        return hours is None or not self.manners.only_within or hours.hold(now_us)
 
     def detection(self, table: TableName) -> Detection:
         chosen = self.tables.get(str(table), TableDetection())
@@ -83,4 +115,16 @@ def given_by(spec: ConnectionSpec) -> Given:
             for name, one in json.loads(str(settings.get("tables", "{}"))).items()
         },
         int(settings.get("sessions", DEFAULT_SESSIONS)),
+        _manners(settings),
+    )
+
+
+def _manners(settings: Mapping[str, int | str]) -> Manners:
+    seconds, between = settings.get("snapshot_seconds"), settings.get("between")
+    hours = None if between is None else Hours.of(*str(between).split(" "))
+    return Manners(
+        None if seconds is None else float(seconds),
+        float(settings.get("max_time_share", 1.0)),
+        hours,
+        str(settings.get("only_between", "")) == "yes",
     )

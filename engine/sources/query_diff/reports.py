@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from engine.model.cycles import Cycle, CyclesAhead, CycleTable, LastCycle
+from engine.model.cycles import Cycle, CyclesAhead, CycleTable, FailedCycle, LastCycle
 from engine.model.identity import TableName
 from engine.model.position import Lsn
 from engine.model.positions.windows import end_of, whole_window
+from engine.platform.clock import SystemClock
 from engine.sources.query_diff.cycle_files import CycleFound, TableFound
 from engine.sources.query_diff.cycle_numbers import is_locked
 from engine.sources.query_diff.folder import Folder
 from engine.sources.query_diff.given import Given
+
+_MOST_COUNTED = 1_000
+"""Failed cycles that are counted since the last one that ended; fewer are kept."""
 
 
 class CyclesOfFolder:
@@ -21,6 +25,14 @@ class CyclesOfFolder:
     def ended(self, upto: int | None, most: int) -> list[Cycle]:
         return [_cycle(found) for found in self._given.folder.files.reports(most, upto)]
 
+    def failed(self, upto: int | None, most: int) -> list[FailedCycle]:
+        return [
+            FailedCycle(
+                each.number, each.at_us, each.ended_us, each.fault, f"{each.subject}: {each.detail}", each.table
+            )
+            for each in self._given.folder.files.failures(most, upto)
+        ]
+
     def ahead(self) -> CyclesAhead:
         folder = self._given.folder
         # The lock is checked first: a cycle that ends meanwhile is published, or has failed, and is not shown as running for ever.
@@ -30,7 +42,7 @@ class CyclesOfFolder:
         return CyclesAhead(
             running=begun if busy and begun > last else None,
             requested=wanted if wanted > begun else None,
-            due_us=self._given.due_us(),
+            due_us=self._given.due_us(SystemClock().wall_us()),
         )
 
     def position(self, number: int) -> Lsn:
@@ -47,7 +59,9 @@ def last_cycle(folder: Folder) -> LastCycle | None:
     """The last cycle in figures; None before the first one."""
     for found in folder.files.reports(1):
         seconds, bytes_read = (found.ended_us - found.at_us) / 1e6, sum(table.bytes_read for table in found.tables)
-        return LastCycle(found.number, end_of(found.number), found.at_us, seconds, bytes_read)
+        unread = sum(table.fault is not None for table in found.tables)
+        failures = len(folder.files.failures(_MOST_COUNTED, above=found.number))
+        return LastCycle(found.number, end_of(found.number), found.at_us, seconds, bytes_read, failures, unread)
     return None
 
 
@@ -71,6 +85,8 @@ def _table(found: TableFound) -> CycleTable:
         unreadable=found.unreadable,
         since_stamp=found.since_stamp,
         known_before=found.known_before,
+        fault=found.fault,
+        detail=found.detail,
         rows_read=found.rows_read,
         rows_hashed=found.rows_hashed,
         bytes_read=found.bytes_read,

@@ -26,11 +26,13 @@ CREATE TABLE IF NOT EXISTS state (id VARCHAR NOT NULL, last BIGINT NOT NULL);
 CREATE TABLE IF NOT EXISTS followed (
     relation BIGINT PRIMARY KEY, schema VARCHAR NOT NULL, name VARCHAR NOT NULL, row_filter VARCHAR, record BLOB NOT NULL,
     keys VARCHAR NOT NULL, method VARCHAR NOT NULL);
+CREATE TABLE IF NOT EXISTS unread (relation BIGINT PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS stamps (relation BIGINT NOT NULL, name VARCHAR NOT NULL, value VARCHAR);
 CREATE TABLE IF NOT EXISTS ranges (
     relation BIGINT NOT NULL, place INTEGER NOT NULL, part INTEGER NOT NULL, first VARCHAR, rows BIGINT NOT NULL, low BIGINT NOT NULL,
     high BIGINT NOT NULL);
 """
+_ROW = "(key BLOB, low BIGINT, high BIGINT, part INTEGER)"
 _CHANGED = """
 SELECT CASE WHEN s.key IS NULL THEN 73 ELSE 85 END::UTINYINT AS op, p.*
 FROM piece AS p LEFT JOIN {rows} AS s ON s.key = p.key WHERE s.key IS NULL OR s.low <> p.low OR s.high <> p.high
@@ -131,19 +133,24 @@ class RowStore:
 
     def forget(self, relation: int) -> None:
         run(self._connection, f"DROP TABLE IF EXISTS rows_{relation}")
-        run(self._connection, "DELETE FROM ranges WHERE relation = ?", [relation])
-        run(self._connection, "DELETE FROM stamps WHERE relation = ?", [relation])
-        run(self._connection, "DELETE FROM followed WHERE relation = ?", [relation])
+        for name in ("ranges", "stamps", "followed", "unread"):
+            run(self._connection, f"DELETE FROM {name} WHERE relation = ?", [relation])
+
+    def is_unread(self, relation: int) -> bool:
+        """Whether the last cycle could not read the table; what is known of it is older."""
+        return bool(run(self._connection, "SELECT count(*) FROM unread WHERE relation = ?", [relation])[0][0])
+
+    def set_unread(self, relation: int, *, unread: bool) -> None:
+        run(self._connection, "DELETE FROM unread WHERE relation = ?", [relation])
+        if unread:
+            run(self._connection, "INSERT INTO unread VALUES (?)", [relation])
 
     def followed(self) -> dict[int, TableName]:
         rows = run(self._connection, "SELECT relation, schema, name FROM followed")
         return {int(relation): TableName(schema, name) for relation, schema, name in rows}
 
     def follow(self, relation: int, known: Known) -> None:
-        run(
-            self._connection,
-            f"CREATE TABLE IF NOT EXISTS rows_{relation} (key BLOB, low BIGINT, high BIGINT, part INTEGER)",
-        )
+        run(self._connection, f"CREATE TABLE IF NOT EXISTS rows_{relation} {_ROW}")
         run(
             self._connection,
             "INSERT OR REPLACE INTO followed VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -157,6 +164,21 @@ class RowStore:
                 known.method,
             ],
         )
+
+    @contextmanager
+    def filling(self, relation: int, known: Known) -> Iterator[RowComparison]:
+        """To be filled with all rows of a table, which replace what was known of it at the end of the block; an exception changes
+        nothing."""
+        fresh = f"fresh_{relation}"
+        run(self._connection, f"CREATE OR REPLACE TABLE {fresh} {_ROW}")
+        try:
+            yield RowComparison(self._connection, fresh, None)
+        except BaseException:
+            run(self._connection, f"DROP TABLE {fresh}")
+            raise
+        self.forget(relation)
+        run(self._connection, f"ALTER TABLE {fresh} RENAME TO rows_{relation}")
+        self.follow(relation, known)
 
     def ranges(self, relation: int) -> list[StoredRange]:
         """The ranges of a table that is compared by them, in key order."""
@@ -217,7 +239,7 @@ class RowComparison:
         self.inserted = self.updated = self.deleted = self.read = 0
         self._has_filled = False
         self._stored = int(run(connection, f"SELECT count(*) FROM {self._stored_rows}")[0][0])
-        run(connection, "CREATE OR REPLACE TEMP TABLE seen (key BLOB, low BIGINT, high BIGINT, part INTEGER)")
+        run(connection, f"CREATE OR REPLACE TEMP TABLE seen {_ROW}")
         run(connection, "CREATE OR REPLACE TEMP TABLE changed (key BLOB, low BIGINT, high BIGINT, op UTINYINT)")
         run(connection, "CREATE OR REPLACE TEMP TABLE gone (key BLOB)")
 

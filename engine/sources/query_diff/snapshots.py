@@ -7,15 +7,17 @@ from contextlib import contextmanager
 
 from engine.model.copies import KeyBound
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableName
 from engine.model.positions.windows import end_of
 from engine.model.quarantine import Texts
-from engine.model.ranges import KeySample, RangeSource
-from engine.model.schema import TableSchema
+from engine.model.ranges import KeyInterval, KeySample, RangeDigest, RangeSource
+from engine.model.schema import Column, TableSchema
 from engine.model.source import ExportedSnapshot, KeyWalk, TableSplit
 from engine.model.subscription import TableSpec
 from engine.sources.query_diff.cycle import run_cycle
 from engine.sources.query_diff.database import KEYLESS, ComparedDatabase
 from engine.sources.query_diff.given import Given
+from engine.sources.query_diff.unread_tables import read_under
 
 
 class CycleSnapshots:
@@ -60,7 +62,26 @@ class CycleSnapshots:
         return self._database.reads.sample_key(schema, share, seed)
 
     def read_split(self, split: TableSplit, snapshot: str) -> Iterator[bytes]:
-        return self._database.reads.read_split(split, snapshot)
+        """Raises, as the cycle did, EngineFault for a table that the snapshot's cycle did not read."""
+        return self._database.reads.read_split(split, read_under(snapshot, split.reads))
 
     def ranges(self, schema: TableSchema) -> RangeSource:
-        return self._database.reads.ranges(schema)
+        return _Ranges(self._database.reads.ranges(schema), schema.name)
+
+
+class _Ranges:
+    """`RangeSource` under the snapshots of cycles."""
+
+    def __init__(self, ranges: RangeSource, table: TableName) -> None:
+        self._ranges = ranges
+        self._table = table
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self._ranges.columns
+
+    def digests(self, intervals: Sequence[KeyInterval], rows: int, snapshot: str) -> list[RangeDigest]:
+        return self._ranges.digests(intervals, rows, read_under(snapshot, self._table))
+
+    def split(self, keys: KeyInterval, rows: int) -> TableSplit:
+        return self._ranges.split(keys, rows)

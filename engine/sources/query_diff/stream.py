@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -24,12 +25,13 @@ from engine.platform.compiled import Array
 from engine.platform.process_sessions import close_session, is_alive, open_session
 from engine.records.landing import Changes, CopyLines, TableRows, Transaction, Transactions, chunk_of, records_of
 from engine.records.window_stream import WINDOW_S, WindowStream, begin_at
-from engine.sources.query_diff.cycle import StoppedError, run_cycle
+from engine.sources.query_diff.cycle import run_cycle
 from engine.sources.query_diff.cycle_files import CycleFound, TableFound
 from engine.sources.query_diff.cycle_numbers import locked
 from engine.sources.query_diff.database import ComparedDatabase
 from engine.sources.query_diff.folder import Folder
 from engine.sources.query_diff.given import Given
+from engine.sources.query_diff.table_reading import Conduct, StoppedError
 
 _LOOK_S = 0.05
 """Seconds between two looks for a request of another process, as for a SQLite file."""
@@ -70,18 +72,18 @@ class CycleThread:
 
     def _work(self) -> None:
         try:
-            seen, due_at = -1, 0
+            seen, last_us = -1, 0
             while not self._stopping.wait(_LOOK_S):
                 _, wanted = self._folder.numbers.read()
                 published = self._folder.files.last
                 if published != seen:
-                    seen, due_at = published, self._given.due_us() or 0
+                    seen, last_us = published, self._given.last_us() or 0
                 now = SystemClock().wall_us()
-                # Before the last cycle: the clock was set back.
-                is_due = not due_at - self._given.every_us <= now < due_at and not self._is_ahead()
-                if wanted <= published and not is_due:
+                is_due = self._given.is_due(last_us, now) and not self._is_ahead()
+                if not is_due and (wanted <= published or not self._given.may_begin(now)):
                     continue
-                with run_cycle(self._database, self._given, self._check, complete=False):
+                conduct = Conduct(self._check, self._rest, self._given.manners.snapshot_s)
+                with run_cycle(self._database, self._given, conduct, complete=False):
                     pass
                 with contextlib.suppress(BlockingIOError):
                     os.write(self._end, b".")
@@ -101,6 +103,17 @@ class CycleThread:
     def _check(self) -> None:
         if self._stopping.is_set():
             raise StoppedError
+
+    def _rest(self, read_s: float) -> None:
+        """Leave the source alone after a read, unless this cycle or the next one was requested."""
+        share = self._given.manners.time_share
+        until = time.monotonic() + read_s * (1 / share - 1)
+        while (remaining := until - time.monotonic()) > 0:
+            begun, wanted = self._folder.numbers.read()
+            if wanted >= begun:
+                return
+            if self._stopping.wait(min(remaining, _LOOK_S)):
+                raise StoppedError
 
     def _end_with(self, fault: EngineFault) -> None:
         self._fault = fault
@@ -166,11 +179,11 @@ class CycleLog:
 
     def _rows(self, number: int, table: TableFound) -> Iterator[TableRows]:
         """The table's changes in parts, each small enough for a chunk."""
-        if table.unreadable:
+        if table.unreadable or table.resumed or table.fault is not None:
+            # What was announced before does not hold any more, whether there are rows or not.
             self._announced[table.relation] = table.record
             none = np.empty(0, np.int64)
             yield TableRows(none, none, np.empty(0, np.uint8), np.zeros(1, np.int64), table.record, (0, number))
-            return
         at = 0
         for batch in self._files.batches(number, table.deletes) if table.deletes is not None else ():
             yield self._records(number, table, _deleted(table, batch, at, number))

@@ -35,6 +35,7 @@ class SqliteDatabase(UnhashedRows):
         self._connector = connector
         self.terms = SQLITE_QUERIES_TERMS
         self.reads: DatabaseReads = FileReads(connector)
+        self.cycle_reads: DatabaseReads = self.reads
         self.sequences: SequenceReader = NoSequences()
         self.computed: ComputedColumns = NothingComputed()
 

@@ -16,7 +16,7 @@ from engine.model.subscription import ConnectionSpec
 from engine.records.row_digest import keyed_lines
 from engine.sources.mariadb.connect import Connector
 from engine.sources.mariadb_queries.database import MariaDbDatabase as ComparedMariaDb
-from engine.sources.query_diff import cycle
+from engine.sources.query_diff import cycle, table_reading
 from engine.sources.query_diff.cycle import run_cycle
 from engine.sources.query_diff.database import Method
 from engine.sources.query_diff.folder import Follow
@@ -101,10 +101,10 @@ def held_by(database: ComparedMariaDb, names: list[TableName], snapshot: str) ->
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cycle, "PIECE_BYTES", 600)
+    monkeypatch.setattr(table_reading, "PIECE_BYTES", 600)
     monkeypatch.setattr(cycle, "RANGE_ROWS", 7)
     monkeypatch.setattr(cycle, "_FEW_RANGES", 3)
-    monkeypatch.setattr(cycle, "FEW_KEYS", 20)
+    monkeypatch.setattr(table_reading, "FEW_KEYS", 20)
 
 
 @pytest.mark.usefixtures("small_pieces")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +19,11 @@ from engine.model.subscription import ConnectionSpec
 from engine.platform.failpoints import arm
 from engine.records.row_digest import keyed_lines
 from engine.sources.postgres.connect import Connector
+from engine.sources.postgres.splits import ReadRules
 from engine.sources.postgres_queries import hashing
 from engine.sources.postgres_queries.compared import Compared
 from engine.sources.postgres_queries.database import PostgresDatabase
-from engine.sources.query_diff import cycle
+from engine.sources.query_diff import cycle, table_reading
 from engine.sources.query_diff.cycle import run_cycle
 from engine.sources.query_diff.database import Method
 from engine.sources.query_diff.declaration import TableDetection
@@ -81,13 +82,22 @@ _NUMBERS = ("NULL", "0", "0.0", "3", "3.00", "1e30", "'NaN'")
 def database(pg18: Any) -> Iterator[Database]:
     with standing_database(pg18, "cycles") as made:
         assert isinstance(made, Database)
-        for name, columns in _TABLES.items():
-            made.execute(f"CREATE TABLE {name} ({columns})")
-        made.execute("CREATE INDEX ON counted (at) INCLUDE (id, v, gone)")
-        for view in _VIEWS.values():
-            made.execute(f"CREATE {view}")
-        made.execute("CREATE UNIQUE INDEX ON gathered (id)")
+        make_tables(made)
         yield made
+
+
+def make_tables(made: Database) -> None:
+    for name, columns in _TABLES.items():
+        made.execute(f"CREATE TABLE {name} ({columns})")
+    made.execute("CREATE INDEX ON counted (at) INCLUDE (id, v, gone)")
+    for view in _VIEWS.values():
+        made.execute(f"CREATE {view}")
+    made.execute("CREATE UNIQUE INDEX ON gathered (id)")
+
+
+def empty_tables(database: Database) -> None:
+    database.execute(f"TRUNCATE {', '.join(_TABLES)}")
+    database.execute("REFRESH MATERIALIZED VIEW gathered")
 
 
 @pytest.fixture
@@ -95,7 +105,7 @@ def compared(database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Po
     """Its small tables are read by two sessions, as large ones are."""
     monkeypatch.setattr(hashing, "_LEAST_PAGES", 1)
     connector = Connector(ConnectionSpec("shop", "postgres", database.settings))
-    with closing(PostgresDatabase(connector, Compared(DETECTIONS))) as opened:
+    with closing(PostgresDatabase(connector, Compared(DETECTIONS), ReadRules(sessions=2))) as opened:
         yield opened
 
 
@@ -141,10 +151,12 @@ def _written(files: Any, number: int, table: Any) -> Iterator[tuple[str, bytes, 
         yield from zip(map(chr, batch.column("op").to_pylist()), keys, lines, strict=True)
 
 
-def held_by(database: PostgresDatabase, snapshot: str) -> dict[str, dict[bytes, bytes]]:
+def held_by(
+    database: PostgresDatabase, snapshot: str, followed: Mapping[TableName, Follow] = FOLLOWED
+) -> dict[str, dict[bytes, bytes]]:
     """The rows of the source in a snapshot."""
     found = {}
-    for name, table in database.tables({name: follow.where for name, follow in FOLLOWED.items()}).items():
+    for name, table in database.tables({name: follow.where for name, follow in followed.items()}).items():
         text = b"".join(
             piece
             for split in database.reads.splits(table.schema, table.spec, 1 << 40)
@@ -287,8 +299,10 @@ def _of_views(rng: random.Random, name: str, key: int, other: int) -> list[str]:
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"PIECE_BYTES": 600, "FEW_KEYS": 12, "FULL_EVERY": 7, "RANGE_ROWS": 5, "_FEW_RANGES": 3}.items():
+    for name, value in {"FULL_EVERY": 7, "RANGE_ROWS": 5, "_FEW_RANGES": 3, "_FIRST_REST_S": 0.0}.items():
         monkeypatch.setattr(cycle, name, value)
+    for name, value in {"PIECE_BYTES": 600, "FEW_KEYS": 12}.items():
+        monkeypatch.setattr(table_reading, name, value)
 
 
 @pytest.mark.usefixtures("small_pieces")
@@ -303,8 +317,7 @@ def test_each_cycle_makes_a_copy_like_its_snapshot(
     folder.make()
     folder.follow(FOLLOWED)
     copy = Copy(folder)
-    database.execute(f"TRUNCATE {', '.join(_TABLES)}")
-    database.execute("REFRESH MATERIALIZED VIEW gathered")
+    empty_tables(database)
     change(database, rng)
     with run_cycle(compared, given) as (snapshot, number):
         copy.fill(held_by(compared, snapshot), number)

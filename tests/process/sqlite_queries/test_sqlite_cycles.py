@@ -10,7 +10,7 @@ import pytest
 
 from engine.model.identity import TableName
 from engine.records.row_digest import keyed_lines
-from engine.sources.query_diff import cycle
+from engine.sources.query_diff import table_reading
 from engine.sources.query_diff.cycle import run_cycle
 from engine.sources.query_diff.database import Method
 from engine.sources.query_diff.folder import Follow
@@ -84,7 +84,7 @@ def held_by(database: SqliteDatabase, names: list[TableName], snapshot: str) -> 
 def test_each_cycle_makes_a_copy_like_its_snapshot(
     file: File, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr(cycle, "PIECE_BYTES", 600)
+    monkeypatch.setattr(table_reading, "PIECE_BYTES", 600)
     rng, database = random.Random(seed), database_of(file)
     for name, columns in _TABLES.items():
         file.execute(f"CREATE TABLE {name} ({columns}){' WITHOUT ROWID' if name == 'without' else ''}")

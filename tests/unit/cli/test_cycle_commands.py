@@ -32,7 +32,7 @@ def test_cycles_are_listed_with_the_age_of_what_readers_see(stand_in: StandIn, r
     shown = run("cycles", "--limit", "2")
     assert shown.exit_code == ExitCode.DONE, shown.output
     running, applied = shown.stdout.splitlines()[1:]
-    assert running.split() == ["4712", "running", *["–"] * 8]
+    assert running.split() == ["4712", "running", *["–"] * 9]
     assert applied.split()[:5] == ["4711", "applied", CYCLE["taken_at"], "2.4", "s"]
     assert "as of 2026-05-04T10:00:00Z" in shown.stderr
     assert "2026-05-04T10:05:00Z" in shown.stderr
@@ -61,6 +61,23 @@ def test_one_is_shown_with_its_tables(stand_in: StandIn, run: Run) -> None:
         assert text in shown
     stand_in.replies["GET", "/subscriptions/m/cycles/4712"] = (200, RUNNING)
     assert run("cycles", "show", "4712", "-s", "m").stdout == "Cycle 4712, c4712: running\n"
+
+
+def test_what_failed_is_listed_and_shown_with_its_cause(stand_in: StandIn, run: Run) -> None:
+    fault = {"fault": "source_unreachable", "fault_detail": "shop: closed", "fault_table": "public.orders"}
+    failed = {**CYCLE, "number": 4713, "position": "c4713", "state": "failed", "tables": [], **fault}
+    denied = {**TABLE, "name": "lines", "fault": "source_privilege", "fault_detail": "permission denied"}
+    partly = {**CYCLE, "tables": [TABLE, denied]}
+    stand_in.replies[LIST] = (200, {"items": [failed, partly], "next_page_token": None, "as_of": None, "next_at": None})
+    first, second = run("cycles", "-s", "m").stdout.splitlines()[1:]
+    assert first.split()[-3:] == ["source_unreachable", "at", "public.orders"]
+    assert second.rstrip().endswith("1 of 2 tables not read")
+    stand_in.replies["GET", "/subscriptions/m/cycles/4713"] = (200, failed)
+    shown = run("cycles", "show", "4713", "-s", "m").stdout
+    assert "while it read public.orders: source_unreachable" in shown
+    assert "shop: closed" in shown
+    stand_in.replies["GET", "/subscriptions/m/cycles/4711"] = (200, partly)
+    assert "not read: source_privilege: permission denied" in run("cycles", "show", "4711", "-s", "m").stdout
 
 
 def test_one_is_started_and_waited_for(stand_in: StandIn, run: Run) -> None:

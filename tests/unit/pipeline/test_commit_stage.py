@@ -17,6 +17,7 @@ from engine.model.position import ZERO, Lsn
 from engine.model.quarantine import SetAside
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.subscription import ConnectionSpec, SubscriptionSpec, TableSpec
+from engine.model.subscription_state import Reason
 from engine.model.table_state import Refused, TableStateKind
 from engine.model.target import BatchCommit, TableRecord, TargetProgress
 from engine.pipeline.commit import CommitStage
@@ -27,7 +28,7 @@ from engine.sources.postgres_log.position_form import PostgresLogForm
 from engine.tables.planner import CatchUpRanges, PlannedBatch
 from engine.tables.registry import TableChange, TableEntry, TableRegistry
 from engine.tables.reporter import Reporter
-from engine.tables.state import CatchingUp, Chunk, ChunkPlanned, Copy, Live, ReadProgress, Reload
+from engine.tables.state import CatchingUp, Chunk, ChunkPlanned, Copy, Live, ReadProgress, Reload, Unreadable
 from tests.fixtures.run_context import run_context
 from tests.fixtures.table_copies import finish_copy
 
@@ -147,7 +148,9 @@ class Bench:
     def _now(self) -> dict[TableId, int]:
         return {entry.table: entry.generation for entry in self.book.all()}
 
-    def _planned(self, number: int, handover: frozenset[TableId] = frozenset()) -> PlannedBatch:
+    def _planned(
+        self, number: int, handover: frozenset[TableId] = frozenset(), unread: frozenset[TableId] = frozenset()
+    ) -> PlannedBatch:
         batch, now = sealed(number), self._now()
         chunks = {}
         for entry in self.book.all():
@@ -166,6 +169,7 @@ class Bench:
             frozenset(),
             chunks=chunks,
             missed=CatchUpRanges((), (), missed),
+            unread=unread,
             generations=generations,
         )
 
@@ -175,13 +179,14 @@ class Bench:
         handover: frozenset[TableId] = frozenset(),
         truncated: frozenset[TableId] = frozenset(),
         failed: TableId | None = None,
+        unread: frozenset[TableId] = frozenset(),
         meanwhile: Callable[[], None] = lambda: None,
     ) -> None:
         """A batch with rows for both tables, as it was planned before anything of the one before was committed.
 
         `meanwhile` is called between its planning and its commit.
         """
-        planned = self._planned(number, handover)
+        planned = self._planned(number, handover, unread)
         rows: Any = object()
         fault = TableFault(FaultKind.VALUE_OUT_OF_DOMAIN.value, "a value does not fit")
         changes = tuple(
@@ -222,6 +227,42 @@ def test_a_value_that_does_not_fit_parks_its_table() -> None:
     entry = bench.book.get(OTHER)
     assert entry is not None
     assert (entry.shown, bench.written()[-1][OTHER]) == (TableStateKind.PARKED, FaultKind.VALUE_OUT_OF_DOMAIN.value)
+
+
+def test_a_table_that_could_not_be_read_any_more_parks_after_its_changes() -> None:
+    bench = Bench()
+    code = FaultKind.TABLE_NOT_READ.value
+    why = Reason(code, "source_privilege: permission denied", "")
+    bench.commit(1, handover=frozenset({KEYED}))
+    bench.book.apply(OTHER, Unreadable(why, BatchId(3)))  # By the planner of batch 2.
+    bench.stage.write_progress()
+    bench.commit(2, unread=frozenset({OTHER}))
+    last = bench.target.batches[-1]
+    assert {t.table: (t.parked, len(t.changes)) for t in last.tables}[OTHER] == (None, 1)
+    assert dict(last.then_parked) == {OTHER: code}
+    # That it is parked is recorded: it is no table whose changes were left out.
+    bench.commit_nothing(3)
+    assert all(OTHER not in batch.stale for batch in bench.target.batches)
+
+
+@pytest.mark.parametrize("also", ["refused", "failed", "reloaded"])
+def test_a_table_that_parks_for_another_reason_does_not_only_wait_for_its_source(also: str) -> None:
+    bench = Bench()
+    bench.commit(1, handover=frozenset({KEYED}))
+    bench.target.refuse_rows_of = OTHER if also == "refused" else None
+    reload = Reload(BatchId(3))
+    bench.commit(
+        2,
+        unread=frozenset({OTHER}),
+        failed=OTHER if also == "failed" else None,
+        meanwhile=lambda: (also == "reloaded" and bool(bench.book.apply(OTHER, reload))) or None,
+    )
+    last = bench.target.batches[-1]
+    assert OTHER not in last.then_parked
+    parked = {t.table: t.parked for t in last.tables}.get(OTHER)
+    kinds = {"refused": "net_change_anomaly", "failed": "value_out_of_domain", "reloaded": None}
+    assert parked == kinds[also]
+    assert (OTHER in last.stale) is (also == "reloaded")
 
 
 def test_no_position_is_there_to_be_reported_before_the_states_of_the_tables_that_its_batch_changed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,7 @@ from engine.model.position import Lsn
 from engine.model.positions.windows import end_of
 from engine.model.subscription import FOLDER, CaptureSpec, ConnectionSpec
 from engine.sources.query_diff.cycle import Folder
-from engine.sources.query_diff.cycle_files import CycleFound, TableFound
+from engine.sources.query_diff.cycle_files import CycleFailed, CycleFound, TableFound
 from engine.sources.query_diff.cycle_numbers import locked
 
 _SETTINGS = {"host": "nowhere.test", "port": "1", "dbname": "shop", "user": "p"}
@@ -94,7 +95,7 @@ def test_a_cycle_runs_while_its_process_has_the_lock(folder: Folder) -> None:
         assert states(found) == running
         assert (found.cycles[0].taken_us, found.cycles[0].tables) == (None, ())
         assert states(listed(folder, applied=1, most=1, upto=2)) == running[1:2]
-    # One that ended without an effect is gone; what was requested remains.
+    # One whose process was killed is gone; what was requested remains.
     assert states(listed(folder, applied=1)) == [running[0], running[2]]
 
 
@@ -135,6 +136,7 @@ def test_other_captures_have_none(folder: Folder, kind: str) -> None:
         lambda: open_source(spec(folder, kind)).cycles.position(1),
         lambda: open_source(spec(folder, kind)).cycles.applied(Lsn(1)),
         lambda: open_source(spec(folder, kind)).cycles.ended(None, 1),
+        lambda: open_source(spec(folder, kind)).cycles.failed(None, 1),
         open_source(spec(folder, kind)).cycles.request,
     ):
         with pytest.raises(EngineFault) as refused:
@@ -149,6 +151,64 @@ def test_the_reader_reports_the_last_cycle_in_figures(folder: Folder) -> None:
     for _ in range(2):
         end_cycle(folder)
     assert reader.status("reader").last_cycle == LastCycle(2, end_of(2), 2_000_000, 0.5, 80)
+
+
+def fail_cycle(folder: Folder, table: str | None = None) -> int:
+    number = folder.numbers.begin(folder.files.last + 1)
+    at_us = number * 1_000_000
+    folder.files.fail(CycleFailed(number, at_us, at_us + 250_000, "source_unreachable", "shop", "closed", table))
+    return number
+
+
+def test_cycles_that_failed_are_listed_with_the_others(folder: Folder) -> None:
+    folder.files.confirm(0)
+    end_cycle(folder)
+    fail_cycle(folder, "public.orders")
+    fail_cycle(folder)
+    end_cycle(folder)
+    fail_cycle(folder)
+    found = listed(folder, applied=4)
+    assert states(found) == [(4, CycleState.APPLIED), (1, CycleState.APPLIED)]
+    assert [each.number for each in found.failed] == [5, 3, 2]
+    second = found.failed[2]
+    assert (second.fault, second.detail, second.table) == ("source_unreachable", "shop: closed", "public.orders")
+    assert (second.began_us, second.ended_us, second.position) == (2_000_000, 2_250_000, end_of(2))
+    assert found.failed[1].table is None
+    # What readers see, and what is due, is of cycles that had an effect.
+    assert (found.as_of_us, found.due_us) == (4_000_000, 64_000_000)
+    assert [each.number for each in listed(folder, applied=4, most=2, upto=4).failed] == [3, 2]
+    last = open_source(spec(folder)).reader.status("reader").last_cycle
+    assert last is not None
+    assert (last.number, last.failures, last.unread) == (4, 1, 0)
+
+
+def test_a_cycle_that_was_published_after_all_did_not_fail(folder: Folder) -> None:
+    number = fail_cycle(folder)
+    folder.files.begin(number).finish(CycleFound(number, 0, 1, 2, True, ()))
+    folder.files.publish(number)
+    found = listed(folder, applied=number)
+    assert (states(found), found.failed) == ([(number, CycleState.APPLIED)], ())
+
+
+def test_only_the_newest_failures_are_kept(folder: Folder) -> None:
+    for _ in range(203):
+        fail_cycle(folder)
+    assert [each.number for each in folder.files.failures(1_000)] == list(range(203, 3, -1))
+    assert [each.number for each in folder.files.failures(1_000, upto=7, above=4)] == [7, 6, 5]
+
+
+def test_a_table_that_was_not_read_is_reported_with_its_fault(folder: Folder) -> None:
+    lines = replace(ORDERS, name="lines", fault="source_privilege", detail="permission denied", rows_read=0)
+    folder.files.confirm(0)
+    end_cycle(folder, (ORDERS, lines))
+    [cycle] = listed(folder, applied=1).cycles
+    assert [(t.name, t.fault, t.detail) for t in cycle.tables] == [
+        ("orders", None, ""),
+        ("lines", "source_privilege", "permission denied"),
+    ]
+    last = open_source(spec(folder)).reader.status("reader").last_cycle
+    assert last is not None
+    assert (last.failures, last.unread) == (0, 1)
 
 
 def test_a_report_that_is_trimmed_meanwhile_is_left_out(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,9 @@ from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, Ta
 from engine.model.source import Resolve
 from engine.model.subscription import TableSpec
 from engine.tables.ddl_messages import CertifiedSchema
-from engine.tables.planner import CatalogSchema, PlannedBatch, Planner, SchemaReading
+from engine.tables.planner import CatalogSchema, PlannedBatch, Planner
 from engine.tables.registry import TableEntry, TableRegistry
+from engine.tables.schema_reading import SchemaReading
 from engine.tables.state import Live
 
 INT = SourceType("int4", oid=23)

@@ -16,8 +16,9 @@ from engine.model.source import Resolve
 from engine.model.subscription import SchemaPolicy, TableSpec
 from engine.tables.copy_admission import CopyAdmission
 from engine.tables.parking import TableParking
-from engine.tables.planner import CatalogSchema, PlannedBatch, Planner, SchemaReading
+from engine.tables.planner import CatalogSchema, PlannedBatch, Planner
 from engine.tables.registry import TableChange, TableEntry, TableRegistry
+from engine.tables.schema_reading import SchemaReading
 from engine.tables.state import (
     AskResume,
     CatchingUp,

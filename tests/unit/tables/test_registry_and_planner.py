@@ -10,8 +10,9 @@ from engine.model.position import Lsn
 from engine.model.schema import TableSchema
 from engine.model.table_state import Refused
 from engine.tables.copy_admission import CopyAdmission
-from engine.tables.planner import Planner, SchemaReading
+from engine.tables.planner import Planner
 from engine.tables.registry import TableEntry, TableRegistry
+from engine.tables.schema_reading import SchemaReading
 from engine.tables.state import CopyStarted, Pause, Registered, Reload, holds_up_to
 from tests.fixtures.table_copies import finish_copy
 from tests.unit.tables.test_planner import A, B, Bench, live, spec

@@ -17,6 +17,7 @@ from engine.tables.state import (
     Approve,
     AskResume,
     AwaitApproval,
+    AwaitSource,
     CatchingUp,
     CaughtUp,
     Chunk,
@@ -41,6 +42,7 @@ from engine.tables.state import (
     PartitionsBegun,
     Pause,
     Paused,
+    Readable,
     ReadProgress,
     Recopy,
     Registered,
@@ -51,6 +53,7 @@ from engine.tables.state import (
     Resume,
     TableEvent,
     TableState,
+    Unreadable,
     copy_of,
     kept_from,
     kind_of,
@@ -80,7 +83,7 @@ STATES: list[TableState] = [
     Paused(),
     *(Paused(AT, FIVE, resuming=resuming) for resuming in (False, True)),
     *(Reloading(FIVE, copy, WHY) for copy in COPIES),
-    *(Parked(WHY, then) for then in (None, Recopy(), AwaitApproval(AT), AwaitApproval(AT, FIVE))),
+    *(Parked(WHY, then) for then in (None, Recopy(), AwaitApproval(AT), AwaitApproval(AT, FIVE), AwaitSource(FIVE))),
     Removed(),
 ]
 ARROW_EVENTS: list[tuple[TableEventKind, TableEvent]] = [
@@ -98,6 +101,8 @@ ARROW_EVENTS: list[tuple[TableEventKind, TableEvent]] = [
     (TableEventKind.FAULT, Fault(WHY)),
     (TableEventKind.FAULT, Fault(WHY, recopy=True)),
     (TableEventKind.FAULT, Hold(WHY, B, NINE, LATER)),
+    (TableEventKind.FAULT, Unreadable(WHY, NINE)),
+    (TableEventKind.READABLE, Readable(NINE, LATER)),
     (TableEventKind.APPROVE, Approve()),
     (TableEventKind.REMOVE, Remove()),
 ]

@@ -22,7 +22,8 @@ export const cyclesQuery = (name: string, page: string) =>
       const query = { page_size: AT_ONCE, ...(page === "" ? {} : { page_token: page }) };
       return answer(client.GET("/api/v1/subscriptions/{name}/cycles", { params: { path: { name }, query }, signal }));
     },
-    refetchInterval: ({ state }) => (state.data?.items.some(({ state: each }) => each !== "applied") ? WHILE_UNDER_WAY_MS : OTHERWISE_MS),
+    refetchInterval: ({ state }) =>
+      state.data?.items.some(({ state: each }) => each !== "applied" && each !== "failed") ? WHILE_UNDER_WAY_MS : OTHERWISE_MS,
     placeholderData: keepPreviousData,
   });
 

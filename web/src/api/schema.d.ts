@@ -2676,7 +2676,7 @@ export interface components {
          * @description Which states of the source readers of a target see, by how its changes are captured. Each is one that the source had.
          * @enum {string}
          */
-        Consistency: "transactions" | "windows" | "snapshots";
+        Consistency: "transactions" | "windows" | "snapshots" | "ranges";
         /**
          * Copied
          * @description Progress of the copy; null if unknown.
@@ -2803,7 +2803,7 @@ export interface components {
          * @description Where a cycle is on its way to the target.
          * @enum {string}
          */
-        CycleState: "requested" | "running" | "captured" | "applied";
+        CycleState: "requested" | "running" | "captured" | "applied" | "failed";
         /**
          * CycleTableView
          * @description One table in a cycle.
@@ -2824,6 +2824,13 @@ export interface components {
              * @description Rows that are gone since the cycle before.
              */
             deleted: number;
+            /**
+             * Fault
+             * @description Code of the fault because of which the cycle left the table out: it is parked as `table_not_read`, and the next cycle that can read it finds all of its changes.
+             */
+            fault: string | null;
+            /** Fault Detail */
+            fault_detail: string | null;
             /**
              * First
              * @description It was read for the first time, so that nothing could differ.
@@ -2883,7 +2890,7 @@ export interface components {
         };
         /**
          * CycleView
-         * @description One reading of all tables in one snapshot of the source, and what differed from the cycle before.
+         * @description One reading of all tables, and what differed from the cycle before.
          * @example {
          *       "bytes_read": 5400000,
          *       "deleted": 0,
@@ -2930,6 +2937,18 @@ export interface components {
              * @description When all tables had been read and compared; null: it has not ended.
              */
             ended_at: string | null;
+            /**
+             * Fault
+             * @description Code of the fault of a cycle that failed.
+             */
+            fault: string | null;
+            /** Fault Detail */
+            fault_detail: string | null;
+            /**
+             * Fault Table
+             * @description The table that a failed cycle was reading; null if it failed elsewhere.
+             */
+            fault_table: string | null;
             /** Inserted */
             inserted: number;
             /**
@@ -2966,16 +2985,16 @@ export interface components {
             source_reads: {
                 [key: string]: number;
             };
-            /** @description `requested`: it begins as soon as no other cycle runs; `running`; `captured`: it has ended, and its changes are not all on the target; `applied`: all its changes are on the target. */
+            /** @description `requested`: it begins as soon as no other cycle runs; `running`; `captured`: it has ended, and its changes are not all on the target; `applied`: all its changes are on the target; `failed`: it had no effect, and the next one finds what it would have found. */
             state: components["schemas"]["CycleState"];
             /**
              * Tables
-             * @description Empty: it has not ended.
+             * @description Empty: it has not ended, or it failed.
              */
             tables: components["schemas"]["CycleTableView"][];
             /**
              * Taken At
-             * @description When its snapshot of the source was taken, by the engine's clock; null: it has not ended.
+             * @description When its first snapshot of the source was taken, by the engine's clock; null: it has not ended.
              */
             taken_at: string | null;
             /** Updated */
@@ -3615,6 +3634,11 @@ export interface components {
         LastCyclePart: {
             /** Bytes Read */
             bytes_read: number;
+            /**
+             * Failures
+             * @default 0
+             */
+            failures?: number;
             /** Number */
             number: number;
             /** Seconds */
@@ -3624,6 +3648,11 @@ export interface components {
              * Format: date-time
              */
             taken_at: string;
+            /**
+             * Unread
+             * @default 0
+             */
+            unread?: number;
         };
         /**
          * LastFault
@@ -4282,6 +4311,11 @@ export interface components {
          */
         PostgresQueriesCapture: {
             /**
+             * Cycles on schedule only between
+             * @description Two times of day, such as `["22:00", "06:00"]`: cycles on schedule begin only from the first up to the second one.
+             */
+            between?: string[] | null;
+            /**
              * Cycle every … seconds
              * @description Seconds from the beginning of one cycle to that of the next. A wait for what is committed now begins one at once.
              * @default 300
@@ -4295,6 +4329,12 @@ export interface components {
              */
             kind?: "query_diff";
             /**
+             * Share of the time that cycles may read
+             * @description Cycles on schedule rest after each read, so that they read for this share of the time. Those that a wait or a request needs do not rest.
+             * @default 1
+             */
+            max_time_share?: number;
+            /**
              * How changes are found
              * @description `incremental`: all rows are read, and hashed by Penstock. `row_checksum`: the database hashes its rows; keys and hashes are read, and the rows whose hash changed. `range_checksum`: it hashes ranges of the key, and only of those that changed keys and hashes are read. Tables that the database cannot compare so are compared by `row_checksum`, or else by `incremental`.
              * @default incremental
@@ -4302,11 +4342,27 @@ export interface components {
              */
             method?: "incremental" | "row_checksum" | "range_checksum";
             /**
+             * Only Between
+             * @description Cycles for waits and requests begin in the hours `between` only, too; until then they wait. Cycles of copies and comparisons begin at any time.
+             * @default false
+             */
+            only_between?: boolean;
+            /**
              * Sessions
              * @description Sessions of the source that read one large table at the same time, where the database can read parts of it.
              * @default 2
              */
             sessions?: number;
+            /**
+             * New snapshot after … seconds
+             * @description null: a cycle reads all tables in one snapshot of the source, however long that takes. A number: one that takes longer goes on in a new snapshot at the next table, so that the source keeps no old row versions for longer than a table takes; and if the connection is lost, it goes on at the table that it was reading. Tables are then as they were at different moments, and `consistency` is `ranges`. Cycles of copies and comparisons have one snapshot in any case.
+             */
+            snapshot_seconds?: number | null;
+            /**
+             * Most seconds of a statement
+             * @description A statement of a cycle that takes longer is ended by the source, rests within it included, and its table is parked as `table_not_read` until a cycle can read it. null: 6 hours.
+             */
+            statement_seconds?: number | null;
             /**
              * Tables
              * @description By `schema.name`: tables whose changes are found in another way.
@@ -4314,6 +4370,12 @@ export interface components {
             tables?: {
                 [key: string]: components["schemas"]["TableDetection"];
             };
+            /**
+             * Time Zone
+             * @description Of `between`: a name such as `Europe/Berlin`.
+             * @default UTC
+             */
+            time_zone?: string;
         };
         /**
          * PostgresTriggersCapture
@@ -4799,7 +4861,7 @@ export interface components {
              * @description Time of that batch's commit on the target.
              */
             committed_at: string | null;
-            /** @description Which states of the source readers see; each is one that the source had. `transactions`: those after its transactions, in the order of their commits; `windows`: those at the ends of windows, a fraction of a second apart; `snapshots`: those that cycles of queries read. Null where the rows were read on the source. */
+            /** @description Which states of the source readers see. `transactions`: those after its transactions, in the order of their commits; `windows`: those at the ends of windows, a fraction of a second apart; `snapshots`: those that cycles of queries read; `ranges`: each table as a cycle read it, at a moment of its own. Null where the rows were read on the source. */
             consistency?: components["schemas"]["Consistency"] | null;
             /** Exceptions */
             exceptions: components["schemas"]["ReceiptException"][];
@@ -6161,7 +6223,7 @@ export interface components {
              * @description Stable name of the reason.
              */
             code?: string | null;
-            /** @description Which states of the source readers see; each is one that the source had. `transactions`: those after its transactions, in the order of their commits; `windows`: those at the ends of windows, a fraction of a second apart; `snapshots`: those that cycles of queries read. */
+            /** @description Which states of the source readers see. `transactions`: those after its transactions, in the order of their commits; `windows`: those at the ends of windows, a fraction of a second apart; `snapshots`: those that cycles of queries read; `ranges`: each table as a cycle read it, at a moment of its own. */
             consistency: components["schemas"]["Consistency"];
             copies: components["schemas"]["CopiesBody"];
             /** @description Progress of its copies; null if none is in progress. */

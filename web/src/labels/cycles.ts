@@ -4,7 +4,8 @@ import { count, some } from "./numbers";
 import type { Tone } from "./tone";
 
 /** Whether its tables are read again and again, and compared. */
-export const hasCycles = ({ consistency }: Pick<Subscription, "consistency">): boolean => consistency === "snapshots";
+export const hasCycles = ({ consistency }: Pick<Subscription, "consistency">): boolean =>
+  consistency === "snapshots" || consistency === "ranges";
 
 /** Which states of the source readers see. */
 export function consistencyWords(consistency: string): string {
@@ -15,6 +16,8 @@ export function consistencyWords(consistency: string): string {
       return "states a fraction of a second apart";
     case "snapshots":
       return "the state of each cycle";
+    case "ranges":
+      return "each table as it was during a cycle";
     default:
       return `unknown (${consistency})`;
   }
@@ -25,6 +28,7 @@ const STATES: Record<Cycle["state"], { tone: Tone; word: string }> = {
   running: { tone: "busy", word: "reads" },
   captured: { tone: "busy", word: "on its way to the target" },
   applied: { tone: "good", word: "on the target" },
+  failed: { tone: "bad", word: "failed" },
 };
 
 export const cycleState = (state: Cycle["state"]): { tone: Tone; word: string } =>
@@ -57,6 +61,7 @@ export const readWords = ({ rows_read, rows_hashed }: Read): string =>
 
 /** What a cycle found in a table. */
 export function foundWords(table: CycleTable): string {
+  if (table.fault !== null) return `not read: ${table.fault}: ${table.fault_detail ?? ""}`;
   if (table.copied_again) return "its rows could not be compared: it is copied again, or parked";
   if (table.first) return "read for the first time";
   const ranges = table.ranges === 0 ? "" : `; ${count(table.ranges_different)} of ${count(table.ranges)} ranges differed`;

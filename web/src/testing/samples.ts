@@ -55,6 +55,8 @@ export const cycle = (changes: Partial<Cycle> = {}): Cycle => {
     copied_again: false,
     since_stamp: false,
     known_before: null,
+    fault: null,
+    fault_detail: null,
     ...counts,
   };
   return {
@@ -66,6 +68,9 @@ export const cycle = (changes: Partial<Cycle> = {}): Cycle => {
     seconds: 2,
     one_snapshot: true,
     ...counts,
+    fault: null,
+    fault_detail: null,
+    fault_table: null,
     source_reads: {},
     tables: [{ ...orders, ranges: 0, ranges_different: 0, seconds: 1.5 }],
     ...changes,

@@ -62,6 +62,18 @@ it("lists cycles with what they found and read", () => {
   expect(screen.getAllByRole("definition")[1]?.textContent).toBe("reads (8)");
 });
 
+it("says why a cycle failed, and which tables one could not read", () => {
+  const [orders] = cycle().tables;
+  if (orders === undefined) throw new Error("the sample has a table");
+  const fault = { fault: "source_unreachable", fault_detail: "shop: closed", fault_table: "public.orders" };
+  const denied = { ...orders, name: "lines", fault: "source_privilege", fault_detail: "permission denied" };
+  show([cycle({ number: 8, position: "c8", state: "failed", tables: [], ...fault }), cycle({ tables: [orders, denied] })]);
+  const [failed, partly] = screen.getAllByRole("row").slice(1);
+  expect(failed?.textContent).toContain("failedsource_unreachable at public.orders: shop: closed");
+  expect(partly?.textContent).toContain("1 not read");
+  expect(partly?.textContent).toContain("not read: source_privilege: permission denied");
+});
+
 it("begins a cycle at once, and names it", async () => {
   show([cycle()]);
   await userEvent.click(screen.getByRole("button", { name: "Begin a cycle now" }));
@@ -96,6 +108,7 @@ it("is no matter of viewers to begin one", () => {
 
 it.each([
   ["snapshots", 1],
+  ["ranges", 1],
   ["transactions", 0],
 ] as const)("has a tab where readers see %s: %d", (consistency, tabs) => {
   render(

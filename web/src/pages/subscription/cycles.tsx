@@ -131,7 +131,7 @@ const Ledger = ({ cycles }: { cycles: Cycle[] }) => (
 
 function Row({ cycle }: { cycle: Cycle }) {
   const { tone, word } = cycleState(cycle.state);
-  const ended = cycle.ended_at !== null;
+  const ended = cycle.ended_at !== null && cycle.fault === null;
   return (
     <tr>
       <th scope="row" data-column="Cycle">
@@ -142,6 +142,12 @@ function Row({ cycle }: { cycle: Cycle }) {
       </th>
       <td data-column="State" className="telling">
         <StatusBadge tone={tone}>{word}</StatusBadge>
+        {cycle.fault !== null && (
+          <p>
+            <code>{cycle.fault}</code>
+            {cycle.fault_table !== null && ` at ${cycle.fault_table}`}: {cycle.fault_detail}
+          </p>
+        )}
         {!cycle.one_snapshot && <p>Its tables were not read at one moment.</p>}
       </td>
       <td data-column="As of">{cycle.taken_at === null ? "–" : <Moment at={cycle.taken_at} />}</td>
@@ -163,6 +169,7 @@ function Row({ cycle }: { cycle: Cycle }) {
 
 function Tables({ cycle: { tables } }: { cycle: Cycle }) {
   const again = tables.filter(({ copied_again }) => copied_again).length;
+  const unread = tables.filter(({ fault }) => fault !== null).length;
   return (
     <>
       <details>
@@ -178,6 +185,7 @@ function Tables({ cycle: { tables } }: { cycle: Cycle }) {
           ))}
         </ul>
       </details>
+      {unread > 0 && <StatusBadge tone="bad">{unread} not read</StatusBadge>}
       {again > 0 && <StatusBadge tone="warn">{again} copied again</StatusBadge>}
     </>
   );

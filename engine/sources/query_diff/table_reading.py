@@ -1,0 +1,153 @@
+"""Reads of one table in a cycle, and what they cost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.model.source import TableSplit
+from engine.records.landing import CopyLines
+from engine.records.row_digest import hashed_lines, keyed_lines
+from engine.sources.query_diff.database import ComparedDatabase, ComparedTable
+from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
+from engine.sources.query_diff.row_store import RowComparison
+from engine.sources.query_diff.stamps import Stamp
+
+PIECE_BYTES = 32 * 1024 * 1024
+"""Bytes of rows that are compared at once. Not measured."""
+FEW_KEYS = 20_000
+"""Changed rows up to which only these are read from a database that hashes rows; if there are more, all are. Not measured."""
+_DIGEST_BYTES = 60
+"""Bytes of a range's answer: texts of four numbers, and lengths."""
+
+
+class StoppedError(Exception):
+    """The cycle was given up because its process ends."""
+
+
+def _never() -> None:
+    """Nothing ends the cycle early."""
+
+
+def _no_rest(read_s: float) -> None:
+    del read_s
+
+
+@dataclass(frozen=True, slots=True)
+class Conduct:
+    """How a cycle behaves. `check`: called repeatedly; what it raises ends the cycle without an effect. `rest`: called with the seconds of
+    each read, after it; may block. `snapshot_s`: seconds after which it goes on in a new snapshot; None: it has one."""
+
+    check: Callable[[], None] = _never
+    rest: Callable[[float], None] = _no_rest
+    snapshot_s: float | None = None
+
+
+class TableReading:
+    """Reads of one table under one snapshot."""
+
+    def __init__(self, database: ComparedDatabase, table: ComparedTable, snapshot: str, conduct: Conduct) -> None:
+        self._database = database
+        self._table = table
+        self._snapshot = snapshot
+        self._conduct = conduct
+        self.counts: dict[str, Any] = {"rows_read": 0, "rows_hashed": 0, "bytes_read": 0}
+
+    def rows(self, since: Stamp | None = None) -> Iterator[Any]:
+        """All rows, or those whose stamps are not older, as of `keyed_lines`."""
+        database = self._database
+        if since is not None:
+            return self._lines(database.rows_since(self._table, self._snapshot, since))
+        return self._rows(database.cycle_reads.splits(self._table.schema, self._table.spec, database.statement_bytes))
+
+    def hashes(self, ranges: Sequence[KeyRange] | None = None, since: Stamp | None = None) -> Iterator[Any]:
+        """Keys and hashes of rows, hashed by the database, as of `hashed_lines`."""
+        return self._hashed(self._database.hashed_rows(self._table, self._snapshot, ranges, since))
+
+    def left(self, since: Stamp) -> Iterator[Any]:
+        """Keys of the rows that do not meet the row filter, and whose stamps are not older, as of `keyed_lines`."""
+        fields = len(self._table.schema.key)
+        for text in self._pieces(self._database.left_since(self._table, self._snapshot, since)):
+            found = keyed_lines(text, fields, range(fields))
+            self.counts["rows_hashed"] += found.num_rows
+            yield found
+
+    def _hashed(self, pieces: Iterator[bytes]) -> Iterator[Any]:
+        for text in self._pieces(pieces):
+            found = hashed_lines(text)
+            self.counts["rows_hashed"] += found.num_rows
+            yield found
+
+    def placed(self, firsts: Sequence[tuple[str, ...]]) -> Iterator[Any] | None:
+        """As `hashes`, of all rows in any order, with the number of the range; None if the database cannot look it up."""
+        pieces = self._database.placed_rows(self._table, self._snapshot, firsts)
+        return None if pieces is None else self._hashed(pieces)
+
+    def digests(self, firsts: Sequence[tuple[str, ...]]) -> list[DigestedRange]:
+        """Digests of all ranges, by the first keys of all but the first one."""
+        self._conduct.check()
+        began = time.monotonic()
+        found = self._database.range_digests(self._table, self._snapshot, firsts)
+        self.counts["rows_hashed"] += sum(each.rows for each in found)
+        self.counts["bytes_read"] += _DIGEST_BYTES * len(found)
+        self._conduct.rest(time.monotonic() - began)
+        return found
+
+    def newest_stamp(self, column: str, overlap_s: float) -> str | None:
+        return self._database.newest_stamp(self._table, self._snapshot, column, overlap_s)
+
+    def changed(self, comparison: RowComparison, since: Stamp | None = None) -> Iterator[Any]:
+        """At least the rows whose hash changed."""
+        count = comparison.inserted + comparison.updated
+        if not count:
+            return iter(())
+        if count > FEW_KEYS:
+            return self.rows(since)
+        keys = key_texts(comparison.changed_keys(), len(self._table.schema.key))
+        return self._rows(self._database.cycle_reads.key_splits(self._table.schema, self._table.spec, keys))
+
+    def _rows(self, splits: Sequence[TableSplit]) -> Iterator[Any]:
+        for split in splits:
+            yield from self._lines(self._database.cycle_reads.read_split(split, self._snapshot))
+
+    def _lines(self, pieces: Iterator[bytes]) -> Iterator[Any]:
+        fields, places = len(self._table.schema.columns), self._table.key_places
+        for text in self._pieces(pieces):
+            found = keyed_lines(text, fields, places)
+            self.counts["rows_read"] += found.num_rows
+            yield found
+
+    def _pieces(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        """The same text in pieces of about PIECE_BYTES, with a rest after each."""
+        held: list[bytes] = []
+        size, read_s, began = 0, 0.0, time.monotonic()
+        for piece in pieces:
+            self._conduct.check()
+            held.append(piece)
+            size += len(piece)
+            if size >= PIECE_BYTES:
+                read_s = time.monotonic() - began
+                yield self._counted(held)
+                self._conduct.rest(read_s)
+                held, size, began = [], 0, time.monotonic()
+        read_s = time.monotonic() - began
+        if held:
+            yield self._counted(held)
+        self._conduct.rest(read_s)
+
+    def _counted(self, pieces: Sequence[bytes]) -> bytes:
+        text = b"".join(pieces)
+        self.counts["bytes_read"] += len(text)
+        return text
+
+
+def key_texts(keys: Sequence[bytes], fields: int) -> list[tuple[str, ...]]:
+    """The texts of keys' fields."""
+    lines = CopyLines.of(b"".join(key + b"\n" for key in keys), fields)
+    data, starts, sizes = lines.data.tobytes(), lines.starts.tolist(), lines.sizes.tolist()
+    return [
+        tuple(data[at : at + size].decode("utf-8") for at, size in zip(*row, strict=True))
+        for row in zip(starts, sizes, strict=True)
+    ]
