@@ -153,7 +153,7 @@ def _method(
     listed = costs(facts)
     best = listed[0].way.value
     what = (
-        f"{table.name}: {sizes.pages:,} pages, about {sizes.rows:,} rows. A cycle in which 1 % of them changed reads and sends:"
+        f"{table.name}: {sizes.pages:,} pages, about {sizes.rows:,} rows. A cycle in which 1 % of these pages changed reads and sends:"
         f" {'; '.join(map(_words, listed))}. The least: {best}; chosen: {method}"
     )
     remedy = "None needed." if method == best else f"Set capture.method, or capture.tables of this table, to {best}."

@@ -148,6 +148,37 @@ def test_rows_without_a_key_of_their_own_stop_the_view_and_nothing_else(
         assert (totals.keyless, totals.filled) == (False, True)
 
 
+@pytest.mark.parametrize(("method", "stops"), [("row_checksum", True), ("incremental", False)])
+def test_a_view_that_gives_other_rows_when_it_is_read_again_stops_unless_it_is_read_once(
+    database: Database, tmp_path: Path, method: str, stops: bool
+) -> None:
+    database.execute(
+        "CREATE VIEW loose AS SELECT i AS id, 'x' AS v FROM generate_series(1, 300) AS i WHERE random() < 0.5"
+    )
+    folder = Folder(tmp_path / "reader")
+    settings = {"method": method, "tables": '{"public.loose": {"key": ["id"]}}', FOLDER: str(folder.path)}
+    capture = CaptureSpec("query_diff", settings)
+    with closing(open_source(ConnectionSpec("shop", "postgres", database.settings, capture=capture))) as source:
+        source.sent_tables.prepare([table("loose")], "reader")
+        with source.reader.create("reader"):
+            pass
+        with source.copies.snapshot(10.0):
+            (found,) = by_name(folder, "loose")
+        assert found.keyless is stops
+
+
+@pytest.mark.parametrize("kind", ["numeric", "float8", "interval", "jsonb", "int[]"])
+def test_a_key_whose_equal_values_look_different_is_refused(database: Database, kind: str) -> None:
+    value = {"int[]": "'{1}'::int[]", "jsonb": "'1'::jsonb", "interval": "'1 day'::interval"}.get(kind, f"1::{kind}")
+    database.execute(f"CREATE VIEW loose AS SELECT {value} AS k")
+    chosen = Compared({"public.loose": TableDetection(key=["k"])})
+    connector = Connector(ConnectionSpec("shop", "postgres", database.settings))
+    with closing(PostgresDatabase(connector, chosen)) as opened:
+        [finding] = [f for f in opened.preflight([table("loose")], OriginFilter.ANY) if f.severity is Severity.ERROR]
+        assert (finding.code, "equal values may look different" in finding.what) == ("table_no_identity", True)
+        assert opened.tables({TableName("public", "loose"): None}) == {}
+
+
 def by_name(folder: Folder, *names: str) -> list[TableFound]:
     found = {table.name: table for table in folder.files.reports(1)[0].tables}
     return [found[name] for name in names]
@@ -157,6 +188,12 @@ def by_name(folder: Folder, *names: str) -> list[TableFound]:
     ("name", "change", "is_unfit"),
     [
         ("totals", "CREATE OR REPLACE VIEW totals AS SELECT id AS shop, name, 0.0 AS amount FROM shops", True),
+        (
+            "totals",
+            "CREATE OR REPLACE VIEW totals AS SELECT s.id AS shop, s.name, sum(a.amount) * 2 AS amount"
+            " FROM shops s LEFT JOIN sales a ON a.shop = s.id GROUP BY s.id",
+            True,
+        ),
         ("totals", "TRUNCATE sales", True),
         ("totals", "ALTER TABLE sales ALTER day TYPE timestamp", True),
         ("totals", "ALTER VIEW totals RENAME COLUMN name TO title", True),

@@ -26,6 +26,7 @@ FLAGGED = {"method": "timestamp_delete_flag", "stamp_column": "at", "flag_column
         {"method": "row_checksum", "stamp_column": "at"},
         {"flag_column": "deleted"},
         {"key": []},
+        {"key": ["id", "id"]},
         {**FLAGGED, "key": ["id"]},
     ],
 )
