@@ -152,8 +152,7 @@ class BatchCommit:
     dropped: tuple[TableId, ...] = ()
     """The tables of `removed` that are also dropped on the target."""
     stale: tuple[TableId, ...] = ()
-    """Tables whose changes are retained outside the target from this batch on; recorded as not ready, so that they are copied again after
-    a crash."""
+    """Tables whose changes are retained outside the target from this batch on; recorded as not ready: a crash makes them need a copy."""
     marks: Mapping[TableId, str | None] = field(default_factory=dict)
     """New fingerprints of tables. Other tables keep theirs, except that a parked or handed-over table without one here loses it."""
     then_parked: Mapping[TableId, str] = field(default_factory=dict)
@@ -266,8 +265,7 @@ class QueryAnswer:
     truncated: bool = False
     """There are more rows than `max_rows`. Valid after the end of `batches`."""
     pipe: int | None = None
-    """File descriptor of a pipe with the rows as an Arrow IPC stream, to be read by another process while `batches`, without rows,
-    is consumed: only its end shows that the stream is complete. Valid within the `with` block, which closes it."""
+    """File descriptor of a pipe with the rows as an Arrow IPC stream, valid in the `with` block; complete when `batches` (no rows) ends."""
 
 
 BoundStatement = tuple[str, Sequence[str | None]]

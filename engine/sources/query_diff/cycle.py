@@ -149,7 +149,7 @@ class _Cycle:
 
     def _try(self, table: ComparedTable, follow: Follow, number: int, writer: CycleWriter) -> TableFound | None:
         """What changed in a table, or why it could not be read; None if it is gone. Faults of the connection are raised, unless the cycle
-        may go on in a new snapshot."""
+        may continue in a new snapshot."""
         self.at, rest_s = table.schema.name, _FIRST_REST_S
         for left in reversed(range(_TRIES)):
             try:
@@ -283,7 +283,7 @@ class _TableCycle:
             # Hashes of the two methods differ: the rows are hashed again, in the same snapshot.
             self._fill(now)
         except EngineFault:
-            # What was found stands, and the next cycle tries again.
+            # What was found is kept, and the next cycle tries again.
             now = replace(now, method=method.value)
             self._rows.follow(self._relation, now)
         return read, now

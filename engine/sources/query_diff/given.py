@@ -37,7 +37,7 @@ class Detection:
 
 @dataclass(frozen=True, slots=True)
 class Manners:
-    """How cycles spare the source. `snapshot_s`: seconds after which a cycle goes on in a new snapshot; None: it has one. `time_share`:
+    """How cycles spare the source. `snapshot_s`: seconds after which a cycle continues in a new snapshot; None: it has one. `time_share`:
     share of the time in which cycles by schedule read. `hours`: in which these begin; None: at any. `only_within`: others wait for them
     too.
     """

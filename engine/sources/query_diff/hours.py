@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 _DAY_MIN = 24 * 60
+"""Minutes of a day."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A subscription of which one table cannot be read: it parks, the others go on, and it continues without a copy."""
+"""A subscription of which one table cannot be read: it parks, the others continue, and so does it without a copy."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_reload_of_a_table_that_cannot_be_read_fails_and_the_next_one_works(sh
     shop.execute("UPDATE lines SET note = 'later' WHERE id < 3")
     shop.execute(f"GRANT SELECT ON lines TO {READER}")
     replica.catch_up()
-    # Its changes were dropped since: it does not go on by itself.
+    # Its changes were dropped since: it does not continue by itself.
     assert replica.wait_table("lines", "parked").code == FaultKind.SOURCE_PRIVILEGE.value
     replica.pipeline.reload("r2", [replica.table_id("lines")])
     assert replica.wait_reload("r2").state == "succeeded"

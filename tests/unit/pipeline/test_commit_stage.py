@@ -235,7 +235,6 @@ def test_a_table_that_could_not_be_read_any_more_parks_after_its_changes() -> No
     why = Reason(code, "source_privilege: permission denied", "")
     bench.commit(1, handover=frozenset({KEYED}))
     bench.book.apply(OTHER, Unreadable(why, BatchId(3)))  # By the planner of batch 2.
-    bench.stage.write_progress()
     bench.commit(2, unread=frozenset({OTHER}))
     last = bench.target.batches[-1]
     assert {t.table: (t.parked, len(t.changes)) for t in last.tables}[OTHER] == (None, 1)

@@ -79,7 +79,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     threads: list[CycleThread] = []
 
     def start(given: Given, looks: int, now_us: int = NOON) -> tuple[CycleThread, Looks]:
-        """The thread, after so many looks at this time."""
+        """The thread, which has ended after so many looks; the time is always this one."""
         event = Looks(looks)
         monkeypatch.setattr(stream, "threading", SimpleNamespace(Event=lambda: event, Thread=threading.Thread))
         monkeypatch.setattr(stream, "SystemClock", lambda: SimpleNamespace(wall_us=lambda: now_us))

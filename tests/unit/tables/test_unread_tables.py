@@ -1,4 +1,4 @@
-"""Tables that the source cannot be read of: they park after what was read of them, and go on from there."""
+"""Tables that the source cannot be read of: they park after what was read of them, and continue from there."""
 
 from __future__ import annotations
 
