@@ -31,6 +31,7 @@ _CONSEQUENCES: dict[FaultKind, Consequence] = {
     FaultKind.TABLE_NO_IDENTITY: Consequence.FAIL_TABLE,
     FaultKind.TABLE_NOT_LOGGED: Consequence.FAIL_TABLE,
     FaultKind.TABLE_COLUMNS_UNFIT: Consequence.FAIL_TABLE,
+    FaultKind.TABLE_KEY_NOT_UNIQUE: Consequence.FAIL_TABLE,
     FaultKind.TABLE_NAME_COLLISION: Consequence.FAIL_TABLE,
     FaultKind.TABLE_UNFIT: Consequence.FAIL_TABLE,
     FaultKind.TABLE_PARTITIONS_CHANGED: Consequence.FAIL_TABLE,

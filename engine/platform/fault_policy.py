@@ -68,7 +68,8 @@ POLICIES: dict[FaultKind, Policy] = {
         Action.RETRY, "Raise max_wal_senders on the source; replication resumes automatically."
     ),
     FaultKind.SOURCE_TIMEOUT: Policy(
-        Action.RETRY, "A long open transaction on the source holds this up; end it, or wait for it."
+        Action.RETRY,
+        "A long open transaction on the source, or a program that has its file open, holds this up; end it, or wait for it.",
     ),
     FaultKind.SOURCE_SNAPSHOT_TOO_LARGE: Policy(
         Action.RETRY,

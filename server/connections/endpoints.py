@@ -144,7 +144,7 @@ async def check_connection(request: Request, box: Box, name: NamePath, body: Che
     body = body or CheckRequest()
     connection = await opened(request, box, name, body.connection)
     kind = CONNECTIONS[connection["kind"]]
-    role = body.role or ("source" if kind.source else "target")
+    role = body.role or ("source" if kind.source and (body.capture is not None or not kind.embedded) else "target")
     if not getattr(kind, role):
         raise InvalidRequest.at("/role", f"'{name}' is of the kind {kind.name}, which cannot be a {role}.")
     if role == "target":

@@ -120,7 +120,8 @@ class CheckRequest(BaseModel):
 
     role: Literal["source", "target"] | None = Field(
         default=None,
-        description="The intended use of the connection; by default a source, if its kind can be one.",
+        description="The intended use of the connection; by default a source, if its kind can be one. A DuckDB file is by default a"
+        " target, with `capture` a source.",
     )
     tables: list[TableBody] = Field(default_factory=list, max_length=10_000)
     connection: ConnectionPut | None = Field(

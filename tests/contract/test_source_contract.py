@@ -21,6 +21,8 @@ from engine.model.subscription import OriginFilter, TableSpec
 from engine.net import decode_copy_text
 from engine.records.relation import parse_relation, relation_record
 from engine.sort.committed import StreamedTransaction
+from tests.contract.source_duckdb import duckdb_file
+from tests.contract.source_files import files
 from tests.contract.source_mariadb import MariaDbOrigin, MariaDbQueriesOrigin, mariadb
 from tests.contract.source_material import (
     APPLICATION,
@@ -45,6 +47,9 @@ pytestmark = pytest.mark.pg
 
 Factory = Callable[[Callable[[str], Any], ExitStack, bool], Origin]
 SOURCES: dict[str, Factory] = {
+    "duckdb_queries": duckdb_file,
+    "files_queries": files("parquet"),
+    "files_queries-csv": files("csv"),
     "mariadb_queries": mariadb(MariaDbQueriesOrigin),
     "mariadb_triggers": mariadb(MariaDbOrigin),
     "postgres_log-16": postgres(16, PostgresOrigin),

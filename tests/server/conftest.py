@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from engine.connectors import CONNECTIONS
 from engine.link.messages import Assign
 from server.app import create_app
 from server.demo.binaries import PostgresMissingError
@@ -27,6 +29,12 @@ with warnings.catch_warnings():
     from fastapi.testclient import TestClient
 
 ADMIN = "test-admin-token-0123456789"
+
+
+@pytest.fixture
+def no_duckdb_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections of the kind duckdb are targets only, as another kind may be."""
+    monkeypatch.setitem(CONNECTIONS, "duckdb", replace(CONNECTIONS["duckdb"], captures=()))
 
 
 class PlayedEngine:

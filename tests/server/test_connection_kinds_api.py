@@ -8,9 +8,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from engine.connectors import CONNECTIONS, SOURCES, TARGETS, open_source
+from engine.duckdb.declaration import DuckDbSettings
 from engine.kinds import Capture, ConnectionKind, SourceKind
 from engine.model.source import SourceTerms
-from engine.targets.duckdb.declaration import DuckDbSettings
 from server.db.models.connection import ConnectionRow
 from server.declarations.captures import CAPTURES
 from server.errors import InvalidRequest
@@ -44,14 +44,16 @@ def test_every_kind_says_what_a_form_needs(client: TestClient) -> None:
     assert list(found) == list(CONNECTIONS)
     shop, mart = found["postgres"], found["duckdb"]
     assert (shop["title"], shop["source"], shop["target"], shop["embedded"]) == ("PostgreSQL", True, True, False)
-    assert (mart["title"], mart["source"], mart["target"], mart["embedded"]) == ("DuckDB", False, True, True)
+    assert (mart["title"], mart["source"], mart["target"], mart["embedded"]) == ("DuckDB", True, True, True)
     assert list(shop["settings"]["properties"])[:4] == ["host", "port", "database", "user"]
     assert shop["settings"]["required"] == ["host", "database", "user"]
     assert mart["settings"]["properties"]["path"]["title"] == "File"
     assert list(shop["secrets"]["properties"]) == ["mask_key", "password", "query_password"]
-    assert mart["secrets"]["properties"] == {}
+    assert list(mart["secrets"]["properties"]) == ["mask_key"]
     assert [capture["kind"] for capture in shop["captures"]] == ["postgres_log", "triggers", "query_diff"]
-    assert mart["captures"] == []
+    assert [capture["kind"] for capture in mart["captures"]] == ["query_diff"]
+    assert [capture["kind"] for capture in found["files"]["captures"]] == ["query_diff"]
+    assert (found["files"]["source"], found["files"]["target"]) == (True, False)
     other = found["mariadb"]
     assert (other["title"], other["source"], other["target"], other["embedded"]) == ("MariaDB", True, False, False)
     assert other["settings"]["required"] == ["host", "database", "user"]

@@ -180,11 +180,19 @@ def test_checks_are_for_the_place_that_a_connection_is_to_take(
         ("shop", {"role": "target"}, "target"),
         ("mart", {}, "target"),
         ("mart", {"role": "target"}, "target"),
+        ("mart", {"role": "source"}, "source"),
+        ("mart", {"capture": {"kind": "query_diff"}}, "source"),
     ):
         assert client.post(f"{URL}/{name}/checks", json=body).status_code == 200
         assert engine.asked[-1][1]["role"] == role
+
+
+@pytest.mark.usefixtures("no_duckdb_sources", "connections")
+def test_what_is_no_source_is_neither_checked_nor_read_as_one(client: TestClient) -> None:
     answer = client.post(f"{URL}/mart/checks", json={"role": "source"})
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/role")
+    for what in ("tables", "ddl-capture", "change-triggers"):
+        assert client.get(f"{URL}/mart/{what}").json()["code"] == "not_a_source"
 
 
 def test_checks_ask_the_engine_with_secrets(client: TestClient, engine: PlayedEngine, connections: None) -> None:
@@ -270,7 +278,6 @@ def test_ddl_capture_is_shown_installed_and_removed(
     assert engine.asked[0][1]["connection"]["secrets"] == {"password": "hidden-word"}
     kinds = [event["kind"] for event in client.get("/api/v1/events").json()["items"]]
     assert [kind for kind in kinds if kind.startswith("ddl_")] == ["ddl_capture_removed", "ddl_capture_installed"]
-    assert client.get(f"{URL}/mart/ddl-capture").json()["code"] == "not_a_source"
     assert client.put(f"{URL}/nope/ddl-capture").status_code == 404
 
 

@@ -92,7 +92,7 @@ def test_what_get_shows_can_be_put_again(client: TestClient, app: FastAPI) -> No
     [
         ({"source": "nope"}, ["/source"]),
         ({"source": "nope", "target": "neither"}, ["/source", "/target"]),
-        ({"source": "mart"}, ["/source"]),
+        ({"source": "mart"}, ["/target"]),
         ({"target": "shop"}, ["/target"]),
         ({"tables": [ORDERS, ORDERS]}, ["/tables/1"]),
         ({"tables": [ORDERS, {"schema": "public", "name": "Orders"}]}, ["/tables/1"]),

@@ -23,7 +23,7 @@ class PostgresQueriesCapture(QueryDiffCapture):
         " tables, origin none, tickets, DDL capture. Choose the log or triggers where they can be had."
     )
 
-    chooses_by_table: ClassVar[bool] = True
+    table_options: ClassVar[frozenset[str]] = frozenset({"flag_column", "key"})
 
     kind: Literal["query_diff"] = Field(default="query_diff", description=words)
     statement_seconds: int | None = Field(

@@ -86,7 +86,6 @@ def run_cycle(
                         if (
                             fault.kind not in CHANGED | {FaultKind.COPY_LOST}
                             or not left
-                            or not cycle
                             or conduct.snapshot_s is not None
                         ):
                             raise

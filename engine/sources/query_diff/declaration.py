@@ -61,6 +61,12 @@ class TableDetection(Policy):
         " cycle checks that they are, and that none is NULL; otherwise the table is parked. A table with a key of its own is compared"
         " by that.",
     )
+    columns: dict[Text, Text] = Field(
+        default_factory=dict,
+        max_length=1000,
+        description="For CSV files: the types of columns, such as `bigint`, `decimal(10,2)` or `timestamp`, by name; those that are not"
+        " named are text. A text that is not exactly a value of its type is refused.",
+    )
 
     @model_validator(mode="after")
     def _has_columns(self) -> Self:
@@ -83,8 +89,8 @@ class QueryDiffCapture(Capture):
     title: ClassVar[str] = "Queries"
     consistency: ClassVar[Consistency] = Consistency.SNAPSHOTS
     keeps_folder: ClassVar[bool] = True
-    chooses_by_table: ClassVar[bool] = False
-    """Whether delete flags and declared keys are possible."""
+    table_options: ClassVar[frozenset[str]] = frozenset()
+    """Those of `flag_column`, `key` and `columns` that are possible for a table."""
 
     kind: Literal["query_diff"] = "query_diff"
     every_seconds: int = Field(
@@ -168,8 +174,10 @@ class QueryDiffCapture(Capture):
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
         for name, one in self.tables.items():
-            if (one.flag_column is not None or one.key is not None) and not self.chooses_by_table:
-                raise ValueError(f"{name}: timestamp_delete_flag and key are for PostgreSQL only")
+            given = {"flag_column": one.flag_column, "key": one.key, "columns": one.columns}
+            wrong = [option for option, value in given.items() if value and option not in self.table_options]
+            if wrong:
+                raise ValueError(f"{name}: {' and '.join(wrong)}: not possible with this kind of source")
         return self
 
     def usual_lag_s(self) -> float:

@@ -15,7 +15,7 @@ from engine.sources.query_diff.folder import Follow
 from engine.sources.query_diff.given import Given
 from engine.sources.query_diff.reader_control import CycleReader
 
-_GONE = "the table was dropped or renamed"
+_GONE = "the table was dropped or renamed, or cannot be compared any more"
 _AGAIN = "the table was dropped and created again"
 
 

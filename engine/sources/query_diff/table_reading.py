@@ -38,7 +38,7 @@ def _no_rest(read_s: float) -> None:
 @dataclass(frozen=True, slots=True)
 class Conduct:
     """How a cycle behaves. `check`: called repeatedly; what it raises ends the cycle without an effect. `rest`: called with the seconds of
-    each read, after it; may block. `snapshot_s`: seconds after which it goes on in a new snapshot; None: it has one."""
+    each read, after it; may block. `snapshot_s`: seconds after which it continues in a new snapshot; None: it has one."""
 
     check: Callable[[], None] = _never
     rest: Callable[[float], None] = _no_rest

@@ -18,13 +18,14 @@ OF_A_TABLE = frozenset(
         FaultKind.SOURCE_PRIVILEGE,
         FaultKind.SOURCE_TIMEOUT,
         FaultKind.TABLE_NO_IDENTITY,
+        FaultKind.TABLE_KEY_NOT_UNIQUE,
         FaultKind.TABLE_COLUMNS_UNFIT,
         FaultKind.VALUE_OUT_OF_DOMAIN,
         FaultKind.INTERNAL,
     }
 )
-"""Faults of a read that say nothing of other tables: the cycle goes on without this one. INTERNAL: errors of the database that have no kind
-of their own, such as those of a row filter's expression or of a damaged page."""
+"""Faults of a read that say nothing of other tables: the cycle continues without this one. INTERNAL: errors of the database that have no
+kind of their own, such as those of a row filter's expression or of a damaged page."""
 CHANGED = frozenset({FaultKind.TABLE_STRUCTURE_CHANGED, FaultKind.TABLE_MISSING})
 """Faults of a table that was changed after the snapshot was taken: it is read again in a new one."""
 LOST = frozenset({FaultKind.SOURCE_UNREACHABLE, FaultKind.COPY_LOST})

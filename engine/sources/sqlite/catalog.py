@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.model.identity import TableName
-from engine.model.schema import ReplicaIdentity
+from engine.model.schema import ReplicaIdentity, SourceType
 from engine.sources.sqlite.types import ANY, ColumnKind, kind_of
 
 OWN = "penstock_"
@@ -39,6 +39,10 @@ class TableColumn:
     kind: ColumnKind
     nullable: bool
     fill: str | None = None
+
+    @property
+    def type(self) -> SourceType:
+        return self.kind.type
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,10 +145,6 @@ class Connector:
                 if connection.in_transaction:
                     connection.execute("COMMIT")
 
-    def free_bytes(self, folder: str) -> int:
-        found = os.statvfs(folder)
-        return found.f_bavail * found.f_frsize
-
 
 @contextmanager
 def immediate(connection: sqlite3.Connection, seconds: float) -> Iterator[None]:

@@ -6,20 +6,16 @@ meanwhile; with a rollback journal writers wait until it is made.
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import tempfile
-import uuid
-from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
 from engine.model.fault import EngineFault, FaultKind
-from engine.platform.process_sessions import started
+from engine.platform.temporary_copies import CopyNames
 from engine.sources.sqlite.connect import Connector
 from engine.sources.sqlite.types import real_text
 
-_PREFIX, _SUFFIX = "penstock-sqlite-", ".db"
+COPIES = CopyNames("penstock-sqlite-", ".db", ("-wal", "-shm", "-journal"))
 
 
 def open_copy(snapshot: str, subject: str) -> sqlite3.Connection:
@@ -38,25 +34,9 @@ def open_copy(snapshot: str, subject: str) -> sqlite3.Connection:
 
 
 def new_copy(connector: Connector, connection: sqlite3.Connection) -> str:
-    """The path of a copy; its name holds the process, so that copies of processes that ended are removed."""
-    folder = connector.snapshot_folder or tempfile.gettempdir()
-    for left in Path(folder).glob(f"{_PREFIX}*{_SUFFIX}"):
-        owner = left.name.removeprefix(_PREFIX).split("-")
-        if len(owner) == 3 and owner[0].isdecimal() and owner[1] != started(int(owner[0])):
-            remove(str(left))
+    """The path of an empty file for a copy. Raises EngineFault(COPY_FAILED)."""
     size = connection.execute("PRAGMA page_count").fetchone()[0] * connection.execute("PRAGMA page_size").fetchone()[0]
-    if not Path(folder).is_dir() or connector.free_bytes(folder) < size:
-        detail = (
-            f"{folder} has no room for a copy of the file, {size} bytes; see the connection's setting snapshot_folder"
-        )
-        raise EngineFault(FaultKind.COPY_FAILED, connector.name, detail)
-    path = str(Path(folder) / f"{_PREFIX}{os.getpid()}-{started(os.getpid())}-{uuid.uuid4().hex}{_SUFFIX}")
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    except OSError as error:
-        detail = f"no copy of the file can be created in {folder}; see the connection's setting snapshot_folder"
-        raise EngineFault(FaultKind.COPY_FAILED, connector.name, detail) from error
-    return path
+    return COPIES.claim(connector.snapshot_folder, size, connector.name)
 
 
 def copy_file(reading: sqlite3.Connection, path: str, subject: str) -> None:
@@ -72,10 +52,3 @@ def copy_file(reading: sqlite3.Connection, path: str, subject: str) -> None:
         raise
     finally:
         copy.close()
-
-
-def remove(path: str) -> None:
-    """Remove a copy, if it is there."""
-    for suffix in ("", "-wal", "-shm", "-journal"):
-        with suppress(OSError):
-            Path(path + suffix).unlink()

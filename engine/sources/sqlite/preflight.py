@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.source import DiscoveredTable, Finding, Severity
 from engine.model.subscription import TableSpec
+from engine.records.table_structure import selection_problem
 from engine.sources.sqlite.catalog import LiveTable, Structure, quoted
-from engine.sources.sqlite.schemas import selection_problem
 
 _E, _W = Severity.ERROR, Severity.WARNING
 _REMEDIES = {

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from engine.model.identity import RelationId
 from engine.model.schema import TableSchema
 from engine.model.subscription import TableSpec
+from engine.records.table_structure import key_problem, schema_of, selection_problem
 from engine.sources.query_diff.derived_numbers import column_base, relation_of
 from engine.sources.sqlite.catalog import LiveTable, Structure
-from engine.sources.sqlite.schemas import key_problem, schema_of, selection_problem
 
 
 def number_of(structure: Structure) -> RelationId:

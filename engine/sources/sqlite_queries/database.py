@@ -14,12 +14,12 @@ from engine.model.sequences import SequenceReader
 from engine.model.source import WHOLE_TABLE, ComputedColumns, DiscoveredTable, Finding, Resolve
 from engine.model.subscription import OriginFilter, TableSpec
 from engine.records.relation import parse_relation
+from engine.records.table_structure import record_of, resolved, unreadable_record
 from engine.sources.query_diff.database import ComparedTable, DatabaseReads
 from engine.sources.query_diff.derived_numbers import check_distinct
 from engine.sources.query_diff.unhashed import UnhashedRows
 from engine.sources.sqlite.catalog import SCHEMA, LiveTable, live_tables
 from engine.sources.sqlite.connect import Connector
-from engine.sources.sqlite.schemas import record_of, resolved, unreadable_record
 from engine.sources.sqlite_queries import preflight
 from engine.sources.sqlite_queries.compared import described, facts_of, first_number, number_of
 from engine.sources.sqlite_queries.snapshots import FileReads, exported

@@ -21,7 +21,7 @@ from engine.records.masked_lines import mask_of
 from engine.records.served_snapshot import Request, SnapshotServer, read_served
 from engine.sources.sqlite.catalog import live_tables
 from engine.sources.sqlite.connect import Connector, fault
-from engine.sources.sqlite.file_copy import copy_file, new_copy, open_copy, remove
+from engine.sources.sqlite.file_copy import COPIES, copy_file, new_copy, open_copy
 from engine.sources.sqlite.splits import cut_table, read_lines
 from engine.sources.sqlite_queries.compared import numbered
 
@@ -50,7 +50,7 @@ def exported(connector: Connector) -> Iterator[str]:
             reading.close()
             yield path
         finally:
-            remove(path)
+            COPIES.remove(path)
     finally:
         reading.close()
 

@@ -13,9 +13,9 @@ from engine.model.schema import TableSchema
 from engine.model.source import LogStream, Resolve
 from engine.model.subscription import TableSpec
 from engine.records.relation import parse_relation
+from engine.records.table_structure import resolved
 from engine.sources.shadow_log.log import ShadowLog
 from engine.sources.sqlite.connect import Connector
-from engine.sources.sqlite.schemas import resolved
 from engine.sources.sqlite_triggers.registry import cookie, is_installed
 from engine.sources.sqlite_triggers.schemas import structures_of
 from engine.sources.sqlite_triggers.stream import open_stream

@@ -14,9 +14,9 @@ from engine.model.identity import RelationId, TableId, TableName
 from engine.model.masks import MASK_KEY, mark_of
 from engine.model.source import DiscoveredTable, Finding, Severity, SourceIdentity
 from engine.model.subscription import OriginFilter, TableSpec
+from engine.records.table_structure import key_problem
 from engine.sources.sqlite.connect import Connector
 from engine.sources.sqlite.preflight import declared_findings, discovered, file_findings, missing, unlogged, unopened
-from engine.sources.sqlite.schemas import key_problem
 from engine.sources.sqlite_triggers.objects import in_transaction
 from engine.sources.sqlite_triggers.registry import Found, file_id, look, missing_layout, recording
 

@@ -7,8 +7,8 @@ from collections.abc import Collection
 
 from engine.model.schema import TableSchema
 from engine.model.subscription import TableSpec
+from engine.records.table_structure import key_problem, schema_of, selection_problem
 from engine.sources.sqlite.catalog import Structure
-from engine.sources.sqlite.schemas import key_problem, schema_of, selection_problem
 from engine.sources.sqlite_triggers.recorded import structure_of
 from engine.sources.sqlite_triggers.registry import Found, is_installed
 

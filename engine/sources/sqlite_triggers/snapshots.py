@@ -16,7 +16,7 @@ from engine.model.subscription import TableSpec
 from engine.records.masked_lines import mask_of
 from engine.sources.sqlite.catalog import live_tables
 from engine.sources.sqlite.connect import Connector, fault, immediate
-from engine.sources.sqlite.file_copy import copy_file, new_copy, open_copy, remove
+from engine.sources.sqlite.file_copy import COPIES, copy_file, new_copy, open_copy
 from engine.sources.sqlite.splits import cut_table, read_lines
 from engine.sources.sqlite_triggers.registry import look
 from engine.sources.sqlite_triggers.windows import close_window, require
@@ -100,7 +100,7 @@ def snapshot_at_window(connector: Connector, timeout_s: float, reader: str | Non
     finally:
         reading.close()
         if path:
-            remove(path)
+            COPIES.remove(path)
 
 
 def _create(connection: sqlite3.Connection, reader: str, window: int) -> None:

@@ -19,10 +19,10 @@ from engine.model.positions.windows import end_of
 from engine.model.source import RecordChunk
 from engine.platform.process_sessions import close_session, is_alive, open_session
 from engine.records.landing import TableRows, Transaction, Transactions, chunk_of, rows_of
+from engine.records.table_structure import record_of, unreadable_record
 from engine.records.window_stream import MOST_BYTES, MOST_ROWS, PRUNED_AT_ONCE, WindowStream, begin_at
 from engine.sources.sqlite.catalog import Structure
 from engine.sources.sqlite.connect import Connector, fault, immediate
-from engine.sources.sqlite.schemas import record_of, unreadable_record
 from engine.sources.sqlite.types import printed
 from engine.sources.sqlite_triggers.objects import UNREADABLE
 from engine.sources.sqlite_triggers.recorded import structure_of

@@ -12,10 +12,10 @@ from typing import Any
 
 import duckdb
 
+from engine.duckdb.value_text import literal
 from engine.model.fault import EngineFault, FaultKind
 from engine.targets.duckdb import probe
 from engine.targets.duckdb.errors import fault_of, is_disk_full
-from engine.targets.duckdb.identifiers import literal
 from engine.targets.duckdb.opened_file import OpenedFile
 from engine.targets.duckdb.scan_pace import ScanPace
 from engine.targets.duckdb.settings import DuckDbSettings

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from engine.duckdb.value_text import literal
 from engine.model.values import Kind, ValueType
 from engine.net.decode import ValueOutOfDomain, decode_column
 from engine.net.plan import ColumnPlan
-from engine.targets.duckdb.identifiers import literal
 from engine.targets.duckdb.types import duckdb_type
 from engine.targets.text import as_text
 

@@ -10,11 +10,6 @@ from engine.targets.identifiers import quoted
 _UPPER_TO_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
 
-def literal(text: str) -> str:
-    """The text as a string constant."""
-    return "'" + text.replace("'", "''") + "'"
-
-
 def folded(name: str) -> str:
     """Names with equal folded forms are the same name to DuckDB: it ignores the case of ASCII letters only."""
     return name.translate(_UPPER_TO_LOWER)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.targets.duckdb.identifiers import literal
+from engine.duckdb.value_text import literal
 from engine.targets.identifiers import quoted
 
 Condition = list[Any]

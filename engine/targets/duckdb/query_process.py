@@ -21,6 +21,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.dataset
 
+from engine.duckdb.value_text import literal
 from engine.model.identity import TableName
 from engine.model.target import QueryRefused, SqlClient
 from engine.platform.pipe_file import PipeFile, PipeSink
@@ -29,7 +30,7 @@ from engine.postgres.bytea_literals import bytea_value
 from engine.queries.channel import MAX_SQL_CHARACTERS, EngineChannel, Run, match_parameters, serve
 from engine.queries.rows import grown, pieces, target_field
 from engine.targets.duckdb.errors import is_out_of_memory
-from engine.targets.duckdb.identifiers import folded, literal, qualified
+from engine.targets.duckdb.identifiers import folded, qualified
 from engine.targets.duckdb.pg_catalog.detection import is_catalog_query
 from engine.targets.duckdb.plain_read import PlainRead, plain_read
 from engine.targets.duckdb.pushed import condition_of, scan_column

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from engine.duckdb.value_text import literal
 from engine.model.copies import KeyBound
 from engine.model.ranges import NotByRanges, TargetDigests
 from engine.model.schema import Column
@@ -17,7 +18,6 @@ from engine.net.copy_text import decode_copy_text
 from engine.net.rows_of_texts import decoded_rows
 from engine.records.row_digest import RangeSums, ranges_of
 from engine.targets.duckdb.comparison import Sides
-from engine.targets.duckdb.identifiers import literal
 from engine.targets.duckdb.row_text import row_text
 from engine.targets.duckdb.staging import StagingConnection
 from engine.targets.duckdb.types import duckdb_type, staged_as

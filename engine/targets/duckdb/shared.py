@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from engine.duckdb.value_text import literal
 from engine.model.identity import TableId, TableName
 from engine.model.schema import Column
 from engine.model.values import value_type
-from engine.targets.duckdb.identifiers import folded, literal
+from engine.targets.duckdb.identifiers import folded
 from engine.targets.duckdb.staging import StagingConnection
 from engine.targets.duckdb.types import duckdb_type
 from engine.targets.duckdb.views import views_upon

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from engine.duckdb.value_text import literal
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
 from engine.model.schema import Column, SourceType, TableSchema
 from engine.model.values import Kind, value_type
 from engine.targets.duckdb.fill import OutsideDomain, fill_expression
-from engine.targets.duckdb.identifiers import folded, literal, same_to_duckdb
+from engine.targets.duckdb.identifiers import folded, same_to_duckdb
 from engine.targets.duckdb.types import duckdb_type
 from engine.targets.evolution import Evolution, Structure, require_columns
 from engine.targets.history import own_columns

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.duckdb.value_text import literal
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableId, TableName
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.targets.duckdb.errors import fault_of, is_broken, is_disk_full, is_out_of_memory
-from engine.targets.duckdb.identifiers import folded, literal, same_to_duckdb
+from engine.targets.duckdb.identifiers import folded, same_to_duckdb
 from engine.targets.duckdb.structure import create_statements, evolve_statements
 from engine.targets.evolution import evolution
 from engine.targets.identifiers import quoted

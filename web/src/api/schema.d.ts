@@ -2263,7 +2263,7 @@ export interface components {
             origin?: components["schemas"]["OriginFilter"];
             /**
              * Role
-             * @description The intended use of the connection; by default a source, if its kind can be one.
+             * @description The intended use of the connection; by default a source, if its kind can be one. A DuckDB file is by default a target, with `capture` a source.
              */
             role?: ("source" | "target") | null;
             /** Tables */
@@ -2515,7 +2515,7 @@ export interface components {
              * Kind
              * @enum {string}
              */
-            kind: "postgres" | "mariadb" | "sqlite" | "duckdb";
+            kind: "postgres" | "mariadb" | "sqlite" | "duckdb" | "files";
             /**
              * Secrets
              * @description Write-only. A secret that is left out stays as it is; null removes it.
@@ -2617,9 +2617,14 @@ export interface components {
                 memory_limit?: string | null;
                 /**
                  * Path
-                 * @description The file; created if missing. Only the engine may open it. A relative path is relative to the engine's data folder (`PENSTOCK_HOME`); a check of the connection as a target shows the absolute path.
+                 * @description The file. As a target it is created if missing, only the engine may open it, and a relative path is relative to the engine's data folder (`PENSTOCK_HOME`); a check of the connection as a target shows the absolute path. As a source it needs an absolute path, on no network file system.
                  */
                 path: string;
+                /**
+                 * Snapshot Folder
+                 * @description For a source: folder for temporary copies of the file, which cycles read; each is as large as the file. By default the system's folder for temporary files.
+                 */
+                snapshot_folder?: string | null;
                 /**
                  * Spill Limit
                  * @description Disk space for intermediate results, such as `10GiB`.
@@ -2627,6 +2632,38 @@ export interface components {
                 spill_limit?: string | null;
                 /** Threads */
                 threads?: number | null;
+            } | {
+                /**
+                 * Delimiter
+                 * @description For CSV: the character between two values, or `tab`.
+                 * @default ,
+                 */
+                delimiter?: string;
+                /**
+                 * Format
+                 * @description `parquet`: files `*.parquet`. `csv`: files `*.csv` and `*.csv.gz`, in UTF-8, with double quotes.
+                 * @default parquet
+                 * @enum {string}
+                 */
+                format?: "parquet" | "csv";
+                /**
+                 * Header
+                 * @description For CSV: `names`: each file begins with a line of column names. `none`: `columns` of a table in `capture.tables` names them, in their order.
+                 * @default names
+                 * @enum {string}
+                 */
+                header?: "names" | "none";
+                /**
+                 * Null Text
+                 * @description For CSV: the text of NULL where it is not quoted; in quotes it is that text.
+                 * @default
+                 */
+                null_text?: string;
+                /**
+                 * Path
+                 * @description Absolute path of the folder, as seen from the engine's machine.
+                 */
+                path: string;
             };
         };
         /**
@@ -6417,6 +6454,13 @@ export interface components {
          * @description How the changes of one table are found, where that differs from `method`.
          */
         TableDetection: {
+            /**
+             * Columns
+             * @description For CSV files: the types of columns, such as `bigint`, `decimal(10,2)` or `timestamp`, by name; those that are not named are text. A text that is not exactly a value of its type is refused.
+             */
+            columns?: {
+                [key: string]: string;
+            };
             /**
              * Flag Column
              * @description For `timestamp_delete_flag`: a boolean column, or one of type smallint, integer or bigint, by which the application marks a row as deleted. True, or another number than 0, means deleted; NULL does not.

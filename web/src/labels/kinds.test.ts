@@ -8,6 +8,13 @@ describe("kinds of connections", () => {
     expect(kindsFor(KINDS, "target").map(({ kind }) => kind)).toEqual(["duckdb", "postgres"]);
   });
 
+  it("offers what the engine keeps itself as a target first, and as a source last", () => {
+    const kinds = KINDS.map((kind) => ({ ...kind, source: true }));
+    expect(kindsFor(kinds, "source").map(({ kind }) => kind)).toEqual(["postgres", "duckdb"]);
+    expect(kindsFor(kinds, "target").map(({ kind }) => kind)).toEqual(["duckdb", "postgres"]);
+    expect(rolesOf(kinds, connection({ kind: "duckdb" }))).toEqual(["target", "source"]);
+  });
+
   it.each([
     ["postgres", ["source", "target"], false, ["postgres_log"]],
     ["duckdb", ["target"], true, []],

@@ -61,11 +61,16 @@ export function valuesIn(fields: readonly Field[], typed: Record<string, string>
 
 const findKind = (kinds: readonly ConnectionKind[], kind: string): ConnectionKind | undefined => kinds.find((each) => each.kind === kind);
 
-export const rolesIn = (kind: ConnectionKind): Role[] => (["source", "target"] as const).filter((role) => kind[role]);
+/** The likeliest first: what the engine keeps itself is a target, as a rule. */
+export const rolesIn = (kind: ConnectionKind): Role[] =>
+  (kind.embedded ? (["target", "source"] as const) : (["source", "target"] as const)).filter((role) => kind[role]);
 
 /** Kinds that can be used so, the likeliest first. */
 export const kindsFor = (kinds: readonly ConnectionKind[], role: Role): ConnectionKind[] =>
-  kinds.filter((kind) => kind[role]).sort((a, b) => rolesIn(a).length - rolesIn(b).length);
+  kinds.filter((kind) => kind[role]).sort((a, b) => place(a, role) - place(b, role));
+
+const place = (kind: ConnectionKind, role: Role): number =>
+  !kind.embedded ? rolesIn(kind).length : role === "target" ? 0 : Number.MAX_SAFE_INTEGER;
 
 /** What a connection can be used as; nothing where the server does not know its kind. */
 export function rolesOf(kinds: readonly ConnectionKind[], { kind }: Connection): Role[] {

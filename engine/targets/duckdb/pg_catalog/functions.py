@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from engine.targets.duckdb.identifiers import literal
+from engine.duckdb.value_text import literal
 from engine.targets.duckdb.pg_catalog.description import Description
 from engine.targets.duckdb.pg_catalog.objects import OWNER
 from engine.targets.duckdb.pg_catalog.settings import VERSION, search_path

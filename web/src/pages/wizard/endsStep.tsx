@@ -119,8 +119,8 @@ function End({ role, title, chosen, connections, taken, suggestion, onChoose, be
   useEffect(() => {
     const only = before.current === 0 && connections.length === 1 ? connections[0] : undefined;
     before.current = connections.length;
-    // No database is written to only because it was the only one to choose.
-    if (only !== undefined && chosen === "" && (role === "source" || isEmbedded(kinds, only))) onChoose(only.name);
+    // No database is written to only because it was the only one to choose, and what the engine writes to is no source.
+    if (only !== undefined && chosen === "" && (role === "source") !== isEmbedded(kinds, only)) onChoose(only.name);
   });
   const asNew = making || connections.length === 0;
   return (

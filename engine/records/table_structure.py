@@ -1,29 +1,66 @@
-"""The schemas of tables as the engine knows them, and the relation records that announce their structures."""
+"""Tables by structure, for sources that number none of their columns: their schemas as the engine knows them, and the relation records that
+announce their structures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Protocol, TypeVar
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.history import HISTORY_COLUMNS
-from engine.model.identity import RelationId
+from engine.model.identity import RelationId, TableName
 from engine.model.masks import MASK_KEY, SHORTEST_KEY, MaskMethod
-from engine.model.schema import Column, KeyMode, SourceType, TableSchema
+from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.soft_delete import DELETED_AT, DeleteMode
 from engine.model.subscription import TableSpec
 from engine.records.relation import MASKED_TYPES, Announced, AnnouncedColumn, relation_record
-from engine.sources.sqlite.catalog import Structure, TableColumn
 
-_UNREADABLE = 0
-"""OID of no type: a column announced with it matches none, so the table is copied again."""
+_UNREADABLE = SourceType("unreadable")
+"""No type, with the OID 0: a column announced with it matches none, so the table is copied again."""
+
+
+class StructureColumn(Protocol):
+    """A column. `fill`: the field that rows show which were written before it was added; None: NULL."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def type(self) -> SourceType: ...
+
+    @property
+    def nullable(self) -> bool: ...
+
+    @property
+    def fill(self) -> str | None: ...
+
+
+class Structure(Protocol):
+    """What rows of a table are read or recorded with. `key`: the columns that identify a row; empty if there are none."""
+
+    @property
+    def table_name(self) -> TableName: ...
+
+    @property
+    def columns(self) -> Sequence[StructureColumn]: ...
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    @property
+    def key(self) -> tuple[str, ...]: ...
+
+    @property
+    def identity(self) -> ReplicaIdentity: ...
+
+
+Read = TypeVar("Read", bound=Structure)
 
 
 def record_of(relation: int, structure: Structure) -> bytes:
     """The relation record of rows with this structure."""
-    return _announced(
-        relation, structure, [(c.name, c.name in structure.key, c.kind.type.oid) for c in structure.columns]
-    )
+    return _announced(relation, structure, [(c.name, c.name in structure.key, c.type) for c in structure.columns])
 
 
 def unreadable_record(relation: int, structure: Structure) -> bytes:
@@ -31,8 +68,8 @@ def unreadable_record(relation: int, structure: Structure) -> bytes:
     return _announced(relation, structure, [(structure.names[0], False, _UNREADABLE)])
 
 
-def _announced(relation: int, structure: Structure, columns: Iterable[tuple[str, bool, int]]) -> bytes:
-    listed = tuple(AnnouncedColumn(name, key, oid, -1) for name, key, oid in columns)
+def _announced(relation: int, structure: Structure, columns: Iterable[tuple[str, bool, SourceType]]) -> bytes:
+    listed = tuple(AnnouncedColumn(name, key, kind.oid, kind.modifier) for name, key, kind in columns)
     return relation_record(Announced(RelationId(relation), structure.table_name, structure.identity, listed))
 
 
@@ -105,11 +142,11 @@ def _key(structure: Structure, spec: TableSpec) -> tuple[str, ...]:
     return () if spec.insert_only else tuple(spec.key) or structure.key
 
 
-def _column(number: int, column: TableColumn, key: bool, spec: TableSpec) -> Column:
+def _column(number: int, column: StructureColumn, key: bool, spec: TableSpec) -> Column:
     name = spec.rename.get(column.name, column.name)
     found = Column(
         name,
-        column.kind.type,
+        column.type,
         number,
         nullable=column.nullable and not key,
         fill=column.fill,
@@ -128,15 +165,15 @@ def _column(number: int, column: TableColumn, key: bool, spec: TableSpec) -> Col
 def resolved(
     announced: Announced,
     spec: TableSpec,
-    structures: Iterable[Structure],
-    first: Callable[[Structure], int] = lambda _: 1,
+    structures: Iterable[Read],
+    first: Callable[[Read], int] = lambda _: 1,
 ) -> TableSchema:
     """The schema that a relation record announces, which only has the selected columns, masked. `first`: as in `schema_of`.
 
     Raises EngineFault: TABLE_STRUCTURE_CHANGED if it is of no recorded structure, TABLE_NO_IDENTITY, TABLE_COLUMNS_UNFIT.
     """
     subject = str(announced.name)
-    columns = [(c.name, c.type_oid) for c in announced.columns]
+    columns = [(c.name, c.type_oid, c.modifier) for c in announced.columns]
     key = {c.name for c in announced.columns if c.identity}
     for structure in structures:
         if set(structure.key) != key:
@@ -147,7 +184,7 @@ def resolved(
         if problem is not None:
             raise EngineFault(FaultKind.TABLE_COLUMNS_UNFIT, subject, problem)
         schema = schema_of(announced.relation, structure, spec, first(structure))
-        if [(c.on_source, c.type.oid) for c in schema.columns] == columns:
+        if [(c.on_source, c.type.oid, c.type.modifier) for c in schema.columns] == columns:
             return replace(schema, name=announced.name)
     raise EngineFault(
         FaultKind.TABLE_STRUCTURE_CHANGED,

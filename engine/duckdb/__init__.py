@@ -1,0 +1,1 @@
+"""What DuckDB as a source and as a target share."""

@@ -1,0 +1,10 @@
+"""What a DuckDB file captured by queries calls the things of every source."""
+
+from __future__ import annotations
+
+from engine.model.positions.windows import CycleForm
+from engine.model.source import SourceTerms
+
+DUCKDB_QUERIES_TERMS = SourceTerms(
+    CycleForm(), database="file", history="history", reader="reader of cycles", sent_tables="followed tables"
+)
