@@ -19,7 +19,7 @@ from engine.sources.duckdb_queries.terms import DUCKDB_QUERIES_TERMS
 from engine.sources.files_queries import place
 from engine.sources.files_queries.place import FilesFolder
 from engine.sources.files_queries.terms import FILES_QUERIES_TERMS
-from engine.sources.query_diff import cycle
+from engine.sources.query_diff import table_reading
 from engine.sources.query_diff.cycle import run_cycle
 from engine.sources.query_diff.database import Method
 from engine.sources.query_diff.folder import Follow
@@ -113,7 +113,7 @@ def origin(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Origin]:
 def test_each_cycle_makes_a_copy_like_its_snapshot_of_files(
     origin: Origin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, most_open: int
 ) -> None:
-    monkeypatch.setattr(cycle, "PIECE_BYTES", 600)
+    monkeypatch.setattr(table_reading, "PIECE_BYTES", 600)
     monkeypatch.setattr(place, "_MOST_OPEN", most_open)
     rng, database, names = random.Random(seed), origin.database, origin.names
     given = Given(0, Method.INCREMENTAL, 10.0, tmp_path / "reader", "shop")
