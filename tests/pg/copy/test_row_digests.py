@@ -183,4 +183,4 @@ def _may_differ(name: str, text: str) -> bool:
     """Whether DuckDB may print more digits than are needed to tell a large number from its neighbours."""
     if not name.startswith("float"):
         return False
-    return any(abs(float(each)) >= (1e16 if name == "float8" else 1e5) for each in text.strip("()").split(","))
+    return any(abs(float(each)) >= (1e16 if name == "float8" else 1e4) for each in text.strip("()").split(","))
