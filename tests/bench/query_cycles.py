@@ -86,6 +86,9 @@ class Run:
             cluster.execute(statement)
         cluster.execute("VACUUM (FREEZE, ANALYZE) readings")
         ((self.pages,),) = cluster.execute(_PAGES)
+        self._postmaster = psutil.Process(cluster.pid)
+        self._others = len(self._postmaster.children())
+        """Processes of the server without sessions, and that of the statement which counts them."""
 
     def method(self, name: str, shares: list[float]) -> None:
         """A first cycle, and one for each share of changed rows."""
@@ -158,7 +161,8 @@ class Run:
 
     def _source_s(self) -> float:
         """CPU seconds of the server, with its ended sessions."""
-        postmaster = psutil.Process(self._cluster.pid)
+        postmaster = self._postmaster
+        wait_until(lambda: len(postmaster.children()) <= self._others, what="ended sessions are counted by the server")
         times = postmaster.cpu_times()
         found = times.user + times.system + times.children_user + times.children_system
         for child in postmaster.children(recursive=True):
