@@ -13,7 +13,6 @@ import pytest
 
 from engine.model.identity import TableName
 from engine.model.subscription import ConnectionSpec
-from engine.records.row_digest import keyed_lines
 from engine.sources.mariadb.connect import Connector
 from engine.sources.mariadb_queries.database import MariaDbDatabase as ComparedMariaDb
 from engine.sources.query_diff import cycle, table_reading
@@ -21,6 +20,7 @@ from engine.sources.query_diff.cycle import run_cycle
 from engine.sources.query_diff.database import Method
 from engine.sources.query_diff.folder import Follow
 from engine.sources.query_diff.given import Given
+from tests.fixtures.compared_reads import held_by
 from tests.fixtures.mariadb import MariaDbDatabase
 from tests.pg.query_diff.test_cycles_find_changes import ALL, Copy
 
@@ -88,17 +88,6 @@ def change(mariadb: MariaDbDatabase, rng: random.Random) -> None:
             rng.choices([session.commit, session.rollback], [5, 1])[0]()
 
 
-def held_by(database: ComparedMariaDb, names: list[TableName], snapshot: str) -> dict[str, dict[bytes, bytes]]:
-    """The rows of the server in a snapshot."""
-    found = {}
-    for name, table in database.tables(dict.fromkeys(names)).items():
-        splits = database.reads.splits(table.schema, table.spec, 1 << 40)
-        text = b"".join(piece for split in splits for piece in database.reads.read_split(split, snapshot))
-        lines = keyed_lines(text, len(table.schema.columns), table.key_places)
-        found[name.name] = dict(zip(lines.column("key").to_pylist(), lines.column("line").to_pylist(), strict=True))
-    return found
-
-
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_reading, "PIECE_BYTES", 600)
@@ -123,7 +112,7 @@ def test_each_cycle_makes_a_copy_like_its_snapshot(
         given = replace(given, method=rng.choice([method, method, method, *Method]))
         change(mariadb, rng)
         with run_cycle(compared, given) as (snapshot, reached):
-            held = held_by(compared, names, snapshot)
+            held = held_by(compared, dict.fromkeys(names), snapshot)
             change(mariadb, rng)
             if not number:
                 copy.fill(held, reached)

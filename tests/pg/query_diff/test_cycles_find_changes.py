@@ -29,6 +29,7 @@ from engine.sources.query_diff.database import Method
 from engine.sources.query_diff.declaration import TableDetection
 from engine.sources.query_diff.folder import Folder, Follow
 from engine.sources.query_diff.given import Given
+from tests.fixtures import compared_reads
 from tests.fixtures.postgres import Database, standing_database
 
 pytestmark = pytest.mark.pg
@@ -155,16 +156,7 @@ def held_by(
     database: PostgresDatabase, snapshot: str, followed: Mapping[TableName, Follow] = FOLLOWED
 ) -> dict[str, dict[bytes, bytes]]:
     """The rows of the source in a snapshot."""
-    found = {}
-    for name, table in database.tables({name: follow.where for name, follow in followed.items()}).items():
-        text = b"".join(
-            piece
-            for split in database.reads.splits(table.schema, table.spec, 1 << 40)
-            for piece in database.reads.read_split(split, snapshot)
-        )
-        lines = keyed_lines(text, len(table.schema.columns), table.key_places)
-        found[name.name] = dict(zip(lines.column("key").to_pylist(), lines.column("line").to_pylist(), strict=True))
-    return found
+    return compared_reads.held_by(database, {name: follow.where for name, follow in followed.items()}, snapshot)
 
 
 def present_in(database: Database, snapshot: str) -> dict[str, dict[bytes, bool]]:

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from engine.model.identity import TableName
-from engine.records.row_digest import keyed_lines
 from engine.sources.query_diff import table_reading
 from engine.sources.query_diff.cycle import run_cycle
 from engine.sources.query_diff.database import Method
 from engine.sources.query_diff.folder import Follow
 from engine.sources.query_diff.given import Given
+from tests.fixtures.compared_reads import held_by
 from tests.pg.query_diff.test_cycles_find_changes import ALL, Copy
-from tests.process.sqlite_queries.test_sqlite_by_queries import SqliteDatabase, database_of
+from tests.process.sqlite_queries.test_sqlite_by_queries import database_of
 from tests.process.sqlite_triggers.conftest import File
 
 _TABLES = {
@@ -69,17 +69,6 @@ def change(file: File, rng: random.Random) -> None:
             connection.execute(rng.choices(["COMMIT", "ROLLBACK"], [5, 1])[0])
 
 
-def held_by(database: SqliteDatabase, names: list[TableName], snapshot: str) -> dict[str, dict[bytes, bytes]]:
-    """The rows of the file in a snapshot."""
-    found = {}
-    for name, table in database.tables(dict.fromkeys(names)).items():
-        splits = database.reads.splits(table.schema, table.spec, 2_000)
-        text = b"".join(piece for split in splits for piece in database.reads.read_split(split, snapshot))
-        lines = keyed_lines(text, len(table.schema.columns), table.key_places)
-        found[name.name] = dict(zip(lines.column("key").to_pylist(), lines.column("line").to_pylist(), strict=True))
-    return found
-
-
 @pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.chaos) for n in range(2, 40))])
 def test_each_cycle_makes_a_copy_like_its_snapshot(
     file: File, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
@@ -95,13 +84,13 @@ def test_each_cycle_makes_a_copy_like_its_snapshot(
     folder.follow({name: Follow(None, ALL) for name in names})
     copy = Copy(folder)
     with run_cycle(database, given) as (snapshot, number):
-        copy.fill(held_by(database, names, snapshot), number)
+        copy.fill(held_by(database, dict.fromkeys(names), snapshot, 2_000), number)
     seen = 0
     for _ in range(8):
         change(file, rng)
         with run_cycle(database, given) as (snapshot, number):
             change(file, rng)
-            expected = held_by(database, names, snapshot)
+            expected = held_by(database, dict.fromkeys(names), snapshot, 2_000)
         copy.follow()
         assert (copy.rows, copy.last) == (expected, number)
         seen += sum(map(len, expected.values()))
