@@ -23,8 +23,7 @@ _EVENTS = {"INSERT": ("NEW", None), "UPDATE": ("OLD", "OLD"), "DELETE": ("OLD", 
 def install(connection: Connection) -> None:
     """Record all changes of the tables in the schema `public`."""
     connection.execute(_DATA)
-    for table, names, numbers, keys in connection.execute(_COLUMNS).fetchall():
-        columns = list(zip(names, numbers, keys, strict=True))
+    for table, columns in columns_of(connection).items():
         for event, (key, old) in _EVENTS.items():
             texts = [
                 _csv(key, [column for column in columns if column[2]]),
@@ -42,11 +41,17 @@ def install(connection: Connection) -> None:
             )
 
 
+def columns_of(connection: Connection) -> dict[str, list[tuple[str, bool, bool]]]:
+    """By table of the schema `public`, its columns: name, whether it is a number, whether it is in the key."""
+    found = connection.execute(_COLUMNS).fetchall()
+    return {table: list(zip(names, numbers, keys, strict=True)) for table, names, numbers, keys in found}
+
+
 def _csv(row: str, columns: Sequence[tuple[str, bool, bool]]) -> str:
     """SQL for the columns of a row as one line of CSV; NULL is empty."""
     parts = []
     for name, is_number, _ in columns:
         value = f'{row}."{name}"'
-        text = f"{value}::text" if is_number else rf"replace(replace({value}::text, '\', '\\'), '\"', '\\\"')"
+        text = f"{value}::text" if is_number else rf'''replace(replace({value}::text, '\', '\\'), '"', '\"')'''
         parts.append(f"""CASE WHEN {value} IS NULL THEN '' ELSE '"' || {text} || '"' END""")
     return " || ',' || ".join(parts) or "NULL"

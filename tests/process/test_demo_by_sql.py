@@ -225,6 +225,7 @@ _DBT_TEST = "SELECT * FROM {{ ref('sums') }} WHERE wrong_totals <> 0 OR wrong_li
 
 
 @needs_dbt
+@pytest.mark.chaos  # Also in tests/pg/sql_endpoint/test_dbt.py.
 def test_dbt(demo: Demo, tmp_path: Path) -> None:
     """A model over the copy, and its tests, with the freshness of a token."""
     with Api(demo.url, demo.address.password) as api:

@@ -12,10 +12,10 @@ from tests.unit.net.history_strategies import PARTS
 
 pytestmark = pytest.mark.property
 
-SHARDS = 21
+SHARDS = 42
 QUICK_SHARDS = 1
 """So many run with every test run, all of them with the long ones."""
-CASES_PER_SHARD = 500
+CASES_PER_SHARD = 250
 _FATES = st.sampled_from(["commit"] * 7 + ["abort"] * 2 + ["open"])
 CASES = st.builds(
     Case,

@@ -64,6 +64,18 @@ def wait_for(replica: Replica, first: LagCause, *others: LagCause) -> LagExplana
     return found[-1]
 
 
+def wait_for_both(replica: Replica, one: LagCause, other: LagCause) -> LagExplanation:
+    """The first explanation that names these two first. Which of them began first is a matter of milliseconds."""
+    found: list[LagExplanation] = []
+
+    def named() -> bool:
+        found.append(explain(replica))
+        return {one, other} == {each.cause for each in found[-1].causes[:2]}
+
+    wait_until(named, 40, f"{one} and {other} first")
+    return found[-1]
+
+
 class Gate:
     """Commits on the target take until it is opened."""
 
@@ -223,7 +235,9 @@ def test_a_sender_that_waits_on_the_source_and_a_long_open_transaction(
             session.execute("LOCK TABLE pg_catalog.pg_enum IN ACCESS EXCLUSIVE MODE")
             writer.execute("INSERT INTO moods VALUES (1, 'good')")
             found = wait_for(replica, LagCause.SLOW_SENDER)
-            wait_for(replica, LONG_OPEN, LagCause.SLOW_SENDER)
+            both = wait_for_both(replica, LONG_OPEN, LagCause.SLOW_SENDER)
+            open_ms, slow_ms = (both.causes[n].share_ms for n in (0, 1))
+            assert open_ms == pytest.approx(slow_ms, rel=0.2)
     assert found.causes[0].evidence["pid"] == sender_pid(replica)
     assert found.causes[0].evidence["sender_waits_for"] == "Lock relation"
     replica.assert_equal()

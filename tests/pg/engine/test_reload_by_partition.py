@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -286,8 +287,14 @@ def test_after_a_new_start_it_begins_again_and_what_is_done_is_not_repeated(
 @contextmanager
 def armed(point: Failpoint) -> Iterator[None]:
     failpoints.arm(f"{point.value}=raise")
-    yield
-    failpoints._armed.clear()
+    try:
+        yield
+    except AssertionError as error:
+        running = [thread.name for thread in threading.enumerate()]
+        error.add_note(f"not reached yet: {list(failpoints._armed)}; threads: {running}")
+        raise
+    finally:
+        failpoints._armed.clear()
 
 
 @pytest.mark.parametrize(

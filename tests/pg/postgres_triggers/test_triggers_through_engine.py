@@ -29,7 +29,7 @@ INSERT INTO accounts SELECT i, 1000, NULL, 'nick ' || i FROM generate_series(1, 
 TOTAL = 50_000
 
 
-@pytest.fixture(params=["pg16", "pg18"])
+@pytest.fixture(params=[pytest.param("pg16", marks=pytest.mark.chaos), "pg18"])
 def bank(request: pytest.FixtureRequest, database_on: Callable[[EmbeddedPostgres], Database]) -> Database:
     database = database_on(request.getfixturevalue(request.param))
     database.execute(BANK)

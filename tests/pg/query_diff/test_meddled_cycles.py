@@ -115,9 +115,24 @@ class Meddler:
 
 
 @pytest.mark.usefixtures("small_pieces")
-@pytest.mark.parametrize("conduct", [Conduct(), IN_PARTS], ids=["one snapshot", "in parts"])
-@pytest.mark.parametrize("method", list(Method))
-@pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.chaos) for n in range(2, 30))])
+@pytest.mark.parametrize(
+    ("seed", "method", "conduct"),
+    [
+        pytest.param(
+            seed,
+            method,
+            conduct,
+            # One of each method runs always, not all three in the same way.
+            marks=[]
+            if seed == 1 and (name == "in parts") == (method is not Method.ROW_CHECKSUM)
+            else pytest.mark.chaos,
+            id=f"{seed}-{method}-{name}",
+        )
+        for seed in range(1, 30)
+        for method in Method
+        for name, conduct in (("one snapshot", Conduct()), ("in parts", IN_PARTS))
+    ],
+)
 def test_nothing_is_missed_whatever_happens_between_two_statements(
     database: Database,
     compared: PostgresDatabase,
