@@ -52,6 +52,6 @@ def _csv(row: str, columns: Sequence[tuple[str, bool, bool]]) -> str:
     parts = []
     for name, is_number, _ in columns:
         value = f'{row}."{name}"'
-        text = f"{value}::text" if is_number else rf'''replace(replace({value}::text, '\', '\\'), '"', '\"')'''
+        text = f"{value}::text" if is_number else rf"""replace(replace({value}::text, '\', '\\'), '"', '\"')"""
         parts.append(f"""CASE WHEN {value} IS NULL THEN '' ELSE '"' || {text} || '"' END""")
     return " || ',' || ".join(parts) or "NULL"

@@ -27,6 +27,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from engine.sources.query_diff.database import Method
+from engine.sources.query_diff.declaration import DEFAULT_METHOD
 from server.cli.client import Document
 from tests.chaos import bank
 from tests.chaos.adversary import ACT_KINDS, Adversary
@@ -266,6 +268,12 @@ class Run(KillRun):
             self._bank.no_truncates.clear()
 
 
+def _capture(options: argparse.Namespace, *, others: bool) -> Document | None:
+    if options.capture == "query_diff":
+        return {**_CAPTURES["query_diff"], "method": options.method}
+    return _CAPTURES.get(options.capture) or (_CAPTURES["triggers"] if others else None)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="chaos", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=120, help="how long to kill (120)")
@@ -277,6 +285,7 @@ def main() -> int:
     parser.add_argument(
         "--capture", choices=["postgres_log", "triggers", "query_diff"], default="postgres_log", help="(postgres_log)"
     )
+    parser.add_argument("--method", choices=list(Method), default=DEFAULT_METHOD, help="of query_diff")
     parser.add_argument("--acts", type=int, default=ACTS, help=f"acts of the adversary per round of kills ({ACTS})")
     parser.add_argument("--only", nargs="+", choices=ACT_KINDS, default=ACT_KINDS, help="kinds of its acts (all)")
     parser.add_argument("--no-kills", action="store_true", help="nothing but the adversary, or nothing at all")
@@ -298,7 +307,7 @@ def main() -> int:
                 durable=False,
                 settings=_SETTINGS,
                 target_kind=options.target,
-                capture=_CAPTURES.get(options.capture) or (_CAPTURES["triggers"] if others else None),
+                capture=_capture(options, others=others),
                 source=other,
                 extra={ENVIRONMENT: folder, "PENSTOCK_PIECE_BYTES": str(PIECE_BYTES), "PENSTOCK_PARTS_FROM_ROWS": "1"},
             ) as rig,

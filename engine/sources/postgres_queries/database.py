@@ -29,6 +29,7 @@ from engine.sources.postgres.table_checks import unparsed
 from engine.sources.postgres.types import load_types
 from engine.sources.postgres_queries import hashing, preflight, stamps
 from engine.sources.postgres_queries.compared import AS_THEY_ARE, VIEWS, Compared
+from engine.sources.postgres_queries.row_hashes import VALUES
 from engine.sources.postgres_queries.terms import POSTGRES_QUERIES_TERMS
 from engine.sources.query_diff.database import KEYLESS, ComparedTable, DatabaseReads, Method
 from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
@@ -78,10 +79,10 @@ class PostgresDatabase:
                 times = frozenset(c.on_source for c in schema.columns if c.type.name in stamps.TYPES)
                 records = _record(table), _unreadable_record(table)
                 found[name] = (
-                    ComparedTable(schema, spec, *records, times)
+                    ComparedTable(schema, spec, *records, times, hashes=VALUES)
                     if is_keyed
                     # A row whose stamp is old may have the key of one whose stamp is recent.
-                    else ComparedTable(schema, spec, *records, keyless=_keyless_record(table))
+                    else ComparedTable(schema, spec, *records, keyless=_keyless_record(table), hashes=VALUES)
                 )
         return found
 

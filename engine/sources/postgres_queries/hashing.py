@@ -1,7 +1,4 @@
-"""Hashes of rows and digests of key ranges, computed by the server.
-
-A row's hash is that of its text, `ROW(columns)::text`, by `hashtextextended` with two seeds: 128 bits.
-"""
+"""Hashes of rows and digests of key ranges, computed by the server: 128 bits for each row."""
 
 from __future__ import annotations
 
@@ -23,6 +20,7 @@ from engine.sources.postgres.connect import SOURCE, Connector
 from engine.sources.postgres.copy_out import COPY_KINDS
 from engine.sources.postgres.key_walk import compared, ordered_columns
 from engine.sources.postgres.splits import ReadRules
+from engine.sources.postgres_queries import row_hashes
 from engine.sources.query_diff.database import ComparedTable, Method
 from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
 from engine.sources.query_diff.stamps import Stamp
@@ -81,9 +79,9 @@ def placed_rows(
         place = _place(connection, table, firsts)
     (column,) = table.schema.key_columns
     listed = [place, sql.SQL("{} AS k").format(sql.Identifier(column.on_source))]
-    query = sql.SQL("SELECT number, k, hashtextextended(t, 0), hashtextextended(t, 1) FROM ({}) AS r")
+    query = sql.SQL("SELECT number, k, {}, {} FROM ({}) AS r")
     parts = _parts(connector, table, rules)
-    queries = [query.format(_texts(table, _Rows(pages=each), listed)) for each in parts]
+    queries = [query.format(*row_hashes.hashes(table), _rows(table, _Rows(pages=each), listed)) for each in parts]
     return _read(connector, table, queries, snapshot, rules)
 
 
@@ -153,10 +151,10 @@ def _answers_of(
 
 
 def _looked_up(table: ComparedTable, place: sql.Composed, pages: list[sql.Composable]) -> sql.Composed:
-    rows = _texts(table, _Rows(pages=pages), [place])
-    return sql.SQL(
-        "SELECT number, count(*), bit_xor(hashtextextended(t, 0)), bit_xor(hashtextextended(t, 1)) FROM ({}) AS r GROUP BY number"
-    ).format(rows)
+    rows = _rows(table, _Rows(pages=pages), [place])
+    return sql.SQL("SELECT number, count(*), bit_xor({}), bit_xor({}) FROM ({}) AS r GROUP BY number").format(
+        *row_hashes.hashes(table), rows
+    )
 
 
 def _place(connection: PostgresConnection, table: ComparedTable, firsts: Sequence[tuple[str, ...]]) -> sql.Composed:
@@ -172,9 +170,9 @@ def _place(connection: PostgresConnection, table: ComparedTable, firsts: Sequenc
 def _one_by_one(table: ComparedTable, ranges: Sequence[KeyRange]) -> Iterator[sql.Composed]:
     for begin in range(0, len(ranges), _AT_ONCE):
         yield sql.SQL(" UNION ALL ").join(
-            sql.SQL(
-                "SELECT {}, count(*), bit_xor(hashtextextended(t, 0)), bit_xor(hashtextextended(t, 1)) FROM ({}) AS r HAVING count(*) > 0"
-            ).format(sql.Literal(begin + i), _texts(table, _Rows(each), []))
+            sql.SQL("SELECT {}, count(*), bit_xor({}), bit_xor({}) FROM ({}) AS r HAVING count(*) > 0").format(
+                sql.Literal(begin + i), *row_hashes.hashes(table), _rows(table, _Rows(each), [])
+            )
             for i, each in enumerate(ranges[begin : begin + _AT_ONCE])
         )
 
@@ -197,23 +195,21 @@ def _hashes(table: ComparedTable, number: int, rows: _Rows) -> sql.Composed:
         for column, alias in zip(columns, held, strict=True)
     ]
     order = sql.SQL("") if rows.keys is None else sql.SQL(" ORDER BY {}").format(sql.SQL(", ").join(held))
-    return sql.SQL("SELECT {}, {}, hashtextextended(t, 0), hashtextextended(t, 1) FROM ({}) AS r{}").format(
-        sql.Literal(number), sql.SQL(", ").join(held), _texts(table, rows, named), order
+    return sql.SQL("SELECT {}, {}, {}, {} FROM ({}) AS r{}").format(
+        sql.Literal(number), sql.SQL(", ").join(held), *row_hashes.hashes(table), _rows(table, rows, named), order
     )
 
 
-def _texts(table: ComparedTable, rows: _Rows, listed: Sequence[sql.Composable]) -> sql.Composed:
-    """Query for `listed` and the text `t` of each row."""
+def _rows(table: ComparedTable, rows: _Rows, listed: Sequence[sql.Composable]) -> sql.Composed:
+    """Query for `listed` and what the hashes of each row are made of."""
     schema = table.schema
-    row = sql.SQL(", ").join(sql.Identifier(column.on_source) for column in schema.columns)
-    text = sql.SQL('(ROW({}))::text COLLATE "C" AS t').format(row)
     query = splits.select_rows(
         schema,
         schema.name,
         [*_conditions(schema.key_columns, rows.keys), *conditions_since(schema, rows.since), *rows.pages],
-        sql.SQL(", ").join([*listed, text]),
+        sql.SQL(", ").join([*listed, *row_hashes.hashed_parts(table)]),
     )
-    # OFFSET 0: otherwise the planner would merge the queries, and the text would be made once for each hash.
+    # OFFSET 0: otherwise the planner would merge the queries, and the parts would be made once for each hash.
     return sql.SQL("{} OFFSET 0").format(query)
 
 

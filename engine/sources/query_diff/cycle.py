@@ -231,8 +231,10 @@ class _TableCycle:
     def _relation(self) -> int:
         return int(self.table.schema.relation)
 
-    def _reading(self) -> TableReading:
-        return TableReading(self.cycle.database, self.table, self.cycle.snapshot.name, self.cycle.conduct)
+    def _reading(self, hashes: str = "") -> TableReading:
+        """`hashes`: see ComparedTable."""
+        table = replace(self.table, hashes=hashes)
+        return TableReading(self.cycle.database, table, self.cycle.snapshot.name, self.cycle.conduct)
 
     def run(self) -> TableFound:
         """Compare the table. A fault changes nothing in the store."""
@@ -241,7 +243,8 @@ class _TableCycle:
         detection = self.cycle.given.detection(name)
         chosen = self._method_of(detection.method)
         condition = self.table.schema.row_filter.text if self.table.schema.row_filter is not None else None
-        now = Known(name, condition, self.table.record, self.table.schema.key, chosen.value)
+        hashes = "" if chosen is Method.INCREMENTAL else self.table.hashes
+        now = Known(name, condition, self.table.record, self.table.schema.key, chosen.value, hashes)
         unreadable = known is not None and known.keys != now.keys
         stamp = None
         if detection.stamp in self.table.stamps:
@@ -274,16 +277,21 @@ class _TableCycle:
         method = Method(known.method)
         since = self._since(known, now, detection)
         whole = self.number % FULL_EVERY == 0
-        read = self._compare(method, whole=whole) if since is None else self._compare_since(method, since)
+        reading = self._reading(known.hashes)
+        read = (
+            self._compare(reading, method, whole=whole)
+            if since is None
+            else self._compare_since(reading, method, since)
+        )
         self._rows.follow(self._relation, now)
-        if method.value == now.method:
+        if (known.method, known.hashes) == (now.method, now.hashes):
             return read, now
         try:
-            # Hashes of the two methods differ: the rows are hashed again, in the same snapshot.
+            # Hashes of the two methods, or forms, differ: the rows are hashed again, in the same snapshot.
             self._fill(now)
         except EngineFault:
             # What was found is kept, and the next cycle tries again.
-            now = replace(now, method=method.value)
+            now = replace(now, method=method.value, hashes=known.hashes)
             self._rows.follow(self._relation, now)
         return read, now
 
@@ -302,7 +310,7 @@ class _TableCycle:
 
     def _fill(self, now: Known) -> dict[str, Any]:
         """Read all rows; the table is known as `now` afterwards."""
-        reading, method, cutter = self._reading(), Method(now.method), Cutter([RANGE_ROWS], 0)
+        reading, method, cutter = self._reading(now.hashes), Method(now.method), Cutter([RANGE_ROWS], 0)
         with self._rows.filling(self._relation, now) as comparison:
             if method is Method.RANGE_CHECKSUM:
                 for piece in reading.hashes([KeyRange()]):
@@ -316,9 +324,8 @@ class _TableCycle:
             return {**reading.counts, "ranges": len(cutter.found)}
         return reading.counts
 
-    def _compare(self, method: Method, *, whole: bool) -> dict[str, Any]:
+    def _compare(self, reading: TableReading, method: Method, *, whole: bool) -> dict[str, Any]:
         """`whole`: rows of ranges that seem equal are compared too."""
-        reading = self._reading()
         file = self.writer.file(f"{self._relation}.rows", rows_schema())
         counts: dict[str, Any] = {}
         ranges: list[StoredRange] | None = None
@@ -361,9 +368,9 @@ class _TableCycle:
                 file.write(deleted.cast(deletes_schema()))
         return file.name if file.rows else None
 
-    def _compare_since(self, method: Method, since: Stamp) -> dict[str, Any]:
+    def _compare_since(self, reading: TableReading, method: Method, since: Stamp) -> dict[str, Any]:
         """Compare the rows whose stamps are not older. Those that do not meet the row filter are gone, as are those with a delete flag."""
-        reading, comparison = self._reading(), self._rows.comparison(self._relation)
+        comparison = self._rows.comparison(self._relation)
         file = self.writer.file(f"{self._relation}.rows", rows_schema())
         if method is Method.INCREMENTAL:
             for piece in reading.rows(since):

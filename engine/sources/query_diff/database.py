@@ -49,7 +49,8 @@ class Method(StrEnum):
 class ComparedTable:
     """A table as it is now. `schema`: with all of its columns, unmasked, and the key that identifies a row; `spec`: of the reads;
     `record`: its relation record; `unreadable`: a record that matches no structure; `stamps`: columns that may be stamps; `keyless`: only
-    of a table whose key is declared, and not kept unique by the database: the record which says that rows have no key of their own."""
+    of a table whose key is declared, and not kept unique by the database: the record which says that rows have no key of their own;
+    `hashes`: the form in which the database hashes its rows, of those that it can."""
 
     schema: TableSchema
     spec: TableSpec
@@ -57,6 +58,7 @@ class ComparedTable:
     unreadable: bytes
     stamps: frozenset[str] = frozenset()
     keyless: bytes = b""
+    hashes: str = ""
 
     @property
     def key_places(self) -> tuple[int, ...]:

@@ -26,6 +26,7 @@ CREATE TABLE IF NOT EXISTS state (id VARCHAR NOT NULL, last BIGINT NOT NULL);
 CREATE TABLE IF NOT EXISTS followed (
     relation BIGINT PRIMARY KEY, schema VARCHAR NOT NULL, name VARCHAR NOT NULL, row_filter VARCHAR, record BLOB NOT NULL,
     keys VARCHAR NOT NULL, method VARCHAR NOT NULL);
+ALTER TABLE followed ADD COLUMN IF NOT EXISTS hashes VARCHAR DEFAULT '';
 CREATE TABLE IF NOT EXISTS unread (relation BIGINT PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS stamps (relation BIGINT NOT NULL, name VARCHAR NOT NULL, value VARCHAR);
 CREATE TABLE IF NOT EXISTS ranges (
@@ -51,13 +52,15 @@ _MEMORY = "1GB"
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A table as the last cycle found it: see TableFound. `keys`: names of the key columns."""
+    """A table as the last cycle found it: see TableFound. `keys`: names of the key columns; `hashes`: see ComparedTable, if the database
+    hashed its rows."""
 
     name: TableName
     row_filter: str | None
     record: bytes
     keys: tuple[str, ...]
     method: str
+    hashes: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +126,13 @@ class RowStore:
     def known(self, relation: int) -> Known | None:
         rows = run(
             self._connection,
-            "SELECT schema, name, row_filter, record, keys, method FROM followed WHERE relation = ?",
+            "SELECT schema, name, row_filter, record, keys, method, hashes FROM followed WHERE relation = ?",
             [relation],
         )
         if not rows:
             return None
-        schema, name, row_filter, record, keys, method = rows[0]
-        return Known(TableName(schema, name), row_filter, bytes(record), tuple(keys.split("\0")), method)
+        schema, name, row_filter, record, keys, method, hashes = rows[0]
+        return Known(TableName(schema, name), row_filter, bytes(record), tuple(keys.split("\0")), method, hashes)
 
     def forget(self, relation: int) -> None:
         run(self._connection, f"DROP TABLE IF EXISTS rows_{relation}")
@@ -153,7 +156,7 @@ class RowStore:
         run(self._connection, f"CREATE TABLE IF NOT EXISTS rows_{relation} {_ROW}")
         run(
             self._connection,
-            "INSERT OR REPLACE INTO followed VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO followed VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 relation,
                 known.name.schema,
@@ -162,6 +165,7 @@ class RowStore:
                 known.record,
                 "\0".join(known.keys),
                 known.method,
+                known.hashes,
             ],
         )
 
