@@ -32,15 +32,16 @@ _NAMES = "SELECT table_schema, table_name FROM information_schema.tables WHERE t
 
 
 class MariaDbDatabase(UnhashedRows):
-    """`ComparedDatabase` over PyMySQL. `settings` of the connection: those of MariaDB captured by triggers."""
+    """`ComparedDatabase` over PyMySQL. `settings` of the connection: those of MariaDB captured by triggers. `statement_s`: the most
+    seconds of a statement that reads for a cycle."""
 
     statement_bytes = WHOLE_TABLE  # One session reads: to look for where a table could be cut would read it once more.
 
-    def __init__(self, connector: Connector) -> None:
+    def __init__(self, connector: Connector, statement_s: float | None = None) -> None:
         self._connector = connector
         self.terms = MARIADB_QUERIES_TERMS
         self.reads: DatabaseReads = QueryReads(connector)
-        self.cycle_reads: DatabaseReads = self.reads
+        self.cycle_reads: DatabaseReads = QueryReads(connector, statement_s)
         self.sequences: SequenceReader = NoSequences()
         self.computed: ComputedColumns = NothingComputed()
 
@@ -84,7 +85,9 @@ class MariaDbDatabase(UnhashedRows):
         return self._hashed(table, snapshot).digests(firsts)
 
     def _hashed(self, table: ComparedTable, snapshot: str) -> hashing.HashedTable:
-        return hashing.HashedTable(self._there(table), table, lambda split: self.reads.read_split(split, snapshot))
+        return hashing.HashedTable(
+            self._there(table), table, lambda split: self.cycle_reads.read_split(split, snapshot)
+        )
 
     def _there(self, table: ComparedTable) -> MariaDbTable:
         with self._connector.session(str(table.schema.name)) as connection:

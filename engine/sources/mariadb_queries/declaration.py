@@ -9,10 +9,10 @@ from pydantic import Field
 from engine.kinds import Imported, SourceKind
 from engine.sources.mariadb.declaration import MARIADB_CONNECTION
 from engine.sources.mariadb_queries.terms import MARIADB_QUERIES_TERMS
-from engine.sources.query_diff.declaration import QueryDiffCapture
+from engine.sources.query_diff.declaration import LimitsStatements
 
 
-class MariaDbQueriesCapture(QueryDiffCapture):
+class MariaDbQueriesCapture(LimitsStatements):
     """How changes are found."""
 
     words: ClassVar[str] = (

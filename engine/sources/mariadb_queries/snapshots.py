@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 from engine.model.absent_capabilities import WholeTablesOnly
 from engine.model.fault import EngineFault, FaultKind
@@ -98,10 +99,11 @@ def _lines(holder: MariaDbConnection, taken: str, request: Request) -> Iterator[
 
 
 class QueryReads(WholeTablesOnly):
-    """`DatabaseReads` of one session for all."""
+    """`DatabaseReads` of one session for all. `statement_s`: after so many seconds the server ends a read."""
 
-    def __init__(self, connector: Connector) -> None:
+    def __init__(self, connector: Connector, statement_s: float | None = None) -> None:
         self._connector = connector
+        self._limit = "" if statement_s is None else f"SET STATEMENT max_statement_time = {statement_s} FOR "
 
     def splits(self, schema: TableSchema, spec: TableSpec, split_bytes: int) -> list[TableSplit]:
         del spec
@@ -127,7 +129,7 @@ class QueryReads(WholeTablesOnly):
         subject = f"relation {split.relation}"
         mask = mask_of(split, self._connector.secret(MASK_KEY), subject)
         self._check(split, subject)
-        pieces = read_served(snapshot, split, subject)
+        pieces = read_served(snapshot, replace(split, sql=self._limit + split.sql), subject)
         yield from pieces if mask is None else map(mask, pieces)
 
     def _check(self, split: TableSplit, subject: str) -> None:

@@ -7,12 +7,13 @@ from engine.sources.mariadb import lines
 from engine.sources.mariadb.connect import Connector
 from engine.sources.mariadb_queries.database import MariaDbDatabase
 from engine.sources.query_diff import kernels
+from engine.sources.query_diff.given import given_by
 from engine.sources.query_diff.source import QueryDiffSource
 
 
 def open_source(spec: ConnectionSpec) -> QueryDiffSource:
     """With the settings of `MariaDbTriggerSource`; its user needs SELECT only."""
-    return QueryDiffSource(MariaDbDatabase(Connector(spec)), spec)
+    return QueryDiffSource(MariaDbDatabase(Connector(spec), given_by(spec).manners.statement_s), spec)
 
 
 def warm() -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from engine.kinds import Imported, SourceKind, SourceQueries
 from engine.postgres.declaration import POSTGRES_CONNECTION
-from engine.sources.postgres_queries.terms import POSTGRES_QUERIES_TERMS, STATEMENT_SECONDS
-from engine.sources.query_diff.declaration import QueryDiffCapture
+from engine.sources.postgres_queries.terms import POSTGRES_QUERIES_TERMS
+from engine.sources.query_diff.declaration import LimitsStatements
 
 
-class PostgresQueriesCapture(QueryDiffCapture):
+class PostgresQueriesCapture(LimitsStatements):
     """How changes are found."""
 
     words: ClassVar[str] = (
@@ -26,20 +26,6 @@ class PostgresQueriesCapture(QueryDiffCapture):
     table_options: ClassVar[frozenset[str]] = frozenset({"flag_column", "key"})
 
     kind: Literal["query_diff"] = Field(default="query_diff", description=words)
-    statement_seconds: int | None = Field(
-        default=None,
-        ge=1,
-        le=21_600,
-        title="Most seconds of a statement",
-        description="A statement of a cycle that takes longer is ended by the source, rests within it included, and its table is parked as"
-        " `table_not_read` until a cycle can read it. null: 6 hours.",
-    )
-
-    def assigned(self) -> dict[str, Any]:
-        found = super().assigned()
-        if self.statement_seconds is not None:
-            found["capture"]["settings"][STATEMENT_SECONDS] = self.statement_seconds
-        return found
 
 
 POSTGRES_QUERIES = SourceKind(

@@ -9,7 +9,6 @@ from engine.sources.postgres.connect import Connector
 from engine.sources.postgres.splits import ReadRules
 from engine.sources.postgres_queries.compared import Compared
 from engine.sources.postgres_queries.database import PostgresDatabase
-from engine.sources.postgres_queries.terms import STATEMENT_SECONDS
 from engine.sources.query_diff.given import given_by
 from engine.sources.query_diff.source import QueryDiffSource
 
@@ -18,8 +17,7 @@ def open_source(spec: ConnectionSpec) -> QueryDiffSource:
     """With the settings of `PostgresSource`; its user needs SELECT only."""
     given = given_by(spec)
     rules = ReadRules(sessions=given.sessions)
-    seconds = spec.capture.settings.get(STATEMENT_SECONDS) if spec.capture is not None else None
-    if seconds is not None:
-        rules = replace(rules, timeout_ms=int(seconds) * 1000)
+    if given.manners.statement_s is not None:
+        rules = replace(rules, timeout_ms=given.manners.statement_s * 1000)
     compared = Compared(given.tables, given.method.value)
     return QueryDiffSource(PostgresDatabase(Connector(spec), compared, rules), spec)

@@ -8,5 +8,3 @@ from engine.model.source import SourceTerms
 POSTGRES_QUERIES_TERMS = SourceTerms(
     CycleForm(), database="database", history="history", reader="reader of cycles", sent_tables="followed tables"
 )
-STATEMENT_SECONDS = "statement_seconds"
-"""Name of a setting of the capture."""

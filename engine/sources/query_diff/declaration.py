@@ -205,3 +205,22 @@ class QueryDiffCapture(Capture):
     def log_budget(self) -> tuple[int, float]:
         """Nothing is held back on the source."""
         return SPEC["retained_log_budget_bytes"], _GUARD.warn_share
+
+
+class LimitsStatements(QueryDiffCapture):
+    """Of databases that end statements which take too long."""
+
+    statement_seconds: int | None = Field(
+        default=None,
+        ge=1,
+        le=21_600,
+        title="Most seconds of a statement",
+        description="A statement of a cycle that takes longer is ended by the source, rests within it included, and its table is parked as"
+        " `table_not_read` until a cycle can read it. null: 6 hours.",
+    )
+
+    def assigned(self) -> dict[str, Any]:
+        found = super().assigned()
+        if self.statement_seconds is not None:
+            found["capture"]["settings"]["statement_seconds"] = self.statement_seconds
+        return found

@@ -39,13 +39,14 @@ class Detection:
 class Manners:
     """How cycles spare the source. `snapshot_s`: seconds after which a cycle continues in a new snapshot; None: it has one. `time_share`:
     share of the time in which cycles by schedule read. `hours`: in which these begin; None: at any. `only_within`: others wait for them
-    too.
+    too. `statement_s`: most seconds of a statement.
     """
 
     snapshot_s: float | None = None
     time_share: float = 1.0
     hours: Hours | None = None
     only_within: bool = False
+    statement_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +121,12 @@ def given_by(spec: ConnectionSpec) -> Given:
 
 
 def _manners(settings: Mapping[str, int | str]) -> Manners:
-    seconds, between = settings.get("snapshot_seconds"), settings.get("between")
+    seconds, between, statement = (settings.get(name) for name in ("snapshot_seconds", "between", "statement_seconds"))
     hours = None if between is None else Hours.of(*str(between).split(" "))
     return Manners(
         None if seconds is None else float(seconds),
         float(settings.get("max_time_share", 1.0)),
         hours,
         str(settings.get("only_between", "")) == "yes",
+        None if statement is None else int(statement),
     )

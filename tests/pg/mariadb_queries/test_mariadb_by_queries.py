@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -49,6 +50,23 @@ def in_the_next_second(mariadb: MariaDbDatabase) -> None:
     now = "SELECT UNIX_TIMESTAMP(SYSDATE())"
     begin = mariadb.execute(now)
     wait_until(lambda: mariadb.execute(now) > begin)
+
+
+def test_a_read_of_a_cycle_is_ended_at_its_limit_and_the_snapshot_is_kept(
+    mariadb: MariaDbDatabase, connection: ConnectionSpec, split: TableSplit
+) -> None:
+    connector = Connector(connection)
+    limited, shown = Queried(connector, 0.2), replace(split, sql="SELECT @@max_statement_time")
+    with limited.snapshot(1) as snapshot:
+        mariadb.execute("DELETE FROM goods")
+        with pytest.raises(EngineFault) as ended:
+            b"".join(limited.cycle_reads.read_split(replace(split, sql="SELECT SLEEP(30)"), snapshot))
+        assert ended.value.kind is FaultKind.SOURCE_TIMEOUT
+        assert b"".join(limited.cycle_reads.read_split(split, snapshot)) == ROWS
+        assert b"".join(limited.cycle_reads.read_split(shown, snapshot)) == b"0.200000\n"
+        # Copies and comparisons have none.
+        assert b"".join(limited.reads.read_split(shown, snapshot)) == b"0.000000\n"
+    connector.close()
 
 
 def test_a_read_leaves_the_snapshot_and_no_lock(mariadb: MariaDbDatabase, queried: Queried, split: TableSplit) -> None:
