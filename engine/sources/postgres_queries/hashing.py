@@ -13,7 +13,7 @@ from psycopg import pq, sql
 from engine.model.copies import KeyBound
 from engine.model.schema import Column, TableSchema
 from engine.model.source import TableSplit
-from engine.platform.read_ahead import side_by_side
+from engine.platform.read_ahead import in_turn, side_by_side
 from engine.postgres.sessions import PostgresConnection
 from engine.sources.postgres import splits
 from engine.sources.postgres.connect import SOURCE, Connector
@@ -59,14 +59,21 @@ def hashed_rows(
         yield from _read(connector, table, queries, snapshot, rules)
         return
     rules = by_key(table, rules)
-    for begin in range(0, len(ranges), _AT_ONCE):
-        queries = [_hashes(table, begin + i, _Rows(each)) for i, each in enumerate(ranges[begin : begin + _AT_ONCE])]
-        union = sql.SQL(" UNION ALL ").join(sql.SQL("({})").format(query) for query in queries)
-        order = sql.SQL(", ").join(sql.Literal(place) for place in range(1, len(table.schema.key) + 2))
-        ordered = (
-            sql.SQL("SELECT * FROM ({}) AS u ORDER BY {}").format(union, order) if len(queries) > 1 else queries[0]
-        )
-        yield from splits.read_split(connector, split_of(table, ordered), snapshot, rules)
+    # One after another, as the rows are compared in their order.
+    each = max(1, min(_AT_ONCE, -(-len(ranges) // rules.sessions)))
+    unions = (_ordered(table, ranges, begin, each) for begin in range(0, len(ranges), each))
+    readers = (splits.read_split(connector, split_of(table, union), snapshot, rules) for union in unions)
+    yield from in_turn(readers, rules.sessions, _PIECES_AHEAD)
+
+
+def _ordered(table: ComparedTable, ranges: Sequence[KeyRange], begin: int, count: int) -> sql.Composed:
+    """Query for the hashes of the rows of some ranges, in the order of ranges and keys."""
+    queries = [_hashes(table, begin + i, _Rows(keys)) for i, keys in enumerate(ranges[begin : begin + count])]
+    if len(queries) == 1:
+        return queries[0]
+    union = sql.SQL(" UNION ALL ").join(sql.SQL("({})").format(query) for query in queries)
+    order = sql.SQL(", ").join(sql.Literal(place) for place in range(1, len(table.schema.key) + 2))
+    return sql.SQL("SELECT * FROM ({}) AS u ORDER BY {}").format(union, order)
 
 
 def placed_rows(
