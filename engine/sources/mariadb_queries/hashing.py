@@ -30,7 +30,8 @@ Read = Callable[[TableSplit], Iterator[bytes]]
 def methods(table: MariaDbTable, compared_as: ComparedTable) -> frozenset[Method]:
     """Ranges need the primary key, of types whose order is known."""
     in_order = [facts.name for facts, _ in key_of(table)] == [c.on_source for c in compared_as.schema.key_columns]
-    return frozenset(Method) if in_order else frozenset(Method) - {Method.RANGE_CHECKSUM}
+    found = frozenset(Method) - {Method.OUTER_JOIN}
+    return found if in_order else found - {Method.RANGE_CHECKSUM}
 
 
 @dataclass(frozen=True, slots=True)

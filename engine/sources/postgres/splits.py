@@ -64,11 +64,12 @@ WHERE t.typtype = 'e' OR (t.typtype = 'b' AND t.typcategory <> 'A' AND t.typname
 @dataclass(frozen=True, slots=True)
 class ReadRules:
     """Of one read. `timeout_ms`: statement timeout. `key`: column numbers of a unique index without which the read would sort the table;
-    empty: it needs none. `sessions`: that read a large table at the same time."""
+    empty: it needs none. `sessions`: that read a large table at the same time. `read_only`: the transaction writes nothing."""
 
     timeout_ms: int = _READ_TIMEOUT_MS
     key: tuple[int, ...] = ()
     sessions: int = 1
+    read_only: bool = True
 
 
 PLAIN = ReadRules()
@@ -215,7 +216,11 @@ def begin_read(
     """Begin a transaction under the snapshot, in which the split's SQL reads the rows of the snapshot; returns whether it is certain that
     it reads no view. Raises as `read_split`."""
     storage = split.storage or split.relation
-    connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    connection.execute(
+        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+        if rules.read_only
+        else "BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE"
+    )
     connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot)))
     # Statements of many ranges would seem worth JIT compilation.
     settings = "SELECT set_config('statement_timeout', %s, true), set_config('jit', 'off', true)"

@@ -29,10 +29,12 @@ from engine.sources.postgres.table_checks import unparsed
 from engine.sources.postgres.types import load_types
 from engine.sources.postgres_queries import hashing, preflight, stamps
 from engine.sources.postgres_queries.compared import AS_THEY_ARE, VIEWS, Compared
+from engine.sources.postgres_queries.outer_join import PostgresCopies
 from engine.sources.postgres_queries.row_hashes import VALUES
 from engine.sources.postgres_queries.terms import POSTGRES_QUERIES_TERMS
 from engine.sources.query_diff.database import KEYLESS, ComparedTable, DatabaseReads, Method
 from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
+from engine.sources.query_diff.source_copies import SourceCopies
 from engine.sources.query_diff.stamps import Stamp
 
 _UNREADABLE = 0
@@ -55,6 +57,7 @@ class PostgresDatabase:
         self.cycle_reads: DatabaseReads = PostgresReads(connector, rules)
         self.sequences: SequenceReader = PostgresSequences(connector)
         self.computed: ComputedColumns = PostgresComputedColumns(connector)
+        self.copies: SourceCopies = PostgresCopies(connector, rules)
 
     @contextmanager
     def snapshot(self, timeout_s: float) -> Iterator[str]:
@@ -87,7 +90,7 @@ class PostgresDatabase:
         return found
 
     def methods(self, table: ComparedTable) -> frozenset[Method]:
-        return hashing.methods(self._connector, table)
+        return hashing.methods(self._connector, table) - {Method.OUTER_JOIN}
 
     def hashed_rows(
         self,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -37,6 +37,7 @@ from engine.sources.query_diff.folder import OPERATIONS, Folder, Follow
 from engine.sources.query_diff.given import Detection, Given
 from engine.sources.query_diff.key_ranges import RANGE_ROWS, Adder, Cutter, KeyRange, joined
 from engine.sources.query_diff.row_store import Known, RowComparison, RowStore, StoredRange
+from engine.sources.query_diff.source_copies import CopiesMade, CopyJoin, copy_name
 from engine.sources.query_diff.stamps import Stamp
 from engine.sources.query_diff.table_reading import Conduct, TableReading, key_texts
 from engine.sources.query_diff.unread_tables import CHANGED, LOST, OF_A_TABLE, named
@@ -48,6 +49,8 @@ _FEW_RANGES, _FEW_SHARE = 64, 0.1
 _CUT_AGAIN = 2
 """A range with more times RANGE_ROWS rows is cut when it is read."""
 _BY_PREFERENCE = (Method.RANGE_CHECKSUM, Method.ROW_CHECKSUM, Method.INCREMENTAL)
+_HASHED_HERE = frozenset({Method.INCREMENTAL, Method.OUTER_JOIN})
+"""Methods whose hashes are the same, so that one can take the place of the other."""
 _TRIES = 5
 """Snapshots that a cycle tries, if a table is changed in its structure while it is read, or if the connection is lost."""
 _FIRST_REST_S = 0.5
@@ -137,6 +140,7 @@ class _Cycle:
                 if name not in followed:
                     self.rows.forget(relation)
             there = self.database.tables({name: each.where for name, each in followed.items()})
+            self._forget_replaced(there)
             found = [self._try(table, followed[name], number, writer) for name, table in there.items()]
             self.at = None
             tables = tuple(table for table in found if table is not None)
@@ -145,6 +149,18 @@ class _Cycle:
             hit(Failpoint.CYCLE_WRITTEN)
         hit(Failpoint.CYCLE_COMMITTED)
         self.folder.files.publish(number)
+        kept = {copy_name(relation, self.rows.id) for relation in self.rows.copied()}
+        self.copies_made.drop_others(self.database.copies, kept)
+
+    def _forget_replaced(self, there: Mapping[TableName, ComparedTable]) -> None:
+        """Copies of tables that were dropped and created again are not used any more."""
+        for relation, name in self.rows.followed().items():
+            if name in there and int(there[name].schema.relation) != relation:
+                self.rows.set_copy_mark(relation, None)
+
+    @property
+    def copies_made(self) -> CopiesMade:
+        return CopiesMade(self.folder.path)
 
     def _try(self, table: ComparedTable, follow: Follow, number: int, writer: CycleWriter) -> TableFound | None:
         """What changed in a table, or why it could not be read; None if it is gone. Faults of the connection are raised, unless the cycle
@@ -243,7 +259,7 @@ class _TableCycle:
         detection = self.cycle.given.detection(name)
         chosen = self._method_of(detection.method)
         condition = self.table.schema.row_filter.text if self.table.schema.row_filter is not None else None
-        hashes = "" if chosen is Method.INCREMENTAL else self.table.hashes
+        hashes = "" if chosen in _HASHED_HERE else self.table.hashes
         now = Known(name, condition, self.table.record, self.table.schema.key, chosen.value, hashes)
         unreadable = known is not None and known.keys != now.keys
         stamp = None
@@ -275,16 +291,19 @@ class _TableCycle:
     def _changes(self, known: Known, now: Known, detection: Detection) -> tuple[dict[str, Any], Known]:
         """What changed, and the table as it is known from now on."""
         method = Method(known.method)
+        if {method, Method(now.method)} <= _HASHED_HERE:
+            method = Method(now.method)
         since = self._since(known, now, detection)
         whole = self.number % FULL_EVERY == 0
         reading = self._reading(known.hashes)
-        read = (
-            self._compare(reading, method, whole=whole)
-            if since is None
-            else self._compare_since(reading, method, since)
-        )
+        if since is not None:
+            read = self._compare_since(reading, method, since)
+        elif method is Method.OUTER_JOIN:
+            read = self._compare_joined(whole=whole)
+        else:
+            read = self._compare(reading, method, whole=whole)
         self._rows.follow(self._relation, now)
-        if (known.method, known.hashes) == (now.method, now.hashes):
+        if (method.value, known.hashes) == (now.method, now.hashes):
             return read, now
         try:
             # Hashes of the two methods, or forms, differ: the rows are hashed again, in the same snapshot.
@@ -304,6 +323,8 @@ class _TableCycle:
 
     def _method_of(self, method: Method) -> Method:
         """The chosen method, or the next one that the table can be compared by."""
+        if method is Method.OUTER_JOIN:
+            return method if self.cycle.database.copies.can_keep(self.table) else Method.INCREMENTAL
         can = self.cycle.database.methods(self.table)
         chosen = _BY_PREFERENCE[_BY_PREFERENCE.index(method) :]
         return next((method for method in chosen if method in can), Method.INCREMENTAL)
@@ -319,6 +340,8 @@ class _TableCycle:
                 for piece in reading.hashes() if method is Method.ROW_CHECKSUM else reading.rows():
                     comparison.fill(piece)
                 self._check_keys(comparison)
+            mark = self._refreshed() if method is Method.OUTER_JOIN else None
+        self._rows.set_copy_mark(self._relation, mark)
         if method is Method.RANGE_CHECKSUM:
             self._rows.set_ranges(self._relation, self._cut([StoredRange(0, None, 0, 0, 0)], [0], cutter))
             return {**reading.counts, "ranges": len(cutter.found)}
@@ -351,9 +374,54 @@ class _TableCycle:
                 raise EngineFault(FaultKind.TABLE_NO_IDENTITY, str(self.table.schema.name), KEYLESS)
         # Nothing is read from here on.
         deletes = self._deletes(comparison.finish())
+        self._rows.set_copy_mark(self._relation, None)
         if ranges is not None:
             self._rows.set_ranges(self._relation, ranges)
         return {**reading.counts, **counts, **_written(file, comparison), "deletes": deletes}
+
+    def _compare_joined(self, *, whole: bool) -> dict[str, Any]:
+        """Compare the rows that differ from the copy on the source. `whole`, and if the copy is not as this store knows it: all rows."""
+        known = self._rows.copy_mark(self._relation)
+        if known is not None and not whole:
+            with self._join() as join:
+                if join.mark == known:
+                    return self._compare_differences(join)
+        reading, comparison = self._reading(), self._rows.comparison(self._relation)
+        file = self.writer.file(f"{self._relation}.rows", rows_schema())
+        for piece in reading.rows():
+            file.write(_wanted(comparison.changes(piece), self.follow))
+        mark = self._refreshed()
+        # Nothing is read from here on.
+        deletes = self._deletes(comparison.finish())
+        self._rows.set_copy_mark(self._relation, mark)
+        return {**reading.counts, **_written(file, comparison), "deletes": deletes}
+
+    def _compare_differences(self, join: CopyJoin) -> dict[str, Any]:
+        reading, comparison = self._reading(), self._rows.comparison(self._relation)
+        file = self.writer.file(f"{self._relation}.rows", rows_schema())
+        left = self.writer.file(f"{self._relation}.deletes", deletes_schema())
+        for written, gone in reading.differences(join):
+            file.write(_wanted(comparison.changes(written), self.follow))
+            lines = comparison.left(gone)
+            if "delete" in self.follow.operations:
+                left.write(lines.cast(deletes_schema()))
+        mark = join.commit()
+        # The copy is like the snapshot now; the store becomes so, or all rows are read by the next cycle.
+        comparison.keep()
+        self._rows.set_copy_mark(self._relation, mark)
+        deletes = left.name if left.rows else None
+        return {**reading.counts, **_written(file, comparison), "deletes": deletes}
+
+    def _join(self) -> AbstractContextManager[CopyJoin]:
+        name = copy_name(self._relation, self._rows.id)
+        self.cycle.copies_made.add(name)
+        return self.cycle.database.copies.join(self.table, self.cycle.snapshot.name, name)
+
+    def _refreshed(self) -> str:
+        """Make the copy on the source like the table; returns its mark."""
+        with self._join() as join:
+            join.refresh()
+            return join.commit()
 
     def _check_keys(self, comparison: RowComparison) -> None:
         """Of a declared key, which the database does not keep unique."""
@@ -384,6 +452,7 @@ class _TableCycle:
         if self.table.schema.row_filter is not None:
             deletes = self._deletes(map(comparison.left, reading.left(since)))
         comparison.keep()
+        self._rows.set_copy_mark(self._relation, None)
         return {**reading.counts, **_written(file, comparison), "deletes": deletes, "since_stamp": True}
 
     def _compare_ranges(

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from engine.model.copies import KeyBound
 from engine.model.identity import RelationId, TableName
@@ -27,6 +27,9 @@ from engine.model.subscription import OriginFilter, TableSpec
 from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
 from engine.sources.query_diff.stamps import Stamp
 
+if TYPE_CHECKING:
+    from engine.sources.query_diff.source_copies import SourceCopies
+
 KEYLESS = (
     "rows have NULL in a column of the declared key, or the same key as another row; or they were not there when a view was read again in"
     " one snapshot, as with now() or LIMIT, which the method incremental does not do"
@@ -43,6 +46,8 @@ class Method(StrEnum):
     """The database hashes the rows; keys and hashes are read, and then the rows whose hash changed."""
     RANGE_CHECKSUM = "range_checksum"
     """The database hashes ranges of the key; of those that differ keys and hashes are read, and then the rows whose hash changed."""
+    OUTER_JOIN = "outer_join"
+    """The database joins the table with a copy of it, which it keeps; the rows that differ are read. Hashes are those of INCREMENTAL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +105,8 @@ class ComparedDatabase(Protocol):
     """As `reads`, with the limits that cycles have."""
     sequences: SequenceReader
     computed: ComputedColumns
+    copies: SourceCopies
+    """For OUTER_JOIN."""
 
     def snapshot(self, timeout_s: float) -> AbstractContextManager[str]:
         """A snapshot of the whole database that other sessions, also of other processes, can read while the context lasts."""
@@ -110,7 +117,7 @@ class ComparedDatabase(Protocol):
         ...
 
     def methods(self, table: ComparedTable) -> frozenset[Method]:
-        """How it can be compared."""
+        """How it can be compared, without OUTER_JOIN: see `copies`."""
         ...
 
     def hashed_rows(

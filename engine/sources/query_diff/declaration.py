@@ -28,14 +28,15 @@ ClockTime = Annotated[str, StringConstraints(pattern=r"^([01][0-9]|2[0-3]):[0-5]
 class TableDetection(Policy):
     """How the changes of one table are found, where that differs from `method`."""
 
-    method: Literal["incremental", "row_checksum", "range_checksum", "timestamp", "timestamp_delete_flag"] | None = (
-        Field(
-            default=None,
-            description="As `method` of the capture. `timestamp`: cycles on schedule read only rows whose `stamp_column` is not older than"
-            " the newest stamp of the last cycle, less the age of the oldest transaction that was open then. They find inserts and updates."
-            " Cycles for waits, copies and comparisons, and one of `sweep_every`, compare all rows, and find deletes and wrong stamps too."
-            " `timestamp_delete_flag`: the same, and rows whose `flag_column` is set count as deleted, so that each cycle finds them.",
-        )
+    method: (
+        Literal["incremental", "row_checksum", "range_checksum", "outer_join", "timestamp", "timestamp_delete_flag"]
+        | None
+    ) = Field(
+        default=None,
+        description="As `method` of the capture. `timestamp`: cycles on schedule read only rows whose `stamp_column` is not older than"
+        " the newest stamp of the last cycle, less the age of the oldest transaction that was open then. They find inserts and updates."
+        " Cycles for waits, copies and comparisons, and one of `sweep_every`, compare all rows, and find deletes and wrong stamps too."
+        " `timestamp_delete_flag`: the same, and rows whose `flag_column` is set count as deleted, so that each cycle finds them.",
     )
     stamp_column: Text | None = Field(
         default=None,
@@ -100,12 +101,14 @@ class QueryDiffCapture(Capture):
         title="Cycle every … seconds",
         description="Seconds from the beginning of one cycle to that of the next. A wait for what is committed now begins one at once.",
     )
-    method: Literal["incremental", "row_checksum", "range_checksum"] = Field(
+    method: Literal["incremental", "row_checksum", "range_checksum", "outer_join"] = Field(
         default="incremental",
         title="How changes are found",
         description="`incremental`: all rows are read, and hashed by Penstock. `row_checksum`: the database hashes its rows; keys and"
         " hashes are read, and the rows whose hash changed. `range_checksum`: it hashes ranges of the key, and only of those that changed"
-        " keys and hashes are read. Tables that the database cannot compare so are compared by `row_checksum`, or else by `incremental`.",
+        " keys and hashes are read. `outer_join` (PostgreSQL only): the database keeps a copy of each table in the schema `penstock`, in"
+        " which the user may create tables, and joins the table with it; only rows that differ are read. Tables that the database cannot"
+        " compare so are compared by `row_checksum`, or else by `incremental`; those for `outer_join` by `incremental`.",
     )
     sessions: int = Field(
         default=DEFAULT_SESSIONS,

@@ -14,6 +14,7 @@ from engine.sources.query_diff.cycle_numbers import locked
 from engine.sources.query_diff.database import ComparedDatabase
 from engine.sources.query_diff.given import Given
 from engine.sources.query_diff.reports import last_cycle
+from engine.sources.query_diff.source_copies import CopiesMade
 
 
 class CycleReader:
@@ -50,10 +51,12 @@ class CycleReader:
         return self.remove(reader)
 
     def remove(self, reader: str) -> list[str]:
-        """What is kept goes. Nothing was changed on the source."""
+        """What is kept goes, with the copies on the source. The statements that drop those which could not be dropped."""
         del reader
-        self._given.folder.files.remove()
-        return []
+        folder = self._given.folder
+        left = CopiesMade(folder.path).drop_others(self._database.copies, ())
+        folder.files.remove()
+        return sorted(left.values())
 
     def end_other(self, reader: str, application: str) -> bool:
         folder = self._given.folder

@@ -29,6 +29,7 @@ CREATE TABLE IF NOT EXISTS followed (
 ALTER TABLE followed ADD COLUMN IF NOT EXISTS hashes VARCHAR DEFAULT '';
 CREATE TABLE IF NOT EXISTS unread (relation BIGINT PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS stamps (relation BIGINT NOT NULL, name VARCHAR NOT NULL, value VARCHAR);
+CREATE TABLE IF NOT EXISTS copies (relation BIGINT PRIMARY KEY, mark VARCHAR NOT NULL);
 CREATE TABLE IF NOT EXISTS ranges (
     relation BIGINT NOT NULL, place INTEGER NOT NULL, part INTEGER NOT NULL, first VARCHAR, rows BIGINT NOT NULL, low BIGINT NOT NULL,
     high BIGINT NOT NULL);
@@ -136,7 +137,7 @@ class RowStore:
 
     def forget(self, relation: int) -> None:
         run(self._connection, f"DROP TABLE IF EXISTS rows_{relation}")
-        for name in ("ranges", "stamps", "followed", "unread"):
+        for name in ("ranges", "stamps", "copies", "followed", "unread"):
             run(self._connection, f"DELETE FROM {name} WHERE relation = ?", [relation])
 
     def is_unread(self, relation: int) -> bool:
@@ -217,6 +218,20 @@ class RowStore:
     def set_stamp(self, relation: int, column: str, value: str | None) -> None:
         run(self._connection, "DELETE FROM stamps WHERE relation = ?", [relation])
         run(self._connection, "INSERT INTO stamps VALUES (?, ?, ?)", [relation, column, value])
+
+    def copy_mark(self, relation: int) -> str | None:
+        """The mark of the copy on the source that has the same rows as the store; None if there is none."""
+        rows = run(self._connection, "SELECT mark FROM copies WHERE relation = ?", [relation])
+        return str(rows[0][0]) if rows else None
+
+    def set_copy_mark(self, relation: int, mark: str | None) -> None:
+        run(self._connection, "DELETE FROM copies WHERE relation = ?", [relation])
+        if mark is not None:
+            run(self._connection, "INSERT INTO copies VALUES (?, ?)", [relation, mark])
+
+    def copied(self) -> list[int]:
+        """The tables that have a copy on the source."""
+        return [relation for (relation,) in run(self._connection, "SELECT relation FROM copies")]
 
     def comparison(self, relation: int, parts: Sequence[int] | None = None) -> RowComparison:
         """Of a followed table. `parts`: only of the rows in these ranges."""

@@ -13,6 +13,7 @@ from engine.records.row_digest import hashed_lines, keyed_lines
 from engine.sources.query_diff.database import ComparedDatabase, ComparedTable
 from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
 from engine.sources.query_diff.row_store import RowComparison
+from engine.sources.query_diff.source_copies import GONE, INSERTED_OR_UPDATED, CopyJoin
 from engine.sources.query_diff.stamps import Stamp
 
 PIECE_BYTES = 32 * 1024 * 1024
@@ -84,6 +85,18 @@ class TableReading:
         """As `hashes`, of all rows in any order, with the number of the range; None if the database cannot look it up."""
         pieces = self._database.placed_rows(self._table, self._snapshot, firsts)
         return None if pieces is None else self._hashed(pieces)
+
+    def differences(self, join: CopyJoin) -> Iterator[tuple[Any, Any]]:
+        """Rows that differ from the copy on the source, and rows with the keys that are gone, as of `keyed_lines`."""
+        fields, places = len(self._table.schema.columns), self._table.key_places
+        for text in self._pieces(join.differences()):
+            lines = text.splitlines(keepends=True)
+            written, gone = (
+                keyed_lines(b"".join(line[2:] for line in lines if line.startswith(letter)), fields, places)
+                for letter in (INSERTED_OR_UPDATED, GONE)
+            )
+            self.counts["rows_read"] += written.num_rows
+            yield written, gone
 
     def digests(self, firsts: Sequence[tuple[str, ...]]) -> list[DigestedRange]:
         """Digests of all ranges, by the first keys of all but the first one."""

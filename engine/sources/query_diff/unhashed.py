@@ -7,11 +7,14 @@ from collections.abc import Iterator, Sequence
 from engine.model.fault import EngineFault, FaultKind
 from engine.sources.query_diff.database import ComparedTable, Method
 from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
+from engine.sources.query_diff.source_copies import NoSourceCopies, SourceCopies
 from engine.sources.query_diff.stamps import Stamp
 
 
 class UnhashedRows:
-    """The parts of `ComparedDatabase` for methods by checksum and by stamps, of a database that has none."""
+    """The parts of `ComparedDatabase` for methods by checksum, by stamps and by a copy, of a database that has none."""
+
+    copies: SourceCopies = NoSourceCopies()
 
     def methods(self, table: ComparedTable) -> frozenset[Method]:
         del table

@@ -22,9 +22,10 @@ _END = f"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE use
 
 
 def reader_of(database: Database) -> ConnectionSpec:
-    """A connection whose user may read, and nothing else."""
+    """A connection whose user may read, and keep copies."""
     database.execute(_ROLE)
     database.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {READER}")
+    database.execute(f"CREATE SCHEMA IF NOT EXISTS penstock; GRANT USAGE, CREATE ON SCHEMA penstock TO {READER}")
     return ConnectionSpec("shop", "postgres", {**database.settings, "user": READER})
 
 

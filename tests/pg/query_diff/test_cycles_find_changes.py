@@ -88,6 +88,7 @@ def database(pg18: Any) -> Iterator[Database]:
 
 
 def make_tables(made: Database) -> None:
+    made.execute("CREATE SCHEMA IF NOT EXISTS penstock")
     for name, columns in _TABLES.items():
         made.execute(f"CREATE TABLE {name} ({columns})")
     made.execute("CREATE INDEX ON counted (at) INCLUDE (id, v, gone)")

@@ -1,0 +1,216 @@
+"""With the method outer_join, whatever happens to the copy on the source and at whatever step a cycle dies, every change is found."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from engine.model.fault import EngineFault
+from engine.model.identity import TableName
+from engine.model.subscription import ConnectionSpec
+from engine.platform.failpoints import arm
+from engine.sources.postgres.connect import Connector
+from engine.sources.postgres_queries.compared import Compared
+from engine.sources.postgres_queries.database import PostgresDatabase
+from engine.sources.query_diff.cycle import run_cycle
+from engine.sources.query_diff.cycle_files import TableFound
+from engine.sources.query_diff.database import Method
+from engine.sources.query_diff.folder import Folder, Follow
+from engine.sources.query_diff.given import Given
+from engine.sources.query_diff.reader_control import CycleReader
+from engine.sources.query_diff.source_copies import CopiesMade
+from tests.fixtures.postgres import Database, standing_database
+from tests.pg.query_diff.test_cycles_find_changes import ALL, Copy, held_by
+
+pytestmark = pytest.mark.pg
+
+_MAKE = """
+CREATE SCHEMA penstock;
+CREATE TYPE mood AS ENUM ('glad', 'sad');
+CREATE DOMAIN size AS numeric CHECK (VALUE > -100);
+CREATE TYPE pair AS (a numeric, b text)
+"""
+_TABLES = {
+    "things": "id int PRIMARY KEY, n numeric, f float8, j json, jb jsonb, t text, a numeric[], m mood, s size, p pair, b bytea",
+    "named": "k numeric, l interval, v text, PRIMARY KEY (l, k)",
+    "kept": "id int PRIMARY KEY, v text, n numeric",
+}
+_ITEMS = {
+    "n": ["1", "1.0", "1.00", "NULL", "'NaN'"],
+    "f": ["0", "'-0'", "NULL", "'NaN'", "1e300"],
+    "j": ["'{}'", "'{ }'", "'[1]'", "'[1.0]'", "NULL", "'null'"],
+    "jb": ["'1'", "'1.0'", "NULL", "'null'"],
+    "t": ["'a'", "'A'", "'á'", "''", "NULL", "repeat('long ', 3000)", r"E'D\tx\nI\t\r\\N'"],
+    "a": ["'{}'", "'{1}'", "'{1.0}'", "'{NULL}'", "NULL", "'[0:0]={1}'"],
+    "m": ["'glad'", "'sad'", "NULL"],
+    "s": ["1", "1.0", "NULL"],
+    "p": ["ROW(1, 'a')", "ROW(1.0, 'a')", "ROW(NULL, NULL)", "NULL"],
+    "b": ["''", r"'\x00'", "NULL"],
+}
+WHERE = "v NOT LIKE 'x%' OR n = 1"
+THINGS, NAMED, KEPT = (TableName("public", name) for name in _TABLES)
+FOLLOWED = {THINGS: Follow(None, ALL), NAMED: Follow(None, ALL), KEPT: Follow(WHERE, ALL)}
+_SPANS = ("1 day", "24:00", "2 days")
+"""The first two are equal."""
+_DEATHS = ("join.written", "join.committed", "cycle.written", "cycle.committed")
+
+
+@pytest.fixture
+def database(pg18: Any) -> Iterator[Database]:
+    with standing_database(pg18, "copies") as made:
+        assert isinstance(made, Database)
+        for statement in _MAKE.split(";"):
+            made.execute(statement)
+        for name, columns in _TABLES.items():
+            made.execute(f"CREATE TABLE {name} ({columns})")
+        yield made
+
+
+@pytest.fixture
+def compared(database: Database) -> Iterator[PostgresDatabase]:
+    connector = Connector(ConnectionSpec("shop", "postgres", database.settings))
+    with closing(PostgresDatabase(connector, Compared())) as opened:
+        yield opened
+
+
+def given_in(path: Path, followed: dict[TableName, Follow]) -> Given:
+    given = Given(0, Method.OUTER_JOIN, 10.0, path, "shop")
+    given.folder.make()
+    given.folder.follow(followed)
+    return given
+
+
+def cycle_of(compared: PostgresDatabase, given: Given) -> dict[str, TableFound]:
+    with run_cycle(compared, given) as (_, number):
+        return {table.name: table for table in given.folder.files.read(number).tables}
+
+
+def copies_on(database: Database) -> list[str]:
+    rows = database.execute(
+        "SELECT relname FROM pg_class WHERE relnamespace = 'penstock'::regnamespace AND relkind = 'r'"
+    )
+    return sorted(name for (name,) in rows)
+
+
+def changed(rng: random.Random) -> str:
+    key, other, column = rng.randint(0, 12), rng.randint(0, 12), rng.choice(list(_ITEMS))
+    value, number = rng.choice(_ITEMS[column]), rng.choice(_ITEMS["n"][:3])
+    return rng.choice(
+        [
+            f"INSERT INTO things (id, {column}) VALUES ({key}, {value})",
+            f"INSERT INTO things (id, {column}) SELECT i, {value} FROM generate_series(20, 20 + {key}) i ON CONFLICT DO NOTHING",
+            f"UPDATE things SET {column} = {value} WHERE id = {key}",
+            f"UPDATE things SET {column} = {value} WHERE id > {key}",
+            f"UPDATE things SET id = {key} WHERE id = {other}",
+            f"DELETE FROM things WHERE id BETWEEN {key} AND {other}",
+            f"INSERT INTO named VALUES ({number} + {key % 3}, '{rng.choice(_SPANS)}', 'v')",
+            f"UPDATE named SET k = k + {number} - 1, v = {_ITEMS['t'][key % 6]}",
+            f"UPDATE named SET k = round(k, {key % 3}) WHERE l = '{rng.choice(_SPANS)}'",
+            f"UPDATE named SET l = '{rng.choice(_SPANS)}' WHERE k = {number}",
+            f"DELETE FROM named WHERE k = {number}",
+            f"INSERT INTO kept VALUES ({key}, '{rng.choice(['x', 'y'])}', {value if column == 'n' else 'NULL'})",
+            f"UPDATE kept SET v = '{rng.choice(['x', 'y'])}' WHERE id > {key}",
+            f"UPDATE kept SET n = {number}, v = 'x' WHERE id = {key}",
+            f"DELETE FROM kept WHERE id = {key}",
+            *(["TRUNCATE things", "ALTER TYPE mood RENAME VALUE 'glad' TO 'merry'"] if rng.random() < 0.1 else []),
+            *(["ALTER TYPE mood RENAME VALUE 'merry' TO 'glad'"] if rng.random() < 0.1 else []),
+        ]
+    )
+
+
+def meddled(rng: random.Random, copy: str) -> list[str]:
+    """What an owner may do to a copy; statements that fail have no effect."""
+    table = next((name for name in _TABLES if name in copy), "things")
+    column = {"things": "t", "named": "v", "kept": "v"}[table]
+    target = f"penstock.{copy}"
+    return rng.choice(
+        [
+            [f"TRUNCATE {target}"],
+            [f"DROP TABLE {target}"],
+            [f"DELETE FROM {target} WHERE random() < 0.5"],
+            [f"UPDATE {target} SET id = id + 100 WHERE id % 2 = 0"],
+            # Like the table as it is now: rows that changed since would not differ.
+            [f"DELETE FROM {target}", f"INSERT INTO {target} SELECT * FROM public.{table}"],
+            [f"UPDATE {target} SET {column} = 'meddled'"],
+            [f"ALTER TABLE {target} ADD COLUMN more int"],
+            [
+                f"ALTER TABLE {target} DROP COLUMN {column}",
+                f"ALTER TABLE {target} ADD COLUMN {column} text DEFAULT 'a'",
+            ],
+            [f"ALTER TABLE {target} DROP CONSTRAINT {copy}_pkey"],
+            [f"CREATE RULE nothing AS ON INSERT TO {target} DO INSTEAD NOTHING"],
+            [f"VACUUM FULL {target}", f"VACUUM FREEZE {target}", f"ANALYZE {target}"],
+        ]
+    )
+
+
+def run_all(database: Database, statements: Sequence[str]) -> None:
+    """Each by itself; those that are refused have no effect."""
+    with database.connect() as connection:
+        for statement in statements:
+            try:
+                connection.execute(statement.encode())
+            except psycopg.Error as error:
+                assert error.sqlstate is not None
+                assert error.sqlstate[:2] in {"22", "23", "42", "2B"}, error
+
+
+class Reader:
+    """A subscription, and what its cycles make of a copy."""
+
+    def __init__(self, compared: PostgresDatabase, path: Path) -> None:
+        self._compared = compared
+        self.given = given_in(path, FOLLOWED)
+        self.copy = Copy(self.given.folder)
+        with run_cycle(compared, self.given) as (snapshot, number):
+            self.copy.fill(held_by(compared, snapshot, FOLLOWED), number)
+
+    def cycle(self, death: str, method: Method) -> None:
+        given = replace(self.given, method=method)
+        if death:
+            arm(f"{death}=raise")
+        try:
+            with run_cycle(self._compared, given) as (snapshot, number):
+                # The name goes on with the tables that were left out.
+                expected = held_by(self._compared, snapshot.partition("\n")[0], FOLLOWED)
+        except EngineFault as fault:
+            assert fault.subject == death, fault
+            return
+        finally:
+            for each in _DEATHS:
+                arm(f"{each}=raise@1000000")
+        self.copy.follow()
+        left_out = {t.name for t in given.folder.files.read(number).tables if t.fault is not None}
+        assert len(left_out) <= (1 if death.startswith("join") else 0)
+        for name in expected.keys() - left_out:
+            assert self.copy.rows[name] == expected[name], name
+
+
+@pytest.mark.parametrize("seed", [1, 2, *(pytest.param(n, marks=pytest.mark.chaos) for n in range(3, 40))])
+def test_nothing_is_missed_whatever_happens_to_the_copies(
+    database: Database, compared: PostgresDatabase, tmp_path: Path, seed: int
+) -> None:
+    rng = random.Random(seed)
+    run_all(database, [changed(rng) for _ in range(30)])
+    readers = [Reader(compared, tmp_path / name) for name in ("one", "two")]
+    for _ in range(20):
+        run_all(database, [changed(rng) for _ in range(rng.randint(0, 8))])
+        there = copies_on(database)
+        if rng.random() < 0.5 and there:
+            run_all(database, meddled(rng, rng.choice(there)))
+        method = rng.choice([*[Method.OUTER_JOIN] * 6, *Method])
+        rng.choice(readers).cycle(rng.choice(["", "", "", *_DEATHS]), method)
+    for reader in readers:
+        reader.cycle("", Method.OUTER_JOIN)
+        found = cycle_of(compared, reader.given)
+        assert {name: (t.rows_read, t.inserted + t.updated + t.deleted) for name, t in found.items()} == dict.fromkeys(
+            _TABLES, (0, 0)
+        )
+    assert len(copies_on(database)) == 2 * len(_TABLES)
