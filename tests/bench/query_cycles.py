@@ -42,7 +42,8 @@ CREATE TABLE readings (id bigint PRIMARY KEY, sensor int NOT NULL, value float8,
     taken_at timestamp, changed_at timestamptz NOT NULL, deleted boolean NOT NULL DEFAULT false);
 INSERT INTO readings SELECT i, i % 1000, i / 7.0, i % 100000 / 100.0, 'reading ' || i, repeat('n', 30), timestamp '2026-01-01' + i *
     interval '1 second', timestamptz '2026-01-01' + i * interval '1 ms' FROM generate_series(1, {rows}::bigint) AS i;
-CREATE INDEX ON readings (changed_at) INCLUDE (id, deleted)
+CREATE INDEX ON readings (changed_at) INCLUDE (id, deleted);
+CREATE SCHEMA penstock
 """
 _PAGES = "SELECT relpages FROM pg_class WHERE relname = 'readings'"
 _READ = "SELECT blks_hit + blks_read FROM pg_stat_database WHERE datname = current_database()"
@@ -59,6 +60,7 @@ _FORMULAS = {
     "incremental": "2.001 N",
     "row_checksum": "1.001 N",
     "range_checksum": "about N",
+    "outer_join": "2 N",
     "timestamp": "1.11 N; with an index the changed part",
     "timestamp_delete_flag": "0.025 N for 1 %, with an index",
 }

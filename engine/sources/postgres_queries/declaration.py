@@ -16,11 +16,12 @@ class PostgresQueriesCapture(LimitsStatements):
     """How changes are found."""
 
     words: ClassVar[str] = (
-        "Queries read the tables again and again, and compare them with what they had before. Nothing is created on the source, and SELECT"
-        " is the only right that is needed. Each cycle reads every table in one snapshot, which costs the source a scan of it. The target"
-        " shows the states of these snapshots only: rows that were changed several times in between show their last change. Views, and"
-        " tables without a primary key or a unique index over columns that are NOT NULL, need a key in `tables`. Not possible: partitioned"
-        " tables, origin none, tickets, DDL capture. Choose the log or triggers where they can be had."
+        "Queries read the tables again and again, and compare them with what they had before. Nothing is created on the source, and"
+        " SELECT is the only right that is needed, except by the method outer_join. Each cycle reads every table in one snapshot, which"
+        " costs the source a scan of it. The target shows the states of these snapshots only: rows that were changed several times in"
+        " between show their last change. Views, and tables without a primary key or a unique index over columns that are NOT NULL,"
+        " need a key in `tables`. Not possible: partitioned tables, origin none, tickets, DDL capture. Choose the log or triggers where"
+        " they can be had."
     )
 
     table_options: ClassVar[frozenset[str]] = frozenset({"flag_column", "key"})

@@ -17,6 +17,7 @@ import psycopg
 from psycopg import pq, sql
 
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.schema import TableSchema
 from engine.platform.failpoints import Failpoint, hit
 from engine.postgres.sessions import PostgresConnection
 from engine.sources.postgres.connect import SOURCE, Connector
@@ -61,8 +62,7 @@ FROM held JOIN pg_type t ON t.oid = held.type
 """Whether values of a table's columns print the names of other things, which may be renamed; and a digest of the labels of its
 enumerations, which may be renamed too."""
 _COPY = """
-SELECT c.oid::bigint,
-       c.relkind = 'r' AND NOT (c.relhastriggers OR c.relhasrules OR c.relrowsecurity OR c.relhassubclass OR c.relispartition),
+SELECT c.relkind = 'r' AND NOT (c.relhastriggers OR c.relhasrules OR c.relrowsecurity OR c.relhassubclass OR c.relispartition),
        coalesce((SELECT i.indkey::int2[]::int[] FROM pg_index i
                  WHERE i.indrelid = c.oid AND i.indisprimary AND i.indisvalid AND i.indimmediate), '{}'),
        (SELECT json_agg(json_build_array(a.attnum, a.attname, a.atttypid::bigint, a.atttypmod, a.attcollation::bigint) ORDER BY a.attnum)
@@ -75,10 +75,10 @@ SELECT json_agg(json_build_array(u.place, a.attname, a.atttypid::bigint, a.attty
 FROM unnest(%s::int2[]) WITH ORDINALITY AS u(attnum, place) JOIN pg_attribute a ON a.attrelid = %s AND a.attnum = u.attnum
 """
 """The columns of a copy that fits."""
-_HELD = "SELECT count(*), coalesce(sum(xmin::text::bigint), 0)::text FROM ONLY {}"
+_HELD = "SELECT count(*), coalesce(sum(xmin::text::bigint), 0)::text, to_regclass(%s)::oid::bigint FROM ONLY {}"
 _DROP = "DROP TABLE IF EXISTS {}"
 _CREATE = (
-    "CREATE UNLOGGED TABLE {copy} AS SELECT {columns} FROM ONLY {base} WITH NO DATA",
+    "CREATE UNLOGGED TABLE {copy} AS {rows}",
     "ALTER TABLE {copy} ADD PRIMARY KEY ({keys})",
 )
 _DIFFERENCE = """
@@ -92,7 +92,7 @@ WITH d AS MATERIALIZED (
     INSERT INTO {copy} ({columns}) SELECT {b} FROM d WHERE NOT gone ON CONFLICT ({keys}) DO UPDATE SET {set}
 )
 """
-"""The restriction is within the rows of the table: a row that leaves it is gone, one that enters it is new. The casts make rows be compared as
+"""The restriction is within the rows of the table: a row that leaves it is gone, one that enters it is new. The casts compare rows as
 wholes."""
 _SENT = """SELECT 'I', {b} FROM d WHERE NOT gone
 UNION ALL SELECT 'D', {old} FROM d WHERE gone OR NOT is_new AND ROW({bkeys})::record OPERATOR(pg_catalog.*<>) ROW({ckeys})::record"""
@@ -109,23 +109,26 @@ class KeyColumn:
     operator: str
 
 
-def join_key(connection: PostgresConnection, table: ComparedTable) -> list[KeyColumn] | None:
+def join_key(connection: PostgresConnection, schema: TableSchema) -> list[KeyColumn] | None:
     """The columns of the key; None if no index keeps unique what the primary key of a copy would."""
-    columns = table.schema.key_columns
-    rows = connection.execute(_KEY, [table.schema.relation, len(columns)]).fetchall()
+    columns, names = schema.key_columns, [column.name for column in schema.columns]
+    rows = connection.execute(_KEY, [schema.relation, len(columns)]).fetchall()
     for _, group in groupby(rows, key=lambda row: row[0]):
         found = {number: (schema, operator) for _, number, schema, operator in group}
         if found.keys() == {int(column.attnum) for column in columns}:
             return [
-                KeyColumn(column.on_source, place, *found[int(column.attnum)])
-                for column, place in zip(columns, table.key_places, strict=True)
+                KeyColumn(column.on_source, names.index(column.name), *found[int(column.attnum)]) for column in columns
             ]
     return None
 
 
-def prints_names(connection: PostgresConnection, table: ComparedTable) -> bool:
-    """Whether values of the table may print differently without a change of it."""
-    return bool(_types(connection, table)[0])
+def copy_obstacle(connection: PostgresConnection, schema: TableSchema) -> str | None:
+    """Why a copy of the table would not show all of its changes, as text; None if it does."""
+    if join_key(connection, schema) is None:
+        return "no index with the usual operators and the columns' collations keeps its key unique"
+    if _types(connection, schema)[0]:
+        return "values of it print the names of other things, which may be renamed"
+    return None
 
 
 def difference_sql(table: ComparedTable, copy: sql.Composable, key: Sequence[KeyColumn], *, sent: bool) -> sql.Composed:
@@ -183,9 +186,7 @@ class PostgresCopies:
             return False
         with self._connector.session(str(table.schema.name)) as connection:
             return (
-                bool(connection.execute(MAY_KEEP).fetchall()[0][0])
-                and join_key(connection, table) is not None
-                and not prints_names(connection, table)
+                bool(connection.execute(MAY_KEEP).fetchall()[0][0]) and copy_obstacle(connection, table.schema) is None
             )
 
     @contextmanager
@@ -221,20 +222,19 @@ class PostgresCopyJoin:
     """`CopyJoin` in a transaction that has begun under the snapshot."""
 
     def __init__(self, connector: Connector, connection: PostgresConnection, table: ComparedTable, copy: str) -> None:
-        """Waits for other writers of the copy; there are none after that."""
         self._connector = connector
         self._connection = connection
         self._table = table
         self._copy = _named(copy)
         self._text = self._copy.as_string(connection)
-        key = join_key(connection, table)
+        key = join_key(connection, table.schema)
         if key is None:
             raise EngineFault(
                 FaultKind.TABLE_STRUCTURE_CHANGED, str(table.schema.name), "the index over its key changed"
             )
         self._key = key
         self._changed = False
-        self.mark = self._marked()
+        self.mark = self._marked() if self._fits() else None
 
     def differences(self) -> Iterator[bytes]:
         query = difference_sql(self._table, self._copy, self._key, sent=True).as_string(self._connection)
@@ -245,52 +245,52 @@ class PostgresCopyJoin:
     def refresh(self) -> None:
         if self.mark is None:
             self._create()
-        self._connection.execute(difference_sql(self._table, self._copy, self._key, sent=False))
+        else:
+            self._connection.execute(difference_sql(self._table, self._copy, self._key, sent=False))
         self._connection.execute(sql.SQL("ANALYZE {}").format(self._copy))
         self._changed = True
 
     def commit(self) -> str:
-        if self._changed:
-            self.mark = self._marked()
-        if self.mark is None:
-            raise EngineFault(FaultKind.INTERNAL, str(self._table.schema.name), "the copy does not fit its table")
+        mark = self._marked() if self._changed or self.mark is None else self.mark
         hit(Failpoint.JOIN_WRITTEN)
         self._connection.execute("COMMIT")
         hit(Failpoint.JOIN_COMMITTED)
-        return self.mark
+        return mark
 
-    def _marked(self) -> str | None:
-        found = self._connection.execute(_COPY, [self._text]).fetchall()
-        if not found:
-            return None
-        oid, plain, keys, columns = found[0]
+    def _fits(self) -> bool:
+        """Whether the copy is there as it was created; nobody can change that afterwards."""
+        if self._connection.execute("SELECT to_regclass(%s) IS NULL", [self._text]).fetchall()[0][0]:
+            return False
+        # Lets VACUUM run. Rows that others write meanwhile are not seen by this transaction, and change the mark for the next one.
+        self._connection.execute(sql.SQL("LOCK TABLE ONLY {} IN ROW EXCLUSIVE MODE").format(self._copy))
+        numbers, relation = [int(column.attnum) for column in self._table.schema.columns], self._table.schema.relation
+        # Not in this transaction, whose snapshot shows the copy as it was before the lock.
+        with self._connector.session(f"relation {relation}") as other:
+            found = other.execute(_COPY, [self._text]).fetchall()
+            expected = other.execute(_EXPECTED, [numbers, relation]).fetchall()[0][0]
         places = [each.place + 1 for each in self._key]
-        numbers = [int(column.attnum) for column in self._table.schema.columns]
-        expected = self._connection.execute(_EXPECTED, [numbers, self._table.schema.relation]).fetchall()[0][0]
-        if not plain or list(keys) != places or columns != expected:
-            return None
-        self._connection.execute(sql.SQL("LOCK TABLE ONLY {} IN SHARE ROW EXCLUSIVE MODE").format(self._copy))
-        rows, transactions = self._connection.execute(sql.SQL(_HELD).format(self._copy)).fetchall()[0]
-        _, labels = _types(self._connection, self._table)
-        version = self._connection.info.server_version // 10_000
-        return json.dumps([oid, version, labels, rows, transactions])
+        return [(plain, list(keys), columns) for plain, keys, columns in found] == [(True, places, expected)]
+
+    def _marked(self) -> str:
+        found = self._connection.execute(sql.SQL(_HELD).format(self._copy), [self._text]).fetchall()[0]
+        _, labels = _types(self._connection, self._table.schema)
+        return json.dumps([*found, labels, self._connection.info.server_version // 10_000])
 
     def _create(self) -> None:
         """Not logged: after a crash of the server it is empty, which its mark shows."""
         parts = {
             "copy": self._copy,
-            "columns": _each("{}", [column.on_source for column in self._table.schema.columns]),
             "keys": _each("{}", [each.name for each in self._key]),
-            "base": sql.Identifier(self._table.schema.name.schema, self._table.schema.name.name),
+            "rows": select_rows(self._table.schema, self._table.schema.name, []),
         }
         self._connection.execute(sql.SQL(_DROP).format(self._copy))
         for statement in _CREATE:
             self._connection.execute(sql.SQL(statement).format(**parts))
 
 
-def _types(connection: PostgresConnection, table: ComparedTable) -> tuple[bool, str]:
-    numbers = [int(column.attnum) for column in table.schema.columns]
-    unsafe, labels = connection.execute(_TYPES, [table.schema.relation, numbers]).fetchall()[0]
+def _types(connection: PostgresConnection, schema: TableSchema) -> tuple[bool, str]:
+    numbers = [int(column.attnum) for column in schema.columns]
+    unsafe, labels = connection.execute(_TYPES, [schema.relation, numbers]).fetchall()[0]
     return bool(unsafe), str(labels)
 
 

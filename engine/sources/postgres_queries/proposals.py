@@ -14,9 +14,11 @@ from engine.postgres.sessions import PostgresConnection
 from engine.records.catalog_table import CatalogTable, schema_of
 from engine.sources.postgres.key_walk import ordered_columns
 from engine.sources.postgres_queries.compared import VIEWS, Compared
+from engine.sources.postgres_queries.outer_join import MAY_KEEP, SCHEMA, copy_obstacle
 from engine.sources.postgres_queries.stamp_script import flag_sql, index_sql, stamp_sql, unique_sql
 from engine.sources.postgres_queries.stamps import TYPES
 from engine.sources.query_diff.costs import Cost, TableFacts, costs
+from engine.sources.query_diff.database import Method
 from engine.sources.query_diff.declaration import STAMPED
 
 _SIZES = """
@@ -35,6 +37,7 @@ GROUP BY i.indexrelid, i.indrelid ORDER BY i.indexrelid
 """Columns of each index, those of INCLUDE last. Indexes over expressions or of some rows only are left out."""
 _FIXED = frozenset({"bool", "date", "float4", "float8", "int2", "int4", "int8", "timestamp", "timestamptz", "uuid"})
 """Types of columns that an index can include without a limit: a row of an index that is too large makes the application's INSERT fail."""
+_NO_SCHEMA = f"the user needs the schema {SCHEMA}, and the right to create tables in it"
 _MIB = 1024 * 1024
 """Bytes."""
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
@@ -73,8 +76,35 @@ def propose(
             statements = unique_sql(table.name, compared.declared_key(table))
             found.append(Finding(_W, "key_not_unique", what, "Create an index that does.", statements))
         if schema is not None:
-            found += _method(connection, compared, table, one, schema)
+            may = bool(connection.execute(MAY_KEEP).fetchall()[0][0]) and not compared.declared_key(table)
+            obstacle = copy_obstacle(connection, schema) if may else None
+            found += _method(connection, compared, table, one, schema, joins=may and obstacle is None)
+            if (compared.of(table).method or compared.method) == Method.OUTER_JOIN:
+                found += _copy(connection, compared, table, one, obstacle if may else _NO_SCHEMA)
     return found
+
+
+def _copy(
+    connection: PostgresConnection, compared: Compared, table: CatalogTable, sizes: _Sizes, obstacle: str | None
+) -> list[Finding]:
+    """Findings on the copy that the method outer_join keeps on the source."""
+    if compared.declared_key(table):
+        what = f"{table.name} has no key that the source keeps unique, so outer_join keeps no copy of it: it is compared by incremental"
+        return [Finding(_W, "copy_not_possible", what, "Add a primary key, or choose another method.")]
+    if obstacle is None:
+        room = f"about {max(1, sizes.bytes // _MIB):,} MiB in the schema {SCHEMA} of the source, and as much again for its index at most"
+        what = f"outer_join keeps a copy of {table.name}: {room}. It is not logged, and no backup needs it"
+        return [Finding(_I, "copy_on_source", what, "None needed.")]
+    if obstacle is not _NO_SCHEMA:
+        what = f"{table.name}: {obstacle}, so outer_join keeps no copy of it: it is compared by incremental"
+        return [Finding(_W, "copy_not_possible", what, "Choose another method for it in capture.tables.")]
+    user = connection.execute("SELECT quote_ident(current_user), pg_is_in_recovery()").fetchall()[0]
+    if user[1]:
+        what = "outer_join writes on the source, which is a standby"
+        return [Finding(_E, FaultKind.SOURCE_PRIVILEGE.value, what, "Choose another method, or the primary server.")]
+    statements = (f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}", f"GRANT USAGE, CREATE ON SCHEMA {SCHEMA} TO {user[0]}")
+    what = f"outer_join keeps a copy of {table.name} on the source, for which {obstacle}"
+    return [Finding(_E, FaultKind.SOURCE_PRIVILEGE.value, what, "Let an administrator run the statements.", statements)]
 
 
 def _sizes(connection: PostgresConnection, oids: Sequence[int]) -> dict[int, _Sizes]:
@@ -124,6 +154,8 @@ def _method(
     table: CatalogTable,
     sizes: _Sizes,
     schema: TableSchema,
+    *,
+    joins: bool,
 ) -> list[Finding]:
     """Which methods are possible, and what they cost."""
     chosen = compared.of(table)
@@ -149,6 +181,7 @@ def _method(
         indexed=bool(led),
         covers=any(read <= set(columns) for columns in led),
         unique=is_unique,
+        joins=joins,
     )
     listed = costs(facts)
     best = listed[0].way.value

@@ -1,12 +1,12 @@
 """What methods of finding changed rows cost by the source document's formulas, and what Penstock's cost here. Pure.
 
 Costs are pages of 8 KiB that the source reads for one cycle (the document's: for one run, with the pages of the copy, which it keeps in the
-same database; Penstock keeps keys and hashes on the engine's machine).
+same database; Penstock keeps keys and hashes on the engine's machine, and only for `outer_join` a copy too).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from engine.sources.query_diff.key_ranges import RANGE_ROWS
@@ -95,6 +95,7 @@ class Way(StrEnum):
     INCREMENTAL = "incremental"
     ROW_CHECKSUM = "row_checksum"
     RANGE_CHECKSUM = "range_checksum"
+    OUTER_JOIN = "outer_join"
     TIMESTAMP = "timestamp"
     DELETE_FLAG = "timestamp_delete_flag"
 
@@ -114,6 +115,8 @@ class TableFacts:
     covers: bool = False
     unique: bool = True
     """The database keeps the key unique."""
+    joins: bool = False
+    """The user may keep a copy of it on the source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +153,10 @@ def costs(facts: TableFacts, v: Variables = DEFAULTS) -> list[Cost]:
         found.append(
             Cost(Way.RANGE_CHECKSUM, facts.pages * (1 + min(1.0, different / max(ranges, 1.0))) + changed, sent)
         )
+    if facts.joins:
+        # The copy is read once more, for its mark.
+        pages = full_join(replace(v, table=float(facts.pages))) + facts.pages
+        found.append(Cost(Way.OUTER_JOIN, pages, moved))
     if facts.stamp is not None and facts.unique:
         way = Way.TIMESTAMP if facts.flag is None else Way.DELETE_FLAG
         found.append(Cost(way, _by_stamp(facts, v) + changed, v.changed * facts.rows * _HASH_BYTES + moved))

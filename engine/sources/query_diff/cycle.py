@@ -291,8 +291,9 @@ class _TableCycle:
     def _changes(self, known: Known, now: Known, detection: Detection) -> tuple[dict[str, Any], Known]:
         """What changed, and the table as it is known from now on."""
         method = Method(known.method)
-        if {method, Method(now.method)} <= _HASHED_HERE:
-            method = Method(now.method)
+        if method in _HASHED_HERE:
+            # The copy on the source may not be used any more.
+            method = Method.OUTER_JOIN if now.method == Method.OUTER_JOIN else Method.INCREMENTAL
         since = self._since(known, now, detection)
         whole = self.number % FULL_EVERY == 0
         reading = self._reading(known.hashes)

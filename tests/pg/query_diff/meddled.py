@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from engine.model.identity import TableName
 from engine.model.source import TableSplit
@@ -11,6 +12,7 @@ from engine.sources.postgres.connect import Connector
 from engine.sources.postgres.reads import PostgresReads
 from engine.sources.postgres.splits import PLAIN, ReadRules
 from engine.sources.postgres_queries.database import PostgresDatabase
+from engine.sources.postgres_queries.outer_join import PostgresCopies, PostgresCopyJoin
 from engine.sources.query_diff.database import ComparedTable
 from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
 from engine.sources.query_diff.stamps import Stamp
@@ -41,6 +43,7 @@ class Meddled(PostgresDatabase):
         super().__init__(Connector(spec), rules=rules)
         self.before: Callable[[TableName, str], None] = lambda table, snapshot: None
         self.cycle_reads = _MeddledReads(self._connector, rules, self)
+        self.copies = _MeddledCopies(self._connector, rules, self)
 
     def hashed_rows(
         self,
@@ -82,6 +85,21 @@ class _MeddledReads(PostgresReads):
         assert split.reads is not None
         self._owner.before(split.reads, snapshot)
         return super().read_split(split, snapshot)
+
+
+class _MeddledCopies(PostgresCopies):
+    def __init__(self, connector: Connector, rules: ReadRules, owner: Meddled) -> None:
+        super().__init__(connector, rules)
+        self._owner = owner
+
+    @contextmanager
+    def join(self, table: ComparedTable, snapshot: str, copy: str) -> Iterator[PostgresCopyJoin]:
+        self._owner.before(table.schema.name, snapshot)
+        with super().join(table, snapshot, copy) as join:
+            # In the transaction that writes to the copy.
+            self._owner.before(table.schema.name, snapshot)
+            yield join
+            self._owner.before(table.schema.name, snapshot)
 
 
 def once(act: Callable[[], object], at: int = 1, of: str | None = None) -> Callable[[TableName, str], None]:

@@ -87,3 +87,24 @@ def test_a_key_that_is_not_kept_unique_is_a_finding_with_the_index_to_make(datab
 def test_a_view_has_methods_without_ranges(database: Database) -> None:
     costs = found(database, "seen", "range_checksum", key=["id"])["method_costs"].what
     assert "incremental or row_checksum" in costs
+
+
+def test_a_copy_on_the_source_needs_a_schema_and_room(database: Database) -> None:
+    database.execute("DROP SCHEMA IF EXISTS penstock")
+    missing = found(database, "orders", "outer_join")
+    assert missing["source_privilege"].severity is Severity.ERROR
+    create, grant = missing["source_privilege"].sql
+    assert "outer_join" not in missing["method_costs"].what.partition("The least")[0]
+    try:
+        database.execute(create)
+        database.execute(grant)
+        findings = found(database, "orders", "outer_join")
+        [(size, pages)] = database.execute(
+            "SELECT pg_relation_size(oid), relpages FROM pg_class WHERE relname = 'orders'"
+        )
+        assert f"about {size // 2**20} MiB" in findings["copy_on_source"].what
+        assert f"outer_join {3 * pages:,} pages" in findings["method_costs"].what
+        assert "source_privilege" not in findings
+        assert "incremental" in found(database, "seen", key=["id"], method="outer_join")["copy_not_possible"].what
+    finally:
+        database.execute("DROP SCHEMA penstock")

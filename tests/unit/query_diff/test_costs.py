@@ -56,6 +56,13 @@ def test_stamps_are_cheapest_with_an_index_only() -> None:
     assert ways(unindexed)[-1] is Way.DELETE_FLAG
 
 
+def test_a_join_sends_least_and_reads_the_table_and_twice_its_copy() -> None:
+    joined = TableFacts(ORDERS.pages, ORDERS.rows, ORDERS.bytes, joins=True)
+    by_way = {cost.way: cost for cost in costs.costs(joined)}
+    assert by_way[Way.OUTER_JOIN].pages == 3 * ORDERS.pages
+    assert by_way[Way.OUTER_JOIN].sent < min(c.sent for way, c in by_way.items() if way is not Way.OUTER_JOIN)
+
+
 @given(
     st.builds(
         TableFacts,
@@ -68,6 +75,7 @@ def test_stamps_are_cheapest_with_an_index_only() -> None:
         indexed=st.booleans(),
         covers=st.booleans(),
         unique=st.booleans(),
+        joins=st.booleans(),
     )
 )
 def test_only_possible_methods_are_listed_and_each_once(facts: TableFacts) -> None:
@@ -77,6 +85,7 @@ def test_only_possible_methods_are_listed_and_each_once(facts: TableFacts) -> No
     assert {Way.INCREMENTAL, Way.ROW_CHECKSUM} <= set(named)
     assert (Way.RANGE_CHECKSUM in named) is (facts.ordered and facts.unique)
     assert (Way.TIMESTAMP in named or Way.DELETE_FLAG in named) is (facts.stamp is not None and facts.unique)
+    assert (Way.OUTER_JOIN in named) is facts.joins
     assert all(cost.pages >= 0 and cost.sent >= 0 for cost in found)
     everything = {cost.way: cost for cost in found}
     assert everything[Way.INCREMENTAL].pages <= everything[Way.ROW_CHECKSUM].pages

@@ -20,6 +20,7 @@ from engine.sources.query_diff import stream
 from engine.sources.query_diff.database import Method
 from engine.sources.query_diff.given import Given, Manners
 from engine.sources.query_diff.hours import Hours
+from engine.sources.query_diff.source_copies import NoSourceCopies
 from engine.sources.query_diff.stream import CycleThread
 from engine.sources.query_diff.table_reading import StoppedError
 
@@ -50,6 +51,8 @@ class Looks:
 
 class Nothing:
     """A database without tables."""
+
+    copies = NoSourceCopies()
 
     @contextmanager
     def snapshot(self, timeout_s: float) -> Iterator[str]:

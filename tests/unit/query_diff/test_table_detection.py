@@ -50,6 +50,7 @@ def test_other_databases_refuse_delete_flags_and_declared_keys(kind: str, declar
         ("incremental", Method.INCREMENTAL),
         ("row_checksum", Method.ROW_CHECKSUM),
         ("range_checksum", Method.ROW_CHECKSUM),
+        ("outer_join", Method.ROW_CHECKSUM),
     ],
 )
 def test_the_settings_reach_the_engine_as_declared(method: str, hashed: Method) -> None:

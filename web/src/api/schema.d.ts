@@ -4360,7 +4360,7 @@ export interface components {
             every_seconds?: number;
             /**
              * Kind
-             * @description Queries read the tables again and again, and compare them with what they had before. Nothing is created on the source, and SELECT is the only right that is needed. Each cycle reads every table in one snapshot, which costs the source a scan of it. The target shows the states of these snapshots only: rows that were changed several times in between show their last change. Views, and tables without a primary key or a unique index over columns that are NOT NULL, need a key in `tables`. Not possible: partitioned tables, origin none, tickets, DDL capture. Choose the log or triggers where they can be had.
+             * @description Queries read the tables again and again, and compare them with what they had before. Nothing is created on the source, and SELECT is the only right that is needed, except by the method outer_join. Each cycle reads every table in one snapshot, which costs the source a scan of it. The target shows the states of these snapshots only: rows that were changed several times in between show their last change. Views, and tables without a primary key or a unique index over columns that are NOT NULL, need a key in `tables`. Not possible: partitioned tables, origin none, tickets, DDL capture. Choose the log or triggers where they can be had.
              * @default query_diff
              * @constant
              */
@@ -4373,11 +4373,11 @@ export interface components {
             max_time_share?: number;
             /**
              * How changes are found
-             * @description `incremental`: all rows are read, and hashed by Penstock. `row_checksum`: the database hashes its rows; keys and hashes are read, and the rows whose hash changed. `range_checksum`: it hashes ranges of the key, and only of those that changed keys and hashes are read. Tables that the database cannot compare so are compared by `row_checksum`, or else by `incremental`.
+             * @description `incremental`: all rows are read, and hashed by Penstock. `row_checksum`: the database hashes its rows; keys and hashes are read, and the rows whose hash changed. `range_checksum`: it hashes ranges of the key, and only of those that changed keys and hashes are read. `outer_join` (PostgreSQL only): the database keeps a copy of each table in the schema `penstock`, in which the user may create tables, and joins the table with it; only rows that differ are read. Tables that the database cannot compare so are compared by `row_checksum`, or else by `incremental`; those for `outer_join` by `incremental`.
              * @default incremental
              * @enum {string}
              */
-            method?: "incremental" | "row_checksum" | "range_checksum";
+            method?: "incremental" | "row_checksum" | "range_checksum" | "outer_join";
             /**
              * Only Between
              * @description Cycles for waits and requests begin in the hours `between` only, too; until then they wait. Cycles of copies and comparisons begin at any time.
@@ -6475,7 +6475,7 @@ export interface components {
              * Method
              * @description As `method` of the capture. `timestamp`: cycles on schedule read only rows whose `stamp_column` is not older than the newest stamp of the last cycle, less the age of the oldest transaction that was open then. They find inserts and updates. Cycles for waits, copies and comparisons, and one of `sweep_every`, compare all rows, and find deletes and wrong stamps too. `timestamp_delete_flag`: the same, and rows whose `flag_column` is set count as deleted, so that each cycle finds them.
              */
-            method?: ("incremental" | "row_checksum" | "range_checksum" | "timestamp" | "timestamp_delete_flag") | null;
+            method?: ("incremental" | "row_checksum" | "range_checksum" | "outer_join" | "timestamp" | "timestamp_delete_flag") | null;
             /**
              * Stamp Column
              * @description For `timestamp` and `timestamp_delete_flag`: a column of type timestamp, date or timestamp with time zone that every insert and update sets to the time of the database, for example by a trigger. An index on it lets the source read few pages.

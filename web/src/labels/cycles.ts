@@ -38,6 +38,7 @@ const METHODS: Record<string, string> = {
   incremental: "all rows are read",
   row_checksum: "the database hashes the rows; those that changed are read",
   range_checksum: "the database hashes ranges of the key; of those that differ, the rows that changed are read",
+  outer_join: "the database joins the table with a copy of it; the rows that differ are read",
 };
 
 /** How changed rows are found, in words. */
