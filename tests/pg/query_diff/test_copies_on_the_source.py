@@ -399,7 +399,9 @@ def test_an_owner_who_meddles_after_the_snapshot_hides_nothing(database: Databas
         [name] = copies_on(database)
         database.execute("DELETE FROM things WHERE id = 1; UPDATE things SET n = 0 WHERE id = 2")
         meddled.before = once(lambda: database.execute(edit.format(f"penstock.{name}", f"{name}_pkey")))
-        cycle_of(meddled, given)
+        found = cycle_of(meddled, given)["things"]
+        # The source refuses to write what others wrote after the snapshot.
+        assert found.fault == "source_timeout" or (found.fault, found.updated, found.deleted) == (None, 1, 1)
         database.execute("UPDATE things SET t = 'A' WHERE id = 3")
         for _ in range(2):
             with run_cycle(meddled, given) as (snapshot, number):
