@@ -1,8 +1,8 @@
 """Copies of tables in the schema `penstock` of the source, and the join that finds the rows in which a table differs from its copy.
 
 Values are compared by their images (`*<>`), since equal values may print differently: 1.0 and 1.00, 0 and -0, texts under a collation that
-ignores case. The copy's mark has the sum of its rows' xmin: whoever changes rows of it later, also as many as there were, makes the
-number of rows or this sum another one, since transaction numbers grow.
+ignores case. The copy's mark has the number of its rows and the sum of their xmin: a later transaction that changes rows changes one of
+them, even if there are as many rows as before, since transaction numbers grow.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ class PostgresCopyJoin:
         return mark
 
     def _fits(self) -> bool:
-        """Whether the copy is there as it was created; nobody can change that afterwards."""
+        """Whether the copy is there as it was created; that cannot change afterwards."""
         if self._connection.execute("SELECT to_regclass(%s) IS NULL", [self._text]).fetchall()[0][0]:
             return False
         # Lets VACUUM run. Rows that others write meanwhile are not seen by this transaction, and change the mark for the next one.

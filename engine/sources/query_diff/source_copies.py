@@ -35,7 +35,7 @@ class CopyJoin(Protocol):
         ...
 
     def refresh(self) -> None:
-        """Make the copy like the table, whatever it was like; it is created if it is missing or does not fit."""
+        """Make the copy like the table in any case; it is created if it is missing or does not fit."""
         ...
 
     def commit(self) -> str:

@@ -178,7 +178,7 @@ class Reader:
             arm(f"{death}=raise")
         try:
             with run_cycle(self._compared, given) as (snapshot, number):
-                # The name goes on with the tables that were left out.
+                # The name continues with the tables that were left out.
                 expected = held_by(self._compared, snapshot.partition("\n")[0], FOLLOWED)
         except EngineFault as fault:
             if fault.subject != death:
