@@ -172,6 +172,9 @@ class Engine:
         if running is not None and running.spec.epoch == spec.epoch:
             self._changes.submit(_logged, lambda: running.update(spec))
             return
+        if running is not None and running.spec.epoch > spec.epoch:
+            log.info("past_assignment", subscription=spec.name, epoch=spec.epoch)
+            return
         if running is not None:
             self._let_go(str(spec.name))
         pipeline = self._supervisor(spec)

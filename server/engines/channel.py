@@ -299,13 +299,14 @@ class EngineChannel:
 
         async with self._freshness.state_lock:
             count, names, commands = await self._threads.run(write)
+            # A claim would wait for the lock: these streams are to the engines of which the commands have the epochs.
+            streams = {name: self.hub.stream_of(name) for name, _ in commands}
         if names:
             await self._freshness.refresh(sorted(names))
-        unowned = {name for name, _ in commands if self.hub.owner(name) is None}
-        if unowned:
+        if None in streams.values():
             await self._assign_unowned()
         for name, command in commands:
-            if name not in unowned:
+            if streams[name] is not None and self.hub.stream_of(name) == streams[name]:
                 self.hub.send_to_subscription(name, command)
         return count
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 from engine.link.lag import Lag, LagBody, LagSpanPart
 from engine.link.messages import (
     Approve,
+    Assign,
     Desire,
     Discover,
     Forget,
@@ -61,6 +64,33 @@ def test_an_engine_gets_what_exists_with_secrets_and_what_comes_later(
         assert [t.source.name for t in assign.tables] == ["lines", "orders"]
         declare(client, "later")
         assert engine.assigned("later").epoch == 1
+    finally:
+        engine.close()
+
+
+def test_what_was_read_before_an_engine_took_a_subscription_is_not_sent_to_it(
+    server: RunningServer, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would have the epoch before."""
+    freshness, waiting, go = server.app.state.freshness, threading.Event(), threading.Event()
+    refresh = freshness.refresh
+
+    async def held(names: list[str] | None = None) -> None:
+        if names == ["orders"] and not waiting.is_set():
+            waiting.set()
+            await asyncio.to_thread(go.wait, DEADLINE_S)
+        await refresh(names)
+
+    monkeypatch.setattr(freshness, "refresh", held)
+    declare(client)
+    assert waiting.wait(DEADLINE_S)
+    engine = FakeEngine(server.url)
+    try:
+        assert engine.assigned().epoch == 1
+        go.set()
+        assert client.patch("/subscriptions/orders", json={"desired_state": "paused"}).status_code == 200
+        assert engine.seen(Desire).desired == "paused"
+        assert {command.epoch for command in engine.commands if isinstance(command, Assign)} == {1}
     finally:
         engine.close()
 
