@@ -102,7 +102,9 @@ def _captured(document: Document) -> Iterator[Row]:
         )
         known = [each for each in added if each is not None]
         longer = _spread(statistics.median(known), known) if known else None
-        faster = [captures.faster(r["sides"], way) for r in document["rounds"]] if way in captures.FOLLOWED else []
+        # Results of earlier releases have no CSV reader.
+        read = [r["sides"] for r in document["rounds"] if "drain_rows_per_s" in r["sides"][captures.CSV]]
+        faster = [captures.faster(sides, way) for sides in read] if way in captures.FOLLOWED else []
         yield (
             way,
             figures["transactions_per_s"],
