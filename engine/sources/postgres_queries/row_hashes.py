@@ -45,10 +45,11 @@ _KEY_HASHES = {
     "int8": "hashfloat8extended({0}::float8, {1}) # hashint8extended({0}, {1})",
     "uuid": "uuid_hash_extended({0}, {1})",
 }
-"""Hashes of a key of one column, faster than that of a record (30 % of a digest's time for a key of int8, measured on 9 columns).
+"""Hashes of a key of one column, faster than that of a record: digests of a table of 9 columns with a key of int8 take 15 to 18 % less
+time (measured).
 
-hashint8extended folds the halves of a number by exclusive or. Two numbers of equal halves' sums that also are the same float8 do not exist:
-those lie within 2048 of each other, so they have the same upper half, or lie at both sides of a multiple of 2^32, where the upper
+hashint8extended folds the halves of a number by exclusive or. Two numbers that fold to the same and are the same float8 do not exist: they
+would be within 2048 of each other, so they would have the same upper half, or lie at both sides of a multiple of 2^32, where the upper
 halves differ in bits that the lower ones cannot make up for.
 """
 

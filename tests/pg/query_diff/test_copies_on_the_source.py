@@ -236,6 +236,14 @@ def filled(database: Database) -> None:
     database.execute("INSERT INTO kept SELECT i, 'y' FROM generate_series(1, 50) i")
 
 
+def begun(database: Database, reader: PostgresDatabase, folder: Path) -> Given:
+    """`things` has rows, and a cycle has made its copy."""
+    given = given_in(folder, {THINGS: Follow(None, ALL)})
+    filled(database)
+    cycle_of(reader, given)
+    return given
+
+
 def read_of(found: dict[str, TableFound], name: str = "things") -> tuple[str, int, int]:
     """By which method, rows read, and changes."""
     table = found[name]
@@ -258,9 +266,7 @@ def test_only_rows_that_differ_travel(database: Database, reader: PostgresDataba
 def test_a_cycle_that_dies_around_the_commit_of_the_source_is_made_up_for(
     database: Database, reader: PostgresDatabase, tmp_path: Path, death: str
 ) -> None:
-    given = given_in(tmp_path, {THINGS: Follow(None, ALL)})
-    filled(database)
-    cycle_of(reader, given)
+    given = begun(database, reader, tmp_path)
     database.execute("DELETE FROM things WHERE id = 1; UPDATE things SET n = 0 WHERE id = 2")
     arm(f"{death}=raise")
     assert cycle_of(reader, given)["things"].fault == "internal"
@@ -272,9 +278,7 @@ def test_a_cycle_that_dies_around_the_commit_of_the_source_is_made_up_for(
 def test_without_the_right_all_rows_are_read_and_with_it_again_few(
     database: Database, reader: PostgresDatabase, tmp_path: Path
 ) -> None:
-    given = given_in(tmp_path, {THINGS: Follow(None, ALL)})
-    filled(database)
-    cycle_of(reader, given)
+    given = begun(database, reader, tmp_path)
     copies = copies_on(database)
     database.execute(f"REVOKE ALL ON SCHEMA penstock FROM {OTHER_USER}; UPDATE things SET n = 0 WHERE id = 2")
     assert read_of(cycle_of(reader, given)) == ("incremental", 100, 1)
@@ -313,9 +317,7 @@ def test_copies_go_with_their_tables_methods_and_subscriptions(
 def test_columns_that_are_added_and_dropped_make_the_copy_again(
     database: Database, reader: PostgresDatabase, tmp_path: Path
 ) -> None:
-    given = given_in(tmp_path, {THINGS: Follow(None, ALL)})
-    filled(database)
-    cycle_of(reader, given)
+    given = begun(database, reader, tmp_path)
     for change in ("ADD COLUMN more int", "DROP COLUMN more", "ALTER COLUMN n TYPE numeric(9, 2)"):
         database.execute(f"ALTER TABLE things {change}")
         assert read_of(cycle_of(reader, given)) == ("outer_join", 100, 100)
@@ -340,9 +342,7 @@ def test_a_row_that_the_owner_made_alike_is_found(
     database: Database, reader: PostgresDatabase, tmp_path: Path, table: str
 ) -> None:
     """The copy does not differ from the table then, and has as many rows as before."""
-    given = given_in(tmp_path, {THINGS: Follow(None, ALL)})
-    filled(database)
-    cycle_of(reader, given)
+    given = begun(database, reader, tmp_path)
     [copy] = copies_on(database)
     database.execute("UPDATE things SET n = 0 WHERE id = 2")
     database.execute(f"UPDATE penstock.{copy} SET n = 0 WHERE id = 2")
@@ -364,9 +364,7 @@ def test_a_label_that_is_renamed_is_a_change(database: Database, reader: Postgre
 def test_a_value_that_came_back_while_another_method_was_chosen_is_found(
     database: Database, reader: PostgresDatabase, tmp_path: Path, other: Method
 ) -> None:
-    given = given_in(tmp_path, {THINGS: Follow(None, ALL)})
-    filled(database)
-    cycle_of(reader, given)
+    given = begun(database, reader, tmp_path)
     database.execute("REVOKE ALL ON SCHEMA penstock FROM " + OTHER_USER)
     database.execute("UPDATE things SET n = 0 WHERE id = 2")
     assert read_of(cycle_of(reader, replace(given, method=other)))[2] == 1
