@@ -53,16 +53,21 @@ def end_own_session(
     connection: PostgresConnection,
     reader: str,
     application: str,
-    find: Callable[[PostgresConnection], tuple[int, str | None, bool] | None],
+    find: Callable[[PostgresConnection], tuple[int, str | None, bool | None] | None],
 ) -> bool:
     """End the engine's own older session of this reader and wait until it has ended. `find`: pid and application name of the session that
-    reads, and whether it has our user; None if there is none.
+    reads, and whether it has our user, which is None if the session ended while it was looked for; None if there is none.
 
     A session is the engine's own if it has the same user, and its application name equals `application` except for the number at the
     end (an older epoch). Returns False if no session reads. Raises EngineFault(SLOT_IN_USE) if another client's session does, or if the
     engine's own does not end.
     """
+    deadline = time.monotonic() + FREE_TIMEOUT_S
     session = find(connection)
+    # Of a session that is ending, the lock or slot and the activity are read one after the other: it may have only the first.
+    while session is not None and session[2] is None and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+        session = find(connection)
     if session is None:
         return False
     pid, name, same_user = session
