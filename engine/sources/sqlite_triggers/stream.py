@@ -56,9 +56,12 @@ AND penstock_changes.no <= w.upto WHERE w.no > ? AND w.no <= ? GROUP BY w.no
 _LINES = """
 SELECT CAST(group_concat(line, '') AS BLOB) FROM (
     SELECT c.no || char(9) || w.no || char(9) || c.op || char(9) || {fields} || char(10) AS line
-    FROM penstock_windows w CROSS JOIN penstock_changes c ON c.no > w.before AND c.no <= w.upto
-    WHERE w.no >= ? AND w.no <= ? AND c.no > ? AND c.no <= ? AND c.structure = ? AND c.op IN ('I', 'U', 'D'))
+    FROM {changes} AND c.op IN ('I', 'U', 'D'))
 """
+_CHANGES = """penstock_windows w CROSS JOIN penstock_changes c ON c.no > max(w.before, :after) AND c.no <= min(w.upto, :upto)
+    WHERE w.no >= :first AND w.no <= :last AND c.structure = :structure"""
+"""The changes of a page, with their windows. With a condition for each bound, SQLite searches by one of them, and each part of a window
+would read the whole window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,11 @@ class _Page:
     upto: int
     begins: bool = True
     ends: bool = True
+
+    def given(self, structure: int) -> dict[str, int]:
+        """For `_CHANGES`."""
+        first, last = self.windows[0].no, self.windows[-1].no
+        return {"first": first, "last": last, "after": self.after, "upto": self.upto, "structure": structure}
 
 
 class SqliteWindows:
@@ -237,9 +245,9 @@ class SqliteWindows:
             for side in "oc"
             for n, column in enumerate(structure.columns, 1)
         )
-        text = self._connection.execute(
-            _LINES.format(fields=fields), [page.windows[0].no, page.windows[-1].no, page.after, page.upto, number]
-        ).fetchone()[0]
+        text = self._connection.execute(_LINES.format(fields=fields, changes=_CHANGES), page.given(number)).fetchone()[
+            0
+        ]
         if text:
             record = record_of(relation, structure)
             announcement = record if self._announced.get(relation) != record else None
@@ -257,9 +265,7 @@ class SqliteWindows:
     def _unread(self, page: _Page, number: int, relation: int, structure: Structure) -> Iterator[TableRows]:
         """In place of rows that cannot be read: a record that no structure matches, so that the table is copied again."""
         found: Sequence[tuple[int, int]] = self._connection.execute(
-            "SELECT c.no, w.no FROM penstock_windows w CROSS JOIN penstock_changes c ON c.no > w.before AND c.no <= w.upto"
-            f" WHERE w.no >= ? AND w.no <= ? AND c.no > ? AND c.no <= ? AND c.structure = ? AND c.op = '{UNREADABLE}' LIMIT 1",
-            [page.windows[0].no, page.windows[-1].no, page.after, page.upto, number],
+            f"SELECT c.no, w.no FROM {_CHANGES} AND c.op = '{UNREADABLE}' LIMIT 1", page.given(number)
         ).fetchall()
         for at in found:
             self._announced[relation] = record = unreadable_record(relation, structure)
@@ -279,6 +285,8 @@ def open_stream(
     """
     connection = connector.open()
     try:
+        # SQLite would build an index of all changes, for each page, to find those of one structure in it.
+        connection.execute("PRAGMA automatic_index = OFF")
         require(connection, reader)
         with immediate(connection, connector.wait_s):
             row = connection.execute(
