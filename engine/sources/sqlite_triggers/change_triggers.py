@@ -86,8 +86,9 @@ def _missing(connection: sqlite3.Connection, tables: Sequence[TableName]) -> tup
     """What creates the shadow log and lets triggers record these tables; without any, those that have triggers."""
     found = _named(connection, tables) if tables else _recorded(connection)
     layout = missing_layout(connection)
+    there = is_installed(connection)
     followed = (
-        set() if layout else {relation for (relation,) in connection.execute("SELECT relation FROM penstock_followed")}
+        {relation for (relation,) in connection.execute("SELECT relation FROM penstock_followed")} if there else set()
     )
     # The stream follows changes of the structure itself, with the rows that were changed since.
     left = [one for one in found if one.live.problem is None and not (one.complete and one.relation in followed)]

@@ -9,19 +9,19 @@ from __future__ import annotations
 import sqlite3
 
 from engine.sources.sqlite.catalog import Structure, quoted
-from engine.sources.sqlite_triggers.objects import DELETE, DOUBT, DROPPED, INSERT, UNREADABLE, UPDATE
+from engine.sources.sqlite_triggers.objects import DELETE, DOUBT, DOUBTFUL, DROPPED, INSERT, UNREADABLE, UPDATE
 from engine.sources.sqlite_triggers.recorded import structure_of
 
 _WHERE = "no > :after AND structure = :structure"
 _TABLE_THERE = "SELECT 1 FROM main.sqlite_schema WHERE type = 'table' AND name = ? COLLATE NOCASE"
-_DROP_ALL = f"UPDATE penstock_changes SET op = '{DROPPED}' WHERE {_WHERE} AND op IN ('d', 'i', 'u', 'e')"
+_DROP_ALL = f"UPDATE penstock_changes SET op = '{DROPPED}' WHERE {_WHERE} AND {DOUBTFUL}"
 
 
 def settle_doubts(connection: sqlite3.Connection, after: int) -> None:
     """Settle changes after that number. In a write transaction."""
     found = connection.execute(
         "SELECT DISTINCT c.structure, s.told, t.structure FROM penstock_changes c JOIN penstock_structures s ON s.structure = c.structure"
-        " JOIN penstock_tables t ON t.relation = s.relation WHERE c.no > ? AND c.op IN ('d', 'i', 'u', 'e')",
+        f" JOIN penstock_tables t ON t.relation = s.relation WHERE c.no > ? AND c.{DOUBTFUL}",
         [after],
     ).fetchall()
     for number, told, current in found:

@@ -18,7 +18,7 @@ from engine.records.table_structure import key_problem
 from engine.sources.sqlite.connect import Connector
 from engine.sources.sqlite.preflight import declared_findings, discovered, file_findings, missing, unlogged, unopened
 from engine.sources.sqlite_triggers.objects import in_transaction
-from engine.sources.sqlite_triggers.registry import Found, file_id, look, missing_layout, recording
+from engine.sources.sqlite_triggers.registry import Found, file_id, is_installed, look, missing_layout, recording
 
 _E, _I = Severity.ERROR, Severity.INFO
 _WRITING = "Let the engine's user write to the file and to its folder, where SQLite keeps its journal."
@@ -67,10 +67,12 @@ def _planned(connector: Connector, connection: sqlite3.Connection, tables: Itera
     statements = in_transaction((*layout, *recording(connection, lacking)), connector.wait_s)
     if not statements:
         return []
-    parts = ["tables whose names begin with penstock_"] if layout else []
+    there = is_installed(connection)
+    parts = [] if there else ["tables whose names begin with penstock_"]
+    parts += ["an index of penstock_changes"] if there and layout else []
     parts += [f"triggers on {', '.join(str(found.name) for found in lacking)}"] if lacking else []
     what = f"{' and '.join(parts)} will be created in the file"
-    code = "change_triggers_absent" if layout else "change_triggers_planned"
+    code = "change_triggers_planned" if there else "change_triggers_absent"
     return [Finding(_I, code, what, "Nothing has to be done.", commented(statements))]
 
 

@@ -33,6 +33,7 @@ from engine.sources.sqlite_triggers.objects import (
     registration,
     remove_statements,
     trigger_statements,
+    upgrade_statements,
 )
 from engine.sources.sqlite_triggers.recorded import followed_by, generated_names, structure_of, unrecordable
 
@@ -197,7 +198,7 @@ def _unescaped(field: bytes) -> str:
 
 
 def missing_layout(connection: sqlite3.Connection) -> tuple[PlannedStatement, ...]:
-    """The statements that create the shadow log, in place of what others left of it; none if it is there.
+    """The statements that create the shadow log, in place of what others left of it, or upgrade it; none if it is there.
 
     Raises EngineFault(LOG_UNREADABLE) if it has a layout of a later version.
     """
@@ -206,7 +207,7 @@ def missing_layout(connection: sqlite3.Connection) -> tuple[PlannedStatement, ..
         if layout is not None and layout > LAYOUT:
             detail = f"the shadow log has the layout {layout}; this version knows layouts up to {LAYOUT}"
             raise EngineFault(FaultKind.LOG_UNREADABLE, "penstock_state", detail)
-        return ()
+        return upgrade_statements() if layout is not None and layout < LAYOUT else ()
     return (*(brief(statement) for statement in removal(connection)), *layout_statements())
 
 

@@ -16,6 +16,7 @@ from engine.model.change_triggers import ChangeTriggersState, commented
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
 from engine.model.subscription import ConnectionSpec, TableSpec
+from engine.sources.sqlite_triggers.objects import DOUBTFUL, LAYOUT
 from engine.sources.sqlite_triggers.source import SqliteSource
 
 SHOP = """
@@ -82,7 +83,7 @@ def test_the_plan_is_what_installing_runs(shop: Shop, tmp_path: Path) -> None:
         assert one.rows(tables) == by_hand.rows(tables)
         assert one.triggers.plan(WANTED) == ()
         state = one.triggers.status()
-        assert (state.installed, state.version, state.current, state.install_sql) == (True, 1, True, ())
+        assert (state.installed, state.version, state.current, state.install_sql) == (True, LAYOUT, True, ())
         assert [(t.table, t.variant, t.current) for t in state.tables] == [
             (IT, "rows", True),
             (NOTES, "inserts", True),
@@ -107,6 +108,53 @@ def test_checks_show_what_a_subscription_would_run(shop: Shop) -> None:
     assert shown() == {"change_triggers_planned": commented(shop.triggers.plan(WANTED))}
     shop.run(";\n".join(shown()["change_triggers_planned"]))
     assert shown() == {}
+
+
+FIRST_LAYOUT = """
+DROP INDEX penstock_doubts;
+CREATE INDEX penstock_doubts ON penstock_changes (no) WHERE op IN ('d', 'i', 'u', 'e');
+UPDATE penstock_state SET layout = 1;
+"""
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_the_first_layout_is_upgraded_and_keeps_what_was_recorded(shop: Shop, *, by_hand: bool) -> None:
+    shop.triggers.install(WANTED)
+    shop.follow(*WANTED)
+    everything = sorted(shop.schema(), key=str)
+    shop.run(FIRST_LAYOUT)
+    shop.run("REPLACE INTO orders (id, name) VALUES (1, 'two')")
+    recorded = shop.rows("SELECT * FROM penstock_changes")
+    assert "d" in {row[2] for row in recorded}
+    (found,) = [f for f in shop.source.preflight([spec(ORDERS)], None) if f.code.startswith("change_triggers_")]
+    assert (found.code, found.what) == (
+        "change_triggers_planned",
+        "an index of penstock_changes will be created in the file",
+    )
+    state = shop.triggers.status()
+    assert (state.version, state.current, len(state.install_sql)) == (1, False, 5)
+    if by_hand:
+        shop.run(";".join(state.install_sql))
+        assert shop.rows("SELECT * FROM penstock_changes") == recorded
+    else:
+        shop.source.sent_tables.prepare([spec(ORDERS)], "reader")
+    state = shop.triggers.status()
+    assert (state.version, state.current, state.install_sql) == (LAYOUT, True, ())
+    without_view = [row for row in sorted(shop.schema(), key=str) if row[0] != "view"]
+    assert without_view == [row for row in everything if row[0] != "view"]
+    left = shop.rows(f"SELECT count(*) FROM penstock_changes WHERE {DOUBTFUL}")[0][0]
+    assert bool(left) is by_hand, "preparing a reader closes a window, which settles them"
+
+
+def test_recording_builds_no_temporary_table_and_doubts_are_found_by_their_index(shop: Shop) -> None:
+    shop.triggers.install(WANTED)
+    for write in ("UPDATE orders SET paid = 1", "INSERT INTO orders VALUES (9, 'x', 0)", "DELETE FROM orders"):
+        operations = [row[1] for row in shop.rows(f"EXPLAIN {write}")]
+        of_triggers = operations[operations.index("Init", 1) :]
+        assert "Insert" in of_triggers
+        assert "OpenEphemeral" not in of_triggers
+    plan = shop.rows(f"EXPLAIN QUERY PLAN SELECT no FROM penstock_changes AS c WHERE c.no > 7 AND c.{DOUBTFUL}")
+    assert "penstock_doubts" in plan[0][3]
 
 
 def test_they_are_removed_without_a_trace(shop: Shop) -> None:
