@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Protocol
 
 from engine.model.copies import KeyBound
@@ -11,6 +12,9 @@ from engine.model.schema import Column
 
 if TYPE_CHECKING:
     from engine.model.source import TableSplit
+
+
+_FLOATS = frozenset({"float4", "float8"})
 
 
 class NotByRanges(Exception):
@@ -25,13 +29,28 @@ class KeyInterval:
     upto: KeyBound | None = None
 
 
+class RowForm(Enum):
+    """What is hashed of a row, and how: a form that the source can compute. Equal texts mean equal values."""
+
+    ROW = auto()
+    """PostgreSQL's `ROW(columns)::text`; the hashes are its `hashtextextended` with the seeds 0 and 1."""
+    LINE = auto()
+    """The row's line of COPY text, as the source sends it, without its end; the hashes are the halves of its MD5. A column that is a float
+    on both sides is the letter f and the bits of its value as a float of 64 bits, in 16 hexadecimal digits: digits of floats are not
+    printed alike everywhere."""
+
+
+def is_float(column: Column) -> bool:
+    """Whether the column is a float on source and target."""
+    return column.type.name in _FLOATS and column.map_as in {None, "source"}
+
+
 @dataclass(frozen=True, slots=True)
 class RangeDigest:
-    """A range of the source's rows: their number, the exclusive or of the 64-bit hashes of their row texts with two seeds, and the bytes of
-    these texts.
+    """A range of the source's rows: their number, the exclusive or of two 64-bit hashes of their row texts, as signed numbers, and the
+    bytes of these texts.
 
-    Row text is PostgreSQL's `ROW(columns)::text`, the hash its `hashtextextended`, as signed numbers. The keys of a table are unique, so
-    equal numbers and hashes mean equal sets of row texts (collisions: 2^-128).
+    The keys of a table are unique, so equal numbers and hashes mean equal sets of row texts (collisions: 2^-128).
     """
 
     keys: KeyInterval
@@ -98,9 +117,14 @@ class RangeSource(Protocol):
         """The key columns, whose values a KeyBound has."""
         ...
 
+    @property
+    def form(self) -> RowForm:
+        """What of a row the digests are of."""
+        ...
+
     def digests(self, intervals: Sequence[KeyInterval], rows: int, snapshot: str) -> list[RangeDigest]:
         """Cut each interval into ranges of `rows` rows (its last one may have fewer), which cover it: in key order, read under the imported
-        snapshot in one round trip.
+        snapshot in few round trips.
 
         Raises NotByRanges, and EngineFault as `SnapshotSource.read_split`.
         """
@@ -123,7 +147,7 @@ class TargetDigests:
 class RangedRows(Protocol):
     """Rows of one table in a TargetReader's transaction, in ranges of its key. Each row is in exactly one range."""
 
-    def digests(self, bounds: Sequence[KeyBound], check: Callable[[], None]) -> TargetDigests:
+    def digests(self, bounds: Sequence[KeyBound], check: Callable[[], None], form: RowForm) -> TargetDigests:
         """Digests of the ranges between ascending bounds (first and last range are open; a bound belongs to the range before it).
 
         `check` is called repeatedly; what it raises ends the computation. Raises NotByRanges.

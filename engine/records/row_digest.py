@@ -1,4 +1,4 @@
-"""Digests of row texts by the hash function that PostgreSQL has, `hashtextextended(text, seed)` with the seeds 0 and 1."""
+"""Digests of row texts: by the hash function that PostgreSQL has, `hashtextextended(text, seed)` with the seeds 0 and 1, or by MD5."""
 
 from __future__ import annotations
 
@@ -89,6 +89,25 @@ def _add_rows(data: Array, offsets: Array, ranges: Array, rows: Array, low: Arra
 
 
 @kernel
+def _half(data: Array, begin: Any) -> Any:
+    """A number of 64 bits that is written as 16 hexadecimal digits, those above 9 in lower case."""
+    value = np.int64(0)
+    for i in range(begin, begin + 16):
+        digit = np.int64(data[i])
+        value = (value << 4) | (digit - 48 if digit < 97 else digit - 87)
+    return value
+
+
+@kernel
+def _add_md5(data: Array, offsets: Array, ranges: Array, rows: Array, low: Array, high: Array) -> None:
+    for i in range(ranges.size):
+        begin, at = np.int64(offsets[i]), ranges[i]
+        rows[at] += 1
+        low[at] ^= _half(data, begin)
+        high[at] ^= _half(data, begin + 16)
+
+
+@kernel
 def _before(data: Array, begin: Any, end: Any, other: Array, first: Any, last: Any) -> Any:
     """Whether the bytes `other` sort before `data`."""
     for i in range(min(end - begin, last - first)):
@@ -121,6 +140,11 @@ class RangeSums:
         """Add rows. `texts`: pyarrow string array without NULL; `ranges`: int64, the number of each row's range."""
         data, offsets = _bytes_of(texts)
         _add_rows(data, offsets, ranges, self.rows, self.low, self.high)
+
+    def add_md5(self, digits: Any, ranges: Array) -> None:
+        """Add rows, given the hexadecimal digits of the MD5 of their texts. Otherwise as `add`."""
+        data, offsets = _bytes_of(digits)
+        _add_md5(data, offsets, ranges, self.rows, self.low, self.high)
 
 
 def ranges_of(keys: Any, bounds: Any) -> Array:
@@ -214,16 +238,6 @@ def _number(data: Array, begin: Any, end: Any) -> Any:
 
 
 @kernel
-def _half(data: Array, begin: Any) -> Any:
-    """A number of 64 bits that is written as 16 hexadecimal digits, those above 9 in lower case."""
-    value = np.int64(0)
-    for i in range(begin, begin + 16):
-        digit = np.int64(data[i])
-        value = (value << 4) | (digit - 48 if digit < 97 else digit - 87)
-    return value
-
-
-@kernel
 def _find_hashed(data: Array, interval: Array, key_ends: Array, keys: Array, low: Array, high: Array) -> Any:
     """Fill the arrays from lines that begin with a number and end with hashes; the number of lines, -1 if one does not."""
     found, at, out = 0, 0, 0
@@ -278,3 +292,4 @@ def warm() -> None:
     for kind in (pa.string(), pa.binary()):
         values = pa.array(["a"], kind)
         RangeSums(1).add(values, ranges_of(values.cast(pa.binary()), pa.array([b"b"])))
+        RangeSums(1).add_md5(pa.array(["0" * 32], kind), np.zeros(1, np.int64))

@@ -114,7 +114,7 @@ class ByRanges:
 
     def compare(self, base: Sequence[RangeDigest], target: RangedRows, read: ReadRows, limit: int) -> RangesFound:
         """Compare the target's ranges with the source's. Raises NotByRanges if too many rows are in differing ranges."""
-        found = target.digests(_bounds(base), self.check)
+        found = target.digests(_bounds(base), self.check, self.ranges.form)
         wanted = _differing(base, found)
         source_rows, target_rows = sum(each.rows for each in base), int(found.rows.sum())
         if not wanted.any():
@@ -125,7 +125,7 @@ class ByRanges:
             raise NotByRanges("many differing ranges")
         target.keep(_bounds(base), wanted.tolist())
         parts = list(self._parts([each for each, keep in zip(base, wanted, strict=True) if keep]))
-        unequal = _differing(parts, target.digests(_bounds(parts), self.check))
+        unequal = _differing(parts, target.digests(_bounds(parts), self.check, self.ranges.form))
         target.keep(_bounds(parts), unequal.tolist())
         splits = [self.ranges.split(each.keys, each.rows) for each in _merged(parts, unequal)]
         with read(splits) as rows:

@@ -23,14 +23,19 @@ def cut_table(
 ) -> list[TableSplit]:
     """Cut the table into splits of about `split_bytes`. Raises EngineFault(TABLE_STRUCTURE_CHANGED) if it lacks a column."""
     select = select_lines(table, schema)
-    row_bytes = max(ROW_BYTES, table.bytes // table.rows) if table.rows else ROW_BYTES
-    step = max(1, split_bytes // row_bytes)
+    step, row_bytes = step_of(table, split_bytes)
     bounds = _bounds(connection, table, step)
     rows_each = step if bounds else table.rows
     return [
         split_of(schema, f"{select} WHERE {condition}", rows_each * row_bytes, rows_each)
         for condition in _conditions(key_of(table), bounds)
     ]
+
+
+def step_of(table: MariaDbTable, split_bytes: int) -> tuple[int, int]:
+    """Rows of a split of about so many bytes, and the estimated bytes of a row."""
+    row_bytes = max(ROW_BYTES, table.bytes // table.rows) if table.rows else ROW_BYTES
+    return max(1, split_bytes // row_bytes), row_bytes
 
 
 def select_lines(table: MariaDbTable, schema: TableSchema) -> str:
@@ -70,18 +75,35 @@ def _bounds(connection: MariaDbConnection, table: MariaDbTable, step: int) -> li
     key = key_of(table)
     if not key:
         return []
+    found: list[list[str]] = []
+    while True:
+        texts = place_after(connection, table, key, found[-1] if found else None, step)
+        if texts is None:
+            return found
+        found.append(key_literals(key, texts))
+
+
+def place_after(
+    connection: MariaDbConnection,
+    table: MariaDbTable,
+    key: Sequence[tuple[ColumnFacts, Printed]],
+    after: Sequence[str] | None,
+    step: int,
+) -> list[str] | None:
+    """The key, as texts, of the row `step` rows after these literals; None if there are fewer rows."""
     order = ", ".join(quoted(facts.name) for facts, _ in key)
     values = ", ".join(
         f"HEX({quoted(f.name)})" if h.name == "bytea" else f"CAST({quoted(f.name)} AS CHAR)" for f, h in key
     )
-    found: list[list[str]] = []
-    while True:
-        after = f"WHERE {compared(key, found[-1], '>')}" if found else ""
-        statement = f"SELECT {values} FROM {quoted(table.name.schema, table.name.name)} {after} ORDER BY {order} LIMIT {step - 1}, 1"
-        row = rows(connection, statement)
-        if not row:
-            return found
-        found.append([key_literal(how, str(value)) for (_, how), value in zip(key, row[0], strict=True)])
+    where = "" if after is None else f"WHERE {compared(key, after, '>')}"
+    statement = f"SELECT {values} FROM {quoted(table.name.schema, table.name.name)} {where} ORDER BY {order} LIMIT {step - 1}, 1"
+    row = rows(connection, statement)
+    return [str(value) for value in row[0]] if row else None
+
+
+def key_literals(key: Sequence[tuple[ColumnFacts, Printed]], texts: Sequence[str | None]) -> list[str]:
+    """Literals of a key's values, from their texts as rows are printed."""
+    return [key_literal(how, str(text)) for (_, how), text in zip(key, texts, strict=True)]
 
 
 def key_literal(how: Printed, value: str) -> str:

@@ -155,7 +155,12 @@ def _instant(fraction: int | None) -> str:
 
 def value_text(how: Printed, value: str) -> str:
     """SQL of the value's COPY text; NULL is a field of its own."""
-    return rf"IFNULL({how.sql.format(value)}, '\\N')"
+    return null_text(how.sql.format(value))
+
+
+def null_text(text: str) -> str:
+    """SQL of a field, given that of its text, which is NULL for NULL."""
+    return rf"IFNULL({text}, '\\N')"
 
 
 def line_text(values: list[str]) -> str:

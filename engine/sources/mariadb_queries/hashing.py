@@ -12,9 +12,8 @@ from itertools import pairwise
 from engine.model.source import TableSplit
 from engine.sources.mariadb.catalog import MariaDbTable
 from engine.sources.mariadb.connect import quoted
-from engine.sources.mariadb.splits import compared, key_literal, key_of, printed_values, split_of
+from engine.sources.mariadb.splits import compared, key_literal, key_literals, key_of, printed_values, split_of
 from engine.sources.mariadb.types import line_text
-from engine.sources.mariadb_queries.snapshots import key_texts
 from engine.sources.query_diff.database import ComparedTable, Method
 from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
 
@@ -94,7 +93,9 @@ class HashedTable:
         """The table and the condition of a range."""
         name, key = self.table.name, key_of(self.table)
         bounds = [(">=", keys.first), ("<", keys.before)]
-        conditions = [compared(key, key_texts(key, bound), operator) for operator, bound in bounds if bound is not None]
+        conditions = [
+            compared(key, key_literals(key, bound), operator) for operator, bound in bounds if bound is not None
+        ]
         return f"{quoted(name.schema, name.name)} WHERE {' AND '.join(conditions) or 'TRUE'}"
 
     def _read(self, query: str) -> Iterator[bytes]:

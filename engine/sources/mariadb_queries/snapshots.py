@@ -14,16 +14,18 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from engine.model.absent_capabilities import WholeTablesOnly
+from engine.model.copies import KeyBound
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
 from engine.model.masks import MASK_KEY
 from engine.model.quarantine import Texts
+from engine.model.ranges import RangeSource
 from engine.model.schema import TableSchema
-from engine.model.source import WHOLE_TABLE, TableSplit
+from engine.model.source import WHOLE_TABLE, KeyWalk, TableSplit
 from engine.model.subscription import TableSpec
 from engine.records.masked_lines import mask_of
 from engine.records.served_snapshot import Request, SnapshotServer, read_served
-from engine.sources.mariadb import splits
+from engine.sources.mariadb import range_digests, splits
 from engine.sources.mariadb.catalog import MariaDbTable, load_named
 from engine.sources.mariadb.connect import (
     ERRORS,
@@ -37,7 +39,6 @@ from engine.sources.mariadb.connect import (
     run,
 )
 from engine.sources.mariadb.lines import read_lines
-from engine.sources.mariadb.types import ColumnFacts, Printed
 from engine.sources.mariadb_queries.compared import compared_structure
 
 _KEYS_AT_ONCE = 2_000
@@ -53,11 +54,6 @@ def load_there(connection: MariaDbConnection, name: TableName) -> MariaDbTable:
     if found is None:
         raise EngineFault(FaultKind.TABLE_MISSING, str(name), "the table is gone")
     return found
-
-
-def key_texts(key: Sequence[tuple[ColumnFacts, Printed]], texts: Sequence[str | None]) -> list[str]:
-    """Literals of a key's values, from their texts as rows are printed."""
-    return [splits.key_literal(how, str(text)) for (_, how), text in zip(key, texts, strict=True)]
 
 
 @contextmanager
@@ -118,12 +114,32 @@ class QueryReads(WholeTablesOnly):
         if [facts.name for facts, _ in key] != [column.on_source for column in schema.key_columns]:
             return self.splits(schema, spec, WHOLE_TABLE)
         names = ", ".join(quoted(facts.name) for facts, _ in key)
-        rows = [f"({', '.join(key_texts(key, texts))})" for texts in keys]
+        rows = [f"({', '.join(splits.key_literals(key, texts))})" for texts in keys]
         select = splits.select_lines(table, schema)
         return [
             splits.split_of(schema, f"{select} WHERE ({names}) IN ({', '.join(rows[at : at + _KEYS_AT_ONCE])})")
             for at in range(0, len(rows), _KEYS_AT_ONCE)
         ]
+
+    def walk_key(
+        self,
+        schema: TableSchema,
+        after: KeyBound | None,
+        split_bytes: int,
+        most_splits: int,
+        above_bytes: int | None = None,
+    ) -> KeyWalk | None:
+        """None for a copy, which names `above_bytes`: one session reads for all."""
+        if above_bytes is not None:
+            return None
+        with self._connector.session(str(schema.name)) as connection:
+            table = load_there(connection, schema.name)
+            return range_digests.walk_key(connection, table, schema, after, split_bytes, most_splits)
+
+    def ranges(self, schema: TableSchema) -> RangeSource:
+        with self._connector.session(str(schema.name)) as connection:
+            table = load_there(connection, schema.name)
+        return range_digests.ranges_of(table, schema, self.read_split)
 
     def read_split(self, split: TableSplit, snapshot: str) -> Iterator[bytes]:
         subject = f"relation {split.relation}"

@@ -10,7 +10,7 @@ import psycopg
 from psycopg import pq, sql
 
 from engine.model.copies import KeyBound
-from engine.model.ranges import KeyInterval, NotByRanges, RangeDigest
+from engine.model.ranges import KeyInterval, NotByRanges, RangeDigest, RowForm
 from engine.model.schema import Column, KeyMode, TableSchema
 from engine.model.source import TableSplit
 from engine.sources.postgres.connect import SOURCE, Connector
@@ -52,6 +52,7 @@ class PostgresRanges:
     connector: Connector
     schema: TableSchema
     columns: tuple[Column, ...]
+    form: RowForm = RowForm.ROW
 
     def digests(self, intervals: Sequence[KeyInterval], rows: int, snapshot: str) -> list[RangeDigest]:
         subject = f"relation {self.schema.relation}"

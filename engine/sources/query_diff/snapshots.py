@@ -10,7 +10,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
 from engine.model.positions.windows import end_of
 from engine.model.quarantine import Texts
-from engine.model.ranges import KeyInterval, KeySample, RangeDigest, RangeSource
+from engine.model.ranges import KeyInterval, KeySample, RangeDigest, RangeSource, RowForm
 from engine.model.schema import Column, TableSchema
 from engine.model.source import ExportedSnapshot, KeyWalk, TableSplit
 from engine.model.subscription import TableSpec
@@ -79,6 +79,10 @@ class _Ranges:
     @property
     def columns(self) -> tuple[Column, ...]:
         return self._ranges.columns
+
+    @property
+    def form(self) -> RowForm:
+        return self._ranges.form
 
     def digests(self, intervals: Sequence[KeyInterval], rows: int, snapshot: str) -> list[RangeDigest]:
         return self._ranges.digests(intervals, rows, read_under(snapshot, self._table))

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from engine.duckdb.value_text import literal
 from engine.model.copies import KeyBound
-from engine.model.ranges import NotByRanges, TargetDigests
+from engine.model.ranges import NotByRanges, RowForm, TargetDigests
 from engine.model.schema import Column
 from engine.model.target import TableRecord
 from engine.model.values import value_type
@@ -18,7 +18,7 @@ from engine.net.copy_text import decode_copy_text
 from engine.net.rows_of_texts import decoded_rows
 from engine.records.row_digest import RangeSums, ranges_of
 from engine.targets.duckdb.comparison import Sides
-from engine.targets.duckdb.row_text import row_text
+from engine.targets.duckdb.row_text import line_text, row_text
 from engine.targets.duckdb.staging import StagingConnection
 from engine.targets.duckdb.types import duckdb_type, staged_as
 from engine.targets.identifiers import quoted
@@ -69,14 +69,15 @@ class DuckDbRanges:
         self._compare = compare
         self._kept = 0
 
-    def digests(self, bounds: Sequence[KeyBound], check: Callable[[], None]) -> TargetDigests:
+    def digests(self, bounds: Sequence[KeyBound], check: Callable[[], None], form: RowForm) -> TargetDigests:
         keys = self._sort_keys(bounds)
         columns = [(quoted(c.name), value_type(c)) for c in self._record.schema.columns]
-        listed = f"{row_text(columns)}, {self._sort_key([quoted(c.name) for c in self._columns])}"
         sums = RangeSums(len(bounds) + 1)
-        for batch in self._batches(listed):
+        hashed = form is RowForm.LINE
+        row, add = (f"md5({line_text(columns)})", sums.add_md5) if hashed else (row_text(columns), sums.add)
+        for batch in self._batches(f"{row}, {self._sort_key([quoted(c.name) for c in self._columns])}"):
             check()
-            sums.add(batch.column(0), ranges_of(batch.column(1), keys))
+            add(batch.column(0), ranges_of(batch.column(1), keys))
         return TargetDigests(sums.rows, sums.low, sums.high)
 
     def keep(self, bounds: Sequence[KeyBound], wanted: Sequence[bool]) -> None:

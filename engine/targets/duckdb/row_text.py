@@ -1,4 +1,4 @@
-"""SQL that prints rows of DuckDB as PostgreSQL prints them by `ROW(columns)::text`. Pure.
+"""SQL that prints rows of DuckDB in the forms of `RowForm`. Pure.
 
 No two different values of a column print alike, and what is printed decodes to the value again. So equal texts on both sides mean equal
 values; a value that prints differently, for example a date before Christ, only makes its range differ, and then the rows are compared.
@@ -34,9 +34,26 @@ _WITH_SPACE = frozenset({Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
 
 
 def row_text(values: Sequence[tuple[str, ValueType]]) -> str:
-    """Expression for the text of a row, given an expression and a type for each column."""
+    """Expression for the text of a row as RowForm.ROW, given an expression and a type for each column."""
     fields = ", ',', ".join(_field(expression, value) for expression, value in values)
     return f"concat('(', {fields}, ')')"
+
+
+def line_text(values: Sequence[tuple[str, ValueType]]) -> str:
+    """Expression for the text of a row as RowForm.LINE, given an expression and a type for each column."""
+    fields = ", ".join(f"COALESCE({_line_field(expression, value)}, '\\N')" for expression, value in values)
+    return f"concat_ws(chr(9), {fields})"
+
+
+def _line_field(expression: str, value: ValueType) -> str:
+    if value.kind in {Kind.FLOAT32, Kind.FLOAT64}:
+        return f"'f' || hex(CAST(CAST(CAST({expression} AS DOUBLE) AS BIT) AS BLOB))"
+    text = value_text(expression, value)
+    if value.kind not in {Kind.TEXT, Kind.BYTES, Kind.LIST}:
+        return text
+    for character, escape in (("'\\'", "'\\\\'"), ("chr(9)", "'\\t'"), ("chr(10)", "'\\n'"), ("chr(13)", "'\\r'")):
+        text = f"replace({text}, {character}, {escape})"
+    return text
 
 
 def _field(expression: str, value: ValueType) -> str:

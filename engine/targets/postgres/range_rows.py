@@ -10,11 +10,10 @@ import numpy as np
 from psycopg import sql
 
 from engine.model.copies import KeyBound, ordered_type
-from engine.model.ranges import NotByRanges, TargetDigests
+from engine.model.ranges import NotByRanges, RowForm, TargetDigests, is_float
 from engine.model.schema import Column
 from engine.model.values import Kind
 from engine.postgres.sessions import PostgresConnection
-from engine.targets.identifiers import quoted
 from engine.targets.postgres.changes import Place
 from engine.targets.soft_delete import live
 
@@ -22,6 +21,9 @@ _OLDEST = 140_000
 """bit_xor was added in PostgreSQL 14."""
 _RANGES_AT_ONCE = 256
 """Ranges of one statement: some ten milliseconds to plan, and few round trips. Not measured."""
+_UNESCAPED = frozenset({"int2", "int4", "int8", "numeric", "date", "timestamp", "timestamptz", "uuid", "inet"})
+"""Types whose texts have no character that COPY escapes."""
+_ESCAPES = (r"E'\\', E'\\\\'", r"E'\t', E'\\t'", r"E'\n', E'\\n'", r"E'\r', E'\\r'")
 _INDEX = """
 SELECT count(*) FROM pg_catalog.pg_index AS i JOIN pg_catalog.pg_class AS x ON x.oid = i.indexrelid
 JOIN pg_catalog.pg_am AS a ON a.oid = x.relam AND a.amname = 'btree'
@@ -61,9 +63,12 @@ class PostgresRanges:
         self._kept = 0
         """How often the rows were restricted."""
 
-    def digests(self, bounds: Sequence[KeyBound], check: Callable[[], None]) -> TargetDigests:
+    def digests(self, bounds: Sequence[KeyBound], check: Callable[[], None], form: RowForm) -> TargetDigests:
+        if form is RowForm.LINE and self._place.types:
+            raise NotByRanges("columns whose types are the owner's, who made the table")
         found = np.zeros((3, len(bounds) + 1), np.int64)
-        queries = [self._digest_sql(i, *keys) for i, keys in enumerate(pairwise([None, *bounds, None]))]
+        hashed = self._row_hashes if form is RowForm.ROW else self._line_hashes
+        queries = [self._digest_sql(i, hashed, *keys) for i, keys in enumerate(pairwise([None, *bounds, None]))]
         for begin in range(0, len(queries), _RANGES_AT_ONCE):
             check()
             query = sql.SQL(" UNION ALL ").join(queries[begin : begin + _RANGES_AT_ONCE])
@@ -98,12 +103,28 @@ class PostgresRanges:
         if self._kept:
             self._connection.execute(f"DROP TABLE {self._item}".encode())
 
-    def _digest_sql(self, number: int, after: KeyBound | None, upto: KeyBound | None) -> sql.Composed:
-        row = sql.SQL(", ").join(sql.SQL(f"t.{quoted(name)}") for name in self._place.names)
-        return sql.SQL(
-            "SELECT {}, count(*), bit_xor(hashtextextended(r, 0)), bit_xor(hashtextextended(r, 1))"
-            ' FROM (SELECT (ROW({}))::text COLLATE "C" AS r {} OFFSET 0) AS d'
-        ).format(number, row, self._rows_sql(after, upto))
+    def _digest_sql(
+        self, number: int, hashed: tuple[str, str, str], after: KeyBound | None, upto: KeyBound | None
+    ) -> sql.Composed:
+        """`hashed`: what is computed of each row as r, and of that, two hashes."""
+        row, low, high = map(sql.SQL, hashed)
+        return sql.SQL("SELECT {}, count(*), bit_xor({}), bit_xor({}) FROM (SELECT {} AS r {} OFFSET 0) AS d").format(
+            number, low, high, row, self._rows_sql(after, upto)
+        )
+
+    @property
+    def _row_hashes(self) -> tuple[str, str, str]:
+        """Those of RowForm.ROW."""
+        row = ", ".join(f"t.{name}" for name in self._place.quoted)
+        return f'(ROW({row}))::text COLLATE "C"', "hashtextextended(r, 0)", "hashtextextended(r, 1)"
+
+    @property
+    def _line_hashes(self) -> tuple[str, str, str]:
+        """Those of RowForm.LINE."""
+        columns = zip(self._place.quoted, self._place.schema.columns, strict=True)
+        fields = ", ".join(_line_field(f"t.{name}", column) for name, column in columns)
+        low, high = (f"('x' || {half}(r, 16))::bit(64)::bigint" for half in ("left", "right"))
+        return f"md5(concat_ws(E'\\t', {fields}))", low, high
 
     def _rows_sql(self, after: KeyBound | None, upto: KeyBound | None) -> sql.Composed:
         """FROM and WHERE of the rows of a range."""
@@ -113,3 +134,15 @@ class PostgresRanges:
                 values = sql.SQL(", ").join(map(sql.Literal, bound.values))
                 query += sql.SQL(" AND ({}) {} ({})").format(self._names, sql.SQL(operator), values)
         return query
+
+
+def _line_field(value: str, column: Column) -> str:
+    """SQL of a value's field in a line of RowForm.LINE."""
+    if is_float(column):
+        text = f"'f' || upper(encode(float8send({value}::float8), 'hex'))"
+    else:
+        text = f'concat({value}) COLLATE "C"'  # As it is printed; a cast prints the networks of addresses too.
+        plain = column.type.name in _UNESCAPED and column.map_as != "text"
+        for escape in () if plain else _ESCAPES:
+            text = f"replace({text}, {escape})"
+    return rf"CASE WHEN {value} IS NULL THEN E'\\N' ELSE {text} END"

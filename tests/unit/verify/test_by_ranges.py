@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from engine.model.copies import KeyBound
 from engine.model.identity import RelationId, TableId
 from engine.model.position import Lsn
-from engine.model.ranges import KeyInterval, NotByRanges, RangeDigest, TargetDigests
+from engine.model.ranges import KeyInterval, NotByRanges, RangeDigest, RowForm, TargetDigests
 from engine.model.source import ExportedSnapshot, KeyedSplit, KeyWalk, TableSplit
 from engine.verify import by_ranges
 from engine.verify.by_ranges import ByRanges, RangesFound
@@ -49,6 +49,7 @@ class MemorySource:
         self.rows = dict(sorted(rows.items()))
         self.step = step
         self.columns = ()
+        self.form = RowForm.ROW
         self.copies = self
         self.asked = 0
 
@@ -82,7 +83,7 @@ class MemoryTarget:
     def __init__(self, rows: Sequence[tuple[int, int]]) -> None:
         self.rows = list(rows)
 
-    def digests(self, bounds: Sequence[KeyBound], check: Callable[[], None]) -> TargetDigests:
+    def digests(self, bounds: Sequence[KeyBound], check: Callable[[], None], form: object) -> TargetDigests:
         check()
         found = np.zeros((2, len(bounds) + 1), np.int64)
         for row in self.rows:
