@@ -59,6 +59,8 @@ class Capture(Policy):
     """Whether triggers on the source record the changes, so that the source has `ChangeTriggers`."""
     consistency: ClassVar[Consistency] = Consistency.TRANSACTIONS
     """Which states of the source readers see."""
+    table_options: ClassVar[frozenset[str]] = frozenset()
+    """Those of `flag_column`, `key` and `columns` that are possible for a table of `tables`."""
     keeps_folder: ClassVar[bool] = False
     """Whether the engine keeps something of the source in a folder of the subscription."""
 

@@ -25,6 +25,7 @@ _EXAMPLE: dict[str, Any] = {
             "title": "Log",
             "description": "The source's log.",
             "by_triggers": False,
+            "table_options": [],
             "settings": {},
         }
     ],
@@ -39,6 +40,9 @@ class CaptureKindView(BaseModel):
     description: str
     by_triggers: bool = Field(
         description="Whether triggers on the source record the changes: `/connections/{name}/change-triggers` shows and installs them."
+    )
+    table_options: list[str] = Field(
+        description="Which of `flag_column`, `key` and `columns` an entry of `capture.tables` can have. Empty if there is no `tables`."
     )
     settings: dict[str, Any] = Field(description="JSON schema of a subscription's `capture` of this kind.")
 
@@ -87,6 +91,7 @@ def _capture_view(capture: type[Capture], kind: str) -> CaptureKindView:
         title=capture.title,
         description=capture.words,
         by_triggers=capture.by_triggers,
+        table_options=sorted(capture.table_options),
         settings=capture.model_json_schema(),
     )
 

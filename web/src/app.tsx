@@ -15,7 +15,6 @@ import { SubscriptionPage } from "./pages/subscription/page";
 import { TablePage } from "./pages/table";
 import { TicketsPage } from "./pages/tickets/page";
 import { ConnectionPage, NewConnectionPage } from "./pages/wizard/connectionPages";
-import { NewSubscriptionPage } from "./pages/wizard/newSubscription";
 import { session } from "./session";
 import { useStore } from "./store";
 import { useEventStream } from "./stream/invalidation";
@@ -23,6 +22,7 @@ import { queryClient } from "./stream/queryClient";
 import { usePermission } from "./usePermission";
 
 // What a first visit does not show is loaded when it is visited.
+const NewSubscriptionPage = later(async () => (await import("./pages/wizard/newSubscription")).NewSubscriptionPage);
 const AlertsPage = later(async () => (await import("./pages/alerts/page")).AlertsPage);
 const AlertChannelPage = later(async () => (await import("./pages/alerts/channelPages")).AlertChannelPage);
 const NewAlertChannelPage = later(async () => (await import("./pages/alerts/channelPages")).NewAlertChannelPage);

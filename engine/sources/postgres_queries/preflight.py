@@ -47,6 +47,9 @@ def discover_tables(connector: Connector, compared: Compared) -> list[Discovered
         if table.name in views:
             unkeyed = () if table.key else (_unkeyed_view(table.name, Severity.WARNING),)
             problems = (_view(table.name), *unkeyed) + (problems if table.key else ())
+        elif any(problem.code == FaultKind.TABLE_NO_IDENTITY.value for problem in problems):
+            others = (problem for problem in problems if problem.code != FaultKind.TABLE_NO_IDENTITY.value)
+            problems = (_keyless(table.name), *others)
         elif table.partitioned:
             problems = (*problems, _partitioned(table.name))
         found.append(replace(table, problems=problems))

@@ -90,8 +90,6 @@ class QueryDiffCapture(Capture):
     title: ClassVar[str] = "Queries"
     consistency: ClassVar[Consistency] = Consistency.SNAPSHOTS
     keeps_folder: ClassVar[bool] = True
-    table_options: ClassVar[frozenset[str]] = frozenset()
-    """Those of `flag_column`, `key` and `columns` that are possible for a table."""
 
     kind: Literal["query_diff"] = "query_diff"
     every_seconds: int = Field(

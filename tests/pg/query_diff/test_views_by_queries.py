@@ -86,6 +86,16 @@ def test_views_are_discovered_and_refused_without_a_key(database: Database, comp
         assert undeclared.tables(dict.fromkeys([SALES, TOTALS, DAILY])).keys() == {SALES}
 
 
+def test_a_table_without_a_key_is_discovered_with_what_gives_it_one(database: Database) -> None:
+    database.execute("CREATE TABLE keyless (number int)")
+    with closing(PostgresDatabase(Connector(ConnectionSpec("shop", "postgres", database.settings)))) as opened:
+        (found,) = [each for each in opened.discover() if each.name.name == "keyless"]
+    (problem,) = found.problems
+    assert (problem.code, problem.severity) == ("table_no_identity", Severity.ERROR)
+    assert "capture.tables" in problem.remedy
+    assert "insert_only" not in problem.remedy, "no changes are found without a key"
+
+
 def test_a_view_that_the_user_cannot_read_is_a_finding(database: Database) -> None:
     database.execute("DROP ROLE IF EXISTS view_reader; CREATE ROLE view_reader LOGIN")
     database.execute("GRANT USAGE ON SCHEMA public TO view_reader; GRANT SELECT ON totals, daily TO view_reader")

@@ -2104,6 +2104,11 @@ export interface components {
             settings: {
                 [key: string]: unknown;
             };
+            /**
+             * Table Options
+             * @description Which of `flag_column`, `key` and `columns` an entry of `capture.tables` can have. Empty if there is no `tables`.
+             */
+            table_options: string[];
             /** Title */
             title: string;
         };
@@ -2355,6 +2360,7 @@ export interface components {
          *           "description": "The source's log.",
          *           "kind": "postgres_log",
          *           "settings": {},
+         *           "table_options": [],
          *           "title": "Log"
          *         }
          *       ],

@@ -3,7 +3,7 @@ import { Link } from "wouter";
 import { type Action, tableActions } from "../actions";
 import { FLEET, subscriptionAddress, tableOptionsAddress } from "../addresses";
 import type { Reload, Table } from "../api/client";
-import { tableQuery, tableReloadsQuery, versionsQuery } from "../api/queries";
+import { subscriptionQuery, tableQuery, tableReloadsQuery, versionsQuery } from "../api/queries";
 import { ActionButtons } from "../components/actions";
 import { Fact, Facts } from "../components/facts";
 import { Page, Section } from "../components/page";
@@ -12,6 +12,7 @@ import { Remedy } from "../components/remedy";
 import { StatusBadge } from "../components/statusBadge";
 import { StatusBanner } from "../components/statusBanner";
 import { Ago, Moment } from "../components/time";
+import { type Detection, detectionFacts, detectionOf } from "../labels/detections";
 import { bytes, count, some } from "../labels/numbers";
 import { LOADED } from "../labels/partitions";
 import { optionName, optionValue } from "../labels/tableOptions";
@@ -27,6 +28,7 @@ import { Versions } from "./tableVersions";
 /** One table: how it is and what it needs, how far its copy is, and its history. */
 export function TablePage({ subscription, id }: { subscription: string; id: string }) {
   const table = useQuery(tableQuery(subscription, id));
+  const capture = useQuery(subscriptionQuery(subscription)).data?.capture;
   const versions = useQuery(versionsQuery(subscription, id));
   const reloads = useQuery(tableReloadsQuery(subscription, id));
   const found = table.data;
@@ -51,7 +53,7 @@ export function TablePage({ subscription, id }: { subscription: string; id: stri
               title="Declaration"
               aside={present.state !== "removed" && <Link href={tableOptionsAddress(subscription, id)}>Change options</Link>}
             >
-              <Declaration table={present} />
+              <Declaration table={present} detection={detectionOf(capture, present)} />
             </Section>
             <TableVerified subscription={subscription} table={present} />
             <FreshnessGoalSection subscription={subscription} table={id} />
@@ -115,14 +117,23 @@ function CopyProgress({ table: { copied, health } }: { table: Table }) {
 /** Options that select and name columns; empty ones are not shown. */
 const SELECTIONS = ["include_columns", "exclude_columns", "mask", "rename"] as const;
 
-function Declaration({ table }: { table: Table }) {
+/** `detection`: what the subscription's capture says of this table. */
+export function Declaration({ table, detection }: { table: Table; detection: Detection | undefined }) {
+  const declaredKey = table.key.length === 0 && (detection?.key?.length ?? 0) > 0;
   const texts = Object.keys(table.columns);
   return (
     <Facts>
       <Fact name="On the target" note={table.into_existing ? "existing table" : undefined}>
         {qualified(table.target)}
       </Fact>
-      <Fact name="Key">{table.key.length > 0 ? table.key.join(", ") : "the source's own"}</Fact>
+      <Fact name="Key" note={declaredKey ? "checked in each cycle, unless the source has a key of its own" : undefined}>
+        {declaredKey ? detection?.key?.join(", ") : table.key.length > 0 ? table.key.join(", ") : "the source's own"}
+      </Fact>
+      {detectionFacts(detection ?? {}).map(([name, value]) => (
+        <Fact key={name} name={name}>
+          {value}
+        </Fact>
+      ))}
       <Fact name="Followed">{table.operations.join(", ")}</Fact>
       {table.where != null && (
         <Fact name="Only rows where">

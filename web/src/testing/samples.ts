@@ -244,6 +244,38 @@ export const ticket = (changes: Partial<Ticket> = {}): Ticket =>
     ...changes,
   }) as Ticket;
 
+/** A capture by queries, for a kind of source. */
+export const QUERIES: ConnectionKind["captures"][number] = {
+  kind: "query_diff",
+  title: "Queries",
+  description: "Queries read the tables.",
+  by_triggers: false,
+  table_options: ["flag_column", "key"],
+  settings: {
+    $defs: {
+      TableDetection: {
+        properties: {
+          method: {
+            anyOf: [{ enum: ["incremental", "row_checksum", "outer_join", "timestamp", "timestamp_delete_flag"] }, { type: "null" }],
+            description: "As method of the capture.",
+          },
+          stamp_column: { description: "A column of times." },
+          flag_column: { description: "A column of flags." },
+          sweep_every: { description: "One of so many cycles compares all rows." },
+          key: { description: "Columns that identify a row." },
+          columns: { description: "The types of columns." },
+        },
+      },
+    },
+    properties: {
+      kind: { const: "query_diff", type: "string" },
+      every_seconds: { type: "integer", title: "Cycle every", description: "Seconds.", default: 300 },
+      method: { enum: ["incremental", "row_checksum"], type: "string", title: "How changes are found", default: "incremental" },
+      tables: { type: "object" },
+    },
+  },
+};
+
 export const KINDS: ConnectionKind[] = [
   {
     kind: "postgres",
@@ -260,6 +292,7 @@ export const KINDS: ConnectionKind[] = [
         title: "Source's log",
         description: "Its log is read.",
         by_triggers: false,
+        table_options: [],
         settings: {
           $defs: {
             Guard: {

@@ -20,7 +20,7 @@ function show(role = "operator"): void {
       known={[
         [subscriptionQuery("copy").queryKey, subscription()],
         [tablesQuery("copy", false).queryKey, [table()]],
-        [sourceTablesQuery("shop").queryKey, [sourceTable(), sourceTable({ name: "lines" }), KEYLESS]],
+        [sourceTablesQuery("shop", subscription().capture.kind).queryKey, [sourceTable(), sourceTable({ name: "lines" }), KEYLESS]],
       ]}
     >
       <AddTablePage subscription="copy" />

@@ -12,9 +12,11 @@ import { Page, Section } from "../../components/page";
 import { ProblemNote } from "../../components/problemNote";
 import { QueryBoundary } from "../../components/queryBoundary";
 import { StatusBadge } from "../../components/statusBadge";
+import { detectionOf } from "../../labels/detections";
 import { qualified } from "../../labels/tables";
 import { queryClient } from "../../stream/queryClient";
 import { usePermission } from "../../usePermission";
+import { lacksKey } from "../wizard/detection";
 import { keyOf, lacksIdentity, nameOf } from "../wizard/draft";
 import { checksQuery, sourceTablesQuery } from "../wizard/queries";
 import { bodyOf, NO_OPTIONS, type OptionsDraft, wrongPriority } from "./draft";
@@ -49,7 +51,7 @@ export function AddTablePage({ subscription }: { subscription: string }) {
 }
 
 function Choice({ subscription, onChoose }: { subscription: Subscription; onChoose: (table: SourceTable) => void }) {
-  const tables = useQuery(sourceTablesQuery(subscription.source));
+  const tables = useQuery(sourceTablesQuery(subscription.source, subscription.capture.kind));
   const present = useQuery(tablesQuery(subscription.name, false));
   return (
     <>
@@ -80,7 +82,9 @@ interface AdditionProps {
 
 function Addition({ subscription, table, onBack }: AdditionProps) {
   const mayAdd = usePermission()("operator");
-  const [draft, setDraft] = useState<OptionsDraft>({ ...NO_OPTIONS, insertOnly: lacksIdentity(table) });
+  // With a capture by queries neither inserts nor other changes are found without a key.
+  const byQueries = subscription.capture.kind === "query_diff";
+  const [draft, setDraft] = useState<OptionsDraft>({ ...NO_OPTIONS, insertOnly: lacksIdentity(table) && !byQueries });
   const [target, setTarget] = useState({ schema: "", name: "" });
   /** What was checked last; another one after each change. */
   const [checked, setChecked] = useState<TableBody | null>(null);
@@ -100,7 +104,13 @@ function Addition({ subscription, table, onBack }: AdditionProps) {
       <form className="options" onSubmit={submit}>
         <fieldset className="options" disabled={!mayAdd}>
           <legend className="unseen">Options of {nameOf(table)}</legend>
-          {lacksIdentity(table) && (
+          {byQueries && lacksKey(table) && detectionOf(subscription.capture, table)?.key == null && (
+            <StatusBadge tone="warn">
+              It has no key on the source. First add the columns that identify a row to the subscription&apos;s settings, by REST or the
+              command line: {`capture.tables: {"${nameOf(table)}": {"key": [...]}}`}.
+            </StatusBadge>
+          )}
+          {!byQueries && lacksIdentity(table) && (
             <StatusBadge tone="warn">
               The table has no key on the source: only its inserts can be followed, unless it gets a primary key or a REPLICA IDENTITY
               there.

@@ -38,7 +38,7 @@ function show(present: Partial<Table> = {}, role = "operator"): void {
       known={[
         [subscriptionQuery("copy").queryKey, subscription()],
         [tableQuery("copy", "t1").queryKey, table(present)],
-        [sourceTablesQuery("shop").queryKey, [sourceTable({ columns: COLUMNS })]],
+        [sourceTablesQuery("shop", subscription().capture.kind).queryKey, [sourceTable({ columns: COLUMNS })]],
       ]}
     >
       <TableOptionsPage subscription="copy" id="t1" />

@@ -44,7 +44,7 @@ interface Of {
 }
 
 function Loaded({ subscription, table }: Of) {
-  const tables = useQuery(sourceTablesQuery(subscription.source));
+  const tables = useQuery(sourceTablesQuery(subscription.source, subscription.capture.kind));
   if (table.state === "removed") return <p className="prose">The table was removed; its options cannot be changed.</p>;
   if (tables.isPending) {
     return (

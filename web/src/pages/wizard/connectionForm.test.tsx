@@ -22,7 +22,7 @@ const PAPER: ConnectionKind = {
     required: ["shelf"],
   },
   secrets: { properties: { word: { type: "string", title: "Word" }, sign: { type: "string", title: "Sign" } } },
-  captures: [{ kind: "ledger", title: "Ledger", description: "A ledger.", by_triggers: false, settings: {} }],
+  captures: [{ kind: "ledger", title: "Ledger", description: "A ledger.", by_triggers: false, table_options: [], settings: {} }],
 };
 const sent = vi.fn<(request: Request) => Promise<Response>>();
 

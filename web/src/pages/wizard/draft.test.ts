@@ -30,6 +30,7 @@ const draft = (changes: Partial<Draft> = {}): Draft => ({
   tables: new Set(),
   insertOnly: new Set(),
   patterns: [],
+  detections: {},
   options: DEFAULTS,
   ...changes,
 });
@@ -55,6 +56,11 @@ describe("patterns", () => {
     [{ name: "*", schema: "other" }, false],
     [{ name: "*", exclude: ["x", "*ers"] }, false],
   ])("%j takes public.orders: %s", (changes, taken) => expect(takes(pattern(changes), orders)).toBe(taken));
+
+  it("take no views, which are replicated by name only", () => {
+    const view = sourceTable({ problems: [{ code: "view", severity: "info", what: "", remedy: "" }] });
+    expect(takes(pattern(), view)).toBe(false);
+  });
 
   it("choose tables beside those that are chosen by name, each once", () => {
     expect(chosenOf(draft({ tables: chosen(orders), patterns: [pattern({ name: "*r*" })] }), tables)).toEqual([orders, readings]);
@@ -83,7 +89,14 @@ describe("bodyOf", () => {
 
   it("declares the capture that is chosen, with what is typed for it", () => {
     const settings = { properties: { pages: { type: "integer", default: 1 }, origin: { $ref: "#" } } };
-    const [log, ledger] = ["log", "ledger"].map((kind) => ({ kind, title: kind, description: "", by_triggers: false, settings }));
+    const [log, ledger] = ["log", "ledger"].map((kind) => ({
+      kind,
+      title: kind,
+      description: "",
+      by_triggers: false,
+      table_options: [],
+      settings,
+    }));
     const options = { ...DEFAULTS, capture: "ledger", captureSettings: { pages: "3" } };
     const captures = [log, ledger].filter((each) => each !== undefined);
     const capture = captureOf(captures, options);

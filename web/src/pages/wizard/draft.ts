@@ -1,5 +1,6 @@
 import type { ConnectionKind, SourceTable, SubscriptionPut, TableBody } from "../../api/client";
 import { type Field, fieldsOf, valuesIn } from "../../labels/kinds";
+import { type DetectionDraft, detectionOf, isView } from "./detection";
 
 /** Tables of a schema by a pattern of names, also those that appear later. */
 export interface Pattern {
@@ -37,6 +38,8 @@ export interface Draft {
   /** Those of them of which only inserts are followed. */
   insertOnly: ReadonlySet<string>;
   patterns: readonly Pattern[];
+  /** How changes of single tables are found, if the capture knows that, by the tables' keys. */
+  detections: Readonly<Record<string, DetectionDraft>>;
   options: Options;
 }
 
@@ -95,10 +98,14 @@ export const matches = (pattern: string, name: string): boolean => {
   return new RegExp(`^${parts.join("[^]*")}$`).test(name);
 };
 
-export const takes = (pattern: Pattern, table: Named): boolean =>
-  table.schema === pattern.schema && matches(pattern.name, table.name) && !pattern.exclude.some((each) => matches(each, table.name));
+/** Views are replicated by name only. */
+export const takes = (pattern: Pattern, table: SourceTable): boolean =>
+  table.schema === pattern.schema &&
+  matches(pattern.name, table.name) &&
+  !pattern.exclude.some((each) => matches(each, table.name)) &&
+  !isView(table);
 
-export const patternOf = (draft: Draft, table: Named): Pattern | undefined => draft.patterns.find((pattern) => takes(pattern, table));
+export const patternOf = (draft: Draft, table: SourceTable): Pattern | undefined => draft.patterns.find((pattern) => takes(pattern, table));
 
 /** The tables that would be replicated now: by name, or by a pattern. */
 export const chosenOf = (draft: Draft, tables: SourceTable[]): SourceTable[] =>
@@ -129,6 +136,16 @@ export function tablesToCheck(draft: Draft, tables: SourceTable[]): TableBody[] 
   });
 }
 
+/** The entries of `capture.tables`, of the tables that are chosen. */
+function detectionsOf(draft: Draft, tables: SourceTable[]) {
+  const entries = chosenOf(draft, tables).flatMap((table) => {
+    const entered = draft.detections[keyOf(table)];
+    const detection = entered === undefined ? undefined : detectionOf(entered);
+    return detection === undefined ? [] : [[nameOf(table), detection] as const];
+  });
+  return Object.fromEntries(entries);
+}
+
 const GIB = 1024 ** 3;
 
 /** The subscription as it is declared. What is at its default is left out, and follows the default. `asked`: see `captureFields`. */
@@ -139,12 +156,14 @@ export function bodyOf(draft: Draft, tables: SourceTable[], asked: readonly Fiel
     ...declared(draft, pattern, pattern.insertOnly),
     ...(pattern.exclude.length > 0 ? { exclude: pattern.exclude } : {}),
   }));
+  const detections = detectionsOf(draft, tables);
   const capture = {
     ...(draft.options.capture === "" ? {} : { kind: draft.options.capture }),
     ...valuesIn(
       asked.filter(({ name }) => name in captureSettings),
       captureSettings,
     ),
+    ...(Object.keys(detections).length > 0 ? { tables: detections } : {}),
     ...(origin === "any" ? {} : { origin }),
     ...(slotBudgetGib === "" ? {} : { slot_budget_bytes: Math.round(Number(slotBudgetGib) * GIB) }),
   };

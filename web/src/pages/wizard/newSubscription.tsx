@@ -64,7 +64,7 @@ export function NewSubscriptionPage() {
           if (at === 0 || ends.source === undefined || ends.target === undefined) {
             return <EndsStep {...props} connections={items} subscriptions={subscriptions.data ?? []} sample={sample.data ?? null} />;
           }
-          if (at === 1) return <TablesStep {...props} all={draft.source === sample.data?.connection} />;
+          if (at === 1) return <TablesStep {...props} source={ends.source} all={draft.source === sample.data?.connection} />;
           if (at === 2) return <OptionsStep {...props} source={ends.source} />;
           return <SummaryStep {...props} source={ends.source} target={ends.target} />;
         }}
@@ -82,6 +82,7 @@ const emptyDraft = (source: string): Draft => ({
   tables: new Set(),
   insertOnly: new Set(),
   patterns: [],
+  detections: {},
   options: DEFAULTS,
 });
 

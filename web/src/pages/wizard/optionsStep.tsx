@@ -1,23 +1,42 @@
-import type { Connection } from "../../api/client";
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { answer, type Connection, client, type SubscriptionPut } from "../../api/client";
+import { fieldError } from "../../api/fieldErrors";
 import { Radios, TextField } from "../../components/field";
 import { SettingFields } from "../../components/settingFields";
 import { capturesOf } from "../../labels/kinds";
 import { useKinds } from "../../useKinds";
-import { captureFields, captureOf, hasSetting, type Options, type StepProps } from "./draft";
+import { detectionKind } from "./detection";
+import { Detections } from "./detections";
+import { bodyOf, captureFields, captureOf, chosenOf, hasSetting, type Options, type StepProps } from "./draft";
+import { sourceTablesQuery } from "./queries";
 
 /** What people decide; everything else has a default that fits, and can be changed later. */
 export function OptionsStep({ draft, onChange, onNext, source }: StepProps & { source: Connection }) {
   const { options } = draft;
   const captures = capturesOf(useKinds(), source);
   const capture = captureOf(captures, options);
-  const set = (changes: Partial<Options>): void => onChange({ options: { ...options, ...changes } });
+  const detection = detectionKind(capture);
+  const tables = useQuery(sourceTablesQuery(draft.source, options.capture)).data ?? [];
+  const plan = useMutation({
+    mutationFn: (body: SubscriptionPut) =>
+      answer(client.POST("/api/v1/subscriptions/{name}/plans", { params: { path: { name: draft.name } }, body })),
+    onSuccess: onNext,
+    // What is not said of these fields is shown with the check, where it can be tried again.
+    onError: (error) => (fieldError(error, CAPTURE) === null ? onNext() : undefined),
+  });
+  const atCapture = (name: string): string | null => fieldError(plan.error, `${CAPTURE}/${name}`);
+  const edit: typeof onChange = (changes) => {
+    plan.reset();
+    onChange(changes);
+  };
+  const set = (changes: Partial<Options>): void => edit({ options: { ...options, ...changes } });
   const wrong = { rows: wrongRows(options.rowsPerSecond), budget: wrongBudget(options.slotBudgetGib) };
   return (
     <form
       className="options"
       onSubmit={(event) => {
         event.preventDefault();
-        if (wrong.rows === null && wrong.budget === null) onNext();
+        if (wrong.rows === null && wrong.budget === null && !plan.isPending) plan.mutate(bodyOf(draft, tables, captureFields(capture)));
       }}
     >
       <p className="prose soft">The defaults are right for most. All of them can be changed later, but for the schema on the target.</p>
@@ -88,19 +107,15 @@ export function OptionsStep({ draft, onChange, onNext, source }: StepProps & { s
           />
         )}
       </div>
-      {captures.length > 0 && (
-        <Radios
-          legend="How changes are read from the source"
-          value={capture?.kind ?? ""}
-          choices={captures.map(({ kind, title, description }) => ({ value: kind, label: title, hint: description }))}
-          onChange={(kind) => set({ capture: kind, captureSettings: {}, origin: "any", slotBudgetGib: "" })}
-        />
-      )}
       <SettingFields
+        wrong={atCapture}
         fields={captureFields(capture)}
         values={options.captureSettings}
         onChange={(name, value) => set({ captureSettings: { ...options.captureSettings, [name]: value } })}
       />
+      {detection !== null && (
+        <Detections draft={draft} onChange={edit} kind={detection} tables={chosenOf(draft, tables)} refused={plan.error} />
+      )}
       <details className="more" hidden={!hasSetting(capture, "origin")}>
         <summary>Where databases replicate to each other</summary>
         <Radios
@@ -118,13 +133,16 @@ export function OptionsStep({ draft, onChange, onNext, source }: StepProps & { s
         />
       </details>
       <div className="form-foot">
-        <button type="submit" className="primary">
+        <button type="submit" className="primary" disabled={plan.isPending}>
           Next: check
         </button>
+        {fieldError(plan.error, CAPTURE) !== null && <span className="tone-bad">{fieldError(plan.error, CAPTURE)}</span>}
       </div>
     </form>
   );
 }
+
+const CAPTURE = "/capture";
 
 const LEAST_ROWS = 1000;
 

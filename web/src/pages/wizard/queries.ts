@@ -25,15 +25,15 @@ export const connectionQuery = (name: string) =>
     },
   });
 
-/** What the source has, with what would keep each table from being replicated. */
-export const sourceTablesQuery = (name: string) =>
+/** What the source has, with what would keep each table from being replicated. `capture`: the kind of capture; else the usual one. */
+export const sourceTablesQuery = (name: string, capture = "") =>
   queryOptions({
-    queryKey: ["source-tables", name],
+    queryKey: ["source-tables", name, capture],
     queryFn: ({ signal }) =>
       everyItem((page_token) =>
         answer(
           client.GET("/api/v1/connections/{name}/tables", {
-            params: { path: { name }, query: { page_size: LARGEST_PAGE, page_token } },
+            params: { path: { name }, query: { page_size: LARGEST_PAGE, page_token, ...(capture === "" ? {} : { capture }) } },
             signal,
           }),
         ),

@@ -7,7 +7,14 @@ import { connection, KINDS, sourceTable } from "../../testing/samples";
 import { DEFAULTS, type Draft, keyOf } from "./draft";
 import { AtSource } from "./summaryStep";
 
-const LEDGER = { kind: "ledger", title: "Ledger", description: "A ledger is written on the source.", by_triggers: true, settings: {} };
+const LEDGER = {
+  kind: "ledger",
+  title: "Ledger",
+  description: "A ledger is written on the source.",
+  by_triggers: true,
+  table_options: [],
+  settings: {},
+};
 const orders = sourceTable();
 
 function open(capture: string): void {
@@ -19,6 +26,7 @@ function open(capture: string): void {
     tables: new Set([keyOf(orders)]),
     insertOnly: new Set(),
     patterns: [],
+    detections: {},
     options: { ...DEFAULTS, capture },
   };
   render(

@@ -23,7 +23,7 @@ interface SummaryStepProps extends StepProps {
 
 /** What will be made where, what prevents it, and the button that makes it. */
 export function SummaryStep(props: SummaryStepProps) {
-  const tables = useQuery(sourceTablesQuery(props.draft.source));
+  const tables = useQuery(sourceTablesQuery(props.draft.source, props.draft.options.capture));
   return <QueryBoundary query={tables}>{(found) => <Summary {...props} found={found} />}</QueryBoundary>;
 }
 

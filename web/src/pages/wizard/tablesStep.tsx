@@ -1,22 +1,38 @@
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useRef } from "react";
-import type { SourceTable } from "../../api/client";
+import type { Connection, SourceTable } from "../../api/client";
+import { Radios } from "../../components/field";
 import { Findings } from "../../components/findings";
 import { QueryBoundary } from "../../components/queryBoundary";
 import { SourceTableList } from "../../components/sourceTableList";
 import { StatusBadge } from "../../components/statusBadge";
+import { capturesOf } from "../../labels/kinds";
 import { bytes, some } from "../../labels/numbers";
-import { chosenOf, type Draft, isBlocked, keyOf, lacksIdentity, nameOf, patternOf, type StepProps } from "./draft";
+import { useKinds } from "../../useKinds";
+import { detectionKind, isView, lacksKey } from "./detection";
+import { captureOf, chosenOf, type Draft, isBlocked, keyOf, lacksIdentity, nameOf, patternOf, type StepProps } from "./draft";
 import { Patterns } from "./patterns";
 import { sourceTablesQuery } from "./queries";
 
-/** Which tables of the source; `all`: all that can be are chosen to begin with. */
-export function TablesStep(props: StepProps & { all: boolean }) {
-  const tables = useQuery(sourceTablesQuery(props.draft.source));
+/** How the source is read, and which of its tables; `all`: all that can be are chosen to begin with. */
+export function TablesStep({ source, ...props }: StepProps & { all: boolean; source: Connection }) {
+  const { draft, onChange } = props;
+  const tables = useQuery(sourceTablesQuery(draft.source, draft.options.capture));
+  const captures = capturesOf(useKinds(), source);
+  const capture = captureOf(captures, draft.options);
+  const takesKey = detectionKind(capture)?.key === true;
   return (
     <>
+      {captures.length > 0 && (
+        <Radios
+          legend="How changes are read from the source"
+          value={capture?.kind ?? ""}
+          choices={captures.map(({ kind, title, description }) => ({ value: kind, label: title, hint: description }))}
+          onChange={(kind) => onChange(withCapture(draft, kind))}
+        />
+      )}
       {tables.data === undefined && tables.error === null && <p className="soft">The engine asks the source what it has.</p>}
-      <QueryBoundary query={tables}>{(found) => <Choice {...props} found={found} />}</QueryBoundary>
+      <QueryBoundary query={tables}>{(found) => <Choice {...props} found={found} takesKey={takesKey} />}</QueryBoundary>
       {(tables.data !== undefined || tables.error !== null) && (
         <div className="form-foot">
           <Next {...props} found={tables.data ?? []} />
@@ -28,6 +44,13 @@ export function TablesStep(props: StepProps & { all: boolean }) {
     </>
   );
 }
+
+/** What was entered for another capture is dropped, and so is the consent to follow inserts only: with this one it may not be needed. */
+const withCapture = (draft: Draft, capture: string): Partial<Draft> => ({
+  insertOnly: new Set(),
+  detections: {},
+  options: { ...draft.options, capture, captureSettings: {}, origin: "any", slotBudgetGib: "" },
+});
 
 function Next({ draft, onNext, found }: StepProps & { found: SourceTable[] }) {
   const none = draft.tables.size === 0 && draft.patterns.length === 0;
@@ -46,8 +69,20 @@ function Next({ draft, onNext, found }: StepProps & { found: SourceTable[] }) {
   );
 }
 
-function Choice({ draft, onChange, found, all }: StepProps & { all: boolean; found: SourceTable[] }) {
+interface ChoiceProps extends StepProps {
+  all: boolean;
+  found: SourceTable[];
+  /** Whether a key can be declared for a table that has none. */
+  takesKey: boolean;
+}
+
+function Choice({ draft, onChange, found, all, takesKey }: ChoiceProps) {
   const begun = useRef(false);
+  useEffect(() => {
+    const present = new Set(found.map(keyOf));
+    const tables = [...draft.tables].filter((key) => present.has(key));
+    if (tables.length < draft.tables.size) onChange({ tables: new Set(tables) });
+  }, [draft.tables, found, onChange]);
   useEffect(() => {
     if (begun.current) return;
     begun.current = true;
@@ -59,7 +94,7 @@ function Choice({ draft, onChange, found, all }: StepProps & { all: boolean; fou
         tables={found}
         first={(table) => <Chosen table={table} draft={draft} onChange={onChange} />}
         headings={["Key", "To be known"]}
-        rest={(table) => <Cells table={table} draft={draft} onChange={onChange} />}
+        rest={(table) => <Cells table={table} draft={draft} onChange={onChange} takesKey={takesKey} />}
         buttons={(shown, searched) => (
           <>
             <button type="button" onClick={() => onChange(withAll(draft, choosable(draft, shown)))}>
@@ -70,7 +105,9 @@ function Choice({ draft, onChange, found, all }: StepProps & { all: boolean; fou
             </button>
           </>
         )}
-        above={(shown) => <Keyless draft={draft} onChange={onChange} tables={shown} />}
+        above={(shown) =>
+          takesKey ? <Unkeyed draft={draft} tables={shown} /> : <Keyless draft={draft} onChange={onChange} tables={shown} />
+        }
       />
       {found.length > 0 && <Patterns draft={draft} onChange={onChange} tables={found} />}
     </>
@@ -105,7 +142,7 @@ function Chosen({ table, draft, onChange }: RowProps) {
   );
 }
 
-function Cells({ table, draft, onChange }: RowProps) {
+function Cells({ table, draft, onChange, takesKey }: RowProps & { takesKey: boolean }) {
   const key = keyOf(table);
   const pattern = patternOf(draft, table);
   const consented = draft.insertOnly.has(key) || pattern?.insertOnly === true;
@@ -115,11 +152,12 @@ function Cells({ table, draft, onChange }: RowProps) {
       <td data-column="Key">
         {table.key.length > 0 ? <code>{table.key.join(", ")}</code> : <span className="soft">none</span>}
         {table.partitioned && <small>partitioned</small>}
+        {isView(table) && <small>view</small>}
       </td>
       <td data-column="To be known" className="telling">
         {problems.length > 0 ? <Findings findings={problems} /> : !lacksIdentity(table) && <span className="soft">nothing</span>}
         {consented && lacksIdentity(table) && <StatusBadge tone="warn">Its updates and deletes are not replicated.</StatusBadge>}
-        {lacksIdentity(table) && pattern === undefined && (
+        {lacksIdentity(table) && pattern === undefined && !takesKey && (
           <label className="check">
             <input
               type="checkbox"
@@ -137,7 +175,7 @@ function Cells({ table, draft, onChange }: RowProps) {
 
 /** Those that can be followed wholly, and those for which following inserts only was accepted before. */
 function withAll(draft: Draft, tables: SourceTable[]): Partial<Draft> {
-  const able = tables.filter((table) => !isBlocked(table) && (!lacksIdentity(table) || draft.insertOnly.has(keyOf(table))));
+  const able = tables.filter((table) => !isBlocked(table) && (!lacksKey(table) || draft.insertOnly.has(keyOf(table))));
   return withThese(draft, able);
 }
 
@@ -156,6 +194,18 @@ function consent(draft: Draft, tables: SourceTable[], given: boolean): Partial<D
     else insertOnly.delete(keyOf(table));
   }
   return given ? { insertOnly, ...withThese(draft, tables) } : { insertOnly };
+}
+
+/** Tables and views that need a declared key. */
+function Unkeyed({ draft, tables }: { draft: Draft; tables: SourceTable[] }) {
+  const left = tables.filter((table) => lacksKey(table) && !isBlocked(table) && !draft.tables.has(keyOf(table)));
+  if (left.length === 0) return null;
+  return (
+    <p className="note">
+      {some(left.length, "table")} or {left.length === 1 ? "view" : "views"} without a key {left.length === 1 ? "is" : "are"} not chosen
+      with the others. If you choose one, the next step asks for the columns that identify its rows.
+    </p>
+  );
 }
 
 /** Tables without a key and without consent: what they lack, and the button that consents. */
