@@ -22,7 +22,7 @@ from engine.sources.mariadb.splits import (
     split_of,
     step_of,
 )
-from engine.sources.mariadb.types import ColumnFacts, Printed, line_text, null_text
+from engine.sources.mariadb.types import ColumnFacts, Printed, read_line, read_text
 
 MOST_BRANCHES = 64
 """Most intervals of one statement: each is a branch of a union. Not measured."""
@@ -137,9 +137,9 @@ class MariaDbRanges:
         printed = {facts.name: how for facts, how in self.table.printed}
         for column in self.schema.columns:
             if is_float(column):
-                value = printed[column.on_source].sql.format(quoted(column.on_source))
-                values[column.on_source] = null_text(_BITS.format(value))
-        return line_text(list(values.values()))
+                name = quoted(column.on_source)
+                values[column.on_source] = read_text(name, _BITS.format(printed[column.on_source].sql.format(name)))
+        return read_line(list(values.values()))
 
 
 def _condition(table: MariaDbTable, keys: KeyInterval) -> str:

@@ -12,7 +12,7 @@ from engine.model.schema import TableSchema
 from engine.model.source import TableSplit
 from engine.sources.mariadb.catalog import MariaDbTable
 from engine.sources.mariadb.connect import MariaDbConnection, literal, quoted, rows
-from engine.sources.mariadb.types import ColumnFacts, Printed, line_text, value_text
+from engine.sources.mariadb.types import ColumnFacts, Printed, read_line, read_text
 
 ROW_BYTES = 100
 """Assumed size of a row if the source has no statistics of the table."""
@@ -40,7 +40,7 @@ def step_of(table: MariaDbTable, split_bytes: int) -> tuple[int, int]:
 
 def select_lines(table: MariaDbTable, schema: TableSchema) -> str:
     """A query for lines of COPY text of the schema's columns, to which a condition can be added. Raises as `printed_values`."""
-    line = line_text(list(printed_values(table, schema).values()))
+    line = read_line(list(printed_values(table, schema).values()))
     return f"SELECT {line} FROM {quoted(schema.name.schema, schema.name.name)}"
 
 
@@ -50,7 +50,7 @@ def printed_values(table: MariaDbTable, schema: TableSchema) -> dict[str, str]:
     names = [column.on_source for column in schema.columns]
     if not set(names) <= printed.keys():
         raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, str(schema.name), "a column of it was renamed or dropped")
-    return {column: value_text(printed[column], quoted(column)) for column in names}
+    return {column: read_text(quoted(column), printed[column].sql.format(quoted(column))) for column in names}
 
 
 def split_of(schema: TableSchema, text: str, size: int = 0, count: int = 0) -> TableSplit:

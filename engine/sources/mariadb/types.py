@@ -153,16 +153,22 @@ def _instant(fraction: int | None) -> str:
     return f"IF(UNIX_TIMESTAMP({{0}}) = 0, '0000-00-00 00:00:00', CONCAT({text.replace('{}', '{0}')}, '+00'))"
 
 
-def value_text(how: Printed, value: str) -> str:
-    """SQL of the value's COPY text; NULL is a field of its own."""
-    return null_text(how.sql.format(value))
+def recorded_text(how: Printed, value: str) -> str:
+    """SQL of the value's COPY text, for triggers, in whose mode a text that is too large for the server is an error; NULL is a field of
+    its own."""
+    return rf"IFNULL({how.sql.format(value)}, '\\N')"
 
 
-def null_text(text: str) -> str:
-    """SQL of a field, given that of its text, which is NULL for NULL."""
-    return rf"IFNULL({text}, '\\N')"
-
-
-def line_text(values: list[str]) -> str:
-    """SQL of a line of COPY text, without its end."""
+def recorded_line(values: list[str]) -> str:
+    """SQL of a line of COPY text, without its end, for triggers."""
     return rf"CONCAT_WS('\t', {', '.join(values)})"
+
+
+def read_text(value: str, text: str) -> str:
+    """SQL of the value's field, given that of its text. NULL is a field of its own; a text that is too large for the server stays NULL."""
+    return rf"IF({value} IS NULL, '\\N', {text})"
+
+
+def read_line(values: list[str]) -> str:
+    """SQL of a line of COPY text, without its end; NULL if one of its texts is too large for the server, or the line is."""
+    return "CONCAT(" + r", '\t', ".join(values) + ")"

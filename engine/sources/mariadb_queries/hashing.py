@@ -13,7 +13,7 @@ from engine.model.source import TableSplit
 from engine.sources.mariadb.catalog import MariaDbTable
 from engine.sources.mariadb.connect import quoted
 from engine.sources.mariadb.splits import compared, key_literal, key_literals, key_of, printed_values, split_of
-from engine.sources.mariadb.types import line_text
+from engine.sources.mariadb.types import read_line
 from engine.sources.query_diff.database import ComparedTable, Method
 from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
 
@@ -79,11 +79,11 @@ class HashedTable:
         """SQL of a line for `hashed_lines`; NULL if the row's text is too large for the server."""
         values = printed_values(self.table, self.compared_as.schema)
         key = [values[column.on_source] for column in self.compared_as.schema.key_columns]
-        return f"CONCAT({number}, '\\t', {line_text(key)}, '\\t', MD5({self._line}))"
+        return f"CONCAT({number}, '\\t', {read_line(key)}, '\\t', MD5({self._line}))"
 
     @property
     def _line(self) -> str:
-        return line_text(list(printed_values(self.table, self.compared_as.schema).values()))
+        return read_line(list(printed_values(self.table, self.compared_as.schema).values()))
 
     @property
     def _order(self) -> str:

@@ -16,7 +16,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
 from engine.sources.mariadb.catalog import SHADOW_SCHEMA, Structure
 from engine.sources.mariadb.connect import MariaDbConnection, quoted, rows
-from engine.sources.mariadb.types import line_text, value_text
+from engine.sources.mariadb.types import recorded_line, recorded_text
 from engine.sources.mariadb_triggers.cascades import ForeignKey, ancestors
 from engine.sources.mariadb_triggers.catalog import TriggeredTable
 
@@ -263,7 +263,7 @@ def _recording(table: TriggeredTable, source: int, event: str) -> str:
 
 def row_text(table: TriggeredTable, row: str) -> str:
     """SQL of a row as a line of COPY text. `row`: the name by which the statement has it."""
-    return line_text([value_text(how, f"{row}.{quoted(facts.name)}") for facts, how in table.printed])
+    return recorded_line([recorded_text(how, f"{row}.{quoted(facts.name)}") for facts, how in table.printed])
 
 
 def _happened(table: TriggeredTable) -> str:
