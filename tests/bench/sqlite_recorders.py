@@ -3,7 +3,7 @@
 Three files have the tables of tpcb: one is not captured, one has Penstock's triggers, one has triggers as those of Debezium's connector for
 SQLite (source: its class TriggerGenerator, 2026-09): each changed row, old and new, as JSON in one table. In each round each file gets the
 same transactions (three updates and an insert), in turns. Afterwards both logs are drained: Penstock's into DuckDB by a paused
-subscription that goes on, the JSON into a PostgreSQL, in batches as large as the connector's, by one statement for each row. The
+subscription that continues, the JSON into a PostgreSQL, in batches as large as the connector's, by one statement for each row. The
 connector itself, a Java program that sends to Kafka, does more for each row. Run as `python -m tests.bench.sqlite_recorders`.
 """
 
