@@ -29,7 +29,7 @@ from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
 from engine.model.subscription import ConnectionSpec, SubscriptionSpec, TableSpec
 from engine.model.subscription_state import DesiredState
 from engine.sources.sqlite_triggers.source import SqliteSource
-from server.demo.embedded import EmbeddedPostgres
+from server.demo.embedded import EmbeddedPostgres, server_folder
 from tests.fixtures.replication import duckdb_target, table
 from tests.process.sqlite_triggers.conftest import File, FileReplica
 
@@ -230,8 +230,12 @@ def main() -> int:
         _make(recorded)
         _record_as_json(recorded)
         _written(recorded, given.drained)
-        with EmbeddedPostgres(Path(folder) / "pg") as cluster, cluster.connect() as target:
-            theirs = _drain_json(recorded, target)
+        cluster = EmbeddedPostgres(server_folder("penstock-bench-pg-"))
+        try:
+            with cluster, cluster.connect() as target:
+                theirs = _drain_json(recorded, target)
+        finally:
+            cluster.destroy()
     sys.stdout.write(f"rows/s drained: {OURS} {ours:,.0f}, {JSON} {theirs:,.0f}, {ours / theirs:.1f} times\n")
     sys.stdout.write(f"median {statistics.median(ratios):.2f}, of {min(ratios):.2f} to {max(ratios):.2f}\n")
     return 0
