@@ -30,6 +30,10 @@ MOST_TEXT = 512 * 1024
 """Characters of branches after which a statement ends: below every usual max_allowed_packet. Not measured."""
 _BITS = "CONCAT('f', HEX(REVERSE(SUBSTR(ST_AsWKB(POINT({}, 0)), 6, 8))))"
 """The bits of a float of 64 bits: the binary form of a point holds them, the lowest byte first. No other function prints them."""
+MD5_HALVES = tuple(
+    f"CAST(BIT_XOR(CAST(CONV({half}, 16, 10) AS UNSIGNED)) AS SIGNED)" for half in ("LEFT(m, 16)", "RIGHT(m, 16)")
+)
+"""Aggregates of the hexadecimal MD5 m of rows: the exclusive or of each half, as a signed number."""
 
 Read = Callable[[TableSplit, str], Iterator[bytes]]
 """Reads a split under the snapshot of this name."""
@@ -122,12 +126,8 @@ class MariaDbRanges:
             f"SELECT {', '.join(listed)}, MD5({line}) AS m, LENGTH({line}) AS l FROM {name}"
             f" WHERE {_condition(self.table, keys)}"
         )
-        halves = [
-            f"CAST(BIT_XOR(CAST(CONV({half}, 16, 10) AS UNSIGNED)) AS SIGNED)"
-            for half in ("LEFT(m, 16)", "RIGHT(m, 16)")
-        ]
         last = [f"MAX(IF(n % {rows} = 0, k{i}, NULL))" for i in range(len(key))]
-        fields = [str(number), f"(n - 1) DIV {rows}", "COUNT(*)", *halves, "IFNULL(SUM(l), 0)", "COUNT(m)", *last]
+        fields = [str(number), f"(n - 1) DIV {rows}", "COUNT(*)", *MD5_HALVES, "IFNULL(SUM(l), 0)", "COUNT(m)", *last]
         return f"(SELECT CONCAT_WS('\\t', {', '.join(fields)}) FROM ({inner}) AS r{number} GROUP BY (n - 1) DIV {rows})"
 
     @property

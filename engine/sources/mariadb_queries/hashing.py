@@ -12,6 +12,7 @@ from itertools import pairwise
 from engine.model.source import TableSplit
 from engine.sources.mariadb.catalog import MariaDbTable
 from engine.sources.mariadb.connect import quoted
+from engine.sources.mariadb.range_digests import MD5_HALVES
 from engine.sources.mariadb.splits import compared, key_literal, key_literals, key_of, printed_values, split_of
 from engine.sources.mariadb.types import read_line
 from engine.sources.query_diff.database import ComparedTable, Method
@@ -68,12 +69,8 @@ class HashedTable:
         return found
 
     def _digest(self, number: int, keys: KeyRange) -> str:
-        halves = [
-            f"CAST(BIT_XOR(CAST(CONV({half}, 16, 10) AS UNSIGNED)) AS SIGNED)"
-            for half in ("LEFT(m, 16)", "RIGHT(m, 16)")
-        ]
         hashes = f"SELECT MD5({self._line}) AS m FROM {self._from(keys)} LIMIT {_EVERY_ROW}"
-        return f"(SELECT CONCAT_WS('\\t', {number}, COUNT(*), {', '.join(halves)}) FROM ({hashes}) AS d{number})"
+        return f"(SELECT CONCAT_WS('\\t', {number}, COUNT(*), {', '.join(MD5_HALVES)}) FROM ({hashes}) AS d{number})"
 
     def _hashed_line(self, number: str) -> str:
         """SQL of a line for `hashed_lines`; NULL if the row's text is too large for the server."""
