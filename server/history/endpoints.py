@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, cast
 
 from fastapi import APIRouter, Query, Request
 
+from engine.model.position import Lsn
+from engine.model.positions import PositionForm
 from server.errors import NotFound, responses
 from server.history.figures import Figures
-from server.history.recorder import LONGEST, Point, Recorder
+from server.history.recorder import LONGEST, History, Point, Recorder
 from server.history.schemas import HistoryPoint, HistoryView, LogRates, WaitTimes
 from server.security.principal import Role
 from server.security.require import needs
@@ -32,18 +33,24 @@ Hours = Annotated[
 async def get_history(request: Request, name: str, hours: Hours = 1) -> HistoryView:
     """Lag, log, throughput and waits over time, by the time of the reports; kept for a week."""
     recorder = cast("Recorder", request.app.state.recorder)
-    resolution, points = await recorder.read(name, timedelta(hours=hours))
-    return HistoryView(step_seconds=resolution.seconds, points=_shown(points, request.app.state.clock.now()))
+    history = await recorder.read(name, timedelta(hours=hours))
+    return HistoryView(step_seconds=history.resolution.seconds, points=_shown(history, request.app.state.clock.now()))
 
 
-def _shown(points: Sequence[Point], now: datetime) -> list[HistoryPoint]:
+def _shown(history: History, now: datetime) -> list[HistoryPoint]:
+    points = history.points
     return [
-        _point(point, points[number - 1] if number else None, min(point.step_s, (now - point.at).total_seconds()))
+        _point(
+            point,
+            points[number - 1] if number else None,
+            min(point.step_s, (now - point.at).total_seconds()),
+            history.form,
+        )
         for number, point in enumerate(points)
     ]
 
 
-def _point(point: Point, before: Point | None, seconds: float) -> HistoryPoint:
+def _point(point: Point, before: Point | None, seconds: float, form: PositionForm) -> HistoryPoint:
     figures = point.figures
     return HistoryPoint(
         at=point.at,
@@ -51,9 +58,9 @@ def _point(point: Point, before: Point | None, seconds: float) -> HistoryPoint:
         lag_seconds=figures.lag_seconds,
         lag_bytes=figures.lag_bytes,
         retained_bytes=figures.retained_bytes,
-        unread_bytes=_between(figures.captured, figures.source),
-        unapplied_bytes=_between(figures.applied, figures.captured),
-        log_bytes_per_second=_rates(point, before, seconds),
+        unread_bytes=_between(figures.captured, figures.source, form),
+        unapplied_bytes=_between(figures.applied, figures.captured, form),
+        log_bytes_per_second=_rates(point, before, seconds, form),
         batches=figures.batches,
         transactions=figures.transactions,
         rows=figures.rows,
@@ -64,11 +71,11 @@ def _point(point: Point, before: Point | None, seconds: float) -> HistoryPoint:
     )
 
 
-def _between(low: int | None, high: int | None) -> int | None:
-    return None if low is None or high is None else max(0, high - low)
+def _between(low: int | None, high: int | None, form: PositionForm) -> int | None:
+    return None if low is None or high is None else form.lag(Lsn(high), Lsn(low))
 
 
-def _rates(point: Point, before: Point | None, seconds: float) -> LogRates:
+def _rates(point: Point, before: Point | None, seconds: float, form: PositionForm) -> LogRates:
     """Rates from the positions at the ends of steps; a step without a report has no change."""
     if before is None:
         return LogRates(source=None, captured=None, applied=None)
@@ -77,7 +84,8 @@ def _rates(point: Point, before: Point | None, seconds: float) -> LogRates:
     for name in ("source", "captured", "applied"):
         low, high = getattr(before.figures, name), getattr(point.figures, name)
         backwards = low is None or high is None or high < low
-        rates[name] = None if backwards or elapsed <= 0 else (high - low) / elapsed
+        moved = None if backwards or elapsed <= 0 else _between(low, high, form)
+        rates[name] = None if moved is None else moved / elapsed
     return LogRates(**rates)
 
 

@@ -15,6 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import col, delete, select
 
 from engine.link.messages import BatchReport, Progress, Report
+from engine.model.positions import PositionForm
 from server.clock import Clock
 from server.db.database import Database
 from server.db.models.history import HistoryRow
@@ -25,7 +26,7 @@ from server.freshness.wait_registry import WaitStatus
 from server.gateway.threads import EngineThreads
 from server.history.figures import Figures
 from server.logs import get_logger
-from server.lookup.subscriptions import require_subscription
+from server.lookup.subscriptions import position_form, require_subscription
 
 log = get_logger(__name__)
 
@@ -65,6 +66,15 @@ class Point:
     @property
     def at(self) -> datetime:
         return datetime.fromtimestamp(self.begins, UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Steps of a subscription in one resolution, the oldest first; `form`: of the positions in them."""
+
+    resolution: Resolution
+    points: Sequence[Point]
+    form: PositionForm
 
 
 class Recorder:
@@ -162,8 +172,8 @@ class Recorder:
 
     # Output
 
-    async def read(self, subscription: str, span: timedelta) -> tuple[Resolution, list[Point]]:
-        """The last `span`, in the finest steps that are kept for that long, oldest first.
+    async def read(self, subscription: str, span: timedelta) -> History:
+        """The last `span`, in the finest steps that are kept for that long.
 
         Raises:
             NotFound: there is no such subscription.
@@ -171,17 +181,19 @@ class Recorder:
         resolution = next((one for one in RESOLUTIONS if one.kept >= span), RESOLUTIONS[-1])
         since = self._clock.now() - span
 
-        def work() -> list[Point]:
+        def work() -> tuple[PositionForm, list[Point]]:
             with self._database.read() as session:
-                return _read_steps(session, subscription, resolution, since)
+                row = require_subscription(session, subscription)
+                return position_form(row), _read_steps(session, row, resolution, since)
 
-        found = {point.begins: point for point in await self._threads.run(work)}
+        form, stored = await self._threads.run(work)
+        found = {point.begins: point for point in stored}
         for point in self._unwritten(subscription, resolution):
             known = found.get(point.begins)
             whole = Figures() if known is None else known.figures.copy()
             whole.add_figures(point.figures)
             found[point.begins] = Point(subscription, resolution.seconds, point.begins, whole)
-        return resolution, [found[begins] for begins in sorted(found)]
+        return History(resolution, [found[begins] for begins in sorted(found)], form)
 
     def _unwritten(self, subscription: str, resolution: Resolution) -> list[Point]:
         """The steps of this resolution that are in memory and not yet stored."""
@@ -207,13 +219,12 @@ def _merge_step(session: WriteSession, subscription_id: int, point: Point) -> No
     session.add(row)
 
 
-def _read_steps(session: ReadSession, subscription: str, resolution: Resolution, since: datetime) -> list[Point]:
-    row = require_subscription(session, subscription)
+def _read_steps(session: ReadSession, row: SubscriptionRow, resolution: Resolution, since: datetime) -> list[Point]:
     query = select(HistoryRow).where(
         HistoryRow.subscription_id == row.id, HistoryRow.step_seconds == resolution.seconds, HistoryRow.at >= since
     )
     return [
-        Point(subscription, resolution.seconds, int(found.at.timestamp()), Figures.from_document(found.figures))
+        Point(row.name, resolution.seconds, int(found.at.timestamp()), Figures.from_document(found.figures))
         for found in session.exec(query)
     ]
 

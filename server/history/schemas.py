@@ -8,7 +8,8 @@ from pydantic import BaseModel, Field
 
 
 class LogRates(BaseModel):
-    """Rates at which positions in the source's log advanced since the previous point, in bytes per second; null if unknown."""
+    """Rates at which positions in the source's log advanced since the previous point, in bytes per second; null if unknown, or if
+    positions of this source do not count bytes."""
 
     source: float | None = Field(description="Written by the source.")
     captured: float | None = Field(description="Read by the engine.")
@@ -33,7 +34,10 @@ class HistoryPoint(BaseModel):
     lag_seconds: float | None = Field(description="Maximum in the step.")
     lag_bytes: int | None = Field(description="Maximum in the step.")
     retained_bytes: int | None = Field(description="Log that the slot retained on the source at the end of the step.")
-    unread_bytes: int | None = Field(description="Log that was not yet read, at the end of the step.")
+    unread_bytes: int | None = Field(
+        description="Log that was not yet read, at the end of the step. Null, like `unapplied_bytes`, if positions of this source do not"
+        " count bytes."
+    )
     unapplied_bytes: int | None = Field(description="Log that was read but not applied, at the end of the step.")
     log_bytes_per_second: LogRates
     batches: int = Field(description="Batches committed on the target in the step.")

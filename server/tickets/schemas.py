@@ -51,7 +51,9 @@ class TicketDurations(BaseModel):
 class TicketCounts(BaseModel):
     """Counts of what was read from the source's log before the ticket. Only differences between tickets are meaningful."""
 
-    log_bytes: int = Field(description="Bytes of log that the source had ever written up to the ticket.")
+    log_bytes: int | None = Field(
+        description="Bytes of log that the source had ever written up to the ticket; null if positions of this source do not count bytes."
+    )
     transactions: int = Field(description="Committed transactions, since `counted_since`.")
     commands: int = Field(
         description="Row changes since `counted_since`; if the source streams in-progress transactions, including those of transactions"
@@ -65,7 +67,9 @@ class ThroughputView(BaseModel):
 
     since: str = Field(description="The earlier ticket.")
     seconds: float
-    log_bytes: int
+    log_bytes: int | None = Field(
+        description="Null if positions of this source do not count bytes; so is `log_gib_per_hour`."
+    )
     transactions: int | None = Field(description="Null if the subscription was restarted in between; so is `commands`.")
     commands: int | None
     log_gib_per_hour: float | None = Field(description="GiB (1024³ bytes) of log an hour.")

@@ -8,13 +8,15 @@ from itertools import pairwise
 
 from sqlmodel import col, delete, func, select
 
+from engine.model.position import ZERO
+from engine.model.positions import PositionForm, text_of
 from engine.model.ticket import UNENDED_TICKET, TicketState
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.ticket import TicketRow
 from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
 from server.errors import Conflict, FieldError, InvalidRequest, NotFound
-from server.lookup.subscriptions import lock_changeable_subscription, position_text, require_subscription
+from server.lookup.subscriptions import lock_changeable_subscription, position_form, require_subscription
 from server.tickets.schemas import (
     ThroughputView,
     TicketCounts,
@@ -121,15 +123,16 @@ def require_comparable(row: TicketRow, since: TicketRow) -> None:
 def ticket_view(session: ReadSession, name: str, row: TicketRow, since: TicketRow | None = None) -> TicketView:
     """The ticket of the subscription `name` as the REST interface shows it; with the throughput since `since` if both are applied, `since`
     earlier."""
+    form = position_form(session.get_one(SubscriptionRow, row.subscription_id))
     view = TicketView(
         id=row.id,
         name=row.name,
         state=TicketState(row.state),
-        position=position_text(session, row.subscription_id, row.position),
+        position=text_of(form, row.position),
         times=TicketTimes.model_validate(row),
         durations=_durations(row),
-        counts=_counts(row),
-        throughput=None if since is None else _throughput(row, since),
+        counts=_counts(row, form),
+        throughput=None if since is None else _throughput(row, since, form),
         code=row.code,
         reason=row.reason,
         remedy=row.remedy,
@@ -154,22 +157,22 @@ def _span_ms(begin: datetime | None, end: datetime | None) -> float | None:
     return None if begin is None or end is None else round((end - begin).total_seconds() * 1000, 3)
 
 
-def _counts(row: TicketRow) -> TicketCounts | None:
+def _counts(row: TicketRow, form: PositionForm) -> TicketCounts | None:
     if row.position is None or row.transactions is None or row.commands is None or row.counted_since is None:
         return None
     return TicketCounts(
-        log_bytes=row.position.value,
+        log_bytes=form.lag(row.position, ZERO),
         transactions=row.transactions,
         commands=row.commands,
         counted_since=row.counted_since,
     )
 
 
-def _throughput(row: TicketRow, since: TicketRow) -> ThroughputView | None:
+def _throughput(row: TicketRow, since: TicketRow, form: PositionForm) -> ThroughputView | None:
     first, last = _figures(since), _figures(row)
     if first is None or last is None or last.position <= first.position:
         return None
-    found = throughput_between(first, last)
+    found = throughput_between(first, last, form)
     return ThroughputView(
         since=since.id,
         seconds=found.seconds,
@@ -183,14 +186,15 @@ def _throughput(row: TicketRow, since: TicketRow) -> ThroughputView | None:
 
 
 def _figures(row: TicketRow) -> Figures | None:
-    counts = _counts(row)
-    if counts is None or row.position is None or row.captured_at is None or row.applied_at is None:
+    if row.position is None or row.captured_at is None or row.applied_at is None:
+        return None
+    if row.transactions is None or row.commands is None or row.counted_since is None:
         return None
     return Figures(
         position=row.position,
         captured_at=row.captured_at,
         applied_at=row.applied_at,
-        transactions=counts.transactions,
-        commands=counts.commands,
-        counted_since=counts.counted_since,
+        transactions=row.transactions,
+        commands=row.commands,
+        counted_since=row.counted_since,
     )

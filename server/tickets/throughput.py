@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from engine.model.position import Lsn
+from engine.model.positions import PositionForm
 
 SECONDS_AN_HOUR = 3600
 BYTES_IN_GIB = 1024**3
@@ -28,11 +29,12 @@ class Throughput:
     """Volume and duration between two tickets.
 
     `seconds`: from the capture of the earlier ticket to the commit of the later one on the target. Transactions and
-    commands are None if different runs counted them; rates are None if they would have no meaning.
+    commands are None if different runs counted them; `log_bytes` is None if positions of the source do not count bytes; rates are None if
+    they would have no meaning.
     """
 
     seconds: float
-    log_bytes: int
+    log_bytes: int | None
     transactions: int | None
     commands: int | None
 
@@ -56,12 +58,15 @@ class Throughput:
         return None if count is None or self.seconds <= 0 else count / self.seconds
 
 
-def throughput_between(earlier: Figures, later: Figures) -> Throughput:
-    """The throughput from `earlier` to `later`, whose position in the source's log must not be before that of `earlier`."""
+def throughput_between(earlier: Figures, later: Figures, form: PositionForm) -> Throughput:
+    """The throughput from `earlier` to `later`, whose position in the source's log must not be before that of `earlier`.
+
+    `form`: of the positions of both.
+    """
     same_run = earlier.counted_since == later.counted_since
     return Throughput(
         seconds=(later.applied_at - earlier.captured_at).total_seconds(),
-        log_bytes=later.position.value - earlier.position.value,
+        log_bytes=form.lag(later.position, earlier.position),
         transactions=later.transactions - earlier.transactions if same_run else None,
         commands=later.commands - earlier.commands if same_run else None,
     )

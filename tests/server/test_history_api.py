@@ -92,6 +92,21 @@ def test_reports_and_waits_make_the_history(server: RunningServer) -> None:
     assert max(w["p99_ms"] for w in waits) == pytest.approx(50, rel=0.4)
 
 
+def test_positions_that_do_not_count_bytes_make_no_figures_of_log(server: RunningServer) -> None:
+    with server.client() as client:
+        declare(client, capture={"kind": "triggers"})
+        engine = FakeEngine(server.url)
+        try:
+            assign = engine.run(applied="0/100")
+            progress(engine, assign.epoch, 0x150, 7.0)
+            found = points(client)
+        finally:
+            engine.close()
+    newest = next(point for point in reversed(found) if point["lag_seconds"] is not None)
+    assert (newest["unread_bytes"], newest["unapplied_bytes"]) == (None, None)
+    assert {rate for point in found for rate in point["log_bytes_per_second"].values()} == {None}
+
+
 def test_a_page_opened_after_a_restart_shows_what_was_before(tmp_path: Path) -> None:
     with running_server(tmp_path) as server, server.client() as client:
         declare(client)
@@ -137,8 +152,8 @@ class Rig:
             self.clock.advance(every)
 
     async def read(self, **span: float) -> tuple[int, list[Point]]:
-        resolution, found = await self.recorder.read("orders", timedelta(**span))
-        return resolution.seconds, found
+        history = await self.recorder.read("orders", timedelta(**span))
+        return history.resolution.seconds, list(history.points)
 
     def _progress(self, passed: int) -> Progress:
         return Progress(subscription="orders", epoch=1, applied=Lsn(passed), lag_seconds=passed, at=BEGUN)

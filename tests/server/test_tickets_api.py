@@ -27,9 +27,15 @@ def server(tmp_path: Path) -> Iterator[RunningServer]:
 
 
 @pytest.fixture
-def rig(server: RunningServer) -> Iterator[Rig]:
+def capture() -> dict[str, Any] | None:
+    """How the changes of the subscription's source are captured; None: from the log."""
+    return None
+
+
+@pytest.fixture
+def rig(server: RunningServer, capture: dict[str, Any] | None) -> Iterator[Rig]:
     with server.client() as client:
-        declare(client)
+        declare(client, capture=capture)
         engine = FakeEngine(server.url)
         try:
             yield client, engine, engine.run(applied="0/50")
@@ -106,6 +112,17 @@ def test_two_tickets_give_the_throughput_between_them(rig: Rig) -> None:
     listed = client.get(_TICKETS, params={"since": first}).json()["items"]
     assert {item["id"]: item["throughput"] for item in listed} == {last: found, first: None}
     assert client.get(f"{_TICKETS}/{last}").json()["throughput"] is None
+
+
+@pytest.mark.parametrize("capture", [{"kind": "triggers"}])
+def test_positions_that_do_not_count_bytes_make_no_throughput_of_log(rig: Rig) -> None:
+    client, *_ = rig
+    first, last = applied(rig, 0, "1/0", 100, 400), applied(rig, 85, "2/0", 1090, 4360)
+    ticket = client.get(f"{_TICKETS}/{last}", params={"since": first}).json()
+    assert ticket["counts"]["log_bytes"] is None
+    found = ticket["throughput"]
+    assert (found["log_bytes"], found["log_gib_per_hour"]) == (None, None)
+    assert (found["transactions"], found["commands"]) == (990, 3960)
 
 
 def test_throughput_waits_for_both_and_is_refused_where_it_never_comes(rig: Rig) -> None:

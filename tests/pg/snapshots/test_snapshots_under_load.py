@@ -144,19 +144,21 @@ def test_a_reader_in_another_process_sees_whole_files_one_after_another(replica:
         positions = [desk.take(format=SnapshotFormat.DUCKDB).position]
         path = desk.folder / "latest-duckdb" / "copy.duckdb"
         script = _READER.replace("FROM transfers", "FROM public.transfers").replace("FROM totals", "FROM public.totals")
-        process = subprocess.Popen(
+        with subprocess.Popen(
             [sys.executable, "-c", script, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        assert process.stdout is not None
-        try:
-            seen = [process.stdout.readline().strip()]
-            for _ in range(5):
-                positions.append(desk.take(format=SnapshotFormat.DUCKDB).position)
-                while len(seen) < 2:
-                    seen.append(process.stdout.readline().strip())
-            rest, _ = process.communicate("", timeout=30)
-        finally:
-            process.kill()
+        ) as process:
+            assert process.stdout is not None
+            try:
+                seen = [process.stdout.readline().strip()]
+                for _ in range(5):
+                    # The reader prints a position once, and two snapshots of a copy that did not move have the same.
+                    bank.more(1)
+                    positions.append(desk.take(format=SnapshotFormat.DUCKDB, at_least=replica.catch_up()).position)
+                    while len(seen) < 2:
+                        seen.append(process.stdout.readline().strip())
+                rest, _ = process.communicate("", timeout=30)
+            finally:
+                process.kill()
     assert process.returncode == 0
     assert len([*seen, *rest.split()]) >= 2
     assert {*seen, *rest.split()} <= {str(position) for position in positions}

@@ -3575,7 +3575,7 @@ export interface components {
             unapplied_bytes: number | null;
             /**
              * Unread Bytes
-             * @description Log that was not yet read, at the end of the step.
+             * @description Log that was not yet read, at the end of the step. Null, like `unapplied_bytes`, if positions of this source do not count bytes.
              */
             unread_bytes: number | null;
             waits: components["schemas"]["WaitTimes"] | null;
@@ -3906,7 +3906,8 @@ export interface components {
         };
         /**
          * LogRates
-         * @description Rates at which positions in the source's log advanced since the previous point, in bytes per second; null if unknown.
+         * @description Rates at which positions in the source's log advanced since the previous point, in bytes per second; null if unknown, or if
+         *     positions of this source do not count bytes.
          */
         LogRates: {
             /**
@@ -6829,8 +6830,11 @@ export interface components {
             commands: number | null;
             /** Commands Per Second */
             commands_per_second: number | null;
-            /** Log Bytes */
-            log_bytes: number;
+            /**
+             * Log Bytes
+             * @description Null if positions of this source do not count bytes; so is `log_gib_per_hour`.
+             */
+            log_bytes: number | null;
             /**
              * Log Gib Per Hour
              * @description GiB (1024³ bytes) of log an hour.
@@ -6869,9 +6873,9 @@ export interface components {
             counted_since: string;
             /**
              * Log Bytes
-             * @description Bytes of log that the source had ever written up to the ticket.
+             * @description Bytes of log that the source had ever written up to the ticket; null if positions of this source do not count bytes.
              */
-            log_bytes: number;
+            log_bytes: number | null;
             /**
              * Transactions
              * @description Committed transactions, since `counted_since`.

@@ -63,6 +63,10 @@ interface AllProps {
   hours: number;
 }
 
+/** Of some sources, positions do not count bytes of a log. */
+const countsBytes = ({ lag_bytes, unread_bytes, unapplied_bytes }: HistoryPoint): boolean =>
+  lag_bytes !== null || unread_bytes !== null || unapplied_bytes !== null;
+
 type Read = (point: HistoryPoint) => number | null;
 
 function All({ subscription, history, toMs, hours }: AllProps) {
@@ -87,17 +91,18 @@ function All({ subscription, history, toMs, hours }: AllProps) {
         [line("behind", "first", (p) => p.lag_seconds)],
         seconds,
       )}
-      {chart(
-        "Behind the source, in log",
-        "Log that is not applied on the target: in total (the maximum of each step), and at the end of each step the parts not yet read, and read but not applied.",
-        [
-          line("not on the target", "first", (p) => p.lag_bytes),
-          line("not read", "second", (p) => p.unread_bytes),
-          line("read, not applied", "third", (p) => p.unapplied_bytes),
-        ],
-        bytes,
-        LEAST_BYTES,
-      )}
+      {history.points.some(countsBytes) &&
+        chart(
+          "Behind the source, in log",
+          "Log that is not applied on the target: in total (the maximum of each step), and at the end of each step the parts not yet read, and read but not applied.",
+          [
+            line("not on the target", "first", (p) => p.lag_bytes),
+            line("not read", "second", (p) => p.unread_bytes),
+            line("read, not applied", "third", (p) => p.unapplied_bytes),
+          ],
+          bytes,
+          LEAST_BYTES,
+        )}
       {chart(
         "Log retained on the source",
         <Budget subscription={subscription} points={history.points} toMs={toMs} />,

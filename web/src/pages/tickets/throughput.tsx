@@ -32,8 +32,8 @@ export function Throughput({ subscription, tickets }: ThroughputProps) {
   );
 }
 
-const isLater = ({ counts }: Ticket, first: Ticket | undefined): boolean =>
-  first?.counts == null || (counts !== null && counts.log_bytes > first.counts.log_bytes);
+const isLater = ({ times }: Ticket, first: Ticket | undefined): boolean =>
+  first?.times.captured_at == null || (times.captured_at !== null && Date.parse(times.captured_at) > Date.parse(first.times.captured_at));
 
 interface TicketChoiceProps {
   label: string;
@@ -76,14 +76,16 @@ function Between({ subscription, since, until }: { subscription: string; since: 
 
 const rate = (value: number | null): string => count(value === null ? null : Number(value.toFixed(value < 100 ? 2 : 0)));
 
-function ThroughputFacts({ figures }: { figures: Figures }) {
+export function ThroughputFacts({ figures }: { figures: Figures }) {
   const { seconds, log_bytes, transactions, commands } = figures;
   return (
     <>
       <Facts>
-        <Fact name="Log" note={`${bytes(log_bytes)} in all`}>
-          {rate(figures.log_gib_per_hour)} GiB/h
-        </Fact>
+        {log_bytes !== null && (
+          <Fact name="Log" note={`${bytes(log_bytes)} in all`}>
+            {rate(figures.log_gib_per_hour)} GiB/h
+          </Fact>
+        )}
         <Fact name="Row changes" note={`${count(commands)} in all`}>
           {rate(figures.commands_per_second)} /s
         </Fact>
@@ -94,8 +96,8 @@ function ThroughputFacts({ figures }: { figures: Figures }) {
       </Facts>
       <p className="below soft">
         From the capture of the first to the commit of the second on the target.
-        {transactions === null && " The subscription was restarted in between, so only the log can be compared."} Log that is not replicated
-        counts as bytes only.
+        {transactions === null && " The subscription was restarted in between, so its counts cannot be compared."}
+        {log_bytes !== null && " Log that is not replicated counts as bytes only."}
       </p>
     </>
   );
