@@ -140,6 +140,19 @@ class QueryDiffCapture(Capture):
         description="Cycles on schedule rest after each read, so that they read for this share of the time. Those that a wait or a request"
         " needs do not rest.",
     )
+    max_bytes_per_second: int | None = Field(
+        default=None,
+        ge=1000,
+        title="Most bytes per second",
+        description="Cycles on schedule rest after each read, so that no more bytes arrive from the source in a second. What the database"
+        " reads to hash rows and ranges does not count, and neither does one statement's answer of up to 32 MiB. null: no limit.",
+    )
+    give_way: bool = Field(
+        default=False,
+        title="Give way to other work of the source",
+        description="Cycles on schedule read the less, down to a tenth of the time, the longer the source takes for the same: if a read"
+        " takes three times as long as the fastest one of the same table, they rest for twice that time after it.",
+    )
     between: list[ClockTime] | None = Field(
         default=None,
         min_length=2,
@@ -197,6 +210,10 @@ class QueryDiffCapture(Capture):
             settings["snapshot_seconds"] = self.snapshot_seconds
         if self.max_time_share < 1:
             settings["max_time_share"] = str(self.max_time_share)
+        if self.max_bytes_per_second is not None:
+            settings["max_bytes_per_second"] = self.max_bytes_per_second
+        if self.give_way:
+            settings["give_way"] = "yes"
         if self.between is not None:
             settings["between"] = " ".join((*self.between, self.time_zone))
         if self.only_between:

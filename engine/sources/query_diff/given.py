@@ -39,7 +39,8 @@ class Detection:
 class Manners:
     """How cycles spare the source. `snapshot_s`: seconds after which a cycle continues in a new snapshot; None: it has one. `time_share`:
     share of the time in which cycles by schedule read. `hours`: in which these begin; None: at any. `only_within`: others wait for them
-    too. `statement_s`: most seconds of a statement.
+    too. `statement_s`: most seconds of a statement. `bytes_per_s`: most bytes that cycles by schedule read in a second; None: no limit.
+    `give_way`: they rest longer while the source is slower than it was.
     """
 
     snapshot_s: float | None = None
@@ -47,6 +48,8 @@ class Manners:
     hours: Hours | None = None
     only_within: bool = False
     statement_s: int | None = None
+    bytes_per_s: int | None = None
+    give_way: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,8 @@ def given_by(spec: ConnectionSpec) -> Given:
 
 
 def _manners(settings: Mapping[str, int | str]) -> Manners:
-    seconds, between, statement = (settings.get(name) for name in ("snapshot_seconds", "between", "statement_seconds"))
+    names = ("snapshot_seconds", "between", "statement_seconds", "max_bytes_per_second")
+    seconds, between, statement, bytes_per_s = (settings.get(name) for name in names)
     hours = None if between is None else Hours.of(*str(between).split(" "))
     return Manners(
         None if seconds is None else float(seconds),
@@ -129,4 +133,6 @@ def _manners(settings: Mapping[str, int | str]) -> Manners:
         hours,
         str(settings.get("only_between", "")) == "yes",
         None if statement is None else int(statement),
+        None if bytes_per_s is None else int(bytes_per_s),
+        str(settings.get("give_way", "")) == "yes",
     )

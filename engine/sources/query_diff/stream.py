@@ -31,6 +31,7 @@ from engine.sources.query_diff.cycle_numbers import locked
 from engine.sources.query_diff.database import ComparedDatabase
 from engine.sources.query_diff.folder import Folder
 from engine.sources.query_diff.given import Given
+from engine.sources.query_diff.rests import Read, Rests
 from engine.sources.query_diff.table_reading import Conduct, StoppedError
 
 _LOOK_S = 0.05
@@ -49,6 +50,7 @@ class CycleThread:
         self._database = database
         self._folder = folder
         self._given = given
+        self._rests = Rests(given.manners)
         self._stopping = threading.Event()
         self._fault: EngineFault | None = None
         self._descriptors: tuple[int, ...] = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -104,10 +106,9 @@ class CycleThread:
         if self._stopping.is_set():
             raise StoppedError
 
-    def _rest(self, read_s: float) -> None:
+    def _rest(self, read: Read) -> None:
         """Leave the source alone after a read, unless this cycle or the next one was requested."""
-        share = self._given.manners.time_share
-        until = time.monotonic() + read_s * (1 / share - 1)
+        until = time.monotonic() + self._rests.after(read)
         while (remaining := until - time.monotonic()) > 0:
             begun, wanted = self._folder.numbers.read()
             if wanted >= begun:

@@ -12,6 +12,7 @@ from engine.records.landing import CopyLines
 from engine.records.row_digest import hashed_lines, keyed_lines
 from engine.sources.query_diff.database import ComparedDatabase, ComparedTable
 from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
+from engine.sources.query_diff.rests import Read
 from engine.sources.query_diff.row_store import RowComparison
 from engine.sources.query_diff.source_copies import GONE, INSERTED_OR_UPDATED, CopyJoin
 from engine.sources.query_diff.stamps import Stamp
@@ -32,17 +33,17 @@ def _never() -> None:
     """Nothing ends the cycle early."""
 
 
-def _no_rest(read_s: float) -> None:
-    del read_s
+def _no_rest(read: Read) -> None:
+    del read
 
 
 @dataclass(frozen=True, slots=True)
 class Conduct:
-    """How a cycle behaves. `check`: called repeatedly; what it raises ends the cycle without an effect. `rest`: called with the seconds of
-    each read, after it; may block. `snapshot_s`: seconds after which it continues in a new snapshot; None: it has one."""
+    """How a cycle behaves. `check`: called repeatedly; what it raises ends the cycle without an effect. `rest`: called after
+    each read; may block. `snapshot_s`: seconds after which it continues in a new snapshot; None: it has one."""
 
     check: Callable[[], None] = _never
-    rest: Callable[[float], None] = _no_rest
+    rest: Callable[[Read], None] = _no_rest
     snapshot_s: float | None = None
 
 
@@ -61,11 +62,13 @@ class TableReading:
         database = self._database
         if since is not None:
             return self._lines(database.rows_since(self._table, self._snapshot, since))
-        return self._rows(database.cycle_reads.splits(self._table.schema, self._table.spec, database.statement_bytes))
+        splits = database.cycle_reads.splits(self._table.schema, self._table.spec, database.statement_bytes)
+        return self._rows(splits, "rows")
 
     def hashes(self, ranges: Sequence[KeyRange] | None = None, since: Stamp | None = None) -> Iterator[Any]:
         """Keys and hashes of rows, hashed by the database, as of `hashed_lines`."""
-        return self._hashed(self._database.hashed_rows(self._table, self._snapshot, ranges, since))
+        scan = "hashes" if ranges is None and since is None else None
+        return self._hashed(self._database.hashed_rows(self._table, self._snapshot, ranges, since), scan)
 
     def left(self, since: Stamp) -> Iterator[Any]:
         """Keys of the rows that do not meet the row filter, and whose stamps are not older, as of `keyed_lines`."""
@@ -75,8 +78,8 @@ class TableReading:
             self.counts["rows_hashed"] += found.num_rows
             yield found
 
-    def _hashed(self, pieces: Iterator[bytes]) -> Iterator[Any]:
-        for text in self._pieces(pieces):
+    def _hashed(self, pieces: Iterator[bytes], scan: str | None) -> Iterator[Any]:
+        for text in self._pieces(pieces, scan):
             found = hashed_lines(text)
             self.counts["rows_hashed"] += found.num_rows
             yield found
@@ -84,7 +87,7 @@ class TableReading:
     def placed(self, firsts: Sequence[tuple[str, ...]]) -> Iterator[Any] | None:
         """As `hashes`, of all rows in any order, with the number of the range; None if the database cannot look it up."""
         pieces = self._database.placed_rows(self._table, self._snapshot, firsts)
-        return None if pieces is None else self._hashed(pieces)
+        return None if pieces is None else self._hashed(pieces, "placed")
 
     def differences(self, join: CopyJoin) -> Iterator[tuple[Any, Any]]:
         """Rows that differ from the copy on the source, and rows with the keys that are gone, as of `keyed_lines`."""
@@ -103,9 +106,10 @@ class TableReading:
         self._conduct.check()
         began = time.monotonic()
         found = self._database.range_digests(self._table, self._snapshot, firsts)
-        self.counts["rows_hashed"] += sum(each.rows for each in found)
-        self.counts["bytes_read"] += _DIGEST_BYTES * len(found)
-        self._conduct.rest(time.monotonic() - began)
+        size, rows = _DIGEST_BYTES * len(found), sum(each.rows for each in found)
+        self.counts["rows_hashed"] += rows
+        self.counts["bytes_read"] += size
+        self._conduct.rest(Read(self._table.schema.name, "digests", time.monotonic() - began, rows, size))
         return found
 
     def newest_stamp(self, column: str, overlap_s: float) -> str | None:
@@ -121,34 +125,37 @@ class TableReading:
         keys = key_texts(comparison.changed_keys(), len(self._table.schema.key))
         return self._rows(self._database.cycle_reads.key_splits(self._table.schema, self._table.spec, keys))
 
-    def _rows(self, splits: Sequence[TableSplit]) -> Iterator[Any]:
+    def _rows(self, splits: Sequence[TableSplit], scan: str | None = None) -> Iterator[Any]:
         for split in splits:
-            yield from self._lines(self._database.cycle_reads.read_split(split, self._snapshot))
+            yield from self._lines(self._database.cycle_reads.read_split(split, self._snapshot), scan)
 
-    def _lines(self, pieces: Iterator[bytes]) -> Iterator[Any]:
+    def _lines(self, pieces: Iterator[bytes], scan: str | None = None) -> Iterator[Any]:
         fields, places = len(self._table.schema.columns), self._table.key_places
-        for text in self._pieces(pieces):
+        for text in self._pieces(pieces, scan):
             found = keyed_lines(text, fields, places)
             self.counts["rows_read"] += found.num_rows
             yield found
 
-    def _pieces(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        """The same text in pieces of about PIECE_BYTES, with a rest after each."""
+    def _pieces(self, pieces: Iterator[bytes], scan: str | None = None) -> Iterator[bytes]:
+        """The same text in pieces of about PIECE_BYTES, with a rest after each. `scan`: see `Read`."""
         held: list[bytes] = []
-        size, read_s, began = 0, 0.0, time.monotonic()
+        size, began = 0, time.monotonic()
         for piece in pieces:
             self._conduct.check()
             held.append(piece)
             size += len(piece)
             if size >= PIECE_BYTES:
-                read_s = time.monotonic() - began
+                read = self._read(scan, began, size)
                 yield self._counted(held)
-                self._conduct.rest(read_s)
+                self._conduct.rest(read)
                 held, size, began = [], 0, time.monotonic()
-        read_s = time.monotonic() - began
+        read = self._read(scan, began, size)
         if held:
             yield self._counted(held)
-        self._conduct.rest(read_s)
+        self._conduct.rest(read)
+
+    def _read(self, scan: str | None, began: float, size: int) -> Read:
+        return Read(self._table.schema.name, scan, time.monotonic() - began, size, size)
 
     def _counted(self, pieces: Sequence[bytes]) -> bytes:
         text = b"".join(pieces)

@@ -16,16 +16,19 @@ import pytest
 from hypothesis import given as given_any
 from hypothesis import strategies as st
 
+from engine.model.identity import TableName
 from engine.sources.query_diff import stream
 from engine.sources.query_diff.database import Method
 from engine.sources.query_diff.given import Given, Manners
 from engine.sources.query_diff.hours import Hours
+from engine.sources.query_diff.rests import Read
 from engine.sources.query_diff.source_copies import NoSourceCopies
 from engine.sources.query_diff.stream import CycleThread
 from engine.sources.query_diff.table_reading import StoppedError
 
 NOON = int(datetime(2026, 5, 4, 12, tzinfo=UTC).timestamp()) * 1_000_000
 HOUR_US = 3_600_000_000
+READ = Read(TableName("public", "goods"), "rows", seconds=3.0, amount=100, size=100)
 _ZONES = ("UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kathmandu", "Australia/Lord_Howe")
 
 
@@ -160,23 +163,23 @@ def test_cycles_rest_for_the_rest_of_the_time(settings: Given, run: Run, monkeyp
     monkeypatch.setattr(stream, "time", SimpleNamespace(monotonic=lambda: event.waited_s))
     given.folder.numbers.begin(1)
     event.waited_s = 0.0
-    thread._rest(3.0)
+    thread._rest(READ)
     assert event.waited_s == pytest.approx(9.0)
     # As soon as the next cycle was requested, the one that runs hurries.
     event.waited_s = 0.0
     given.folder.numbers.request()
-    thread._rest(3.0)
+    thread._rest(READ)
     assert event.waited_s == 0.0
     given.folder.numbers.begin(2)
-    thread._rest(3.0)
+    thread._rest(READ)
     assert event.waited_s == 0.0, "the cycle was requested"
     given.folder.numbers.begin(3)
     event.ends_at = 1.0
     with pytest.raises(StoppedError):
-        thread._rest(3.0)
+        thread._rest(READ)
     thread, event = run(replace(settings, manners=Manners(time_share=1.0)), looks=0)
     event.left, event.waited_s = 1_000_000, 0.0
-    thread._rest(3.0)
+    thread._rest(READ)
     assert event.waited_s == 0.0
 
 

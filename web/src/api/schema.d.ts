@@ -4366,12 +4366,23 @@ export interface components {
              */
             every_seconds?: number;
             /**
+             * Give way to other work of the source
+             * @description Cycles on schedule read the less, down to a tenth of the time, the longer the source takes for the same: if a read takes three times as long as the fastest one of the same table, they rest for twice that time after it.
+             * @default false
+             */
+            give_way?: boolean;
+            /**
              * Kind
              * @description Queries read the tables again and again, and compare them with what they had before. Nothing is created on the source, and SELECT is the only right that is needed, except by the method outer_join. Each cycle reads every table in one snapshot, which costs the source a scan of it. The target shows the states of these snapshots only: rows that were changed several times in between show their last change. Views, and tables without a primary key or a unique index over columns that are NOT NULL, need a key in `tables`. Not possible: partitioned tables, origin none, tickets, DDL capture. Choose the log or triggers where they can be had.
              * @default query_diff
              * @constant
              */
             kind?: "query_diff";
+            /**
+             * Most bytes per second
+             * @description Cycles on schedule rest after each read, so that no more bytes arrive from the source in a second. What the database reads to hash rows and ranges does not count, and neither does one statement's answer of up to 32 MiB. null: no limit.
+             */
+            max_bytes_per_second?: number | null;
             /**
              * Share of the time that cycles may read
              * @description Cycles on schedule rest after each read, so that they read for this share of the time. Those that a wait or a request needs do not rest.
