@@ -14,11 +14,15 @@ interface Detecting {
   tables?: Record<string, Detection>;
 }
 
+/** What a subscription's capture says of single tables, by `schema.name`. */
+export const detectionsIn = (capture: Subscription["capture"] | undefined): Readonly<Record<string, Detection>> =>
+  (capture as Detecting | undefined)?.tables ?? {};
+
 /** What a subscription's capture says of a table of its own; undefined if it says nothing of it. */
 export const detectionOf = (
   capture: Subscription["capture"] | undefined,
   { schema, name }: { schema: string; name: string },
-): Detection | undefined => (capture as Detecting | undefined)?.tables?.[`${schema}.${name}`];
+): Detection | undefined => detectionsIn(capture)[`${schema}.${name}`];
 
 /** How its changes are found, as facts: a name and what holds. The key is not among them. */
 export function detectionFacts({ method, stamp_column, flag_column, sweep_every, columns }: Detection): [string, string][] {

@@ -2,10 +2,9 @@ import { useId, useRef, useState } from "react";
 import { Link } from "wouter";
 import type { Action } from "../../actions";
 import { subscriptionAddress } from "../../addresses";
-import { answer, client, type Subscription } from "../../api/client";
-import { Problem } from "../../api/problem";
+import type { Subscription } from "../../api/client";
+import { changedMeanwhile, patchUnchanged } from "../../api/patches";
 import { keys } from "../../api/queries";
-import type { components } from "../../api/schema";
 import { ActionButtons } from "../../components/actions";
 import { Fact, Facts } from "../../components/facts";
 import { Section } from "../../components/page";
@@ -29,6 +28,7 @@ import { queryClient } from "../../stream/queryClient";
 import { useKinds } from "../../useKinds";
 import { usePermission } from "../../usePermission";
 import { SubscriptionFrame } from "./frame";
+import { SingleTables } from "./singleTables";
 
 const EFFECTS: Record<Effect, string> = { "at once": "at once", "next start": "at the next start" };
 
@@ -67,13 +67,12 @@ export function SettingsPage({ name }: { name: string }) {
           ].map((group) => (
             <Group key={group.title} group={group} subscription={subscription} />
           ))}
+          <SingleTables subscription={subscription} />
         </>
       )}
     </SubscriptionFrame>
   );
 }
-
-type Patch = components["schemas"]["SubscriptionPatch"];
 
 interface Change {
   setting: Setting;
@@ -179,32 +178,15 @@ function saving(name: string, group: SettingGroup, changes: Change[], leave: () 
 
 /** Changes what is still as it was shown: what another user set meanwhile is not overwritten unseen. */
 async function save(name: string, changes: Change[]): Promise<void> {
-  const path = { name };
-  const read = client.GET("/api/v1/subscriptions/{name}", { params: { path } });
-  const present = await answer(read);
-  for (const { setting, before } of changes) {
-    const now = settingValue(present, setting.path);
-    if ((now ?? null) !== (before ?? null))
-      throw changedMeanwhile(`${setting.label} is ${valueWords(setting, now)} now, set by another user.`);
-  }
-  const etag = (await read).response.headers.get("ETag");
-  const header = etag === null ? {} : { "if-match": etag };
-  const body = patchOf(changes.map(({ setting, value }) => ({ path: setting.path, value }))) as Patch;
-  try {
-    await answer(client.PATCH("/api/v1/subscriptions/{name}", { params: { path, header }, body }));
-  } catch (error) {
-    throw Problem.from(error).status === 412 ? changedMeanwhile(`Another user changed ${name} at the same time.`) : error;
-  }
+  const unchanged = (present: Subscription): void => {
+    for (const { setting, before } of changes) {
+      const now = settingValue(present, setting.path);
+      if ((now ?? null) !== (before ?? null))
+        throw changedMeanwhile(`${setting.label} is ${valueWords(setting, now)} now, set by another user.`);
+    }
+  };
+  await patchUnchanged(name, unchanged, patchOf(changes.map(({ setting, value }) => ({ path: setting.path, value }))));
 }
-
-const changedMeanwhile = (detail: string): Problem =>
-  new Problem({
-    status: 412,
-    code: "precondition_failed",
-    title: "It was not saved",
-    detail,
-    remedy: "Check the current value, and save again if you still want to.",
-  });
 
 interface EntryProps<Kind extends Setting> {
   setting: Kind;

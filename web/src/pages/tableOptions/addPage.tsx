@@ -1,7 +1,7 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
 import { Link, useLocation } from "wouter";
-import { FLEET, subscriptionAddress, tableAddress } from "../../addresses";
+import { FLEET, subscriptionAddress, subscriptionPart, tableAddress } from "../../addresses";
 import { answer, client, type SourceTable, type Subscription, type Table, type TableBody } from "../../api/client";
 import { Problem } from "../../api/problem";
 import { keys, subscriptionQuery, tablesQuery } from "../../api/queries";
@@ -106,8 +106,8 @@ function Addition({ subscription, table, onBack }: AdditionProps) {
           <legend className="unseen">Options of {nameOf(table)}</legend>
           {byQueries && lacksKey(table) && detectionOf(subscription.capture, table)?.key == null && (
             <StatusBadge tone="warn">
-              It has no key on the source. First add the columns that identify a row to the subscription&apos;s settings, by REST or the
-              command line: {`capture.tables: {"${nameOf(table)}": {"key": [...]}}`}.
+              It has no key on the source. First choose the columns that identify a row, in the{" "}
+              <Link href={subscriptionPart(subscription.name, "settings")}>settings of the subscription</Link> under Single tables.
             </StatusBadge>
           )}
           {!byQueries && lacksIdentity(table) && (

@@ -1,4 +1,5 @@
 import type { ConnectionKind, SourceTable } from "../../api/client";
+import type { Detection } from "../../labels/detections";
 
 type CaptureKind = ConnectionKind["captures"][number];
 
@@ -16,15 +17,8 @@ export interface DetectionDraft {
 
 export const NO_DETECTION: DetectionDraft = { key: [], method: "", stampColumn: "", flagColumn: "", sweepEvery: "", types: {} };
 
-/** An entry of `capture.tables`. */
-export interface Detection {
-  key?: string[];
-  method?: string;
-  stamp_column?: string;
-  flag_column?: string;
-  sweep_every?: number;
-  columns?: Record<string, string>;
-}
+/** By the tables' keys. */
+export type DetectionDrafts = Readonly<Record<string, DetectionDraft>>;
 
 const FLAGGED = "timestamp_delete_flag";
 
@@ -45,6 +39,16 @@ export function detectionOf(draft: DetectionDraft): Detection | undefined {
   };
   return Object.keys(detection).length > 0 ? detection : undefined;
 }
+
+/** An entry as it was declared, to be changed. */
+export const draftOf = ({ key, method, stamp_column, flag_column, sweep_every, columns }: Detection): DetectionDraft => ({
+  key: key ?? [],
+  method: method ?? "",
+  stampColumn: stamp_column ?? "",
+  flagColumn: flag_column ?? "",
+  sweepEvery: stamp_column == null || sweep_every === undefined ? "" : String(sweep_every),
+  types: columns ?? {},
+});
 
 interface Property {
   description?: string;

@@ -2,13 +2,17 @@ import type { ReactNode } from "react";
 import type { SourceTable } from "../../api/client";
 import { fieldError } from "../../api/fieldErrors";
 import { Field, TextField } from "../../components/field";
-import { type DetectionDraft, type DetectionKind, isFlagged, isStamped, isView, lacksKey, NO_DETECTION } from "./detection";
-import { type Draft, keyOf, nameOf, type StepProps } from "./draft";
+import { type DetectionDraft, type DetectionDrafts, type DetectionKind, isFlagged, isStamped, isView, NO_DETECTION } from "./detection";
+import { keyOf, nameOf } from "./draft";
 
-interface DetectionsProps extends Pick<StepProps, "draft" | "onChange"> {
+interface DetectionsProps {
+  detections: DetectionDrafts;
+  onChange: (detections: DetectionDrafts) => void;
   kind: DetectionKind;
-  /** The tables that are chosen. */
+  /** Those that can be chosen. */
   tables: SourceTable[];
+  /** Whether a table needs an entry, which is shown in any case. */
+  isNeeded: (table: SourceTable) => boolean;
   /** What the server refused the settings for, if it did. */
   refused: unknown;
 }
@@ -16,11 +20,16 @@ interface DetectionsProps extends Pick<StepProps, "draft" | "onChange"> {
 const escaped = (name: string): string => name.replaceAll("~", "~0").replaceAll("/", "~1");
 
 /** How the changes of single tables are found: those that need a declared key, and those that are added here. */
-export function Detections({ draft, onChange, kind, tables, refused }: DetectionsProps) {
-  const shown = (table: SourceTable): boolean => keyOf(table) in draft.detections || (kind.key && lacksKey(table));
+export function Detections({ detections, onChange, kind, tables, isNeeded, refused }: DetectionsProps) {
+  const shown = (table: SourceTable): boolean => keyOf(table) in detections || isNeeded(table);
   const others = tables.filter((table) => !shown(table));
   const entries = tables.filter(shown);
-  const set = (table: SourceTable, changes: Partial<DetectionDraft>): void => onChange(withDetection(draft, table, changes));
+  const set = (table: SourceTable, changes: Partial<DetectionDraft>): void =>
+    onChange({ ...detections, [keyOf(table)]: { ...(detections[keyOf(table)] ?? NO_DETECTION), ...changes } });
+  const remove = (table: SourceTable): void => {
+    const { [keyOf(table)]: _, ...rest } = detections;
+    onChange(rest);
+  };
   return (
     <fieldset className="detections">
       <legend>Single tables</legend>
@@ -33,15 +42,15 @@ export function Detections({ draft, onChange, kind, tables, refused }: Detection
           key={keyOf(table)}
           table={table}
           kind={kind}
-          entered={draft.detections[keyOf(table)] ?? NO_DETECTION}
+          entered={detections[keyOf(table)] ?? NO_DETECTION}
           onChange={(changes) => set(table, changes)}
-          onRemove={lacksKey(table) ? undefined : () => onChange(withoutDetection(draft, table))}
+          onRemove={isNeeded(table) ? undefined : () => remove(table)}
           wrong={(member) => fieldError(refused, `/capture/tables/${escaped(nameOf(table))}${member}`)}
         />
       ))}
       {others.length > 0 && (
         <div className="fields">
-          <Field label="Another table" hint="Of those that are chosen.">
+          <Field label="Another table">
             {(described) => (
               <select
                 {...described}
@@ -64,15 +73,6 @@ export function Detections({ draft, onChange, kind, tables, refused }: Detection
       )}
     </fieldset>
   );
-}
-
-const withDetection = (draft: Draft, table: SourceTable, changes: Partial<DetectionDraft>): Partial<Draft> => ({
-  detections: { ...draft.detections, [keyOf(table)]: { ...(draft.detections[keyOf(table)] ?? NO_DETECTION), ...changes } },
-});
-
-function withoutDetection(draft: Draft, table: SourceTable): Partial<Draft> {
-  const { [keyOf(table)]: _, ...others } = draft.detections;
-  return { detections: others };
 }
 
 interface EntryProps {

@@ -5,7 +5,7 @@ import { Radios, TextField } from "../../components/field";
 import { SettingFields } from "../../components/settingFields";
 import { capturesOf } from "../../labels/kinds";
 import { useKinds } from "../../useKinds";
-import { detectionKind } from "./detection";
+import { detectionKind, lacksKey } from "./detection";
 import { Detections } from "./detections";
 import { bodyOf, captureFields, captureOf, chosenOf, hasSetting, type Options, type StepProps } from "./draft";
 import { sourceTablesQuery } from "./queries";
@@ -114,7 +114,14 @@ export function OptionsStep({ draft, onChange, onNext, source }: StepProps & { s
         onChange={(name, value) => set({ captureSettings: { ...options.captureSettings, [name]: value } })}
       />
       {detection !== null && (
-        <Detections draft={draft} onChange={edit} kind={detection} tables={chosenOf(draft, tables)} refused={plan.error} />
+        <Detections
+          detections={draft.detections}
+          onChange={(detections) => edit({ detections })}
+          kind={detection}
+          tables={chosenOf(draft, tables)}
+          isNeeded={(table) => detection.key && lacksKey(table)}
+          refused={plan.error}
+        />
       )}
       <details className="more" hidden={!hasSetting(capture, "origin")}>
         <summary>Where databases replicate to each other</summary>
