@@ -43,15 +43,16 @@ INSERT INTO savings SELECT n % 7, n, {START_BALANCE} FROM generate_series(1, {AC
 INSERT INTO labels SELECT 'label ' || n, n FROM generate_series(1, {ACCOUNTS}) AS n;
 """
 
-INVARIANTS = (
-    "SELECT ((SELECT sum(balance) FROM checking) + (SELECT sum(balance) FROM savings))::BIGINT,"
+SUMS = (
+    "((SELECT sum(balance) FROM checking) + (SELECT sum(balance) FROM savings))::BIGINT,"
     " coalesce((SELECT sum(amount) FROM entries), 0)::BIGINT,"
     " (SELECT count(*) FROM entries) - 2 * (SELECT count(DISTINCT move) FROM entries),"
-    " (SELECT count(*) FROM labels), (SELECT count(*) FROM checking), (SELECT count(*) FROM savings),"
+    " (SELECT count(DISTINCT holder) FROM labels), (SELECT count(*) FROM checking), (SELECT count(*) FROM savings),"
     " (SELECT count(*) FROM checking) - (SELECT count(*) FROM checking WHERE length(statement) = 3200),"
-    f" {open_transactions.INVARIANTS}, {pouring.INVARIANTS}"
+    f" {pouring.INVARIANTS}"
 )
-EXPECTED = [
+"""What holds also where deletes, and the old keys of rows whose key changed, are found later than other changes."""
+SUMS_EXPECTED = [
     2 * ACCOUNTS * START_BALANCE,
     0,
     0,
@@ -59,9 +60,10 @@ EXPECTED = [
     ACCOUNTS,
     ACCOUNTS,
     0,
-    *open_transactions.EXPECTED,
     *pouring.EXPECTED,
 ]
+INVARIANTS = f"SELECT {SUMS}, (SELECT count(*) FROM labels), {open_transactions.INVARIANTS}"
+EXPECTED = [*SUMS_EXPECTED, ACCOUNTS, *open_transactions.EXPECTED]
 
 
 def create(connection: Connection) -> None:

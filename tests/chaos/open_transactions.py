@@ -12,6 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
@@ -74,10 +75,22 @@ class Counts:
             return dict(sorted(self._counts.items()))
 
 
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """What transactions do. `prepares`: some are prepared. `flag`: a column that DELETE sets, in place of removing the row; the key of such
+    a row is not free, so that keys stay what they are, and rows come back by an update."""
+
+    prepares: bool = True
+    flag: str | None = None
+
+
+USUAL = Habits()
+
+
 class _Transaction:
     """One connection's rows, and the transaction it has open on them, if any."""
 
-    def __init__(self, keeper: int, connection: Connection, rng: random.Random, counts: Counts) -> None:
+    def __init__(self, keeper: int, connection: Connection, rng: random.Random, counts: Counts, habits: Habits) -> None:
         self.open = False
         self.gid: str | None = None
         """Prepared under this name, and not yet decided."""
@@ -86,11 +99,14 @@ class _Transaction:
         self._connection = connection
         self._rng = rng
         self._counts = counts
+        self._habits = habits
         self._end = "commit"
         self._large = False
 
     def begin(self) -> None:
         self._end = self._rng.choices(_ENDS, _END_WEIGHTS)[0]
+        if not self._habits.prepares:
+            self._end = self._end.removesuffix(" prepared")
         self.steps_left = self._rng.randint(1, 5)
         self._large = False
         self._connection.execute("BEGIN")
@@ -104,13 +120,13 @@ class _Transaction:
             self._savepoint()
         elif kind == "exceptions":
             self._exceptions()
-        elif kind == "keys":
+        elif kind == "keys" and self._habits.flag is None:
             self._run("UPDATE vault SET place = -place WHERE keeper = {k}")
             self._large = True
         elif kind == "extra":
             self._extra()
         else:
-            self.change(whole=kind == "all")
+            self.change(whole=kind in {"all", "keys"})
 
     def change(self, *, whole: bool, undone: bool | None = None) -> None:
         """Move amounts between a few places, or between all of them, with notes so wide that the source streams them."""
@@ -171,10 +187,12 @@ class _Transaction:
     def _extra(self) -> None:
         """Rows come and go: as many with more as with less."""
         self._run("DELETE FROM vault WHERE keeper = {k} AND abs(place) > " + str(ROWS))
-        note = f"'{UNDONE}'" if self.is_rolled_back else "repeat('x', 200)"
+        note, flag = f"'{UNDONE}'" if self.is_rolled_back else "repeat('x', 200)", self._habits.flag
+        again = "ON CONFLICT (keeper, place) DO UPDATE SET amount = excluded.amount, note = excluded.note"
         self._run(
             "INSERT INTO vault SELECT {k}, n, CASE WHEN n % 2 = 0 THEN 7 ELSE -7 END, "
             f"{note} FROM generate_series({ROWS + 1}, {ROWS * 3}) AS n"
+            + ("" if flag is None else f" {again}, {flag} = false")
         )
         self._large = True
 
@@ -193,12 +211,15 @@ class OpenTransactions:
     They keep working through restarts of the source. `counts` says what came to its end; `failure` is what ended a thread.
     """
 
-    def __init__(self, connect: Connect, seed: int, rest: Callable[[], object] | None = None) -> None:
+    def __init__(
+        self, connect: Connect, seed: int, rest: Callable[[], object] | None = None, habits: Habits = USUAL
+    ) -> None:
         """`rest`: returns when the next transaction may begin."""
         self.counts = Counts()
         self.failure: BaseException | None = None
         self._connect = connect
         self._rest = rest or (lambda: None)
+        self._habits = habits
         self._stopping = threading.Event()
         self._calm = threading.Event()
         self._still = threading.Event()
@@ -278,7 +299,9 @@ class OpenTransactions:
             for (gid,) in left.fetchall():
                 decide(connections[0], gid, commit=gid.endswith("commit"))
                 self.counts.add("prepared_found_again")
-            transactions = [_Transaction(k, c, rng, self.counts) for k, c in zip(keepers, connections, strict=True)]
+            transactions = [
+                _Transaction(k, c, rng, self.counts, self._habits) for k, c in zip(keepers, connections, strict=True)
+            ]
             try:
                 yield transactions
             except psycopg.OperationalError:
@@ -334,7 +357,9 @@ class OpenTransactions:
                 self._rest()
                 if self._still.is_set():
                     continue
-                committed = pour(connection, rng, self._stopping.wait)
+                flag = self._habits.flag
+                unmarked = "true" if flag is None else f"NOT {flag}"
+                committed = pour(connection, rng, self._stopping.wait, unmarked)
                 self.counts.add("poured_committed" if committed else "poured_aborted")
 
     def _keep_open(self, one: _Transaction, lasting: float) -> None:

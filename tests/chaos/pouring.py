@@ -25,8 +25,13 @@ INVARIANTS = (
 EXPECTED = [0, 0]
 
 
-def pour(connection: psycopg.Connection[Any], rng: random.Random, pause: Callable[[float], object]) -> bool:
-    """Insert a generation, whole, and take it back or let the oldest one go; whether it was committed. `pause`: so many seconds."""
+def pour(
+    connection: psycopg.Connection[Any], rng: random.Random, pause: Callable[[float], object], unmarked: str = "true"
+) -> bool:
+    """Insert a generation, whole, and take it back or let the oldest one go; whether it was committed. `pause`: so many seconds.
+
+    `unmarked`: a condition of the rows that do not count as deleted.
+    """
     row = connection.execute("SELECT coalesce(max(generation), 0) + 1 FROM poured").fetchone()
     assert row is not None
     aborts = rng.random() < _ABORTED
@@ -38,5 +43,5 @@ def pour(connection: psycopg.Connection[Any], rng: random.Random, pause: Callabl
         connection.execute(f"INSERT INTO poured SELECT {row[0]}, n, {note} FROM {numbers}".encode())
         pause(_STEP_S)
     connection.execute("ROLLBACK" if aborts else "COMMIT")
-    connection.execute("DELETE FROM poured WHERE generation <= %s", [row[0] - _KEPT])
+    connection.execute(f"DELETE FROM poured WHERE generation <= {row[0] - _KEPT} AND {unmarked}".encode())
     return not aborts

@@ -38,8 +38,8 @@ class Writes(Protocol):
 class Readers:
     """Two threads. `violations` is empty as long as no impossible state was seen."""
 
-    def __init__(self, rig: Rig, sums: str, expected: list[Any], writes: Writes) -> None:
-        """`sums`: a query of the copy with one row, which is always the one that is `expected`."""
+    def __init__(self, rig: Rig, sums: str, expected: list[Any], writes: Writes, own_every_s: float = 0.3) -> None:
+        """`sums`: a query of the copy with one row, which is always the one that is `expected`. `own_every_s`: seconds between waits."""
         self.checks = 0
         self.waits = 0
         self.unanswered: Counter[str] = Counter()
@@ -57,7 +57,7 @@ class Readers:
         self._stopping = threading.Event()
         self._threads = [
             threading.Thread(target=self._keep_on, args=(self._check_sums, 0.05), daemon=True),
-            threading.Thread(target=self._keep_on, args=(self._read_own_write, 0.3), daemon=True),
+            threading.Thread(target=self._keep_on, args=(self._read_own_write, own_every_s), daemon=True),
         ]
 
     def start(self) -> None:
