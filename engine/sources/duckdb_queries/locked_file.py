@@ -1,4 +1,4 @@
-"""The file, locked against writers, and copies of it.
+"""The file with its logs, locked against writers, and copies of it.
 
 DuckDB locks a file for as long as a program has it open. Its locks belong to processes, and end when a process closes any descriptor of the
 file; ours belong to one descriptor, so what this process opens and closes elsewhere ends none of them.
@@ -12,7 +12,7 @@ import os
 import shutil
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +20,11 @@ from pathlib import Path
 from engine.model.fault import EngineFault, FaultKind
 from engine.platform.temporary_copies import CopyNames
 
-COPIES = CopyNames("penstock-duckdb-", ".duckdb", (".wal",))
-"""How copies are named; a write-ahead log has the name of its file and `.wal`."""
+_LOGS = (".wal", ".wal.checkpoint", ".wal.recovery")
+"""Endings that follow the name of the file: its write-ahead log; what was committed during a checkpoint; both in one, while a program that
+opens the file after a crash writes them so. DuckDB reads the second one only if the first one is there."""
+COPIES = CopyNames("penstock-duckdb-", ".duckdb", _LOGS)
+"""How copies are named."""
 _WAIT_S = 10.0
 """Seconds to wait for a program that has the file open for writing, as for other writers of SQLite files. Not measured."""
 _LOOK_S = 0.05
@@ -37,31 +40,30 @@ _HELD = "a program has the file open for writing"
 
 @dataclass(frozen=True, slots=True)
 class FileStamp:
-    """What shows that a file, and its write-ahead log, were not changed: device, inode, size and time of the last change in nanoseconds of
-    each; None without a log."""
+    """What shows that a file, and its logs, were not changed: device, inode, size and time of the last change in nanoseconds of each, by
+    the ending of its name; the file's own is empty."""
 
-    file: tuple[int, int, int, int]
-    log: tuple[int, int, int, int] | None
+    files: Mapping[str, tuple[int, int, int, int]]
 
     @property
     def changed_ns(self) -> int:
-        return max(self.file[3], self.log[3] if self.log is not None else 0)
+        return max(found[3] for found in self.files.values())
+
+    @property
+    def size(self) -> int:
+        return sum(found[2] for found in self.files.values())
 
 
 def stamp_of(path: Path, subject: str) -> FileStamp:
     """Raises EngineFault(SOURCE_UNREACHABLE) if there is no such file."""
     try:
-        file = _stamp(path.stat())
+        files = {"": _stamp(path.stat())}
     except OSError as error:
         raise EngineFault(FaultKind.SOURCE_UNREACHABLE, subject, f"the file {path} cannot be opened") from error
-    try:
-        return FileStamp(file, _stamp(_log_of(path).stat()))
-    except OSError:
-        return FileStamp(file, None)
-
-
-def _log_of(path: Path) -> Path:
-    return Path(f"{path}.wal")
+    for ending in _LOGS:
+        with suppress(FileNotFoundError):
+            files[ending] = _stamp(Path(f"{path}{ending}").stat())
+    return FileStamp(files)
 
 
 def _stamp(found: os.stat_result) -> tuple[int, int, int, int]:
@@ -135,21 +137,20 @@ def _writes(descriptor: str) -> bool:
 
 @contextmanager
 def copied(path: Path, folder: str | None, subject: str) -> Iterator[str]:
-    """The path of a copy of the file and its write-ahead log as they are at one moment, which is removed after the block.
+    """The path of a copy of the file and its logs as they are at one moment, which is removed after the block.
 
     Raises EngineFault as `locked`; COPY_FAILED if the disk has no room, COPY_LOST if the file was overwritten without a lock.
     """
-    size = sum(each[2] for each in (stamp_of(path, subject).file, stamp_of(path, subject).log) if each is not None)
-    copy = COPIES.claim(folder, size, subject)
+    copy = COPIES.claim(folder, stamp_of(path, subject).size, subject)
     try:
         with locked(path, subject) as descriptor:
             before = stamp_of(path, subject)
             try:
                 _copy(descriptor, Path(copy))
-                if before.log is not None:
-                    log = os.open(_log_of(path), os.O_RDONLY | os.O_CLOEXEC)
+                for ending in before.files.keys() & set(_LOGS):
+                    log = os.open(f"{path}{ending}", os.O_RDONLY | os.O_CLOEXEC)
                     try:
-                        _copy(log, _log_of(Path(copy)))
+                        _copy(log, Path(f"{copy}{ending}"))
                     finally:
                         os.close(log)
             except OSError as error:

@@ -34,6 +34,32 @@ def kind_of(call: object) -> FaultKind:
     return caught.value.kind
 
 
+_CHECKPOINTS = """
+import sys, threading
+import duckdb
+
+connection = duckdb.connect(sys.argv[1])
+connection.execute("SET checkpoint_threshold = '1TB'")
+connection.execute("SET debug_checkpoint_scan_sleep_ms = 3000")
+other = connection.cursor()
+
+
+def checkpoints():
+    while True:
+        try:
+            other.execute("INSERT INTO large SELECT i FROM range(1000) AS t(i)")
+            other.execute("CHECKPOINT")
+        except duckdb.Error:
+            pass  # The other one's transaction is open.
+
+
+threading.Thread(target=checkpoints, daemon=True).start()
+for number in range(1, 100_000):
+    connection.execute(f"INSERT INTO goods VALUES ({number}, 'during')")
+    print(number, flush=True)
+"""
+
+
 def test_a_copy_follows_rows_and_structures_and_nothing_is_written(shop: Shop, replicate: Replicate) -> None:
     shop.run(*GOODS)
     before = shop.path.read_bytes()
@@ -133,6 +159,28 @@ def test_what_was_committed_before_a_program_was_killed_is_read(shop: Shop) -> N
     with database.snapshot(1) as snapshot:
         assert lines_of(database, whole(database, goods), snapshot) == [*ROWS, b"3\tin the log\t0"]
     assert Path(f"{shop.path}.wal").read_bytes() == log
+
+
+def test_what_was_committed_during_a_checkpoint_that_a_kill_ended_is_read(shop: Shop) -> None:
+    shop.run("CREATE TABLE goods (id INTEGER, name VARCHAR)", "CREATE TABLE large AS SELECT i FROM range(1000) AS t(i)")
+    shop.program.close()
+    shop.keys = {"goods": ["id"]}
+    beside = Path(f"{shop.path}.wal.checkpoint")
+    with subprocess.Popen([sys.executable, "-c", _CHECKPOINTS, str(shop.path)], stdout=subprocess.PIPE) as program:
+        wait_until(
+            lambda: beside.exists() and beside.stat().st_size > 500, timeout_s=60, what="commits during a checkpoint"
+        )
+        program.kill()
+        assert program.stdout is not None
+        committed = program.stdout.read().splitlines()
+    files = {path.name: path.read_bytes() for path in shop.path.parent.iterdir() if path.is_file()}
+    database, goods = shop.database, table("goods", "main")
+    with database.snapshot(1) as snapshot:
+        found = lines_of(database, whole(database, goods), snapshot)
+    assert len(committed) > 1
+    assert {number + b"\tduring" for number in committed} <= set(found)
+    assert len(found) <= len(committed) + 1
+    assert {path.name: path.read_bytes() for path in shop.path.parent.iterdir() if path.is_file()} == files
 
 
 @pytest.mark.parametrize("how", ["missing", "garbage", "empty", "relative"])
