@@ -19,11 +19,15 @@ from engine.sources.query_diff.stamps import Stamp
 TYPES = frozenset({"timestamp", "timestamptz", "date"})
 """Names of the types that a stamp may have."""
 _UNKNOWN_S = 900.0
-"""Age in seconds of an open transaction whose beginning cannot be seen: of another user without pg_read_all_stats, or prepared."""
-_OPEN = """
-SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0)::float8,
-       EXISTS (SELECT FROM pg_prepared_xacts WHERE database = current_database())
-       OR coalesce(bool_or(backend_type IS NULL OR (state IS NULL AND backend_type = 'client backend')), false)
+"""Age in seconds of an open transaction whose beginning cannot be seen: of another user without pg_read_all_stats. A prepared one may
+have been open for so long before it was prepared. Not measured."""
+_OPEN = f"""
+SELECT greatest(
+           coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0),
+           (SELECT max(extract(epoch FROM clock_timestamp() - prepared)) + {_UNKNOWN_S} FROM pg_prepared_xacts
+            WHERE database = current_database())
+       )::float8,
+       coalesce(bool_or(backend_type IS NULL OR (state IS NULL AND backend_type = 'client backend')), false)
 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
 """
 

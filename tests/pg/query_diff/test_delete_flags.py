@@ -47,6 +47,23 @@ def database(standing: Database) -> Database:
     return standing
 
 
+def test_a_prepared_transaction_is_as_old_as_its_beginning_may_be(
+    database: Database, compared: PostgresDatabase
+) -> None:
+    assert compared.open_for_s() < 900
+    database.execute("CREATE TABLE other (id int)")
+    with database.connect() as session:
+        session.execute("BEGIN")
+        session.execute("INSERT INTO other VALUES (1)")
+        session.execute("PREPARE TRANSACTION 'late'")
+        try:
+            found = compared.open_for_s()
+            assert 900 < found < 960
+            assert compared.open_for_s() > found
+        finally:
+            session.execute("ROLLBACK PREPARED 'late'")
+
+
 @pytest.fixture
 def compared(database: Database) -> Iterator[PostgresDatabase]:
     connector = Connector(ConnectionSpec("shop", "postgres", database.settings))
