@@ -23,6 +23,8 @@ Text = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=r
 Size = Annotated[str, StringConstraints(max_length=32, pattern=r"^[0-9]+(\.[0-9]+)? ?([KMGT]i?B|%)$")]
 SPEC: dict[str, Any] = {field.name: field.default for field in fields(SubscriptionSpec)}
 """Defaults of a subscription's specification, by field."""
+OF_ANY_SOURCE = "of any source"
+"""Context of the validation of a capture where the kind of its source is not known: options of tables are those of all kinds."""
 
 
 class Consistency(StrEnum):

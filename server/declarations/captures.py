@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError, WrapValidator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from engine.connectors import DEFAULT_CAPTURE, SOURCES
-from engine.kinds import Capture, SourceKind
+from engine.kinds import OF_ANY_SOURCE, Capture, SourceKind
 from engine.model.positions import PositionForm
 
 _FIRST: dict[str, SourceKind] = {}
@@ -38,11 +38,13 @@ else:
 
 def _read(given: Any, read: Any) -> Any:
     """Reads a document as the class of its `kind`, without one as the usual class."""
+    if isinstance(given, Capture):
+        return given
     if not isinstance(given, Mapping):
         return read(given)
     kind = given.get("kind", DEFAULT_CAPTURE)
     if isinstance(kind, str) and kind in CAPTURES:
-        return CAPTURES[kind].model_validate(given)
+        return CAPTURES[kind].model_validate(given, context=OF_ANY_SOURCE)
     error = PydanticCustomError("capture_kind", f"There is no such kind of capture; there are {', '.join(CAPTURES)}.")
     raise ValidationError.from_exception_data("capture", [InitErrorDetails(type=error, loc=("kind",), input=kind)])
 

@@ -191,6 +191,34 @@ def test_a_subscription_says_which_states_readers_see(
     assert (made.status_code, made.json()["consistency"]) == (201, consistency)
 
 
+@pytest.mark.usefixtures("connections")
+@pytest.mark.parametrize(
+    ("source", "declared", "status"),
+    [
+        ("lake", {"key": ["id"], "columns": {"id": "bigint"}}, 201),
+        ("shop", {"key": ["id"]}, 201),
+        ("shop", {"columns": {"id": "bigint"}}, 422),
+        ("file", {"key": ["id"]}, 422),
+        ("lake", {"method": "timestamp_delete_flag", "stamp_column": "at", "flag_column": "gone"}, 422),
+    ],
+)
+def test_a_table_has_the_options_of_its_source(
+    client: TestClient, source: str, declared: dict[str, Any], status: int
+) -> None:
+    lake = {"kind": "files", "settings": {"path": "/data/lake", "format": "csv"}}
+    file = {"kind": "sqlite", "settings": {"path": "/data/shop.sqlite"}}
+    for name, connection in (("lake", lake), ("file", file)):
+        assert client.put(f"/api/v1/connections/{name}", json=connection).status_code == 201
+    capture = {"kind": "query_diff", "tables": {"files.orders": declared}}
+    tables = [{"schema": "files", "name": "orders"}]
+    body = {"source": source, "target": "mart", "tables": tables, "capture": capture}
+    made = client.put("/api/v1/subscriptions/copy", json=body)
+    assert made.status_code == status, made.text
+    shown = client.get("/api/v1/subscriptions/copy")
+    assert shown.status_code == (200 if status == 201 else 404)
+    assert status != 201 or shown.json()["capture"]["tables"]["files.orders"].items() >= declared.items()
+
+
 def test_the_last_cycle_is_measured(rig: tuple[httpx.Client, FakeEngine, Assign]) -> None:
     http, sender, assign = rig
     root = str(http.base_url).removesuffix("/api/v1/")

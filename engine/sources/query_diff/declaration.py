@@ -6,9 +6,9 @@ import json
 from typing import Annotated, Any, ClassVar, Literal, Self
 from zoneinfo import ZoneInfo
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import Field, StringConstraints, ValidationInfo, field_validator, model_validator
 
-from engine.kinds import SPEC, Capture, Consistency, Policy, Text
+from engine.kinds import OF_ANY_SOURCE, SPEC, Capture, Consistency, Policy, Text
 from engine.model.subscription import GuardPolicy
 
 DEFAULT_EVERY_S = 300
@@ -186,10 +186,12 @@ class QueryDiffCapture(Capture):
         return Consistency.SNAPSHOTS if self.snapshot_seconds is None else Consistency.RANGES
 
     @model_validator(mode="after")
-    def _is_possible(self) -> Self:
+    def _is_possible(self, given: ValidationInfo) -> Self:
+        if given.context == OF_ANY_SOURCE:
+            return self
         for name, one in self.tables.items():
-            given = {"flag_column": one.flag_column, "key": one.key, "columns": one.columns}
-            wrong = [option for option, value in given.items() if value and option not in self.table_options]
+            options = {"flag_column": one.flag_column, "key": one.key, "columns": one.columns}
+            wrong = [option for option, value in options.items() if value and option not in self.table_options]
             if wrong:
                 raise ValueError(f"{name}: {' and '.join(wrong)}: not possible with this kind of source")
         return self
