@@ -12,7 +12,7 @@ whose own ones were not all hit in its time continues with failpoints, at most a
 failpoints, acts nor tables of these clients. With `--capture query_diff` and a method by stamps fewer sums are checked, since deletes are
 found late (`tests/chaos/stamped.py`). Prints a JSON summary; a failure writes the seed and the list of events to a file and exits
 with 1. `--source mariadb` and `--source sqlite` have rounds and workloads of their own (`tests/chaos/trigger_banks.py`), by triggers or
-with `--capture query_diff`.
+with `--capture query_diff`; `--source duckdb`, `--source parquet` and `--source csv` have others (`tests/chaos/file_banks.py`).
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from tests.chaos.failpoint_kills import (
     NothingToKillError,
     Schedule,
 )
+from tests.chaos.file_banks import FILE_BANKS
 from tests.chaos.kill_run import FOUND_S, KillRun, Part
 from tests.chaos.killer import KINDS, Killer, Kind
 from tests.chaos.older_copies import EngineGate
@@ -50,7 +51,7 @@ from tests.chaos.pouring import PIECE_BYTES
 from tests.chaos.reader import Readers
 from tests.chaos.remedies import Remedies
 from tests.chaos.stamped import METHODS, OWN_WRITES_EVERY_S, Stamped, detection
-from tests.chaos.trigger_banks import BANKS, TriggerRun
+from tests.chaos.trigger_banks import BANKS, SqlBank, TriggerRun
 from tests.chaos.wait_checks import WaitChecks
 from tests.fixtures.rig import DATABASE, Rig
 
@@ -292,8 +293,19 @@ class Run(KillRun):
             self._bank.no_truncates.clear()
 
 
-def _capture(options: argparse.Namespace, *, others: bool) -> Document | None:
+def _other(options: argparse.Namespace) -> SqlBank | None:
+    """The source, if it is none of PostgreSQL."""
+    if options.source in FILE_BANKS:
+        options.capture, options.method = "query_diff", DEFAULT_METHOD
+        return FILE_BANKS[options.source](options.seed)
+    by_queries = options.capture == "query_diff"
+    return BANKS[options.source](options.seed, only_read=by_queries) if options.source in BANKS else None
+
+
+def _capture(options: argparse.Namespace, other: SqlBank | None) -> Document | None:
     if options.capture == "query_diff":
+        if other is not None:
+            return {**_CAPTURES["query_diff"], "method": options.method, "tables": dict(other.detection)}
         if options.method in METHODS:
             hashed = Method.ROW_CHECKSUM if options.seed % 2 else Method.INCREMENTAL
             return {
@@ -303,7 +315,7 @@ def _capture(options: argparse.Namespace, *, others: bool) -> Document | None:
                 "tables": detection(options.method),
             }
         return {**_CAPTURES["query_diff"], "method": options.method}
-    return _CAPTURES.get(options.capture) or (_CAPTURES["triggers"] if others else None)
+    return _CAPTURES.get(options.capture) or (_CAPTURES["triggers"] if other is not None else None)
 
 
 def main() -> int:
@@ -312,7 +324,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="chooses kills, moments and transactions (1)")
     parser.add_argument("--target", choices=["duckdb", "postgres"], default="duckdb", help="what is filled (duckdb)")
     parser.add_argument(
-        "--source", choices=["postgres", *BANKS], default="postgres", help="what is replicated (postgres)"
+        "--source", choices=["postgres", *BANKS, *FILE_BANKS], default="postgres", help="what is replicated (postgres)"
     )
     parser.add_argument(
         "--capture", choices=["postgres_log", "triggers", "query_diff"], default="postgres_log", help="(postgres_log)"
@@ -325,13 +337,11 @@ def main() -> int:
     parser.add_argument("--failures", type=Path, default=Path("var/chaos"), help="where a failure is written down")
     options = parser.parse_args()
     # The failpoints and acts are those of the log.
-    others = options.capture != "postgres_log" or options.source in BANKS
-    if others:
+    if options.capture != "postgres_log" or options.source != "postgres":
         options.acts = 0
     run: KillRun | None = None
     try:
-        by_queries = options.capture == "query_diff"
-        other = BANKS[options.source](options.seed, only_read=by_queries) if options.source in BANKS else None
+        other = _other(options)
         with (
             tempfile.TemporaryDirectory(prefix="penstock-failpoints-") as folder,
             patch("server.processes.supervisor._PAUSE_MOST_S", _RESTART_PAUSE_S),
@@ -339,7 +349,7 @@ def main() -> int:
                 durable=False,
                 settings=_SETTINGS,
                 target_kind=options.target,
-                capture=_capture(options, others=others),
+                capture=_capture(options, other),
                 source=other,
                 extra={ENVIRONMENT: folder, "PENSTOCK_PIECE_BYTES": str(PIECE_BYTES), "PENSTOCK_PARTS_FROM_ROWS": "1"},
             ) as rig,

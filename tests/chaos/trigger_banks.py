@@ -146,13 +146,27 @@ class SqlBank(ABC):
         return [{"schema": self.schema, "name": name} for name in _TABLES]
 
     @property
+    def detection(self) -> Mapping[str, Document]:
+        """`tables` of a capture by queries."""
+        return {}
+
+    @property
+    def expected(self) -> Sequence[Any]:
+        """What the query `sums` shows at any moment."""
+        return _EXPECTED
+
+    def columns(self, table: str) -> str:
+        """Columns and constraints, for CREATE TABLE."""
+        return _TABLES[table].format(**self.types)
+
+    @property
     def sums(self) -> str:
         return _SUMS.format(s=self.prefix)
 
     def create(self) -> None:
         with self.connect() as session:
-            for name, columns in _TABLES.items():
-                session.execute(f"CREATE TABLE {name} ({columns.format(**self.types)})")
+            for name in _TABLES:
+                session.execute(f"CREATE TABLE {name} ({self.columns(name)})")
             session.execute("BEGIN")
             for n in range(1, ACCOUNTS + 1):
                 statement = f"{n}:".ljust(_STATEMENT, "x")
@@ -515,12 +529,12 @@ class TriggerRun(KillRun):
         self._bank.rest = self.pace.rest
         self._seconds: float = options.seconds
         self._kills = not options.no_kills
-        self._readers = Readers(rig, bank.sums, _EXPECTED, bank)
+        self._readers = Readers(rig, bank.sums, list(bank.expected), bank)
         self.killer = Killer(rig, self.rng, others=own)
 
     @property
     def tables(self) -> int:
-        return len(_TABLES)
+        return len(self._bank.tables)
 
     @property
     def readers(self) -> Readers:
