@@ -277,7 +277,7 @@ def _wanted_table(spec: TableSpec, entry: TableEntry | None) -> WantedTable:
         out = (TableStateKind.PAUSED.value, None)
     elif entry is not None and read_status(entry.state) is ReadStatus.OUT:
         out = (state, entry.reason.reason if entry.reason is not None else None)
-    return WantedTable(spec.table, spec.source, spec.insert_only, state, out)
+    return WantedTable(spec.table, spec.source, spec.insert_only, state, out, bool(spec.skipped))
 
 
 def _table_part(table: dict[str, Any]) -> SnapshotTable:

@@ -103,5 +103,8 @@ def _rows(
     if schema.soft_delete:
         detail = f"table {spec.source} keeps deleted rows on the target, which the source does not have"
         raise QueryRefused("query_not_of_source", detail, _TO_THE_TARGET)
+    if schema.skipped:
+        detail = f"not all operations of table {spec.source} are followed, so that its rows on the target are others"
+        raise QueryRefused("query_not_of_source", detail, _TO_THE_TARGET)
     held = replace(schema, columns=columns, computed=())
     return Rows(queries.rows_of(held, source_types), tuple(column.name for column in columns))

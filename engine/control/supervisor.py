@@ -538,6 +538,10 @@ class SubscriptionSupervisor:
                 self._parking.park(spec.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, "its option 'deletes' changed")
             elif entry.schema is not None and entry.schema.history != now.history:
                 self._parking.park(spec.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, "its option 'history' changed")
+            elif entry.schema is not None and entry.schema.skipped != now.skipped:
+                self._parking.park(
+                    spec.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, "its option 'operations' changed"
+                )
         followed = self._book.all().in_state(TableStateKind.LIVE, TableStateKind.PAUSED)
         source.safety.remember(known_marks([entry.spec for entry in followed], point.progress))
 

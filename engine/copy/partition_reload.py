@@ -339,6 +339,8 @@ def hindrance(entry: TableEntry) -> str | None:
     """Why the table cannot be reloaded by partition; None where it can."""
     if entry.spec.key:
         return "its key is a declared one"
+    if entry.spec.skipped:
+        return "not all its operations are followed"
     if entry.spec.refused_rows is RefusedPolicy.SET_ASIDE:
         return "rows of it that the target refuses are set aside"
     return "the target keeps an older structure" if entry.kept is not None else None

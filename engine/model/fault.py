@@ -65,6 +65,8 @@ class FaultKind(StrEnum):
     """The options of a table name columns that it does not have, or ask of its key columns what is impossible."""
     TABLE_KEY_NOT_UNIQUE = "table_key_not_unique"
     """A declared key does not identify the rows of a copy: two rows have the same key, or a key contains NULL."""
+    TABLE_DIFFERS_AS_DECLARED = "table_differs_as_declared"
+    """Not all operations of the table are followed, so that a comparison with the source says nothing."""
     TABLE_STRUCTURE_CHANGED = "table_structure_changed"
     TABLE_PARTITIONS_CHANGED = "table_partitions_changed"
     PARTITION_UNKNOWN = "partition_unknown"

@@ -52,6 +52,10 @@ class NetTally:
     were netted; not counted for BAG, whose images of one change may be in several buckets. `refused`: rows for the quarantine;
     `withheld`: those of them that count as `alive`. With soft delete, changes before a TRUNCATE are processed too: `swept` is the number of
     rows that existed after them and that it removed, and `marked` the number of rows to keep as deleted.
+
+    If not all operations are followed: `unwanted` are the changes by operation that were left out, and are in none of the other counts. If
+    deletes are among them, `moved` is the number of updates that were taken for inserts, as they changed the key, and `swept` that of rows
+    that a later insert replaced.
     """
 
     mode: KeyMode | None
@@ -64,7 +68,9 @@ class NetTally:
     withheld: int = 0
     swept: int = 0
     marked: int = 0
+    moved: int = 0
     cleared: Mapping[str, int] = field(default_factory=dict)
+    unwanted: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +78,8 @@ class LedgerEntry:
     """The changes of one table in one batch: `captured` + `retained` is the sum of the others.
 
     `captured`: in the batch's records; `retained`: of earlier batches, kept for a copy that this batch continues. `applied`: changes with
-    an effect of their own. `netted`: replaced by later ones of the batch. `filtered`: of rows that an unfinished copy does not have yet.
+    an effect of their own. `netted`: replaced by later ones of the batch. `filtered`: of rows that an unfinished copy does not have yet,
+    or of operations that are not followed.
     `quarantined`: the target cannot hold the row. `rolled_back`: of rolled back subtransactions. `known`: of transactions that the table
     contains already. `held`: left to a copy that is to come. `parked`: of a table that parks with the batch.
     """

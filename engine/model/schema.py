@@ -139,6 +139,8 @@ class TableSchema:
     """The target's table keeps deleted rows, and has the column DELETED_AT besides `columns`. Only for KEYED."""
     history: bool = False
     """The versions of its rows are kept in a history table. Only for KEYED."""
+    skipped: frozenset[str] = frozenset()
+    """Operations that are not followed. Not for tables with `soft_delete` or `history`."""
     last_number: int = field(default=0, compare=False)
     """The highest attribute number of any column, dropped ones included, when the schema was read; 0 = unknown."""
     told_at: Lsn | None = field(default=None, compare=False)
@@ -147,6 +149,11 @@ class TableSchema:
     """Placeholder for the schema of a relation record whose subtransaction was rolled back: no row may use it."""
     inferred: bool = field(default=False, compare=False)
     """The catalog already showed a later schema when this was read: columns were matched to the known schema by name and type."""
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether deletes are not followed, so that the target may have a row with the key of one that is inserted."""
+        return "delete" in self.skipped and self.mode is KeyMode.KEYED
 
     def column(self, name: str) -> Column:
         """The column with this name. Raises KeyError if there is none."""

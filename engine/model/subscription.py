@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
+from engine.model.operations import OPERATIONS
 from engine.model.patterns import TablePattern
 from engine.model.shared import SharedInto
 from engine.model.table_options import TableOptions
@@ -112,7 +113,7 @@ class TableSpec(TableOptions):
     table: TableId
     source: TableName
     target: TableName
-    operations: frozenset[str] = field(default=frozenset({"insert", "update", "delete", "truncate"}), kw_only=True)
+    operations: frozenset[str] = field(default=OPERATIONS, kw_only=True)
     """Those that are followed."""
     map_others_as: str | None = None
     """Type override for columns without one of their own; set by the target's kind, not by the user."""
@@ -121,6 +122,11 @@ class TableSpec(TableOptions):
     paused: bool = False
     shared: SharedInto | None = None
     """The shared table that includes its rows."""
+
+    @property
+    def skipped(self) -> frozenset[str]:
+        """Operations that the source may report and that are not followed. With `insert_only` it reports no updates and deletes."""
+        return OPERATIONS - self.operations - ({"update", "delete"} if self.insert_only else set())
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,12 @@ import numpy as np
 from engine.platform.compiled import NULL, UNSET, Array, kernel
 
 OK, ALREADY_THERE, NOT_THERE, NO_OLD_IMAGE, KEY_NULL, VALUE_UNKNOWN, OTHER_COLUMNS, TWO_ROWS, NOT_AN_INSERT = range(9)
+MOVED_VALUE_UNKNOWN = 9
 
 _INSERT, _UPDATE, _DELETE, _TRUNCATE = 1, 2, 3, 4
 """Codes of `ScannedChanges.op`."""
+MOVING, PARTED, KEEPING = range(3)
+"""What a change of a row's key is; see `net_keyed`."""
 _TEXT, _MISSING = ord("t"), ord("n")
 _KEY_ONLY = 1
 """`ScannedChanges.old_kind`: the old image has only the key."""
@@ -255,7 +258,7 @@ class Net(NamedTuple):
     (no row from before the batch is there, or it is one of the rows already). Per row: `source` (key under which it existed
     before the batch, -1 if inserted in it), `last` (its last change, -1 = deleted), `next` (another row at the same place).
     `prev`: per change, the previous change of the same row. `used`: number of places, of rows, of changes that took effect, and of rows
-    that a TRUNCATE removed.
+    that a TRUNCATE removed or that an insert replaced.
 
     For soft delete, else empty: per place, the last row that left it (`left_row`), that row's last change before (`left_last`, -1 = none),
     and the change with which it left (`left_at`, -1 = no row left).
@@ -387,6 +390,16 @@ def _find_row(data: Array, changes: Changes, i: int, layout: Layout, net: Net, p
 
 
 @kernel
+def _make_room(net: Net, place: int) -> None:
+    """Remove the row at `place`, if there is one: another one is inserted. No place has several rows."""
+    row = net.head[place]
+    if row >= 0:
+        net.head[place] = -1
+        net.last[row] = -1
+        net.used[3] += 1
+
+
+@kernel
 def _arrive(net: Net, place: int, row: int, several: bool) -> bool:
     """Add a row to `place`; False if another row is there and `several` is false."""
     if not several:
@@ -448,7 +461,7 @@ def _touch_rows(net: Net, outcomes: Outcomes, number: int) -> None:
 @kernel
 def _net_rows(
     data: Array, changes: Changes, layout: Layout, refs: Refs, before: Array, after: Array,
-    mine: Array, cleared: bool, net: Net, pair: Rows, numbers: Array, outcomes: Outcomes | None,
+    mine: Array, cleared: bool, net: Net, pair: Rows, manner: int, numbers: Array, outcomes: Outcomes | None,
 ) -> tuple[int, int]:  # fmt: skip
     """`net_keyed`, or `find_outcomes` if `outcomes` is not None.
 
@@ -474,26 +487,30 @@ def _net_rows(
             for ref in (before[i], after[i]):
                 if ref >= 0:
                     _touch(outcomes, _place(data, refs, ref, net, cleared), number)
-        if before[i] >= 0:
+        moves = manner != MOVING and before[i] >= 0 and after[i] >= 0 and before[i] != after[i]
+        if before[i] >= 0 and not (moves and manner == KEEPING):
             place = _place(data, refs, before[i], net, cleared)
             row = _find_row(data, changes, i, layout, net, place, before[i], pair)
             if row < 0:
                 return NOT_THERE, i
         net.used[2] += 1
-        if before[i] >= 0 and before[i] != after[i]:
+        if row >= 0 and before[i] != after[i]:
             _note_leaving(net, place, row, i)
-        if changes.op[i] == _DELETE:
+        if changes.op[i] == _DELETE or (moves and row >= 0):
             _leave(net, place, row)
             net.last[row] = -1
+        if changes.op[i] == _DELETE:
             continue
-        if changes.op[i] == _INSERT:
+        if changes.op[i] == _INSERT or moves:
             row = _new_row(net, -1)
         net.prev[i] = net.last[row]
         net.last[row] = i
         if before[i] != after[i]:
-            if before[i] >= 0:
+            if before[i] >= 0 and not moves:
                 _leave(net, place, row)
             place = _place(data, refs, after[i], net, cleared)
+            if manner == KEEPING:
+                _make_room(net, place)
             if not _arrive(net, place, row, several):
                 return ALREADY_THERE, i
     if outcomes is not None:
@@ -510,15 +527,18 @@ def _net_rows(
 @kernel
 def net_keyed(
     data: Array, changes: Changes, layout: Layout, refs: Refs, before: Array, after: Array,
-    mine: Array, cleared: bool, net: Net, pair: Rows,
+    mine: Array, cleared: bool, net: Net, pair: Rows, manner: int = MOVING,
 ) -> tuple[int, int]:  # fmt: skip
     """Net the changes `mine` (indices in order) by key. Returns (fault, change), or (OK, -1) with `net` filled.
 
     `cleared`: the table was truncated before the first change, so only rows that the changes insert exist. A TRUNCATE may be among the
     changes with soft delete only.
     `pair`: scratch space for two images if every change carries its full old image, else without columns.
+    `manner`: MOVING: an update may change a row's key. PARTED: that is a delete and an insert, whose row has nothing of the other one's.
+    KEEPING: only the insert, and an insert replaces the row that has its key; no delete is among the changes. `pair` has no columns unless
+    MOVING.
     """
-    return _net_rows(data, changes, layout, refs, before, after, mine, cleared, net, pair, mine, None)
+    return _net_rows(data, changes, layout, refs, before, after, mine, cleared, net, pair, manner, mine, None)
 
 
 @kernel
@@ -527,7 +547,7 @@ def find_outcomes(
     mine: Array, numbers: Array, net: Net, pair: Rows, outcomes: Outcomes,
 ) -> tuple[int, int]:  # fmt: skip
     """As `net_keyed`, with TRUNCATEs among the changes; also fills `outcomes`. `numbers`: of the changes' transactions, ascending."""
-    return _net_rows(data, changes, layout, refs, before, after, mine, False, net, pair, numbers, outcomes)
+    return _net_rows(data, changes, layout, refs, before, after, mine, False, net, pair, MOVING, numbers, outcomes)
 
 
 @kernel

@@ -13,7 +13,7 @@ from engine.model.batch import TableChanges, TableFault, TablePart
 from engine.model.fault import FaultKind
 from engine.model.ledger import NetTally
 from engine.model.quarantine import SET_ASIDE_LIMIT
-from engine.model.schema import KeyMode
+from engine.model.schema import KeyMode, TableSchema
 from engine.net import change_kernels as kernels
 from engine.net.change_kernels import Changes, Net, Refs, Rows
 from engine.net.decode import ValueOutOfDomain, decode_batches
@@ -32,6 +32,8 @@ _DETAILS = {
     kernels.NO_OLD_IMAGE: "the old image of an updated or deleted row is missing",
     kernels.KEY_NULL: "a key column is NULL",
     kernels.VALUE_UNKNOWN: "a value that the log left out is unknown",
+    kernels.MOVED_VALUE_UNKNOWN: "the key of a row changed, which makes it a new one as not all operations are followed, and the log leaves"
+    " out a large value of it; set REPLICA IDENTITY FULL on the source, and reload the table",
     kernels.TWO_ROWS: "two rows have the same key",
     kernels.NOT_AN_INSERT: "an update or delete in an insert-only table",
 }
@@ -69,10 +71,16 @@ def net_table(
 
     Returns: the bucket's share. A fault may occur in one bucket only; it voids the table's changes in all buckets.
         Changes before the last TRUNCATE belong to no bucket, and are counted in bucket 0. With soft delete, only TRUNCATEs are.
+        Changes whose operation is not followed, except updates by key, are counted there too.
     """
     truncates = np.flatnonzero(changes.op == TRUNCATE)
     if times is not None:
         return _net_soft(part, data, fills_at, changes, bucket, times, truncates)
+    changes, unwanted = _followed(changes, part.versions[-1])
+    if unwanted.size:
+        truncates = np.flatnonzero(changes.op == TRUNCATE)
+    if bucket.number:
+        unwanted = unwanted[:0]
     begin = int(truncates[-1]) + 1 if truncates.size else 0
     nothing = TableChanges(part.table, truncated=begin > 0)
     live = Changes(*(values[begin:] for values in changes))
@@ -82,8 +90,23 @@ def net_table(
     except (TableTrouble, ValueOutOfDomain) as error:
         return replace(nothing, fault=error.fault)
     before = changes.op[:begin] if bucket.number == 0 else changes.op[:0]
-    counts = counts_of(np.concatenate([before, live.op[mine]]))
-    return replace(net, counts=counts, staged=_staged(net), tally=_whole_tally(net, counts_of(before)))
+    counts = counts_of(np.concatenate([before, live.op[mine], unwanted]))
+    tally = _whole_tally(net, counts_of(before))
+    if tally is not None and unwanted.size:
+        tally = replace(tally, unwanted={**tally.unwanted, **counts_of(unwanted)})
+    return replace(net, counts=counts, staged=_staged(net), tally=tally)
+
+
+def _followed(changes: Changes, schema: TableSchema) -> tuple[Changes, Array]:
+    """The changes without those whose operations are not followed, and the operations of these. Updates of a table with a key stay: those
+    that change a key are inserts."""
+    dropped = [code for code, name in _OPERATIONS.items() if name in schema.skipped]
+    if schema.mode is KeyMode.KEYED:
+        dropped = [code for code in dropped if code != _UPDATE]
+    if not dropped:
+        return changes, changes.op[:0]
+    kept = ~np.isin(changes.op, dropped)
+    return Changes(*(np.ascontiguousarray(values[kept]) for values in changes)), changes.op[~kept]
 
 
 def _staged(net: TableChanges) -> dict[str, int]:
@@ -162,14 +185,33 @@ def _net_keys(
 ) -> TableChanges:
     """The net rows of the changes `mine`. `keys`: as from `read_keys`; `times`: as in `net_table`."""
     refs, before, after = keys
-    own = np.flatnonzero(mine).astype(np.int32)
+    manner, kept = _manner(plan.schema), mine
+    if "update" in plan.schema.skipped:
+        kept = mine & ((changes.op != _UPDATE) | (before != after))
+    own = np.flatnonzero(kept).astype(np.int32)
     net = empty_net(own, before, after, soft=times is not None)
-    pair = Rows(*empty_places(len(plan.columns) if has_full_images(changes) else 0, 2))
+    # Keys that collide until a commit are not resolved if changes are missing: `key` cannot be declared for such a table.
+    resolved = manner == kernels.MOVING and has_full_images(changes)
+    pair = Rows(*empty_places(len(plan.columns) if resolved else 0, 2))
     cleared = nothing.truncated and times is None
-    check(kernels.net_keyed(data, changes, plan.layout, refs, before, after, own, cleared, net, pair)[0])
+    check(kernels.net_keyed(data, changes, plan.layout, refs, before, after, own, cleared, net, pair, manner)[0])
     if times is not None:
         nothing = _with_tombstones(data, changes, plan, refs, net, times, nothing)
-    return _keyed_outcome(data, changes, plan, refs, after, net, nothing)
+    outcome = _keyed_outcome(data, changes, plan, refs, after, net, nothing)
+    if manner == kernels.MOVING or outcome.tally is None:
+        return outcome
+    moved = _count_moves(before[own], after[own]) if manner == kernels.KEEPING else 0
+    unwanted = counts_of(changes.op[mine & ~kept])
+    # A change may end one row and begin another one.
+    effective = min(outcome.tally.effective, len(own))
+    return replace(outcome, tally=replace(outcome.tally, effective=effective, moved=moved, unwanted=unwanted))
+
+
+def _manner(schema: TableSchema) -> int:
+    """What a change of a row's key is, as in `kernels.net_keyed`."""
+    if schema.keeps_rows:
+        return kernels.KEEPING
+    return kernels.PARTED if "update" in schema.skipped else kernels.MOVING
 
 
 def read_keys(data: Array, changes: Changes, plan: DecodePlan) -> tuple[Refs, Array, Array]:
@@ -216,7 +258,7 @@ def has_full_images(changes: Changes) -> bool:
 
 
 def empty_net(own: Array, before: Array, after: Array, *, soft: bool = False) -> Net:
-    """Allocate for the changes `own` with one key each, and two for each change that changes a key. `before`, `after`: the keys of all
+    """Allocate for the changes `own`: one key and row each, and two for each that changes a key. `before`, `after`: the keys of all
     changes. `soft`: with soft delete."""
     changes, mine = len(before), len(own)
     places = mine + _count_moves(before, after)
@@ -226,9 +268,9 @@ def empty_net(own: Array, before: Array, after: Array, *, soft: bool = False) ->
         ref=np.empty(places, np.int32),
         head=np.empty(places, np.int32),
         vacant=np.empty(places, np.bool_),
-        source=np.empty(mine, np.int32),
-        last=np.empty(mine, np.int32),
-        next=np.empty(mine, np.int32),
+        source=np.empty(places, np.int32),
+        last=np.empty(places, np.int32),
+        next=np.empty(places, np.int32),
         prev=np.empty(changes, np.int32),
         used=np.zeros(4, np.int64),
         left_row=np.empty(left, np.int32),
@@ -246,7 +288,7 @@ def _keyed_outcome(
     kernels.find_staying(data, refs, source, last, after, staying)
     rows, part = read_rows(data, changes, plan, last[last >= 0], net.prev)
     if np.any(part & (source[last >= 0] < 0)):
-        check(kernels.VALUE_UNKNOWN)
+        check(kernels.VALUE_UNKNOWN if not plan.schema.skipped else kernels.MOVED_VALUE_UNKNOWN)
     kept = _Kept(refs, source, last, staying, rows, part)
     tally = NetTally(
         KeyMode.KEYED,

@@ -171,6 +171,8 @@ def _only_as_batch(planned: PlannedBatch) -> str | None:
         return "a table joins, with all changes that it missed"
     if any(part.versions[-1].soft_delete for part in planned.parts):
         return "a table keeps deleted rows, with their last values"
+    if any(part.versions[-1].skipped for part in planned.parts):
+        return "not all operations of a table are followed"
     if any(part.versions[-1].history for part in planned.parts):
         return "the versions of a table's rows are kept"
     if any(part.versions[0].computed and part.versions[0].mode is KeyMode.BAG for part in planned.parts):

@@ -458,7 +458,9 @@ class CommitStage:
             now_us=self._clock.wall_us(),
         )
         in_order = self._target.in_order() if applying.way is not None else None
-        whole = any(c.set_aside or c.aside or c.schema.soft_delete or c.schema.history for c in commits.values())
+        schemas = [commit.schema for commit in commits.values()]
+        whole = any(c.set_aside or c.aside for c in commits.values())
+        whole = whole or any(s.soft_delete or s.history or s.keeps_rows for s in schemas)
         in_parts = self._target.in_parts() if applying.parts > 1 and not (whole or goal.then_parked) else None
         if applying.way is not None and in_order is not None:
             in_order.commit_in_order(batch, applying.way)

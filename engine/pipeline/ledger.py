@@ -167,6 +167,7 @@ class _Book:
         for change, tally in zip(changes, tallies, strict=True):
             live.update(change.counts)
             live.subtract(tally.cleared)
+            live.subtract(tally.unwanted)
         mode, taken = tallies[0].mode, sum(tally.taken for tally in tallies)
         given = sum(live.values()) + (live["update"] if mode is KeyMode.BAG else 0)
         if taken != given:
@@ -174,9 +175,9 @@ class _Book:
         if mode is None:
             return
         alive, before = sum(tally.alive for tally in tallies), sum(tally.before for tally in tallies)
-        swept = sum(tally.swept for tally in tallies)
-        if alive - before != live["insert"] - live["delete"] - swept:
-            detail = f"{live['insert']} inserts and {live['delete']} deletes left {alive} rows of {before}"
+        swept, inserts = sum(tally.swept for tally in tallies), live["insert"] + sum(tally.moved for tally in tallies)
+        if alive - before != inserts - live["delete"] - swept:
+            detail = f"{inserts} inserts and {live['delete']} deletes left {alive} rows of {before}"
             raise unbalanced(self.table, detail)
         self._check_decoded(changes, tallies)
 
@@ -207,8 +208,9 @@ class _Book:
         elif (missing := _net_rows(changes) - _net_rows(written)) or _clears(changes) != _clears(written):
             raise unbalanced(self.table, f"{missing} net rows are not in the target transaction")
         applied = max(0, effective - filtered - quarantined)
-        netted = given - applied - filtered - quarantined
-        return replace(entry, applied=applied, netted=netted, filtered=filtered, quarantined=quarantined)
+        unwanted = sum(sum(change.tally.unwanted.values()) for change in changes if change.tally is not None)
+        netted = given - applied - filtered - quarantined - unwanted
+        return replace(entry, applied=applied, netted=netted, filtered=filtered + unwanted, quarantined=quarantined)
 
 
 def _effective(changes: Sequence[TableChanges]) -> int:

@@ -123,9 +123,10 @@ class SpeculativeInserter:
                 self._lots.append(lot)
             lot.pieces += 1
             lot.waiting.append(staged)
-            # Rows of a table with soft delete may replace deleted ones.
-            soft = any(staged.schemas[change.table].soft_delete for change in staged.changes)
-            lot.unfit = lot.unfit or soft or not only_inserts(staged.changes)
+            # Rows of a table that keeps deleted ones may replace these.
+            schemas = [staged.schemas[change.table] for change in staged.changes]
+            replacing = any(schema.soft_delete or schema.keeps_rows for schema in schemas)
+            lot.unfit = lot.unfit or replacing or not only_inserts(staged.changes)
             self._changed.notify_all()
 
     def spoil(self, lot: SpeculativeLot) -> None:
@@ -251,7 +252,7 @@ class SpeculativeInserter:
 def rest_of(commits: Mapping[TableId, TableCommit], early: frozenset[StagedRows]) -> tuple[TableCommit, ...] | None:
     """The batch's commits without the rows that are in the target already (`early`).
 
-    None if the rows cannot be used: the batch does more than insert, a table has soft delete, the source has to compute values, or not all
+    None if the rows cannot be used: the batch does more than insert, a table keeps rows, the source has to compute values, or not all
     of `early` are in it.
     """
     found: set[StagedRows] = set()
@@ -259,7 +260,7 @@ def rest_of(commits: Mapping[TableId, TableCommit], early: frozenset[StagedRows]
     for commit in commits.values():
         if not commit.ordinary or commit.compute is not None or not only_inserts(commit.changes):
             return None
-        if commit.schema.soft_delete:
+        if commit.schema.soft_delete or commit.schema.keeps_rows:
             return None
         done = [
             change for change in commit.changes if isinstance(change.inserts, StagedRows) and change.inserts in early

@@ -209,6 +209,11 @@ POLICIES: dict[FaultKind, Policy] = {
     FaultKind.PARTITION_UNKNOWN: Policy(
         Action.TELL, "GET /subscriptions/{name}/tables/{table_id}/partitions lists the table's partitions."
     ),
+    FaultKind.TABLE_DIFFERS_AS_DECLARED: Policy(
+        Action.TELL,
+        "None needed. Leave the table out of verifications, or follow every operation: PATCH /subscriptions/{name}/tables/{table_id} with"
+        ' "operations": null copies it again.',
+    ),
     FaultKind.PARTITION_NOT_COMPARABLE: Policy(Action.TELL, f"Reload the whole table: {_RELOAD_TABLE}"),
     FaultKind.PARTITIONS_NOT_LOADED: Policy(
         Action.TELL, f"Reload again when the table is live; or the whole table: {_RELOAD_TABLE}"

@@ -12,6 +12,7 @@ from engine.model.row_filter import RowFilter, UnfitFilterError, row_filter, str
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.soft_delete import DELETED_AT, DeleteMode
 from engine.model.subscription import TableSpec
+from engine.records.followed_operations import operations_problem
 from engine.records.relation import MASKED_TYPES
 
 FILTER_VERSION = 150000
@@ -210,6 +211,7 @@ def schema_of(table: CatalogTable, spec: TableSpec) -> TableSchema | None:
         row_filter=filter_of(filtered, spec),
         soft_delete=spec.deletes is DeleteMode.MARK,
         history=spec.history,
+        skipped=spec.skipped,
         last_number=table.last_number,
     )
 
@@ -217,6 +219,8 @@ def schema_of(table: CatalogTable, spec: TableSpec) -> TableSchema | None:
 def selection_problem(table: CatalogTable, spec: TableSpec) -> str | None:
     """Why the table's columns and rows cannot be selected as declared, as text; None if they can."""
     problem = filter_problem(table, spec) or deletes_problem(table, spec) or history_problem(table, spec)
+    key = key_of(table, spec).key
+    problem = problem or operations_problem(spec, [c.column.type for c in table.columns if c.column.name in key])
     if problem is not None:
         return problem
     selection = spec.selection

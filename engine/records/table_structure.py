@@ -14,6 +14,7 @@ from engine.model.masks import MASK_KEY, SHORTEST_KEY, MaskMethod
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.soft_delete import DELETED_AT, DeleteMode
 from engine.model.subscription import TableSpec
+from engine.records.followed_operations import operations_problem
 from engine.records.relation import MASKED_TYPES, Announced, AnnouncedColumn, relation_record
 
 _UNREADABLE = SourceType("unreadable")
@@ -95,6 +96,9 @@ def selection_problem(structure: Structure, spec: TableSpec) -> str | None:
         return f"deletes: 'mark' needs a key, and adds the column {DELETED_AT}, which the table must not have"
     if spec.history and (not keyed or any(name in lower for name in HISTORY_COLUMNS)):
         return f"history needs a key, and its table has the columns {', '.join(HISTORY_COLUMNS)} of its own"
+    problem = operations_problem(spec, [c.type for c in structure.columns if c.name in _key(structure, spec)])
+    if problem is not None:
+        return problem
     selection = spec.selection
     missing = selection.missing(list(structure.names))
     if missing:
@@ -134,6 +138,7 @@ def schema_of(relation: int, structure: Structure, spec: TableSpec, first: int =
         unsent=left,
         soft_delete=spec.deletes is DeleteMode.MARK,
         history=spec.history,
+        skipped=spec.skipped,
         last_number=first + len(structure.columns) - 1,
     )
 

@@ -49,6 +49,8 @@ class WantedTable:
     insert_only: bool = False
     state: str = "not complete"
     out: tuple[str, str | None] | None = None
+    skips: bool = False
+    """Not all operations that the source reports are followed."""
 
 
 @dataclass(slots=True)
@@ -176,6 +178,7 @@ def _write_table(
         "schema_version": schema_version(record.schema),
         "key": list(record.schema.key),
         "insert_only": table.insert_only,
+        "operations_skipped": table.skips,
         "rows_set_aside": record.set_aside,
         "columns": columns,
     }
@@ -211,6 +214,8 @@ def _exceptions(tables: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         named = {"schema": table["schema"], "name": table["name"]}
         if table["insert_only"]:
             found.append({**named, "kind": "insert_only", "rows": None})
+        if table["operations_skipped"]:
+            found.append({**named, "kind": "operations", "rows": None})
         if table["rows_set_aside"]:
             found.append({**named, "kind": "rows_set_aside", "rows": table["rows_set_aside"]})
     return found

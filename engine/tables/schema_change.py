@@ -50,6 +50,8 @@ def judge(known: TableSchema, new: TableSchema) -> Verdict:
         return RecopyRequired("its option 'deletes' changed")
     if known.history != new.history:
         return RecopyRequired("its option 'history' changed")
+    if known.skipped != new.skipped:
+        return RecopyRequired("its option 'operations' changed")
     before = {column.attnum: column for column in known.columns}
     after = {column.attnum: column for column in new.columns}
     changes = [f"column {c.name} was dropped" for number, c in before.items() if number not in after]

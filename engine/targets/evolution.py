@@ -50,6 +50,8 @@ def evolution(table: TableId, old: TableSchema, new: TableSchema) -> Evolution:
         raise structure_changed(table, "its option 'deletes' changed")
     if old.history != new.history:
         raise structure_changed(table, "its option 'history' changed")
+    if old.skipped != new.skipped:
+        raise structure_changed(table, "its option 'operations' changed")
     return Evolution(
         tuple(column for number, column in before.items() if number not in after),
         tuple(column for number, column in after.items() if number not in before),

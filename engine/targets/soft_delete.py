@@ -60,6 +60,16 @@ def tombstones_of(changes: Sequence[TableChanges]) -> Any | None:
     return joined(found)
 
 
+def replaces(schema: TableSchema) -> bool:
+    """Whether the table may have a deleted row with the key of one that is inserted."""
+    return schema.soft_delete or schema.keeps_rows
+
+
+def replaced(schema: TableSchema, alias: str) -> str:
+    """SQL to append to a condition on the key of an inserted row: the row `alias` is one that it replaces."""
+    return f" AND {alias}.{MARK} IS NOT NULL" if schema.soft_delete else ""
+
+
 def superseded(place: str, keys: Sequence[str]) -> str:
     """SQL that removes from prepared deleted rows (columns of the key, and `n`) those of which a later one has an equal key."""
     same = " AND ".join(f"a.{key} = b.{key}" for key in keys)

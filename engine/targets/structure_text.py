@@ -35,6 +35,7 @@ def to_text(schema: TableSchema) -> str:
         "row_filter": asdict(schema.row_filter) if schema.row_filter is not None else None,
         "soft_delete": schema.soft_delete,
         "history": schema.history,
+        "skipped": sorted(schema.skipped),
     }
     return json.dumps(body, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
@@ -63,6 +64,7 @@ def from_text(text: str) -> TableSchema:
         row_filter=_read_filter(body["row_filter"]) if body.get("row_filter") is not None else None,
         soft_delete=body.get("soft_delete", False),
         history=body.get("history", False),
+        skipped=frozenset(body.get("skipped", ())),
     )
 
 

@@ -187,6 +187,11 @@ class _Comparison:
         return EngineFault(FaultKind.INTERNAL, str(table.spec.source), "the verification was cancelled")
 
     def table(self, table: VerifyTable) -> TableVerdict:
+        if table.spec.skipped:
+            detail = (
+                "not all operations of the table are followed, so that its rows differ from the source's as declared"
+            )
+            raise EngineFault(FaultKind.TABLE_DIFFERS_AS_DECLARED, str(table.spec.source), detail)
         progress = Progress(table.spec.table, self.on_progress)
         if self.sampling is None:
             return self._whole(table, progress)

@@ -7,8 +7,6 @@ from engine.model.schema import KeyMode
 from engine.model.subscription import TableSpec
 from engine.verify.verdict import TableVerdict
 
-_FOLLOWED = frozenset({"insert", "update", "delete"})
-
 
 def why_not(spec: TableSpec, verdict: TableVerdict) -> str | None:
     """Why the table cannot be repaired row by row, and what to do instead; None if it can."""
@@ -19,7 +17,7 @@ def why_not(spec: TableSpec, verdict: TableVerdict) -> str | None:
         return "the table was made by its owner on the target, who may compute or refuse values; reload it"
     if any(column.mask is not None for column in schema.key_columns):
         return "its key is masked, so that the source cannot be asked for single rows; reload it"
-    if not spec.operations >= _FOLLOWED:
+    if spec.skipped:
         return "the subscription does not follow all operations of the table, so that it differs by intent"
     if verdict.set_aside:
         return "rows of the table are in quarantine; retry or skip them, or reload the table"

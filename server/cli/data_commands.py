@@ -191,6 +191,8 @@ def _explain_receipt(receipt: Document) -> None:
     left_out(receipt.get("left_out"), "not waited for")
     for item in receipt.get("exceptions") or []:
         how = "without its updates and deletes (insert_only)"
+        if item.get("kind") == "operations":
+            how = "without the operations that are not followed"
         if item.get("kind") == "rows_set_aside":
             how = f"without {item.get('rows')} quarantined rows"
         err.print(f"[yellow]{qualified_name(item)}[/]: {how}")

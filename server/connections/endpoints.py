@@ -27,7 +27,7 @@ from server.db.dependencies import Reading, Writing, run_write
 from server.db.models.connection import ConnectionRow
 from server.declarations.table_body import preflight_specs
 from server.declarations.table_declaration import IntoExistingUnsupported, refuse_existing_bodies
-from server.errors import InvalidRequest, NotFound, NotSupportedYet, PreconditionFailed, responses
+from server.errors import InvalidRequest, NotFound, PreconditionFailed, responses
 from server.etags import IfMatch, IfNoneMatch, check_absent, set_etag
 from server.gateway.interface import EngineTimeout, EngineUnavailable, ask_engine
 from server.naming import NamePath
@@ -132,7 +132,6 @@ def delete_connection(session: Writing, name: NamePath, if_match: IfMatch = None
         NotFound,
         InvalidRequest,
         ConnectionKindFixed,
-        NotSupportedYet,
         IntoExistingUnsupported,
         SecretsUnreadable,
         EngineUnavailable,

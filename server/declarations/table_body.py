@@ -14,11 +14,12 @@ from engine.model.subscription import TableSpec
 from server.declarations.table_options import (
     DeclaredBody,
     Identifier,
+    Operation,
     TableOptionsBody,
-    followed_operations,
+    skipped_operations,
     table_spec,
 )
-from server.errors import FieldError, InvalidRequest, NotSupportedYet
+from server.errors import FieldError, InvalidRequest
 
 
 class TargetName(DeclaredBody):
@@ -76,6 +77,11 @@ class TableBody(TableOptionsBody):
     @property
     def pattern(self) -> TablePattern:
         return TablePattern(self.schema_name, self.name, tuple(self.exclude or ()))
+
+    @property
+    def skipped_operations(self) -> set[Operation]:
+        # A pattern's `insert_only` applies only to those of its tables that have no replica identity.
+        return skipped_operations(self.operations or (), insert_only=self.insert_only and not self.is_pattern)
 
     def takes(self, schema: str, name: str) -> bool:
         """Whether this is a pattern that includes the table."""
@@ -144,45 +150,12 @@ class TableBody(TableOptionsBody):
         return self.model_copy(update=changed) if changed else self
 
 
-def require_supported(options: TableOptionsBody) -> None:
-    """Refuse options that the engine would ignore because it does not support them yet.
-
-    Raises:
-        NotSupportedYet: it has fewer `operations` than `insert_only` permits.
-    """
-    _refuse(_unsupported(options, ""))
-
-
-def require_all_supported(tables: Sequence[TableBody]) -> None:
-    """Like `require_supported`, for the member `tables` of the request's body."""
-    _refuse([error for number, table in enumerate(tables) for error in _unsupported(table, f"/tables/{number}")])
-
-
-def _refuse(errors: Sequence[FieldError]) -> None:
-    if errors:
-        raise NotSupportedYet(
-            errors[0].detail, "Leave it out: every row and every operation is followed.", errors=errors
-        )
-
-
-def _unsupported(options: TableOptionsBody, pointer: str) -> list[FieldError]:
-    errors = []
-    # A pattern's `insert_only` applies only to those of its tables that have no replica identity.
-    insert_only = options.insert_only and not (isinstance(options, TableBody) and options.is_pattern)
-    if options.operations is not None and set(options.operations) != followed_operations(insert_only=insert_only):
-        detail = "Following only some operations is not supported yet."
-        errors.append(FieldError(pointer=f"{pointer}/operations", detail=detail))
-    return errors
-
-
 def preflight_specs(tables: Sequence[TableBody]) -> list[TableSpec]:
     """Declared tables in the form of the engine's checks, without patterns; their ids are placeholders.
 
     Raises:
-        NotSupportedYet: see `require_all_supported`.
         InvalidRequest: a table with `shared_into` has no source value.
     """
-    require_all_supported(tables)
     unnamed = [
         FieldError(pointer=f"/tables/{number}/shared_into/source_value", detail="A check knows no subscription's name.")
         for number, table in enumerate(tables)

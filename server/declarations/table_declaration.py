@@ -11,7 +11,7 @@ from engine.model.history import history_of
 from engine.model.identity import TableName
 from engine.model.shared import SharedInto
 from engine.model.table_options import TableOptions
-from server.declarations.table_body import TableBody, require_all_supported
+from server.declarations.table_body import TableBody
 from server.declarations.table_options import LONGEST_NAME
 from server.errors import FieldError, InvalidRequest
 
@@ -119,10 +119,8 @@ def resolve_tables(
     Raises:
         InvalidRequest: a table is declared twice, or two have the same name on the target; `errors` has their pointers.
         PatternMatchesNothing: there is no table in a pattern's schema.
-        NotSupportedYet: see `require_all_supported`.
         IntoExistingUnsupported: see `refuse_existing`.
     """
-    require_all_supported(bodies)
     refuse_existing_bodies(bodies, target)
     named: dict[tuple[str, str], Declaration] = {}
     errors = []

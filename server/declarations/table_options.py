@@ -5,7 +5,7 @@ Derived from `engine.model.table_options.TableOptions`: an option that REST show
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, fields
 from dataclasses import Field as ModelField
 from enum import StrEnum
@@ -24,6 +24,7 @@ from pydantic import (
 
 from engine.model.identity import TableId, TableName
 from engine.model.masks import Mask
+from engine.model.operations import set_problem
 from engine.model.quarantine import RefusedPolicy
 from engine.model.row_filter import columns_of
 from engine.model.shared import SharedInto
@@ -115,7 +116,8 @@ class TableOptionsBody(DeclaredBody):
     operations: list[Operation] | None = Field(
         default=None,
         max_length=4,
-        description="Operations to replicate; by default all four. Other sets are refused with `not_supported_yet`.",
+        description="Operations to replicate; by default all four. `insert` is always one of them, and `truncate` if `delete` is. Changes"
+        " by others are not applied: without `update` a row keeps the values that it was inserted with, without `delete` it stays.",
     )
     where: Annotated[str, StringConstraints(min_length=1, max_length=10_000)] | None = Field(
         default=None,
@@ -182,6 +184,28 @@ class TableOptionsBody(DeclaredBody):
             raise ValueError("insert_only follows no updates and deletes; take them out of operations")
         return self
 
+    @property
+    def skipped_operations(self) -> set[Operation]:
+        """The operations that `operations` leaves out."""
+        return skipped_operations(self.operations or (), insert_only=self.insert_only)
+
+    @model_validator(mode="after")
+    def _operations_can_be_followed(self) -> TableOptionsBody:
+        problem = set_problem(self.operations) if self.operations is not None else None
+        if problem is not None:
+            raise ValueError(f"operations cannot be followed: {problem}; add it")
+        if not self.skipped_operations:
+            return self
+        if self.key:
+            raise ValueError(
+                "operations can only be left out of a table with a key of its own; leave out 'key' or 'operations'"
+            )
+        if self.options.deletes is DeleteMode.MARK or self.options.history:
+            raise ValueError("'deletes' and 'history' need every operation; leave out 'operations'")
+        if self.options.refused_rows is RefusedPolicy.SET_ASIDE:
+            raise ValueError("quarantined rows need every operation: with 'operations', refused_rows must be 'park'")
+        return self
+
     @model_validator(mode="after")
     def _deletes_can_be_marked(self) -> TableOptionsBody:
         if self.options.deletes is DeleteMode.DELETE:
@@ -222,6 +246,12 @@ class TableOptionsBody(DeclaredBody):
 def followed_operations(*, insert_only: bool) -> set[Operation]:
     """The operations that are replicated if none are declared."""
     return {Operation.INSERT, Operation.TRUNCATE} if insert_only else set(Operation)
+
+
+def skipped_operations(declared: Collection[str], *, insert_only: bool) -> set[Operation]:
+    """The operations that are left out if these are declared; none declared: all are replicated."""
+    followed = followed_operations(insert_only=insert_only)
+    return followed - {Operation(one) for one in declared} if declared else set()
 
 
 def options_of(row: object) -> TableOptions:

@@ -17,6 +17,7 @@ from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession, WriteSession
 from server.declarations.freshness_goals import subscription_goal, table_goal
+from server.declarations.table_options import skipped_operations
 from server.freshness.subscription_status import SubscriptionStatus, TableView
 from server.freshness.wait_registry import WaitStatus
 from server.gateway.long_running import UNENDED
@@ -107,6 +108,7 @@ def _table_of(row: TableRow) -> TableView:
         remedy=row.remedy,
         paused=row.desired_state == TableDesiredState.PAUSED,
         insert_only=row.insert_only,
+        skips=bool(skipped_operations(row.operations, insert_only=row.insert_only)),
         set_aside=row.rows_set_aside,
     )
 

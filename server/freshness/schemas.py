@@ -86,7 +86,9 @@ class LeftOutTable(ReceiptTable):
 class ReceiptException(QualifiedName):
     """A declared way in which a table does not fully follow its source."""
 
-    kind: str = Field(examples=["insert_only"], description="`insert_only`, or `rows_set_aside`.")
+    kind: str = Field(
+        examples=["insert_only"], description="`insert_only`, `operations` (not all are followed), or `rows_set_aside`."
+    )
     rows: int | None = Field(default=None, description="Number of quarantined rows.")
 
 

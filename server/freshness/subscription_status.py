@@ -84,6 +84,8 @@ class TableView:
     reload: str | None = None
     """The id of the requested reload of the whole table that has not ended."""
     insert_only: bool = False
+    skips: bool = False
+    """Not all operations that the source reports are followed."""
     set_aside: int = 0
     """The table has quarantined rows."""
 

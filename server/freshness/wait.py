@@ -401,10 +401,15 @@ def _receipt(
 def exceptions_of(views: Sequence[TableView]) -> list[ReceiptException]:
     """The ways in which these tables do not fully follow their source, as declared."""
     inserts = [ReceiptException(schema_name=v.schema, name=v.name, kind="insert_only") for v in views if v.insert_only]
-    return inserts + [
-        ReceiptException(schema_name=v.schema, name=v.name, kind="rows_set_aside", rows=v.set_aside)
-        for v in views
-        if v.set_aside
+    parts = [ReceiptException(schema_name=v.schema, name=v.name, kind="operations") for v in views if v.skips]
+    return [
+        *inserts,
+        *parts,
+        *(
+            ReceiptException(schema_name=v.schema, name=v.name, kind="rows_set_aside", rows=v.set_aside)
+            for v in views
+            if v.set_aside
+        ),
     ]
 
 

@@ -15,9 +15,9 @@ from server.connections.service import connection_with_secrets
 from server.db.dependencies import Reading, Writing, run_read
 from server.db.models.subscription import SubscriptionRow
 from server.db.session import ReadSession
-from server.declarations.table_body import TableBody, require_all_supported
+from server.declarations.table_body import TableBody
 from server.declarations.table_declaration import IntoExistingUnsupported, PatternMatchesNothing, SharedTableConflict
-from server.errors import NotFound, NotSupportedYet, PreconditionFailed, responses
+from server.errors import NotFound, PreconditionFailed, responses
 from server.etags import IfMatch, IfNoneMatch, check_absent, set_etag
 from server.gateway.interface import EngineTimeout, EngineUnavailable, ask_engine, gateway_of
 from server.lookup.subscriptions import SubscriptionDeleting, lock_subscription, require_subscription
@@ -46,7 +46,6 @@ _CHANGE = responses(
     SecretsUnreadable,
     PreconditionFailed,
     PatternMatchesNothing,
-    NotSupportedYet,
     ApplyModeUnsupported,
     CaptureUnsupported,
     IntoExistingUnsupported,
@@ -162,7 +161,6 @@ async def patch_subscription(
 
     def source_of(reading: ReadSession) -> dict[str, Any] | None:
         row = require_subscription(reading, name)
-        require_all_supported(body.tables or [])
         source = connections_by_id(reading, [row.source_id])[row.source_id]
         return connection_with_secrets(source, box) if _has_pattern(body.tables or []) else None
 

@@ -17,7 +17,7 @@ from server.db.models.subscription import SubscriptionRow
 from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
 from server.declarations.policies import POLICIES, ApplyBody
-from server.declarations.table_body import TableBody, require_all_supported
+from server.declarations.table_body import TableBody
 from server.declarations.table_declaration import refuse_existing_bodies, resolve_tables
 from server.error_handlers import field_errors
 from server.errors import Conflict, FieldError, InvalidRequest
@@ -233,7 +233,6 @@ def check_before_discovery(session: ReadSession, body: SubscriptionPut) -> Conne
     source, target = _endpoints(session, body.source, body.target)
     _captured(source, body.policies()["capture"])
     _refuse_mode(target, body.apply)
-    require_all_supported(body.tables)
     refuse_existing_bodies(body.tables, CONNECTIONS[target.kind])
     return source
 

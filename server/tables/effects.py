@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from enum import StrEnum
 
+from engine.model.operations import OPERATIONS
 from engine.model.subscription import SchemaPolicy
 from engine.model.table_options import TableOptions
 from engine.model.table_state import TableStateKind
@@ -23,7 +24,7 @@ class OptionEffect(StrEnum):
 COPIES = frozenset({OptionEffect.NEW_COPY, OptionEffect.PARKS, OptionEffect.NEXT_RELOAD})
 """Effects that begin with another copy of the table."""
 
-_NEW_COPY = frozenset({"key", "where", "insert_only", "columns", "mask", "deletes", "history"})
+_NEW_COPY = frozenset({"key", "where", "insert_only", "columns", "mask", "deletes", "history", "operations"})
 _SELECTION = frozenset({"include_columns", "exclude_columns"})
 _NEW_START = _SELECTION | {"mask", "insert_only"}
 
@@ -50,6 +51,8 @@ def needs_new_start(options: Collection[str]) -> bool:
 
 
 def _effect_when_followed(option: str, before: TableOptions, after: TableOptions) -> OptionEffect:
+    if option == "operations" and _followed(before) == _followed(after):
+        return OptionEffect.AT_ONCE
     if option in _NEW_COPY:
         return OptionEffect.NEW_COPY
     if option in _SELECTION:
@@ -57,6 +60,10 @@ def _effect_when_followed(option: str, before: TableOptions, after: TableOptions
     if option == "rename":
         return OptionEffect.IN_PLACE
     return OptionEffect.NEXT_RELOAD if option == "into_existing" else OptionEffect.AT_ONCE
+
+
+def _followed(options: TableOptions) -> Collection[str]:
+    return options.operations or OPERATIONS
 
 
 def _leaves_out_more(before: TableOptions, after: TableOptions) -> bool:

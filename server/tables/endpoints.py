@@ -17,9 +17,9 @@ from server.db.dependencies import Reading, Writing
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession
-from server.declarations.table_body import TableBody, require_supported
+from server.declarations.table_body import TableBody
 from server.declarations.table_declaration import IntoExistingUnsupported, SharedTableConflict, declare_table
-from server.errors import InvalidRequest, NotFound, NotSupportedYet, PreconditionFailed, responses
+from server.errors import InvalidRequest, NotFound, PreconditionFailed, responses
 from server.etags import IfMatch, etag_of, set_etag
 from server.idempotency import IdempotencyKeyReused, Idempotent
 from server.lookup.subscriptions import SubscriptionDeleting, require_subscription
@@ -72,7 +72,6 @@ def list_tables(
         SubscriptionDeleting,
         IdempotencyKeyReused,
         InvalidRequest,
-        NotSupportedYet,
         IntoExistingUnsupported,
         SharedTableConflict,
     ),
@@ -84,7 +83,6 @@ def add_table(
     if body.is_pattern:
         remedy = 'PATCH the subscription\'s tables with the pattern; or give "exact": true if a table has this name.'
         raise InvalidRequest.at("/name", "A pattern cannot be added.", remedy)
-    require_supported(body)
     row = service.add_table(session, name, declare_table(body, "", name), _target_kind(session, name))
     headers = {"Location": f"/api/v1/subscriptions/{name}/tables/{row.id}", "ETag": etag_of(row)}
     return idempotency.answer(201, shown_table(request, session, name, row), headers)
@@ -106,7 +104,6 @@ _PATCH_REFUSALS = (
     TableRemoved,
     SubscriptionDeleting,
     InvalidRequest,
-    NotSupportedYet,
     IntoExistingUnsupported,
 )
 

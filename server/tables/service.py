@@ -20,7 +20,7 @@ from server.db.models.table import TableRow
 from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
 from server.declarations.policies import SchemaChangesBody, TableFreshnessBody, table_freshness
-from server.declarations.table_body import require_supported, shared_from
+from server.declarations.table_body import shared_from
 from server.declarations.table_declaration import (
     Declaration,
     OccupiedPlaces,
@@ -418,7 +418,6 @@ def _merged_options(row: TableRow, body: TablePatch) -> TableOptions:
     except ValidationError as error:
         found = field_errors(error.errors(include_input=False, include_url=False))
         raise InvalidRequest("The changed table would not be valid.", errors=found) from None
-    require_supported(valid)
     return valid.options
 
 

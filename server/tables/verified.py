@@ -18,6 +18,7 @@ from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession, WriteSession
 from server.declarations.policies import VerifyBody
+from server.declarations.table_options import skipped_operations
 from server.lookup.subscriptions import position_form
 from server.tables.schemas import VerificationProblem, VerifiedShare, VerifiedView
 
@@ -43,6 +44,8 @@ class Known(Protocol):
     def copied_rows(self) -> int | None: ...
     @property
     def insert_only(self) -> bool: ...
+    @property
+    def operations(self) -> list[str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,7 @@ def share_of(session: ReadSession, subscription_id: int, every: timedelta, now: 
         TableRow.reloaded_at,
         TableRow.copied_rows,
         TableRow.insert_only,
+        TableRow.operations,
     )
     query = select(TableRow).where(
         TableRow.subscription_id == subscription_id, TableRow.state != TableStateKind.REMOVED.value
@@ -164,8 +168,8 @@ def problem_view(row: TableRow, schedule: Schedule) -> VerificationProblem | Non
 
 
 def verified_share(rows: Iterable[Known], every: timedelta, now: datetime) -> VerifiedShare:
-    """How much of these tables was found equal within `every` and not copied since. Each counts with at least one row; those whose updates
-    and deletes are not followed do not count. A table is verified by a comparison of all its rows; later ones of samples leave it so,
+    """How much of these tables was found equal within `every` and not copied since. Each counts with at least one row; those of which not
+    all operations are followed do not count. A table is verified by a comparison of all its rows; later ones of samples leave it so,
     unless they find differences."""
 
     def holds(row: Known, compared_at: datetime | None) -> bool:
@@ -177,7 +181,7 @@ def verified_share(rows: Iterable[Known], every: timedelta, now: datetime) -> Ve
     sampled = 0
     times = []
     for row in rows:
-        if row.insert_only:
+        if row.insert_only or skipped_operations(row.operations, insert_only=False):
             continue
         good = holds(row, row.verified_whole_at)
         sampled += not good and holds(row, row.verified_at)

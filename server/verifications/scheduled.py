@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from sqlalchemy import String, cast
 from sqlmodel import col, or_, select
 
+from engine.model.operations import OPERATIONS
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from engine.model.table_state import TableStateKind
 from server.assessment.assess import ConnectedFor
@@ -41,6 +44,8 @@ AT_ONCE = 4
 """Most verifications of schedules at once on one engine: a quarter of the threads in which it answers requests."""
 _READ = 10
 """Due tables that are read to choose the next one."""
+_ALL_OPERATIONS = tuple(json.dumps(each) for each in ([], sorted(OPERATIONS)))
+"""The column `operations` of tables of which every operation is followed, as the database prints it."""
 _ENGINE_LOST = {
     "status": 503,
     "code": "engine_lost",
@@ -196,6 +201,7 @@ def _candidates(
         TableRow.subscription_id == subscription.id,
         TableRow.state == TableStateKind.LIVE.value,
         ~col(TableRow.insert_only),
+        cast(col(TableRow.operations), String).in_(_ALL_OPERATIONS),
         col(TableRow.id).not_in(reloads),
         or_(compared.is_(None), compared <= now - every, compared > now, col(TableRow.reloaded_at) >= compared),
         or_(retry.is_(None), retry <= now, retry > now + LONGEST_DELAY),

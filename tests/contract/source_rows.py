@@ -117,6 +117,7 @@ def _schema(structure: Structure, spec: TableSpec) -> TableSchema | None:
         () if spec.insert_only else tuple(key),
         KeyMode.APPEND if spec.insert_only else KeyMode.KEYED,
         _identity(structure),
+        skipped=spec.skipped,
     )
 
 

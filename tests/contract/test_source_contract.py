@@ -170,6 +170,28 @@ def test_preflight_and_description_agree_on_what_can_be_followed(origin: Origin)
         assert (spec.source in origin.source.describe([spec])) is (code is None)
 
 
+@pytest.mark.parametrize("operations", [{"insert"}, {"insert", "update"}, {"insert", "delete", "truncate"}])
+def test_operations_that_are_not_followed_are_left_out(origin: Origin, operations: set[str]) -> None:
+    """A change of a key is a delete and an insert, whatever the source makes of it."""
+    run(origin, NOTES, "INSERT INTO notes VALUES (1, 'one'), (2, 'two'), (3, 'three')")
+    options = {"operations": frozenset(operations)}
+    with followed(origin, [origin.table("notes", **options)]) as tail:
+        run(
+            origin,
+            "UPDATE notes SET v = 'new' WHERE id = 1",
+            "DELETE FROM notes WHERE id = 2",
+            "UPDATE notes SET id = 7 WHERE id = 3",
+            "INSERT INTO notes VALUES (9, 'nine')",
+        )
+        tail.past(origin.source.log.now())
+        found = tail.changes(described(origin, "notes", **options))
+    gone = {(1,): "update", (2,): "delete", (3,): "delete"}
+    written = {(1, "new"): "update", (7, "three"): "insert", (9, "nine"): "insert"}
+    assert found.partials is None
+    assert set(rows_of(found.deletes)) == {row for row, operation in gone.items() if operation in operations}
+    assert set(rows_of(found.inserts)) == {row for row, operation in written.items() if operation in operations}
+
+
 def test_preparing_again_changes_nothing_and_more_tables_join(origin: Origin) -> None:
     needs(origin, Can.PUBLISH)
     run(origin, NOTES, "CREATE TABLE more (id bigint PRIMARY KEY)")

@@ -221,7 +221,8 @@ def _partitions(publication: GivenPublication, table: GivenTable, spec: TableSpe
 
 
 def _operations(publication: GivenPublication, table: GivenTable, spec: TableSpec) -> Unsent | None:
-    wanted = _INSERTS if spec.insert_only else frozenset(_OPERATIONS)
+    # An update may change a key, which is a delete and an insert.
+    wanted = _INSERTS if spec.insert_only else spec.operations | {"update"}
     lacking = [operation for operation in _OPERATIONS if operation in wanted - publication.operations]
     if lacking:
         what = f"publication {publication.name}, for {table.name}: it does not publish {', '.join(lacking)}"

@@ -51,6 +51,8 @@ _CUT_AGAIN = 2
 _BY_PREFERENCE = (Method.RANGE_CHECKSUM, Method.ROW_CHECKSUM, Method.INCREMENTAL)
 _HASHED_HERE = frozenset({Method.INCREMENTAL, Method.OUTER_JOIN})
 """Methods whose hashes are the same, so that one can take the place of the other."""
+_WITHOUT_FORM = _HASHED_HERE | {Method.KEYS}
+"""Methods for which the database hashes nothing."""
 _TRIES = 5
 """Snapshots that a cycle tries, if a table is changed in its structure while it is read, or if the connection is lost."""
 _FIRST_REST_S = 0.5
@@ -257,9 +259,9 @@ class _TableCycle:
         began, name = time.monotonic(), self.table.schema.name
         known = self._rows.known(self._relation)
         detection = self.cycle.given.detection(name)
-        chosen = self._method_of(detection.method)
+        chosen = self._method_of(detection)
         condition = self.table.schema.row_filter.text if self.table.schema.row_filter is not None else None
-        hashes = "" if chosen in _HASHED_HERE else self.table.hashes
+        hashes = "" if chosen in _WITHOUT_FORM else self.table.hashes
         now = Known(name, condition, self.table.record, self.table.schema.key, chosen.value, hashes)
         unreadable = known is not None and known.keys != now.keys
         stamp = None
@@ -322,8 +324,13 @@ class _TableCycle:
             return None
         return self._rows.stamp(self._relation, str(detection.stamp))
 
-    def _method_of(self, method: Method) -> Method:
+    def _method_of(self, detection: Detection) -> Method:
         """The chosen method, or the next one that the table can be compared by."""
+        method = self._possible(detection.method)
+        by_ranges = method is Method.RANGE_CHECKSUM or detection.stamp in self.table.stamps
+        return method if by_ranges or "update" in self.follow.operations else Method.KEYS
+
+    def _possible(self, method: Method) -> Method:
         if method is Method.OUTER_JOIN:
             return method if self.cycle.database.copies.can_keep(self.table) else Method.INCREMENTAL
         can = self.cycle.database.methods(self.table)
@@ -338,7 +345,7 @@ class _TableCycle:
                 for piece in reading.hashes([KeyRange()]):
                     comparison.fill(cutter.cut(piece))
             else:
-                for piece in reading.hashes() if method is Method.ROW_CHECKSUM else reading.rows():
+                for piece in reading.hashes() if method is Method.ROW_CHECKSUM else self._rows_read(reading, method):
                     comparison.fill(piece)
                 self._check_keys(comparison)
             mark = self._refreshed() if method is Method.OUTER_JOIN else None
@@ -348,14 +355,23 @@ class _TableCycle:
             return {**reading.counts, "ranges": len(cutter.found)}
         return reading.counts
 
+    @property
+    def _finds_rows(self) -> bool:
+        """Whether the database finds rows by their keys, as it does for the methods by checksum."""
+        return Method.ROW_CHECKSUM in self.cycle.database.methods(self.table)
+
+    def _rows_read(self, reading: TableReading, method: Method) -> Iterator[Any]:
+        """All rows, hashed here; for KEYS not hashed, and only their keys if the database finds rows by these."""
+        return reading.keys(with_rows=not self._finds_rows) if method is Method.KEYS else reading.rows()
+
     def _compare(self, reading: TableReading, method: Method, *, whole: bool) -> dict[str, Any]:
         """`whole`: rows of ranges that seem equal are compared too."""
         file = self.writer.file(f"{self._relation}.rows", rows_schema())
         counts: dict[str, Any] = {}
         ranges: list[StoredRange] | None = None
-        if method is Method.INCREMENTAL:
+        if method is Method.INCREMENTAL or (method is Method.KEYS and not self._finds_rows):
             comparison = self._rows.comparison(self._relation)
-            for piece in reading.rows():
+            for piece in self._rows_read(reading, method):
                 file.write(_wanted(comparison.changes(piece), self.follow))
             self._check_keys(comparison)
         else:
@@ -363,7 +379,7 @@ class _TableCycle:
                 comparison, ranges, counts = self._compare_ranges(reading, whole=whole)
             else:
                 comparison = self._rows.comparison(self._relation)
-                for piece in reading.hashes():
+                for piece in self._rows_read(reading, method) if method is Method.KEYS else reading.hashes():
                     comparison.changes(piece)
             self._check_keys(comparison)
             again = 0

@@ -48,6 +48,9 @@ class Method(StrEnum):
     """The database hashes ranges of the key; of those that differ keys and hashes are read, and then the rows whose hash changed."""
     OUTER_JOIN = "outer_join"
     """The database joins the table with a copy of it, which it keeps; the rows that differ are read. Hashes are those of INCREMENTAL."""
+    KEYS = "keys"
+    """Keys are kept, and no hashes. Only keys are read where the database finds the rows with new keys by these. Not declared: it takes the
+    place of others if updates are not followed."""
 
 
 @dataclass(frozen=True, slots=True)

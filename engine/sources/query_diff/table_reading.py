@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
+import pyarrow as pa
 
 from engine.model.source import TableSplit
 from engine.records.landing import CopyLines
@@ -64,6 +67,22 @@ class TableReading:
             return self._lines(database.rows_since(self._table, self._snapshot, since))
         splits = database.cycle_reads.splits(self._table.schema, self._table.spec, database.statement_bytes)
         return self._rows(splits, "rows")
+
+    def keys(self, *, with_rows: bool) -> Iterator[Any]:
+        """Keys of all rows, without hashes, so that none is found as updated. `with_rows`: else `line` has the key only."""
+        for piece in self.rows() if with_rows else self._keys():
+            nothing = pa.array(np.zeros(piece.num_rows, np.int64))
+            yield piece.set_column(1, "low", nothing).set_column(2, "high", nothing)
+
+    def _keys(self) -> Iterator[Any]:
+        schema = self._table.schema
+        only = replace(schema, columns=schema.key_columns, computed=())
+        splits = self._database.cycle_reads.splits(only, self._table.spec, self._database.statement_bytes)
+        for split in splits:
+            for text in self._pieces(self._database.cycle_reads.read_split(split, self._snapshot)):
+                found = keyed_lines(text, len(only.columns), range(len(only.columns)))
+                self.counts["rows_hashed"] += found.num_rows
+                yield found
 
     def hashes(self, ranges: Sequence[KeyRange] | None = None, since: Stamp | None = None) -> Iterator[Any]:
         """Keys and hashes of rows, hashed by the database, as of `hashed_lines`."""

@@ -21,7 +21,17 @@ from engine.targets.duckdb.types import equal_means_identical, staged_as
 from engine.targets.identifiers import quoted
 from engine.targets.partition_rows import condition
 from engine.targets.rows_written import RowsWritten
-from engine.targets.soft_delete import MARK, any_doubtful, live, superseded, tombstones_of, truncated_at, void
+from engine.targets.soft_delete import (
+    MARK,
+    any_doubtful,
+    live,
+    replaced,
+    replaces,
+    superseded,
+    tombstones_of,
+    truncated_at,
+    void,
+)
 from engine.targets.target_metadata import behind
 
 _COMPLETED = "__penstock_completed"
@@ -73,13 +83,14 @@ def _apply_piece(connection: StagingConnection, place: Place, changes: Sequence[
         _complete(connection, place, partials)
     if place.schema.soft_delete:
         deleted, marked = _mark(connection, place, changes, deletes)
-        _make_room(connection, place, inserts, f"temp.{_COMPLETED}" if partials is not None else None)
     elif any(c.truncated for c in changes):
         if deletes is not None:
             raise _anomaly(place, "rows to delete after the table was cleared")
         connection.execute(f"DELETE FROM {place.qualified}")
     elif deletes is not None:
         deleted = _delete(connection, place, deletes)
+    if replaces(place.schema):
+        _make_room(connection, place, inserts, f"temp.{_COMPLETED}" if partials is not None else None)
     if inserts is not None:
         inserted = insert_rows(connection, place, inserts)
     if partials is not None:
@@ -128,7 +139,8 @@ def _make_room(connection: StagingConnection, place: Place, inserts: Any | None,
 
 def _remove_deleted(connection: StagingConnection, place: Place, source: str, keys: Sequence[str]) -> None:
     same = " AND ".join(f"t.{place.columns[i]} = {key}" for i, key in zip(place.key, keys, strict=True))
-    connection.execute(f"DELETE FROM {place.qualified} AS t USING {source} AS s WHERE {same} AND t.{MARK} IS NOT NULL")
+    same += replaced(place.schema, "t")
+    connection.execute(f"DELETE FROM {place.qualified} AS t USING {source} AS s WHERE {same}")
 
 
 def _complete_tombstones(connection: StagingConnection, place: Place, rows: Any) -> None:

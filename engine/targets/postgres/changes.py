@@ -40,6 +40,8 @@ from engine.targets.soft_delete import (
     any_doubtful,
     keep_statement,
     live,
+    replaced,
+    replaces,
     superseded,
     tombstones_of,
     truncated_at,
@@ -153,13 +155,14 @@ def _apply_piece(
         _complete(connection, place, partials)
     if place.schema.soft_delete:
         deleted, marked = _mark(connection, place, changes, deletes)
-        _make_room(connection, place, inserts, _COMPLETED if partials is not None else None)
     elif any(c.truncated for c in changes):
         if deletes is not None or updates is not None:
             raise _anomaly(place, "rows to delete after the table was cleared")
         clear()
     elif deletes is not None:
         deleted = _delete(connection, place, deletes)
+    if replaces(place.schema):
+        _make_room(connection, place, inserts, _COMPLETED if partials is not None else None)
     if updates is not None:
         updated = _update(connection, place, updates)
     if inserts is not None:
@@ -205,8 +208,8 @@ def _mark(
 
 def _make_room(connection: PostgresConnection, place: Place, inserts: Any | None, prepared: str | None) -> None:
     """Remove the deleted rows whose keys are inserted. `prepared`: a table with columns c0 … cn."""
-    same = " AND ".join(f"t.{place.quoted[i]} = s.c{i}" for i in place.key)
-    sql = f"DELETE FROM {place.qualified} AS t USING {{}} WHERE {same} AND t.{MARK} IS NOT NULL"
+    same = " AND ".join(f"t.{place.quoted[i]} = s.c{i}" for i in place.key) + replaced(place.schema, "t")
+    sql = f"DELETE FROM {place.qualified} AS t USING {{}} WHERE {same}"
     if inserts is not None:
         key = [place.columns[i] for i in place.key]
         with staged(connection, inserts.select([c.name for c in key]), key, key) as source:
@@ -238,7 +241,7 @@ def take_changes(
         clear()
     if changes.deletes is not None:
         _delete(connection, place, changes.deletes)
-    if place.schema.soft_delete:
+    if replaces(place.schema):
         _make_room(connection, place, changes.inserts, None)
     return [] if changes.inserts is None else insert_but_refused(connection, place, changes.inserts, most)
 

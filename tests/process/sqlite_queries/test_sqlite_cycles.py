@@ -55,6 +55,12 @@ def _statement(rng: random.Random) -> str:
     )
 
 
+def create_tables(file: File) -> list[TableName]:
+    for name, columns in _TABLES.items():
+        file.execute(f"CREATE TABLE {name} ({columns}){' WITHOUT ROWID' if name == 'without' else ''}")
+    return [TableName("main", name) for name in _TABLES]
+
+
 def change(file: File, rng: random.Random) -> None:
     """Some transactions; partly of them are rolled back."""
     with file.connect() as connection:
@@ -75,9 +81,7 @@ def test_each_cycle_makes_a_copy_like_its_snapshot(
 ) -> None:
     monkeypatch.setattr(table_reading, "PIECE_BYTES", 600)
     rng, database = random.Random(seed), database_of(file)
-    for name, columns in _TABLES.items():
-        file.execute(f"CREATE TABLE {name} ({columns}){' WITHOUT ROWID' if name == 'without' else ''}")
-    names = [TableName("main", name) for name in _TABLES]
+    names = create_tables(file)
     given = Given(0, Method.INCREMENTAL, 10.0, tmp_path / "reader", "shop")
     folder = given.folder
     folder.make()

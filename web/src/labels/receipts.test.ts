@@ -61,6 +61,7 @@ describe("exceptionWords", () => {
   type Exception = Receipt["exceptions"][number];
   it.each([
     [{ kind: "insert_only" }, "updates and deletes are not replicated"],
+    [{ kind: "operations" }, "some operations are not followed"],
     [{ kind: "rows_set_aside", rows: 1 }, "1 row quarantined because the target refused it"],
     [{ kind: "rows_set_aside", rows: 2 }, "2 rows quarantined because the target refused them"],
     [{ kind: "sampled" }, "unknown exception (sampled)"],

@@ -50,6 +50,7 @@ type Exception = Receipt["exceptions"][number];
 /** What a table that is declared not to follow wholly lacks. */
 export function exceptionWords({ kind, rows }: Exception): string {
   if (kind === "insert_only") return "updates and deletes are not replicated";
+  if (kind === "operations") return "some operations are not followed";
   if (kind === "rows_set_aside") return `${some(rows ?? 0, "row")} quarantined because the target refused ${rows === 1 ? "it" : "them"}`;
   return `unknown exception (${kind})`;
 }
