@@ -211,8 +211,7 @@ POLICIES: dict[FaultKind, Policy] = {
     ),
     FaultKind.TABLE_DIFFERS_AS_DECLARED: Policy(
         Action.TELL,
-        "None needed. Leave the table out of verifications, or follow every operation: PATCH /subscriptions/{name}/tables/{table_id} with"
-        ' "operations": null copies it again.',
+        "None needed: leave the table out of verifications. To follow every operation, set its operations to null; it is copied again.",
     ),
     FaultKind.PARTITION_NOT_COMPARABLE: Policy(Action.TELL, f"Reload the whole table: {_RELOAD_TABLE}"),
     FaultKind.PARTITIONS_NOT_LOADED: Policy(

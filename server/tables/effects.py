@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from enum import StrEnum
 
-from engine.model.operations import OPERATIONS
 from engine.model.subscription import SchemaPolicy
 from engine.model.table_options import TableOptions
 from engine.model.table_state import TableStateKind
+from server.declarations.table_options import followed_operations
 
 
 class OptionEffect(StrEnum):
@@ -63,7 +63,7 @@ def _effect_when_followed(option: str, before: TableOptions, after: TableOptions
 
 
 def _followed(options: TableOptions) -> Collection[str]:
-    return options.operations or OPERATIONS
+    return set(options.operations or followed_operations(insert_only=options.insert_only))
 
 
 def _leaves_out_more(before: TableOptions, after: TableOptions) -> bool:

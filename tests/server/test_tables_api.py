@@ -173,17 +173,40 @@ def test_a_history_table_takes_no_name_of_another_table(client: TestClient, tabl
     assert (refused.status_code, taken in refused.json()["detail"]) == (422, True)
 
 
-@pytest.mark.parametrize("option", [{"operations": ["insert"]}])
-def test_what_the_engine_does_not_follow_is_refused_of_one_table(
-    client: TestClient, app: FastAPI, table: dict[str, Any], option: dict[str, Any]
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ({"operations": ["update", "delete", "truncate"]}, "'insert' is not among them"),
+        ({"operations": ["insert", "update", "delete"]}, "'truncate' is not"),
+        ({"operations": ["insert"], "key": ["id"]}, "leave out 'key'"),
+        ({"operations": ["insert"], "deletes": "mark"}, "need every operation"),
+        ({"operations": ["insert"], "history": True}, "need every operation"),
+        ({"operations": ["insert"], "refused_rows": "set_aside"}, "must be 'park'"),
+    ],
+)
+def test_operations_that_cannot_be_followed_are_refused(
+    client: TestClient, app: FastAPI, table: dict[str, Any], option: dict[str, Any], words: str
 ) -> None:
     one = f"{URL}/{table['id']}"
     for answer in (client.post(URL, json={**ODD, **option}), client.patch(one, json=option)):
-        assert (answer.status_code, answer.json()["code"]) == (422, "not_supported_yet")
-        assert [error["pointer"] for error in answer.json()["errors"]] == [f"/{next(iter(option))}"]
+        assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+        assert [words in error["detail"] for error in answer.json()["errors"]] == [True]
     assert client.get(URL).json()["items"] == [table]
     assert commands(app) == []
-    assert client.patch(one, json={"where": None, "operations": None}).status_code == 200
+
+
+def test_other_operations_are_shown_and_mean_a_new_copy(client: TestClient, table: dict[str, Any]) -> None:
+    one, wanted = f"{URL}/{table['id']}", {"operations": ["insert", "update"]}
+    client.patch(one, json=wanted)
+    assert client.get(one).json()["operations"] == ["insert", "update"]
+    event = client.get("/api/v1/events", params={"kind": "table_settings_changed"}).json()["items"][0]
+    assert "operations" in event["detail"]
+    assert client.patch(one, json={"operations": None}).json()["operations"] == [
+        "delete",
+        "insert",
+        "truncate",
+        "update",
+    ]
 
 
 def test_if_match_on_a_table(client: TestClient, app: FastAPI, table: dict[str, Any]) -> None:

@@ -55,7 +55,9 @@ def test_only_new_rows_are_read(wide: Database, compared: PostgresDatabase, tmp_
     given = follow(tmp_path, method, WITHOUT_UPDATES)
     with run_cycle(compared, given):
         pass
-    wide.execute("UPDATE wide SET v = 'new'; INSERT INTO wide VALUES ('x', 0, E'\\t'); DELETE FROM wide WHERE id < 8")
+    wide.execute(
+        "UPDATE wide SET v = 'new'; INSERT INTO wide VALUES ('x', 9000, E'\\t'); DELETE FROM wide WHERE id < 8"
+    )
     with run_cycle(compared, given) as (_, number):
         pass
     (found,) = given.folder.files.read(number).tables

@@ -4962,7 +4962,7 @@ export interface components {
         ReceiptException: {
             /**
              * Kind
-             * @description `insert_only`, or `rows_set_aside`.
+             * @description `insert_only`, `operations` (not all are followed), or `rows_set_aside`.
              * @example insert_only
              */
             kind: string;
@@ -6429,7 +6429,7 @@ export interface components {
             name: string;
             /**
              * Operations
-             * @description Operations to replicate; by default all four. Other sets are refused with `not_supported_yet`.
+             * @description Operations to replicate; by default all four. `insert` is always one of them, and `truncate` if `delete` is. Changes by others are not applied: without `update` a row keeps the values that it was inserted with, without `delete` it stays.
              */
             operations?: components["schemas"]["Operation"][] | null;
             /**
@@ -9140,7 +9140,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `invalid_request`: Invalid request; `not_supported_yet`: Not supported yet; `into_existing_unsupported`: The target does not support into_existing */
+            /** @description `invalid_request`: Invalid request; `into_existing_unsupported`: The target does not support into_existing */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -10652,7 +10652,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `pattern_matches_nothing`: A pattern matches no table; `not_supported_yet`: Not supported yet; `apply_mode_unsupported`: The target cannot apply in this mode; `capture_unsupported`: The source has no such capture; `into_existing_unsupported`: The target does not support into_existing; `shared_table_conflict`: The tables conflict in a shared table */
+            /** @description `pattern_matches_nothing`: A pattern matches no table; `apply_mode_unsupported`: The target cannot apply in this mode; `capture_unsupported`: The source has no such capture; `into_existing_unsupported`: The target does not support into_existing; `shared_table_conflict`: The tables conflict in a shared table */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -10835,7 +10835,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `pattern_matches_nothing`: A pattern matches no table; `not_supported_yet`: Not supported yet; `apply_mode_unsupported`: The target cannot apply in this mode; `capture_unsupported`: The source has no such capture; `into_existing_unsupported`: The target does not support into_existing; `shared_table_conflict`: The tables conflict in a shared table */
+            /** @description `pattern_matches_nothing`: A pattern matches no table; `apply_mode_unsupported`: The target cannot apply in this mode; `capture_unsupported`: The source has no such capture; `into_existing_unsupported`: The target does not support into_existing; `shared_table_conflict`: The tables conflict in a shared table */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -11785,7 +11785,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `pattern_matches_nothing`: A pattern matches no table; `not_supported_yet`: Not supported yet; `apply_mode_unsupported`: The target cannot apply in this mode; `capture_unsupported`: The source has no such capture; `into_existing_unsupported`: The target does not support into_existing; `shared_table_conflict`: The tables conflict in a shared table */
+            /** @description `pattern_matches_nothing`: A pattern matches no table; `apply_mode_unsupported`: The target cannot apply in this mode; `capture_unsupported`: The source has no such capture; `into_existing_unsupported`: The target does not support into_existing; `shared_table_conflict`: The tables conflict in a shared table */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -13160,7 +13160,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `idempotency_key_reused`: Idempotency-Key used for another request; `invalid_request`: Invalid request; `not_supported_yet`: Not supported yet; `into_existing_unsupported`: The target does not support into_existing; `shared_table_conflict`: The tables conflict in a shared table */
+            /** @description `idempotency_key_reused`: Idempotency-Key used for another request; `invalid_request`: Invalid request; `into_existing_unsupported`: The target does not support into_existing; `shared_table_conflict`: The tables conflict in a shared table */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -13390,7 +13390,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `invalid_request`: Invalid request; `not_supported_yet`: Not supported yet; `into_existing_unsupported`: The target does not support into_existing */
+            /** @description `invalid_request`: Invalid request; `into_existing_unsupported`: The target does not support into_existing */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -13692,7 +13692,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `invalid_request`: Invalid request; `not_supported_yet`: Not supported yet; `into_existing_unsupported`: The target does not support into_existing */
+            /** @description `invalid_request`: Invalid request; `into_existing_unsupported`: The target does not support into_existing */
             422: {
                 headers: {
                     [name: string]: unknown;
