@@ -35,6 +35,12 @@ def ordered_type(column: Column) -> ValueType | None:
     return plain if plain.kind in _ORDERED or column.type.name in _TEXTS else None
 
 
+def ranged_type(column: Column) -> ValueType | None:
+    """As `ordered_type`, and also of bytes."""
+    is_plain = column.type.category == "b" and column.map_as in {None, "source"}
+    return ValueType(Kind.BYTES) if is_plain and column.type.name == "bytea" else ordered_type(column)
+
+
 def compared_type(column: Column, *, ordered: bool) -> ValueType | None:
     """Value type with which a column's values compare as on the source: by order (`ordered`), or for equality only.
 

@@ -144,13 +144,21 @@ class TargetDigests:
     high: Any
 
 
+ANOTHER_ORDER = "a key whose texts the source and the target sort in different ways"
+"""Why a table is not compared by ranges whose bounds do not ascend on one side."""
+
+
 class RangedRows(Protocol):
-    """Rows of one table in a TargetReader's transaction, in ranges of its key. Each row is in exactly one range."""
+    """Rows of one table in a TargetReader's transaction, in ranges of its key. Each row is in exactly one range.
+
+    A row that source and target place in different ranges makes both ranges differ, so its rows are compared. So the two may sort keys in
+    different ways, as long as the bounds ascend on both sides and the ranges cover all keys.
+    """
 
     def digests(self, bounds: Sequence[KeyBound], check: Callable[[], None], form: RowForm) -> TargetDigests:
         """Digests of the ranges between ascending bounds (first and last range are open; a bound belongs to the range before it).
 
-        `check` is called repeatedly; what it raises ends the computation. Raises NotByRanges.
+        `check` is called repeatedly; what it raises ends the computation. Raises NotByRanges, also if the bounds do not ascend here.
         """
         ...
 

@@ -304,7 +304,7 @@ class _Comparison:
         self, table: VerifyTable, columns: Sequence[Column], row_bytes: int, part: SamplePart
     ) -> Iterator[RangedRows]:
         """The target's rows in these ranges."""
-        with self.reader.ranges(table.record, columns, row_bytes) as target:
+        with self.reader.ranges(table.record, columns, row_bytes, part=True) as target:
             target.keep(*borders(part.ranges))
             yield target
 

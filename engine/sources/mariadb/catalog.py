@@ -24,7 +24,7 @@ FROM information_schema.tables WHERE table_type <> 'VIEW' AND
 """
 _COLUMNS = """
 SELECT table_schema, table_name, column_name, data_type, column_type, numeric_precision, numeric_scale, datetime_precision,
-    is_nullable = 'YES', IFNULL(generation_expression, '')
+    is_nullable = 'YES', IFNULL(collation_name, ''), IFNULL(generation_expression, '')
 FROM information_schema.columns WHERE {} ORDER BY table_schema, table_name, ordinal_position
 """
 _INDEXES = """
@@ -169,12 +169,12 @@ def load_facts(
     for s, n, engine, kind, options, created, count, size in rows(connection, _TABLES + condition, *values):
         plain = (engine or "", kind, "partitioned" in options, created or "", int(count), int(size))
         tables[TableName(s, n)] = MariaDbTable(TableName(s, n), *plain)
-    for s, n, column, data, full, *numbers_of, nullable, expression in rows(
+    for s, n, column, data, full, *numbers_of, nullable, collation, expression in rows(
         connection, _COLUMNS.format(condition), *values
     ):
         if (table := tables.get(TableName(s, n))) is not None:
             precision, scale, fraction = numbers_of
-            table.columns.append(ColumnFacts(column, data, full, precision, scale, fraction, bool(nullable)))
+            table.columns.append(ColumnFacts(column, data, full, precision, scale, fraction, bool(nullable), collation))
             table.expressions.append(expression)
     for name, indexes in _indexes(rows(connection, _INDEXES.format(condition), *values)).items():
         if name in tables:

@@ -10,12 +10,15 @@ from engine.model.identity import RelationId, TableName
 from engine.model.masks import Mask
 from engine.model.schema import TableSchema
 from engine.model.source import TableSplit
+from engine.records.copy_fields import unescaped
 from engine.sources.mariadb.catalog import MariaDbTable
 from engine.sources.mariadb.connect import MariaDbConnection, literal, quoted, rows
-from engine.sources.mariadb.types import ColumnFacts, Printed, read_line, read_text
+from engine.sources.mariadb.types import HEX_MARK, ColumnFacts, Printed, read_line, read_text
 
 ROW_BYTES = 100
 """Assumed size of a row if the source has no statistics of the table."""
+_UNASSIGNED = dict.fromkeys(b"\x81\x8d\x8f\x90\x9d")
+"""Characters of MariaDB's latin1, which are unassigned in the code page 1252."""
 
 
 def cut_table(
@@ -89,28 +92,42 @@ def place_after(
     key: Sequence[tuple[ColumnFacts, Printed]],
     after: Sequence[str] | None,
     step: int,
+    *,
+    descending: bool = False,
 ) -> list[str] | None:
-    """The key, as texts, of the row `step` rows after these literals; None if there are fewer rows."""
-    order = ", ".join(quoted(facts.name) for facts, _ in key)
-    values = ", ".join(
-        f"HEX({quoted(f.name)})" if h.name == "bytea" else f"CAST({quoted(f.name)} AS CHAR)" for f, h in key
-    )
-    where = "" if after is None else f"WHERE {compared(key, after, '>')}"
+    """The key, as texts, of the row `step` rows after these literals; None if there are fewer rows. `descending`: counted backwards,
+    and that at the literals too."""
+    order = ", ".join(f"{quoted(facts.name)}{' DESC' if descending else ''}" for facts, _ in key)
+    values = ", ".join(f"CAST({how.sql.format(quoted(facts.name))} AS CHAR)" for facts, how in key)
+    where = "" if after is None else f"WHERE {compared(key, after, '<=' if descending else '>')}"
     statement = f"SELECT {values} FROM {quoted(table.name.schema, table.name.name)} {where} ORDER BY {order} LIMIT {step - 1}, 1"
     row = rows(connection, statement)
-    return [str(value) for value in row[0]] if row else None
+    return [unescaped(value) for value in row[0]] if row else None
 
 
 def key_literals(key: Sequence[tuple[ColumnFacts, Printed]], texts: Sequence[str | None]) -> list[str]:
-    """Literals of a key's values, from their texts as rows are printed."""
+    """Literals of a key's values, as of `key_literal`."""
     return [key_literal(how, str(text)) for (_, how), text in zip(key, texts, strict=True)]
 
 
 def key_literal(how: Printed, value: str) -> str:
-    """A value of a key column as a literal, from its text; from its hexadecimal digits if it is bytes."""
+    """A value of a key column as a literal, from its text as rows are printed, without escapes."""
     if how.name == "bytea":
-        return f"X'{value}'"
+        return f"X'{value.removeprefix(HEX_MARK)}'"
     return value.lstrip("0") or "0" if how.number and value.isdecimal() else value if how.number else literal(value)
+
+
+def can_be_stored(facts: ColumnFacts, text: str | None) -> bool:
+    """Whether the column's character set has all characters of the text. If not, MariaDB refuses to compare the two."""
+    charset = facts.collation.split("_")[0]
+    if charset in {"utf8", "utf8mb3"}:
+        return max(str(text), default="") <= "\uffff"
+    codec = {"ascii": "ascii", "latin1": "cp1252"}.get(charset, "utf-8")
+    try:
+        str(text).translate(_UNASSIGNED).encode(codec)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _conditions(key: list[tuple[ColumnFacts, Printed]], bounds: Sequence[list[str]]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 OIDS = {
     "bytea": 17,
@@ -54,7 +54,7 @@ _BITS = re.compile(r"bit\((\d+)\)")
 
 @dataclass(frozen=True, slots=True)
 class ColumnFacts:
-    """A column in information_schema. `precision`, `scale`: of a number; `fraction`: digits of a second."""
+    """A column in information_schema. `precision`, `scale`: of a number; `fraction`: digits of a second; `collation`: of a text."""
 
     name: str
     data_type: str
@@ -63,6 +63,8 @@ class ColumnFacts:
     scale: int | None
     fraction: int | None
     nullable: bool
+    collation: str = field(default="", repr=False)
+    """Not part of the repr, of which tables' marks are made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,8 @@ _ESCAPED = (
     r"REPLACE(REPLACE(REPLACE(REPLACE(CONVERT({} USING utf8mb4) COLLATE utf8mb4_bin, '\\', '\\\\'), '\t', '\\t'), '\n', '\\n'),"
     r" '\r', '\\r')"
 )
+HEX_MARK = r"\x"
+"""What the text of bytes begins with, before their hexadecimal digits."""
 _HEX = r"CONCAT('\\\\x', LOWER(HEX({})))"
 
 
@@ -117,7 +121,7 @@ def printed(facts: ColumnFacts) -> Printed | None:
     if kind in _TEXTS:
         return Printed("text", -1, _ESCAPED, ordered=kind in _SORTED)
     if kind in _BYTES:
-        return Printed("bytea", -1, _HEX)
+        return Printed("bytea", -1, _HEX, ordered=kind in _SORTED)
     if kind == "bit":
         found = _BITS.fullmatch(facts.column_type)
         return Printed("text", -1, f"LPAD(BIN({{}} + 0), {found[1] if found else 1}, '0')")

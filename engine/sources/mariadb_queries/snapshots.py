@@ -13,19 +13,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from engine.model.absent_capabilities import WholeTablesOnly
-from engine.model.copies import KeyBound
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
 from engine.model.masks import MASK_KEY
 from engine.model.quarantine import Texts
-from engine.model.ranges import RangeSource
 from engine.model.schema import TableSchema
-from engine.model.source import WHOLE_TABLE, KeyWalk, TableSplit
+from engine.model.source import WHOLE_TABLE, TableSplit
 from engine.model.subscription import TableSpec
 from engine.records.masked_lines import mask_of
 from engine.records.served_snapshot import Request, SnapshotServer, read_served
-from engine.sources.mariadb import range_digests, splits
+from engine.sources.mariadb import splits
 from engine.sources.mariadb.catalog import MariaDbTable, load_named
 from engine.sources.mariadb.connect import (
     ERRORS,
@@ -38,6 +35,7 @@ from engine.sources.mariadb.connect import (
     rows,
     run,
 )
+from engine.sources.mariadb.key_reads import KeyReads
 from engine.sources.mariadb.lines import read_lines
 from engine.sources.mariadb_queries.compared import compared_structure
 
@@ -94,17 +92,17 @@ def _lines(holder: MariaDbConnection, taken: str, request: Request) -> Iterator[
         raise fault_of(error, request.subject) from error
 
 
-class QueryReads(WholeTablesOnly):
+class QueryReads(KeyReads):
     """`DatabaseReads` of one session for all. `statement_s`: after so many seconds the server ends a read."""
 
     def __init__(self, connector: Connector, statement_s: float | None = None) -> None:
-        self._connector = connector
+        super().__init__(connector)
+        self._checked: tuple[object, ...] | None = None
+        """Snapshot, table and columns of the last read: a later change of the table is found by the read itself."""
         self._limit = "" if statement_s is None else f"SET STATEMENT max_statement_time = {statement_s} FOR "
 
-    def splits(self, schema: TableSchema, spec: TableSpec, split_bytes: int) -> list[TableSplit]:
-        del spec
-        with self._connector.session(str(schema.name)) as connection:
-            return splits.cut_table(connection, load_there(connection, schema.name), schema, split_bytes)
+    def _there(self, connection: MariaDbConnection, schema: TableSchema) -> MariaDbTable:
+        return load_there(connection, schema.name)
 
     def key_splits(self, schema: TableSchema, spec: TableSpec, keys: Sequence[Texts]) -> list[TableSplit]:
         """The rows with these keys, if literals of their texts are compared as the values; else the whole table."""
@@ -114,37 +112,24 @@ class QueryReads(WholeTablesOnly):
         if [facts.name for facts, _ in key] != [column.on_source for column in schema.key_columns]:
             return self.splits(schema, spec, WHOLE_TABLE)
         names = ", ".join(quoted(facts.name) for facts, _ in key)
-        rows = [f"({', '.join(splits.key_literals(key, texts))})" for texts in keys]
+        rows = [
+            f"({', '.join(splits.key_literals(key, texts))})"
+            for texts in keys
+            if all(splits.can_be_stored(facts, text) for (facts, _), text in zip(key, texts, strict=True))
+        ]
         select = splits.select_lines(table, schema)
         return [
             splits.split_of(schema, f"{select} WHERE ({names}) IN ({', '.join(rows[at : at + _KEYS_AT_ONCE])})")
             for at in range(0, len(rows), _KEYS_AT_ONCE)
         ]
 
-    def walk_key(
-        self,
-        schema: TableSchema,
-        after: KeyBound | None,
-        split_bytes: int,
-        most_splits: int,
-        above_bytes: int | None = None,
-    ) -> KeyWalk | None:
-        """None for a copy, which names `above_bytes`: one session reads for all."""
-        if above_bytes is not None:
-            return None
-        with self._connector.session(str(schema.name)) as connection:
-            table = load_there(connection, schema.name)
-            return range_digests.walk_key(connection, table, schema, after, split_bytes, most_splits)
-
-    def ranges(self, schema: TableSchema) -> RangeSource:
-        with self._connector.session(str(schema.name)) as connection:
-            table = load_there(connection, schema.name)
-        return range_digests.ranges_of(table, schema, self.read_split)
-
     def read_split(self, split: TableSplit, snapshot: str) -> Iterator[bytes]:
         subject = f"relation {split.relation}"
         mask = mask_of(split, self._connector.secret(MASK_KEY), subject)
-        self._check(split, subject)
+        seen = (snapshot, split.relation, split.columns)
+        if self._checked != seen:
+            self._check(split, subject)
+            self._checked = seen
         pieces = read_served(snapshot, replace(split, sql=self._limit + split.sql), subject)
         yield from pieces if mask is None else map(mask, pieces)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from engine.model.change_triggers import PlannedStatement
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableName
+from engine.records.copy_fields import unescaped
 from engine.sources.sqlite.catalog import (
     OWN,
     LiveTable,
@@ -182,19 +183,7 @@ def _default(connection: sqlite3.Connection, table: str, name: str) -> str | Non
         field = memory.execute(f"SELECT CAST({printed('v', column.kind, key=False)} AS BLOB) FROM d").fetchone()[0]
     finally:
         memory.close()
-    return _unescaped(field)
-
-
-def _unescaped(field: bytes) -> str:
-    letters = {"t": "\t", "n": "\n", "r": "\r"}
-    out, text = [], iter(field.decode("utf-8", "backslashreplace"))
-    for letter in text:
-        if letter == "\\":
-            following = next(text)
-            out.append(letters.get(following, following))
-        else:
-            out.append(letter)
-    return "".join(out)
+    return unescaped(field.decode("utf-8", "backslashreplace"))
 
 
 def missing_layout(connection: sqlite3.Connection) -> tuple[PlannedStatement, ...]:

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from engine.duckdb.value_text import literal
 from engine.model.copies import KeyBound
-from engine.model.ranges import NotByRanges, RowForm, TargetDigests
+from engine.model.ranges import ANOTHER_ORDER, NotByRanges, RowForm, TargetDigests
 from engine.model.schema import Column
 from engine.model.target import TableRecord
 from engine.model.values import value_type
@@ -46,8 +47,7 @@ Compare = Callable[[Sides, Any, int], tuple[int, int, list[dict[str, Any]]]]
 
 
 class DuckDbRanges:
-    """Implements RangedRows. Where a key is among the bounds is decided by DuckDB's own order of the key's values, which is total: a value
-    that the source sorts in another way makes ranges differ, and is in no case in none of them."""
+    """Implements RangedRows. Where a key is among the bounds is decided by DuckDB's own order of the key's values, which is total."""
 
     def __init__(
         self,
@@ -171,8 +171,11 @@ class DuckDbRanges:
         return f"create_sort_key({', '.join(f'''{each}, 'ASC NULLS LAST' ''' for each in expressions)})"
 
     def _sort_keys(self, bounds: Sequence[KeyBound]) -> Any:
-        """The sort keys of bounds, as a pyarrow array in their order."""
-        return self._of_bounds(bounds, self._sort_key)
+        """The sort keys of bounds, as a pyarrow array in their order. Raises NotByRanges if they do not ascend."""
+        keys = self._of_bounds(bounds, self._sort_key)
+        if not pc.all(pc.less_equal(keys[:-1], keys[1:]), min_count=0).as_py():
+            raise NotByRanges(ANOTHER_ORDER)
+        return keys
 
     def _first_values(self, bounds: Sequence[KeyBound]) -> list[str]:
         """SQL constants: the values of the first column."""

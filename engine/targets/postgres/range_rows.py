@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from psycopg import sql
 
-from engine.model.copies import KeyBound, ordered_type
-from engine.model.ranges import NotByRanges, RowForm, TargetDigests, is_float
+from engine.model.copies import KeyBound, ranged_type
+from engine.model.ranges import ANOTHER_ORDER, NotByRanges, RowForm, TargetDigests, is_float
 from engine.model.schema import Column
 from engine.model.values import Kind
 from engine.postgres.sessions import PostgresConnection
@@ -24,6 +24,9 @@ _RANGES_AT_ONCE = 256
 _UNESCAPED = frozenset({"int2", "int4", "int8", "numeric", "date", "timestamp", "timestamptz", "uuid", "inet"})
 """Types whose texts have no character that COPY escapes."""
 _ESCAPES = (r"E'\\', E'\\\\'", r"E'\t', E'\\t'", r"E'\n', E'\\n'", r"E'\r', E'\\r'")
+_BOUNDS = "__penstock_bounds"
+_BOUNDS_AT_ONCE = 1000
+"""Bounds of one statement. Not measured."""
 _INDEX = """
 SELECT count(*) FROM pg_catalog.pg_index AS i JOIN pg_catalog.pg_class AS x ON x.oid = i.indexrelid
 JOIN pg_catalog.pg_am AS a ON a.oid = x.relam AND a.amname = 'btree'
@@ -41,14 +44,16 @@ class PostgresRanges:
     """Implements RangedRows; the ranges are conditions on the columns of the key, which cannot be NULL."""
 
     def __init__(
-        self, connection: PostgresConnection, place: Place, columns: Sequence[Column], compare: Compare
+        self, connection: PostgresConnection, place: Place, columns: Sequence[Column], compare: Compare, *, part: bool
     ) -> None:
-        """Raises NotByRanges if the target's key has no index, or its server does not hash as the source does."""
+        """`part`: see TargetReader.ranges. Raises NotByRanges if the target's key has no index, or its server does not hash as the source
+        does."""
         names = [column.name for column in columns]
         if connection.info.server_version < _OLDEST or connection.info.parameter_status("server_encoding") != "UTF8":
             raise NotByRanges("a target that is older than PostgreSQL 14, or whose encoding is not UTF8")
-        types = [ordered_type(column) for column in columns]
-        if any(held is None or held.kind is Kind.TEXT for held in types):
+        types = [ranged_type(column) for column in columns]
+        self._texts = any(held is not None and held.kind is Kind.TEXT for held in types)
+        if None in types or (part and self._texts):
             raise NotByRanges("a key of text, which the target may sort in another way")
         if not connection.execute(_INDEX, [place.qualified, len(names), names]).fetchall()[0][0]:
             raise NotByRanges("a target whose table has no index over its key, or a key that may be NULL")
@@ -56,7 +61,8 @@ class PostgresRanges:
         connection.execute("SET LOCAL jit = off")
         self._connection = connection
         self._place = place
-        self._names = sql.SQL(", ").join(map(sql.Identifier, names))
+        self._columns = [sql.Identifier(name) for name in names]
+        self._names = sql.SQL(", ").join(self._columns)
         self._item = place.qualified
         self._live = live(place.schema, "t")
         self._compare = compare
@@ -66,6 +72,7 @@ class PostgresRanges:
     def digests(self, bounds: Sequence[KeyBound], check: Callable[[], None], form: RowForm) -> TargetDigests:
         if form is RowForm.LINE and self._place.types:
             raise NotByRanges("columns whose types are the owner's, who made the table")
+        self._check_order(bounds)
         found = np.zeros((3, len(bounds) + 1), np.int64)
         hashed = self._row_hashes if form is RowForm.ROW else self._line_hashes
         queries = [self._digest_sql(i, hashed, *keys) for i, keys in enumerate(pairwise([None, *bounds, None]))]
@@ -94,6 +101,31 @@ class PostgresRanges:
         if self._kept:
             self._connection.execute(f"DROP TABLE pg_temp.{old}".encode())
         self._item, self._live, self._kept = f"pg_temp.{name}", "", self._kept + 1
+
+    def _check_order(self, bounds: Sequence[KeyBound]) -> None:
+        """Raises NotByRanges if the bounds do not ascend by the collations of the columns."""
+        if not self._texts or not bounds:
+            return
+        table = sql.SQL("pg_temp.{}").format(sql.Identifier(_BOUNDS))
+        held = [sql.Identifier(f"k{i}") for i in range(len(self._columns))]
+        named = map(sql.SQL("{} AS {}").format, self._columns, held)
+        form = sql.SQL("CREATE TEMPORARY TABLE {} AS SELECT 0 AS n, {} FROM {} AS t LIMIT 0")
+        self._connection.execute(form.format(sql.Identifier(_BOUNDS), sql.SQL(", ").join(named), sql.SQL(self._item)))
+        for begin in range(0, len(bounds), _BOUNDS_AT_ONCE):
+            lines = (
+                sql.SQL("({}, {})").format(number, sql.SQL(", ").join(map(sql.Literal, bound.values)))
+                for number, bound in enumerate(bounds[begin : begin + _BOUNDS_AT_ONCE], begin)
+            )
+            insert = sql.SQL("INSERT INTO {} VALUES {}").format(table, sql.SQL(", ").join(lines))
+            self._connection.execute(insert)
+        following = sql.SQL(", ").join(map(sql.SQL("lead({}) OVER w").format, held))
+        query = sql.SQL(
+            "SELECT count(*) FROM (SELECT ({}) > ({}) AS down FROM {} WINDOW w AS (ORDER BY n)) AS b WHERE down"
+        )
+        down = self._connection.execute(query.format(sql.SQL(", ").join(held), following, table)).fetchall()[0][0]
+        self._connection.execute(sql.SQL("DROP TABLE {}").format(table))
+        if down:
+            raise NotByRanges(ANOTHER_ORDER)
 
     def compare(self, source: Any, limit: int) -> tuple[int, int, list[dict[str, Any]]]:
         return self._compare(f"(SELECT t.* FROM {self._item} AS t WHERE true{self._live}) AS w", source, limit)

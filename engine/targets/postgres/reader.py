@@ -81,11 +81,13 @@ class PostgresReader:
                 self._execute(f"DROP TABLE IF EXISTS pg_temp.{_BOUNDS}")
 
     @contextmanager
-    def ranges(self, record: TableRecord, columns: Sequence[Column], row_bytes: int) -> Iterator[PostgresRanges]:
+    def ranges(
+        self, record: TableRecord, columns: Sequence[Column], row_bytes: int, *, part: bool = False
+    ) -> Iterator[PostgresRanges]:
         """See the protocol. Raises as `compare` if the table was replaced."""
         del row_bytes
         place = self._place(record)
-        found = PostgresRanges(self._connection, place, columns, partial(self._compare, place))
+        found = PostgresRanges(self._connection, place, columns, partial(self._compare, place), part=part)
         try:
             yield found
         finally:

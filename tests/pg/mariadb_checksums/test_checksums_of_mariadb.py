@@ -9,16 +9,15 @@ from typing import Any
 
 import pytest
 
-from engine.link.verifications import RowCounts, VerifiedTable
+from engine.link.verifications import RowCounts
 from engine.model.masks import Mask, MaskMethod
-from engine.model.subscription import CaptureSpec, ConnectionSpec, TableSpec
 from engine.model.verification import VerificationMethod
-from engine.verify import by_ranges
 from tests.fixtures.mariadb import MariaDbDatabase
 from tests.fixtures.replication import Replica, table
-from tests.pg.engine.repairing import plant, repaired
+from tests.pg.engine.repairing import plant
+from tests.pg.mariadb_checksums.compared import assert_found_by_checksums, checksums, drawn_text, listed
 
-pytestmark = pytest.mark.pg
+pytestmark = [pytest.mark.pg, pytest.mark.usefixtures("small_ranges")]
 
 Start = Callable[..., Replica]
 
@@ -54,60 +53,13 @@ KEYS = {
 COMPOSITE = "CREATE TABLE of_two (a smallint, b datetime(3), v int, PRIMARY KEY (b, a));\nINSERT INTO of_two"
 COMPOSITE += " SELECT CAST(seq AS SIGNED) MOD 7 - 3, '2024-01-01' + INTERVAL seq DIV 7 SECOND, seq FROM seq_1_to_900"
 BY_ROWS = """
-CREATE TABLE of_texts (id varchar(20) PRIMARY KEY, v int);
-INSERT INTO of_texts VALUES ('a', 1), ('B', 2);
+CREATE TABLE of_instants (id timestamp PRIMARY KEY, v int);
+INSERT INTO of_instants VALUES ('2024-01-01', 1), ('2024-01-02', 2);
+CREATE TABLE of_greek (id varchar(20) CHARACTER SET greek PRIMARY KEY, v int);
+INSERT INTO of_greek VALUES ('a', 1), ('b', 2);
 CREATE TABLE hidden (id int PRIMARY KEY, v int);
 INSERT INTO hidden VALUES (1, 1), (2, 2)
 """
-
-
-@pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several walks, several ranges, and several parts of each."""
-    monkeypatch.setattr(by_ranges, "READ_BYTES", 30_000)
-    monkeypatch.setattr(by_ranges, "RANGE_BYTES", 4_000)
-    monkeypatch.setattr(by_ranges, "PART_ROWS", 5)
-
-
-@pytest.fixture(params=["duckdb", "postgres"])
-def target_kind(request: pytest.FixtureRequest) -> str:
-    kind: str = request.param
-    return kind
-
-
-@pytest.fixture(params=["triggers", "query_diff"])
-def start(request: pytest.FixtureRequest, mariadb: MariaDbDatabase, replicate: Start) -> Start:
-    given = {"capture": CaptureSpec("query_diff", {"every_seconds": 3600})} if request.param == "query_diff" else {}
-
-    def begun(*tables: str | TableSpec, **secrets: str) -> Replica:
-        source = ConnectionSpec("shop", "mariadb", mariadb.settings, {**mariadb.secrets, **secrets}, **given)
-        specs = [table(each, mariadb.name) if isinstance(each, str) else each for each in tables]
-        replica = replicate(mariadb, specs, source=source)
-        replica.catch_up()
-        return replica
-
-    return begun
-
-
-def checksums(replica: Replica, **options: Any) -> dict[str, VerifiedTable]:
-    return repaired(replica, **{"apply": False, "method": VerificationMethod.CHECKSUM, **options})
-
-
-def listed(found: VerifiedTable) -> list[tuple[tuple[str | None, ...], str, tuple[str, ...]]]:
-    return sorted((d.key, d.kind, d.columns) for d in found.differing)  # type: ignore[type-var]  # keys of texts
-
-
-def assert_found_by_checksums(found: VerifiedTable, rows: int) -> None:
-    """Everything was compared by several ranges, and all of it is equal: no range was read."""
-    assert (found.method, found.by_rows_because) == (VerificationMethod.CHECKSUM, None)
-    assert (found.equal, found.source_rows, found.target_rows) == (True, rows, rows)
-    assert found.ranges > 3
-    assert found.ranges_different == 0
-
-
-def texts(chance: random.Random) -> str:
-    drawn = "".join(chance.choice("aA \t\n\r\\N'\"{},()\x01\x0b\x7fÄ€😀'/0") for _ in range(chance.randrange(12)))
-    return drawn + " " * chance.randrange(2)
 
 
 def random_rows(count: int) -> Iterator[tuple[Any, ...]]:
@@ -117,7 +69,7 @@ def random_rows(count: int) -> Iterator[tuple[Any, ...]]:
         (double,) = struct.unpack(">d", chance.randbytes(8))
         real = chance.choice([chance.random(), chance.uniform(-1e38, 1e38), chance.randrange(10**7) * 10.0**-3])
         double = double if double - double == 0 else -1.5e-310
-        yield number, double, real, texts(chance), texts(chance), chance.randbytes(chance.randrange(5))
+        yield number, double, real, drawn_text(chance), drawn_text(chance), chance.randbytes(chance.randrange(5))
 
 
 def test_values_of_every_type_are_hashed_alike(mariadb: MariaDbDatabase, start: Start) -> None:
@@ -204,12 +156,10 @@ def test_keys_sort_alike_on_both_sides(mariadb: MariaDbDatabase, start: Start) -
 def test_tables_that_cannot_be_hashed_alike_are_compared_by_rows(mariadb: MariaDbDatabase, start: Start) -> None:
     mariadb.execute(BY_ROWS)
     hidden = table("hidden", mariadb.name, mask={"v": Mask(MaskMethod.NULL)})
-    found = checksums(start("of_texts", hidden))
+    found = checksums(start("of_instants", "of_greek", hidden))
+    another = "a key that is not the primary key, or has a type or character set that is not compared by literals"
     assert {name: (each.equal, each.method, each.by_rows_because) for name, each in found.items()} == {
-        "of_texts": (
-            True,
-            VerificationMethod.ROWS,
-            "a key that is not the primary key, or not of numbers, dates and times without a zone",
-        ),
+        "of_instants": (True, VerificationMethod.ROWS, another),
+        "of_greek": (True, VerificationMethod.ROWS, another),
         "hidden": (True, VerificationMethod.ROWS, "masked columns"),
     }

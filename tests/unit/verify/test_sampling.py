@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from engine.model.copies import KeyBound
 from engine.model.identity import RelationId, TableId
 from engine.model.ranges import KeyInterval, KeySample, NotByRanges, SampledRange, SamplePart, in_parts
+from engine.model.sample_sizes import LEAST_ROWS, RANGE_BYTES, RANGES, sizes
 from engine.model.source import TableSplit
-from engine.sources.postgres.key_sample import LEAST_ROWS, RANGE_BYTES, RANGES, sizes
 from engine.verify.sampling import Sampling, borders
 from tests.unit.copy.copy_fakes import table_of
 
