@@ -329,8 +329,7 @@ class TargetReader(Protocol):
     def ranges(
         self, record: TableRecord, columns: Sequence[Column], row_bytes: int, *, part: bool = False
     ) -> AbstractContextManager[RangedRows]:
-        """Its rows in ranges of the key `columns`. `row_bytes`: estimated size of a row. `part`: only ranges with a part of the rows are
-        compared, so both sides have to sort keys alike. Raises NotByRanges."""
+        """Its rows in ranges of the key `columns`. `row_bytes`: estimated. `part`: keys must sort as on the source. Raises NotByRanges."""
         ...
 
 
