@@ -13,7 +13,7 @@ import numpy as np
 from engine.platform.compiled import NULL, UNSET, Array, kernel
 
 OK, ALREADY_THERE, NOT_THERE, NO_OLD_IMAGE, KEY_NULL, VALUE_UNKNOWN, OTHER_COLUMNS, TWO_ROWS, NOT_AN_INSERT = range(9)
-MOVED_VALUE_UNKNOWN = 9
+MOVED_VALUE_UNKNOWN = NOT_AN_INSERT + 1
 
 _INSERT, _UPDATE, _DELETE, _TRUNCATE = 1, 2, 3, 4
 """Codes of `ScannedChanges.op`."""
