@@ -10,8 +10,9 @@ import os
 import threading
 import time
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,20 @@ _READ = (
     "Let the engine's user read the folder, the folders in it and their files; the path must be that of a folder on the engine's"
     " machine."
 )
+
+
+@contextmanager
+def _opened_once() -> Iterator[Callable[[], Any]]:
+    """Gives a connection of DuckDB for the block: to open one takes longer than to read the facts of a part, and most are known."""
+    with ExitStack() as block:
+
+        @cache
+        def opened() -> Any:
+            connection = connected(None)
+            block.callback(connection.close)
+            return connection
+
+        yield opened
 
 
 class FilesFolder:
@@ -104,7 +119,8 @@ class FilesFolder:
         for _ in range(_TRIES):
             there = self._listed(names)
             paths = {part: part.path for each in there.values() for part in each.parts}
-            found = {name: self._live(name, each, paths) for name, each in there.items()}
+            with _opened_once() as opened:
+                found = {name: self._live(name, each, paths, opened) for name, each in there.items()}
             # A file that is replaced meanwhile cannot be read, and is no problem of its table.
             if all(table.problem is None for table in found.values()) or self._listed(names) == there:
                 break
@@ -114,12 +130,12 @@ class FilesFolder:
         found = listed(self._path, self._form, self.name)
         return {name: each for name, each in found.items() if names is None or name in names}
 
-    def _live(self, name: TableName, files: Listed, paths: Mapping[Part, str]) -> LiveTable:
-        """`paths`: by which the parts are opened."""
+    def _live(self, name: TableName, files: Listed, paths: Mapping[Part, str], opened: Callable[[], Any]) -> LiveTable:
+        """`paths`: by which the parts are opened; `opened`: gives the connection that reads them."""
         try:
             if files.problem is not None:
                 raise UnfitPartError(files.problem)
-            facts = [(part, self._facts(name, part, paths[part])) for part in files.parts]
+            facts = [(part, self._facts(name, part, paths[part], opened)) for part in files.parts]
             columns = kinds_of(joined(facts, self._form), self._columns(name))
         except UnfitPartError as unfit:
             return LiveTable(ReadStructure(name, (), (), declared=False), 0, 0, problem=str(unfit))
@@ -128,13 +144,13 @@ class FilesFolder:
         problem = None if structure.columns else "it has no column whose values can be replicated"
         return LiveTable(structure, rows, size, unreadable, problem)
 
-    def _facts(self, table: TableName, part: Part, path: str) -> PartFacts:
+    def _facts(self, table: TableName, part: Part, path: str, opened: Callable[[], Any]) -> PartFacts:
         """Raises UnfitPartError."""
         declared = tuple(self._columns(table))
         with self._lock:
             if part not in self._known:
                 try:
-                    found = self._read_facts(part, path, declared)
+                    found = self._read_facts(part, path, declared, opened)
                     stays = Part.of(part.path, Path(path).stat()) == part
                 except ERRORS as error:
                     raise UnfitPartError(
@@ -147,14 +163,10 @@ class FilesFolder:
                 self._known[part] = found
             return self._known[part]
 
-    def _read_facts(self, part: Part, path: str, declared: Sequence[str]) -> PartFacts:
+    def _read_facts(self, part: Part, path: str, declared: Sequence[str], opened: Callable[[], Any]) -> PartFacts:
         if self._form == "csv":
             return csv_facts(path, part.name, self._csv, declared)
-        connection = connected(None)
-        try:
-            return parquet_facts(connection, path)
-        finally:
-            connection.close()
+        return parquet_facts(opened(), path)
 
     @contextmanager
     def hold(self) -> Iterator[HeldFiles]:
@@ -166,9 +178,9 @@ class FilesFolder:
                 for each in files.values()
                 for part in each.parts
             }
-            tables = {name: self._live(name, each, paths) for name, each in files.items()}
             connection = connected(None)
             block.callback(connection.close)
+            tables = {name: self._live(name, each, paths, lambda: connection) for name, each in files.items()}
             yield HeldFiles(connection, tables, files, paths, descriptors, self)
 
     def _held(self, names: Collection[TableName], block: ExitStack) -> tuple[Listing, dict[Part, int]]:
@@ -210,12 +222,12 @@ class FilesFolder:
     def findings(self) -> list[Finding]:
         return []
 
-    def query_of(self, files: Listed, table: TableName, paths: Mapping[Part, str]) -> str:
-        """A query for all rows of a table."""
+    def query_of(self, files: Listed, table: TableName, paths: Mapping[Part, str], opened: Callable[[], Any]) -> str:
+        """A query for all rows of a table. `opened`: gives the connection that reads what is not known of its parts."""
         if self._form == "csv":
             by_form: dict[tuple[int, bool, tuple[str, ...]], list[str]] = {}
             for part in files.parts:
-                names = tuple(name for name, _ in self._facts(table, part, paths[part]).columns)
+                names = tuple(name for name, _ in self._facts(table, part, paths[part], opened).columns)
                 by_form.setdefault((_group(part), part.path.endswith(".gz"), names), []).append(paths[part])
             return csv_rows(by_form, self._csv)
         by_group: dict[int, list[str]] = {}
@@ -246,7 +258,7 @@ class HeldFiles:
     def provide(self, table: LiveTable) -> None:
         name = table.structure.table_name
         files = self._files[name]
-        query = self._folder.query_of(files, name, self._paths)
+        query = self._folder.query_of(files, name, self._paths, lambda: self.connection)
         view = self._folder.rows_of(table.structure)
         self.connection.execute(f"CREATE VIEW IF NOT EXISTS {view} AS {query}").fetchall()
 
