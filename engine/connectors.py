@@ -16,10 +16,12 @@ from engine.model.source import Source, SourceTerms
 from engine.model.subscription import FOLDER, CaptureSpec, ConnectionSpec, SubscriptionSpec
 from engine.model.target import Target
 from engine.platform.settings import EngineSettings
+from engine.sources.adbc_queries.declaration import ADBC_QUERIES
 from engine.sources.duckdb_queries.declaration import DUCKDB_QUERIES
 from engine.sources.files_queries.declaration import FILES_QUERIES
 from engine.sources.mariadb_queries.declaration import MARIADB_QUERIES
 from engine.sources.mariadb_triggers.declaration import MARIADB_TRIGGERS
+from engine.sources.odbc_queries.declaration import ODBC_QUERIES
 from engine.sources.postgres_log.declaration import POSTGRES_LOG
 from engine.sources.postgres_queries.declaration import POSTGRES_QUERIES
 from engine.sources.postgres_triggers.declaration import POSTGRES_TRIGGERS
@@ -40,6 +42,8 @@ SOURCES: dict[tuple[str, str], SourceKind] = {
         SQLITE_QUERIES,
         DUCKDB_QUERIES,
         FILES_QUERIES,
+        ADBC_QUERIES,
+        ODBC_QUERIES,
     )
 }
 """By kind of connection and of capture. The first one of a kind of connection is its usual capture."""

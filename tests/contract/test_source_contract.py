@@ -21,6 +21,7 @@ from engine.model.subscription import OriginFilter, TableSpec
 from engine.net import decode_copy_text
 from engine.records.relation import parse_relation, relation_record
 from engine.sort.committed import StreamedTransaction
+from tests.contract.source_adbc import AdbcPostgresOrigin, AdbcSqliteOrigin
 from tests.contract.source_duckdb import duckdb_file
 from tests.contract.source_files import files
 from tests.contract.source_mariadb import MariaDbOrigin, MariaDbQueriesOrigin, mariadb
@@ -38,6 +39,7 @@ from tests.contract.source_material import (
     rows_of,
     run,
 )
+from tests.contract.source_odbc import odbc
 from tests.contract.source_postgres import HashedQueriesOrigin, PostgresOrigin, QueriesOrigin, TriggersOrigin, postgres
 from tests.contract.source_rows import rows_source
 from tests.contract.source_sqlite import SqliteQueriesOrigin, sqlite
@@ -47,11 +49,14 @@ pytestmark = pytest.mark.pg
 
 Factory = Callable[[Callable[[str], Any], ExitStack, bool], Origin]
 SOURCES: dict[str, Factory] = {
+    "adbc_queries-postgres": postgres(18, AdbcPostgresOrigin),
+    "adbc_queries-sqlite": sqlite("wal", AdbcSqliteOrigin),
     "duckdb_queries": duckdb_file,
     "files_queries": files("parquet"),
     "files_queries-csv": files("csv"),
     "mariadb_queries": mariadb(MariaDbQueriesOrigin),
     "mariadb_triggers": mariadb(MariaDbOrigin),
+    "odbc_queries-postgres": odbc(18),
     "postgres_log-16": postgres(16, PostgresOrigin),
     "postgres_log-18": postgres(18, PostgresOrigin),
     "postgres_queries-16": postgres(16, QueriesOrigin),

@@ -17,6 +17,9 @@ from engine.sources.duckdb.types import ColumnKind
 from engine.sources.query_diff.database import ComparedTable
 from engine.sources.query_diff.derived_numbers import column_base, relation_of
 
+_MOST_PARTS = 1_024
+"""Most parts of one table. Not measured."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReadColumn:
@@ -78,6 +81,21 @@ class LiveTable:
 def first_number(structure: ReadStructure) -> int:
     """The number of the first column."""
     return column_base(structure.facts) + 1
+
+
+def row_ranges(table: LiveTable, most: int) -> list[str]:
+    """Parts of a table that DuckDB has, as of `Place.parts_of`: ranges of row numbers, of which the first and the last one have no end."""
+    if "rowid" in {name.lower() for name in (*table.structure.names, *(name for name, _ in table.unreadable))}:
+        return [""]
+    count = max(1, min(most, _MOST_PARTS, table.rows))
+    cuts = [table.rows * part // count for part in range(1, count)]
+    lows, highs = [None, *cuts], [*cuts, None]
+    return [
+        " AND ".join(
+            [*([] if low is None else [f"t.rowid >= {low}"]), *([] if high is None else [f"t.rowid < {high}"])]
+        )
+        for low, high in zip(lows, highs, strict=True)
+    ]
 
 
 def keyed(
@@ -147,8 +165,9 @@ class HeldTables(Protocol):
         """Of DuckDB; used by one thread at a time."""
         ...
 
-    @property
-    def tables(self) -> Mapping[TableName, LiveTable]: ...
+    def table(self, name: TableName) -> LiveTable | None:
+        """None if it is not there."""
+        ...
 
     def provide(self, table: LiveTable) -> None:
         """Make its rows available by the name of `Place.rows_of`."""
@@ -160,6 +179,10 @@ class HeldTables(Protocol):
 
     def fault(self, error: BaseException, subject: str) -> EngineFault:
         """The fault for an error of a read."""
+        ...
+
+    def interrupt(self) -> None:
+        """End a read that runs. May be called from any thread; nothing is read afterwards."""
         ...
 
 
@@ -200,4 +223,8 @@ class Place(Protocol):
 
     def findings(self) -> list[Finding]:
         """About the place as a whole."""
+        ...
+
+    def close(self) -> None:
+        """Idempotent."""
         ...

@@ -54,7 +54,7 @@ class ReadDatabase(UnhashedRows):
         del timeout_s
         place = self._place
         with place.hold() as held:
-            server = SnapshotServer(lambda request: held_lines(place, held, request), held.connection.interrupt)
+            server = SnapshotServer(lambda request: held_lines(place, held, request), held.interrupt)
             try:
                 yield str(server.path)
             finally:
@@ -111,7 +111,7 @@ class ReadDatabase(UnhashedRows):
         return {table.structure.number: name for name, table in there.items() if wanted(table)}
 
     def close(self) -> None:
-        """Nothing is held."""
+        self._place.close()
 
 
 class PlaceReads(WholeTablesOnly):

@@ -59,7 +59,7 @@ def held_lines(place: Place, held: HeldTables, request: Request) -> Iterator[byt
     Raises EngineFault: TABLE_MISSING, TABLE_STRUCTURE_CHANGED if the table is another one than the split was cut of, TABLE_KEY_NOT_UNIQUE
     before the first line, COPY_LOST, and others.
     """
-    table = held.tables.get(TableName(request.schema, request.table))
+    table = held.table(TableName(request.schema, request.table))
     if table is None:
         raise EngineFault(FaultKind.TABLE_MISSING, request.subject, "the table is gone")
     if table.problem is not None:

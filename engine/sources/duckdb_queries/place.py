@@ -18,7 +18,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
 from engine.model.source import Finding
 from engine.model.subscription import ConnectionSpec
-from engine.sources.duckdb.catalog import LiveTable, ReadStructure, keyed
+from engine.sources.duckdb.catalog import LiveTable, ReadStructure, keyed, row_ranges
 from engine.sources.duckdb.connect import connected
 from engine.sources.duckdb.settled import unsettled_ns
 from engine.sources.duckdb.types import ColumnKind, kind_of
@@ -26,8 +26,6 @@ from engine.sources.duckdb_queries.locked_file import FileStamp, copied, locked,
 from engine.sources.query_diff.given import given_by
 
 _K = FaultKind
-_MOST_PARTS = 1_024
-"""Most parts of one table. Not measured."""
 _TABLES = """
 SELECT schema_name, table_name, estimated_size FROM duckdb_tables()
 WHERE database_name = current_database() AND NOT internal AND NOT temporary ORDER BY ALL
@@ -117,21 +115,13 @@ class DuckDbFile:
         return f"{quoted(structure.table_name.schema)}.{quoted(structure.table_name.name)}"
 
     def parts_of(self, table: LiveTable, most: int) -> list[str]:
-        """Ranges of row numbers, of which the first and the last one have no end."""
-        if "rowid" in {name.lower() for name in (*table.structure.names, *(name for name, _ in table.unreadable))}:
-            return [""]
-        count = max(1, min(most, _MOST_PARTS, table.rows))
-        cuts = [table.rows * part // count for part in range(1, count)]
-        lows, highs = [None, *cuts], [*cuts, None]
-        return [
-            " AND ".join(
-                [*([] if low is None else [f"t.rowid >= {low}"]), *([] if high is None else [f"t.rowid < {high}"])]
-            )
-            for low, high in zip(lows, highs, strict=True)
-        ]
+        return row_ranges(table, most)
 
     def findings(self) -> list[Finding]:
         return []
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +131,9 @@ class HeldFile:
     connection: Any
     tables: Mapping[TableName, LiveTable]
 
+    def table(self, name: TableName) -> LiveTable | None:
+        return self.tables.get(name)
+
     def provide(self, table: LiveTable) -> None:
         """It is there by its name."""
 
@@ -149,6 +142,9 @@ class HeldFile:
 
     def fault(self, error: BaseException, subject: str) -> EngineFault:
         return _fault(error, subject)
+
+    def interrupt(self) -> None:
+        self.connection.interrupt()
 
 
 def _fault(error: BaseException, subject: str) -> EngineFault:

@@ -222,6 +222,9 @@ class FilesFolder:
     def findings(self) -> list[Finding]:
         return []
 
+    def close(self) -> None:
+        """Nothing is held."""
+
     def query_of(self, files: Listed, table: TableName, paths: Mapping[Part, str], opened: Callable[[], Any]) -> str:
         """A query for all rows of a table. `opened`: gives the connection that reads what is not known of its parts."""
         if self._form == "csv":
@@ -249,11 +252,17 @@ class HeldFiles:
         folder: FilesFolder,
     ) -> None:
         self.connection = connection
-        self.tables = tables
+        self._tables = tables
         self._files = files
         self._paths = paths
         self._descriptors = descriptors
         self._folder = folder
+
+    def table(self, name: TableName) -> LiveTable | None:
+        return self._tables.get(name)
+
+    def interrupt(self) -> None:
+        self.connection.interrupt()
 
     def provide(self, table: LiveTable) -> None:
         name = table.structure.table_name

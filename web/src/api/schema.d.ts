@@ -2521,7 +2521,7 @@ export interface components {
              * Kind
              * @enum {string}
              */
-            kind: "postgres" | "mariadb" | "sqlite" | "duckdb" | "files";
+            kind: "postgres" | "mariadb" | "sqlite" | "duckdb" | "files" | "adbc" | "odbc";
             /**
              * Secrets
              * @description Write-only. A secret that is left out stays as it is; null removes it.
@@ -2670,6 +2670,55 @@ export interface components {
                  * @description Absolute path of the folder, as seen from the engine's machine.
                  */
                 path: string;
+            } | {
+                /**
+                 * Driver
+                 * @description A package such as `adbc_driver_postgresql`, or the absolute path of a driver's shared library.
+                 */
+                driver: string;
+                /**
+                 * Options
+                 * @description Options of the driver's database object as `name=value;name=value`. Secret ones belong in `secret_options`.
+                 * @default
+                 */
+                options?: string;
+                /**
+                 * Quote
+                 * @description What names are put in: `"` as in the standard, "`" as in MySQL, or `[` as in SQL Server, which ends with `]`.
+                 * @default "
+                 * @enum {string}
+                 */
+                quote?: "\"" | "`" | "[";
+                /**
+                 * Uri
+                 * @description Where the database is, as the driver takes it. `{password}` in it is replaced by the secret `password`.
+                 */
+                uri?: string | null;
+            } | {
+                /**
+                 * Driver
+                 * @description The driver's name as `odbcinst -q -d` shows it, such as `PostgreSQL Unicode`, or the path of its shared library.
+                 */
+                driver: string;
+                /**
+                 * Longest Value
+                 * @description Bytes of the longest text or binary value where the driver does not limit it. A table with a longer one is parked. While a table is read, memory for so many bytes in each such column is used.
+                 * @default 1048576
+                 */
+                longest_value?: number;
+                /**
+                 * Options
+                 * @description The rest of the connection string without secrets, such as `Server=db.internal;Database=shop;UID=penstock`.
+                 * @default
+                 */
+                options?: string;
+                /**
+                 * Quote
+                 * @description What names are put in: `"` as in the standard, "`" as in MySQL, or `[` as in SQL Server, which ends with `]`.
+                 * @default "
+                 * @enum {string}
+                 */
+                quote?: "\"" | "`" | "[";
             };
         };
         /**

@@ -1,0 +1,15 @@
+"""A database read by a driver of ADBC captured by queries, as a `model.source.Source`."""
+
+from __future__ import annotations
+
+from engine.model.subscription import ConnectionSpec
+from engine.sources.adbc_queries.declaration import DRIVER
+from engine.sources.adbc_queries.terms import ADBC_QUERIES_TERMS
+from engine.sources.arrow_rows.place import DriverPlace, call_of
+from engine.sources.duckdb.database import ReadDatabase
+from engine.sources.query_diff.source import QueryDiffSource
+
+
+def open_source(spec: ConnectionSpec) -> QueryDiffSource:
+    """With the settings of the connection."""
+    return QueryDiffSource(ReadDatabase(DriverPlace(spec, call_of(spec, DRIVER)), ADBC_QUERIES_TERMS), spec)
