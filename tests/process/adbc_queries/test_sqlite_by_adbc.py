@@ -153,8 +153,7 @@ def test_a_subscription_goes_on_when_a_lost_database_is_back(shop: Shop, replica
     replica.assert_equal()
     away = shop.path.with_suffix(".away")
     shop.path.rename(away)
-    replica.now()
-    replica.reports.wait(lambda reports: "unable to open database file" in repr(reports), "the fault")
+    assert fault_of(replica.now).kind is FaultKind.SOURCE_UNREACHABLE
     away.rename(shop.path)
     shop.execute("UPDATE goods SET name = 'back';")
     wait_until(lambda: replica.pipeline.run is not None, timeout_s=60, what="a run")
