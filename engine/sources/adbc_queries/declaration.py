@@ -17,15 +17,13 @@ from engine.sources.arrow_rows.options import PASSWORD, PLACE_OF_PASSWORD, QUOTE
 DRIVER = "engine.sources.adbc_queries.driver:open_driver"
 _IN_URI = re.compile(r"(?:^|[?&;\s])[\w.-]*(?:pwd|passw|secret|token|api_?key)[\w.-]*\s*=\s*([^&;\s]*)", re.IGNORECASE)
 _PACKAGE = r"adbc_driver_[a-z0-9_]+"
-_LIBRARY = r"/[^\x00]+\.so(\.[0-9.]+)?"
 
 
 class AdbcSettings(KindSettings):
-    """A database that a driver of ADBC reads. The driver is a package of Python in the engine's environment, or a shared library on its
-    machine."""
+    """A database that a driver of ADBC reads. The driver is a package of Python in the engine's environment."""
 
-    driver: Annotated[str, StringConstraints(max_length=1024, pattern=f"^({_PACKAGE}|{_LIBRARY})$")] = Field(
-        description="A package such as `adbc_driver_postgresql`, or the absolute path of a driver's shared library."
+    driver: Annotated[str, StringConstraints(max_length=1024, pattern=f"^{_PACKAGE}$")] = Field(
+        description="A package in the engine's environment, such as `adbc_driver_postgresql`."
     )
     uri: Text | None = Field(
         default=None,

@@ -35,8 +35,6 @@ def _mark(settings: Mapping[str, Any]) -> str:
 
 def _library(driver: str) -> str:
     """The path of the driver's shared library. Raises EngineFault(SOURCE_UNREACHABLE)."""
-    if driver.startswith("/"):
-        return driver
     if _PACKAGE.fullmatch(driver) is None or driver == "adbc_driver_manager":
         raise EngineFault(_K.SOURCE_UNREACHABLE, "", f"{driver} is no package of a driver of ADBC")
     name = driver.replace("_", "-")
@@ -56,7 +54,9 @@ def _options(settings: Mapping[str, Any], secrets: Mapping[str, str]) -> dict[st
     try:
         found = options_of(str(settings.get("options", ""))) | options_of(secrets.get(SECRET_OPTIONS, ""))
     except ValueError:
-        what = f"the secret `{SECRET_OPTIONS}` is not of the form name=value;name=value"
+        what = (
+            f"the secret `{SECRET_OPTIONS}` is not of the form name=value;name=value, or has an option that loads code"
+        )
         raise EngineFault(_K.SOURCE_UNREACHABLE, "", what) from None
     password, uri = secrets.get(PASSWORD), settings.get("uri")
     if uri is not None:

@@ -8,6 +8,9 @@ from typing import Literal
 
 _PAIR = re.compile(r"\s*([^=;{}\s][^=;{}]*?)\s*=\s*(?:\{((?:[^}]|\}\})*)\}\s*|([^;{}]*))(?:;|$)")
 _SECRET = re.compile(r"pwd|passw|secret|token|private[_.]?key|credential|api[_.]?key", re.IGNORECASE)
+_LOADS = re.compile(r"driver|entrypoint|loadext|filedsn|savefile|.*extension.*", re.IGNORECASE)
+"""Options that make a driver, or what manages drivers, load other native code, or write a file. Who may change connections chooses among
+the drivers that are installed, and may run nothing else on the engine's machine."""
 SECRET_OPTIONS = "secret_options"  # noqa: S105 - the name of a secret
 """The secret with options that must not be shown."""
 PASSWORD = "password"  # noqa: S105 - the name of a secret
@@ -25,7 +28,7 @@ LONGEST_VALUE = 1 << 20
 def options_of(text: str) -> dict[str, str]:
     """The options of a text, in their order. A value with a semicolon or a brace is put in braces, with `}}` for `}`.
 
-    Raises ValueError if the text has another form, or an option twice.
+    Raises ValueError if the text has another form, or an option twice, or one that is not possible.
     """
     found: dict[str, str] = {}
     at = 0
@@ -34,6 +37,8 @@ def options_of(text: str) -> dict[str, str]:
         if pair is None:
             raise ValueError("options are written as name=value;name=value, and a value with ; or { in braces")
         name, braced, plain = pair.groups()
+        if _LOADS.fullmatch(name):
+            raise ValueError(f"the option {name} is not possible: it would load other code, or write a file")
         if name.lower() in {each.lower() for each in found}:
             raise ValueError(f"the option {name} is there twice")
         found[name] = plain.strip() if braced is None else braced.replace("}}", "}")

@@ -18,8 +18,8 @@ DRIVER = "engine.sources.odbc_queries.driver:open_driver"
 class OdbcSettings(KindSettings):
     """A database that a driver of ODBC reads. unixODBC and the driver are installed on the engine's machine."""
 
-    driver: Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=r"^[^\x00{};]+$")] = Field(
-        description="The driver's name as `odbcinst -q -d` shows it, such as `PostgreSQL Unicode`, or the path of its shared library."
+    driver: Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=r"^[^\x00{};/]+$")] = Field(
+        description="The driver's name as `odbcinst -q -d` shows it, such as `PostgreSQL Unicode`."
     )
     options: Options = Field(
         default="",

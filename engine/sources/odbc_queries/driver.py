@@ -59,7 +59,9 @@ def open_driver(settings: Mapping[str, Any], secrets: Mapping[str, str]) -> Odbc
     try:
         options = options_of(str(settings.get("options", ""))) | options_of(secrets.get(SECRET_OPTIONS, ""))
     except ValueError:
-        what = f"the secret `{SECRET_OPTIONS}` is not of the form name=value;name=value"
+        what = (
+            f"the secret `{SECRET_OPTIONS}` is not of the form name=value;name=value, or has an option that loads code"
+        )
         raise EngineFault(_K.SOURCE_UNREACHABLE, "", what) from None
     if PASSWORD in secrets:
         options["PWD"] = secrets[PASSWORD]

@@ -53,6 +53,10 @@ class Method(StrEnum):
     place of others if updates are not followed."""
 
 
+DECLARED = tuple(method for method in Method if method is not Method.KEYS)
+"""The methods that a subscription can name."""
+
+
 @dataclass(frozen=True, slots=True)
 class ComparedTable:
     """A table as it is now. `schema`: with all of its columns, unmasked, and the key that identifies a row; `spec`: of the reads;

@@ -19,7 +19,7 @@ from engine.sources.postgres_queries.database import PostgresDatabase
 from engine.sources.query_diff import cycle
 from engine.sources.query_diff.cycle import run_cycle
 from engine.sources.query_diff.cycle_files import CycleFound
-from engine.sources.query_diff.database import Method
+from engine.sources.query_diff.database import DECLARED, Method
 from engine.sources.query_diff.declaration import TableDetection
 from engine.sources.query_diff.folder import Folder, Follow
 from engine.sources.query_diff.given import Given
@@ -129,7 +129,7 @@ class Meddler:
             id=f"{seed}-{method}-{name}",
         )
         for seed in range(1, 30)
-        for method in Method
+        for method in DECLARED
         for name, conduct in (("one snapshot", Conduct()), ("in parts", IN_PARTS))
     ],
 )
@@ -254,7 +254,7 @@ def test_without_the_index_of_its_key_ranges_are_not_read(
 
 
 @pytest.mark.usefixtures("small_pieces")
-@pytest.mark.parametrize("method", list(Method))
+@pytest.mark.parametrize("method", DECLARED)
 @pytest.mark.parametrize("conduct", [Conduct(), IN_PARTS], ids=["one snapshot", "in parts"])
 def test_a_table_that_is_dropped_in_a_cycle_stops_no_other(
     database: Database, meddled: Meddled, goods: TableName, tmp_path: Path, method: Method, conduct: Conduct
@@ -318,7 +318,7 @@ def test_an_error_of_a_row_filter_is_a_fault_of_its_table(
     assert (found["goods"].fault, found["goods"].filled) == (None, True)
 
 
-@pytest.mark.parametrize("method", list(Method))
+@pytest.mark.parametrize("method", DECLARED)
 def test_a_key_that_changed_while_the_table_could_not_be_read_is_still_told(
     database: Database, meddled: Meddled, goods: TableName, tmp_path: Path, method: Method
 ) -> None:

@@ -49,10 +49,26 @@ def test_a_password_in_an_address_is_refused(uri: str) -> None:
     assert AdbcSettings(driver="adbc_driver_postgresql", uri=marked).uri == marked
 
 
-@pytest.mark.parametrize("driver", ["os", "adbc_driver_x; import os", "libdriver.so", "adbc_driver_x.y", ""])
+@pytest.mark.parametrize(
+    "driver", ["os", "adbc_driver_x; import os", "libdriver.so", "adbc_driver_x.y", "/lib/x.so", ""]
+)
 def test_other_modules_are_no_drivers(driver: str) -> None:
     with pytest.raises(ValidationError):
         AdbcSettings(driver=driver)
+
+
+@pytest.mark.parametrize("name", ["Driver", "entrypoint", "LoadExt", "FILEDSN", "adbc.sqlite.load_extension.path"])
+def test_options_that_load_other_code_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="not possible"):
+        options_of(f"Server=x;{name}=/tmp/x.so")
+    with pytest.raises(ValidationError, match="not possible"):
+        OdbcSettings(driver="SQLite3", options=f"{name}=x")
+
+
+def test_a_driver_of_odbc_has_the_name_of_an_installed_one() -> None:
+    assert OdbcSettings(driver="PostgreSQL Unicode").driver == "PostgreSQL Unicode"
+    with pytest.raises(ValidationError):
+        OdbcSettings(driver="/tmp/x.so")
 
 
 def test_states_of_several_moments_are_promised() -> None:

@@ -2673,7 +2673,7 @@ export interface components {
             } | {
                 /**
                  * Driver
-                 * @description A package such as `adbc_driver_postgresql`, or the absolute path of a driver's shared library.
+                 * @description A package in the engine's environment, such as `adbc_driver_postgresql`.
                  */
                 driver: string;
                 /**
@@ -2697,7 +2697,7 @@ export interface components {
             } | {
                 /**
                  * Driver
-                 * @description The driver's name as `odbcinst -q -d` shows it, such as `PostgreSQL Unicode`, or the path of its shared library.
+                 * @description The driver's name as `odbcinst -q -d` shows it, such as `PostgreSQL Unicode`.
                  */
                 driver: string;
                 /**
