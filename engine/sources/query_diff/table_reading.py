@@ -112,10 +112,8 @@ class TableReading:
         """Rows that differ from the copy on the source, and rows with the keys that are gone, as of `keyed_lines`."""
         fields, places = len(self._table.schema.columns), self._table.key_places
         for text in self._pieces(join.differences()):
-            lines = text.splitlines(keepends=True)
             written, gone = (
-                keyed_lines(b"".join(line[2:] for line in lines if line.startswith(letter)), fields, places)
-                for letter in (INSERTED_OR_UPDATED, GONE)
+                keyed_lines(_lines_of(text, letter), fields, places) for letter in (INSERTED_OR_UPDATED, GONE)
             )
             self.counts["rows_read"] += written.num_rows
             yield written, gone
@@ -180,6 +178,16 @@ class TableReading:
         text = b"".join(pieces)
         self.counts["bytes_read"] += len(text)
         return text
+
+
+def _lines_of(text: bytes, letter: bytes) -> bytes:
+    """The lines that begin with this letter and a separator, without these two bytes."""
+    data = np.frombuffer(text, np.uint8)
+    ends = np.flatnonzero(data == ord("\n")) + 1
+    starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)[: len(ends)]
+    kept = np.repeat(data[starts] == ord(letter), ends - starts)
+    kept[starts] = kept[starts + 1] = False
+    return bytes(data[: len(kept)][kept])
 
 
 def key_texts(keys: Sequence[bytes], fields: int) -> list[tuple[str, ...]]:
