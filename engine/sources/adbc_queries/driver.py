@@ -13,9 +13,9 @@ from adbc_driver_manager import dbapi
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.sources.adbc_queries import sqlite
-from engine.sources.arrow_rows.driver import SYSTEM_SCHEMAS, Found, Name, select_all
+from engine.sources.arrow_rows.driver import SYSTEM_SCHEMAS, Found, Name, options_given, select_all
 from engine.sources.arrow_rows.forms import Form, form_of
-from engine.sources.arrow_rows.options import PASSWORD, PLACE_OF_PASSWORD, QUOTE, SECRET_OPTIONS, options_of
+from engine.sources.arrow_rows.options import PASSWORD, PLACE_OF_PASSWORD, QUOTE
 
 _K = FaultKind
 _PACKAGE = re.compile(r"adbc_driver_[a-z0-9_]+")
@@ -51,13 +51,7 @@ def _library(driver: str) -> str:
 
 def _options(settings: Mapping[str, Any], secrets: Mapping[str, str]) -> dict[str, str]:
     """Options of the database. Raises EngineFault(SOURCE_UNREACHABLE)."""
-    try:
-        found = options_of(str(settings.get("options", ""))) | options_of(secrets.get(SECRET_OPTIONS, ""))
-    except ValueError:
-        what = (
-            f"the secret `{SECRET_OPTIONS}` is not of the form name=value;name=value, or has an option that loads code"
-        )
-        raise EngineFault(_K.SOURCE_UNREACHABLE, "", what) from None
+    found = options_given(settings, secrets)
     password, uri = secrets.get(PASSWORD), settings.get("uri")
     if uri is not None:
         if PLACE_OF_PASSWORD in uri and password is None:

@@ -6,7 +6,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from engine.model.fault import EngineFault, FaultKind
 from engine.sources.arrow_rows.forms import Form
+from engine.sources.arrow_rows.options import SECRET_OPTIONS, options_of
 
 Name = tuple[str, str]
 """Schema and name of a table."""
@@ -67,3 +69,14 @@ def select_all(
     table = ".".join(quoted_name(part, mark) for part in name if part)
     taken = ", ".join(value(column, quoted_name(column, mark)) for column in columns) or "*"
     return f"SELECT {taken} FROM {table}"
+
+
+def options_given(settings: Mapping[str, Any], secrets: Mapping[str, str]) -> dict[str, str]:
+    """The options of a connection, open and secret ones. Raises EngineFault(SOURCE_UNREACHABLE)."""
+    try:
+        return options_of(str(settings.get("options", ""))) | options_of(secrets.get(SECRET_OPTIONS, ""))
+    except ValueError:
+        what = (
+            f"the secret `{SECRET_OPTIONS}` is not of the form name=value;name=value, or has an option that loads code"
+        )
+        raise EngineFault(FaultKind.SOURCE_UNREACHABLE, "", what) from None

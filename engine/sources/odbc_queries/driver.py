@@ -14,16 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from engine.model.fault import EngineFault, FaultKind
-from engine.sources.arrow_rows.driver import SYSTEM_SCHEMAS, Found, Name, select_all
+from engine.sources.arrow_rows.driver import SYSTEM_SCHEMAS, Found, Name, options_given, select_all
 from engine.sources.arrow_rows.forms import Form, as_text, form_of
-from engine.sources.arrow_rows.options import (
-    LONGEST_VALUE,
-    PASSWORD,
-    QUOTE,
-    SECRET_OPTIONS,
-    connection_string,
-    options_of,
-)
+from engine.sources.arrow_rows.options import LONGEST_VALUE, PASSWORD, QUOTE, connection_string
 
 _K = FaultKind
 _LOGIN_S = 30
@@ -56,13 +49,7 @@ def open_driver(settings: Mapping[str, Any], secrets: Mapping[str, str]) -> Odbc
     except OSError as error:
         what = "the library of unixODBC is not installed on the engine's machine: apt install unixodbc"
         raise EngineFault(_K.SOURCE_UNREACHABLE, "", what) from error
-    try:
-        options = options_of(str(settings.get("options", ""))) | options_of(secrets.get(SECRET_OPTIONS, ""))
-    except ValueError:
-        what = (
-            f"the secret `{SECRET_OPTIONS}` is not of the form name=value;name=value, or has an option that loads code"
-        )
-        raise EngineFault(_K.SOURCE_UNREACHABLE, "", what) from None
+    options = options_given(settings, secrets)
     if PASSWORD in secrets:
         options["PWD"] = secrets[PASSWORD]
     text = f"Driver={{{settings.get('driver', '')}}};{connection_string(options)}"
