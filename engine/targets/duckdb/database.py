@@ -27,6 +27,10 @@ _CLOSE_ATTEMPTS = 100
 """Interrupts before a file is closed with a reader still in it: 5 s with _CLOSE_WAIT_SECONDS. Not measured."""
 _CLOSE_WAIT_SECONDS = 0.05
 """Pause between two interrupts in seconds: one that comes just before a statement has no effect on it, so it is repeated."""
+_LISTED_KEYS = 1000
+"""Most keys of a batch that DuckDB compares with the least and greatest key of each row group, so that it reads those groups only; for more
+it reads the key column of the whole table. Its default is 50. Measured with scattered int8 keys in 100 million rows: the delete of 60 rows
+takes 38 ms of CPU and not 277, of 500 rows 191 and not 304, of 2,000 rows 438 and not 373, since there is a key in each group then."""
 _CONNECTING = threading.Lock()
 """All openers of a file in one process get the same instance, which only the first can configure."""
 
@@ -149,6 +153,7 @@ def _configure(root: Any, settings: DuckDbSettings, path: Path) -> None:
         root.execute("SET GLOBAL max_temp_directory_size = " + literal(settings.spill_limit))
         # An option of an extension; casts between timestamp types depend on it.
         root.execute("SET GLOBAL TimeZone = 'UTC'")
+        root.execute(f"SET GLOBAL dynamic_or_filter_threshold = {_LISTED_KEYS}")
         # From here on an option of each session: scans of queries keep the types of values.
         root.execute("SET GLOBAL allowed_configs = ['arrow_lossless_conversion']")
         # `Database.close` decides whether to make a checkpoint at the end.
