@@ -105,6 +105,51 @@ def test_changes_between_the_chunks_are_in_the_copy(
     assert len(runner.made[0].read) >= 5
 
 
+IMAGES = """
+CREATE TABLE images (id bigint, note text);
+CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN INSERT INTO images SELECT (o).* FROM unnest(ARRAY[OLD, NEW]) AS o WHERE (o).id IS NOT NULL; RETURN NULL; END $$;
+CREATE TRIGGER kept AFTER INSERT OR UPDATE OR DELETE ON orders FOR EACH ROW EXECUTE FUNCTION keep();
+"""
+"""Keeps all rows that there ever were."""
+
+
+@pytest.mark.parametrize("operations", [("insert",), ("insert", "update"), ("insert", "delete", "truncate")])
+@pytest.mark.parametrize("target_kind", ["duckdb", "postgres"])
+def test_operations_that_are_not_followed_leave_rows_that_were_there(
+    shop: Database, replicate: Replicate, runner: type[BusyRunner], operations: tuple[str, ...], target_kind: str
+) -> None:
+    """A copy in chunks does not say which rows without delete are kept that were deleted before their chunk; all others are certain."""
+    shop.execute(IMAGES + "ALTER TABLE orders REPLICA IDENTITY FULL")
+    runner.between = meanwhile(  # type: ignore[assignment]
+        shop,
+        {
+            1: "UPDATE orders SET note = note || 'u' WHERE id % 7 = 0; DELETE FROM orders WHERE id % 11 = 0",
+            2: "UPDATE orders SET id = id + 100000 WHERE id % 13 = 0; INSERT INTO orders SELECT -i, 'new' FROM generate_series(1, 20) AS i",
+            4: "UPDATE orders SET id = id - 100000 WHERE id % 2 = 0 AND id > 100000; DELETE FROM orders WHERE id % 17 = 0",
+            5: "INSERT INTO orders SELECT i, 'back' FROM generate_series(1, 6000) AS i ON CONFLICT DO NOTHING;"
+            " DELETE FROM orders WHERE id < 50",
+        },
+    )
+    replica = replicate(shop, [table("orders", operations=frozenset(operations))], **SMALL)
+    replica.catch_up()
+    assert len(runner.made[0].read) >= 5
+    held = {(int(row[0]), str(row[1])) for row in replica.query("SELECT id, note FROM orders")}
+    there = {(int(row[0]), str(row[1])) for row in shop.execute("SELECT id, note FROM orders")}
+    images = there | {(int(row[0]), str(row[1])) for row in shop.execute("SELECT id, note FROM images")}
+    keys, keys_there = {key for key, _ in held}, {key for key, _ in there}
+    assert held <= images
+    assert len(keys) == len(held)
+    if "delete" in operations:
+        assert keys == keys_there
+    else:
+        assert keys > keys_there
+    if "update" in operations:
+        assert there <= held
+    else:
+        assert not there <= held
+
+
 @pytest.mark.parametrize("target_kind", ["duckdb", "postgres"])
 def test_columns_that_the_log_does_not_carry_are_in_the_copy(
     shop: Database, replicate: Replicate, runner: type[BusyRunner], target_kind: str
