@@ -123,6 +123,16 @@ class HashedQueriesOrigin(QueriesOrigin):
     METHOD = "range_checksum"
 
 
+class JoinedQueriesOrigin(QueriesOrigin):
+    """The same, with copies of the tables on the source."""
+
+    METHOD = "outer_join"
+
+    def __init__(self, database: Database, stack: ExitStack) -> None:
+        database.execute("CREATE SCHEMA IF NOT EXISTS penstock")
+        super().__init__(database, stack)
+
+
 def postgres(
     version: int, kind: type[PostgresOrigin]
 ) -> Callable[[Callable[[str], Any], ExitStack, bool], PostgresOrigin]:

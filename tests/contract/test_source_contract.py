@@ -40,7 +40,14 @@ from tests.contract.source_material import (
     run,
 )
 from tests.contract.source_odbc import odbc
-from tests.contract.source_postgres import HashedQueriesOrigin, PostgresOrigin, QueriesOrigin, TriggersOrigin, postgres
+from tests.contract.source_postgres import (
+    HashedQueriesOrigin,
+    JoinedQueriesOrigin,
+    PostgresOrigin,
+    QueriesOrigin,
+    TriggersOrigin,
+    postgres,
+)
 from tests.contract.source_rows import rows_source
 from tests.contract.source_sqlite import SqliteQueriesOrigin, sqlite
 from tests.fixtures.waiting import wait_until
@@ -61,6 +68,7 @@ SOURCES: dict[str, Factory] = {
     "postgres_log-18": postgres(18, PostgresOrigin),
     "postgres_queries-16": postgres(16, QueriesOrigin),
     "postgres_queries-18": postgres(18, HashedQueriesOrigin),
+    "postgres_queries-18-joined": postgres(18, JoinedQueriesOrigin),
     "postgres_triggers-16": postgres(16, TriggersOrigin),
     "postgres_triggers-18": postgres(18, TriggersOrigin),
     "rows": rows_source,

@@ -94,8 +94,8 @@ WITH d AS MATERIALIZED (
 """
 """The restriction is within the rows of the table: a row that leaves it is gone, one that enters it is new. The casts compare rows as
 wholes."""
-_SENT = """SELECT 'I', {b} FROM d WHERE NOT gone
-UNION ALL SELECT 'D', {old} FROM d WHERE gone OR NOT is_new AND ROW({bkeys})::record OPERATOR(pg_catalog.*<>) ROW({ckeys})::record"""
+_SENT = """SELECT CASE WHEN gone THEN 'D' WHEN is_new THEN 'I'
+ WHEN ROW({bkeys})::record OPERATOR(pg_catalog.*<>) ROW({ckeys})::record THEN 'K' ELSE 'U' END, {b}, {c} FROM d"""
 _COUNTED = "SELECT count(*) FROM d"
 
 
@@ -134,7 +134,7 @@ def copy_obstacle(connection: PostgresConnection, schema: TableSchema) -> str | 
 def difference_sql(table: ComparedTable, copy: sql.Composable, key: Sequence[KeyColumn], *, sent: bool) -> sql.Composed:
     """A query that makes the copy like the table. `sent`: it returns what differed, as of `CopyJoin.differences`; else how many rows."""
     names = [column.on_source for column in table.schema.columns]
-    keys = {each.place for each in key}
+    olds = list(enumerate(names)) if sent else [(each.place, each.name) for each in key]
     listed = sql.SQL(", ").join([sql.SQL("tableoid"), *map(sql.Identifier, names)])
     parts = {
         "rows": select_rows(table.schema, table.schema.name, [], listed),
@@ -145,15 +145,13 @@ def difference_sql(table: ComparedTable, copy: sql.Composable, key: Sequence[Key
         "base": _each("b.{}", names),
         "copied": _each("c.{}", names),
         "news": sql.SQL(", ").join(sql.SQL(f"b.{{}} AS b{i}").format(sql.Identifier(n)) for i, n in enumerate(names)),
-        "olds": sql.SQL(", ").join(
-            sql.SQL(f"c.{{}} AS c{each.place}").format(sql.Identifier(each.name)) for each in key
-        ),
+        "olds": sql.SQL(", ").join(sql.SQL(f"c.{{}} AS c{i}").format(sql.Identifier(n)) for i, n in olds),
         "joined": _equal(key, "b.{name} {operator} c.{name}"),
         "same": _equal(key, "c.{name} {operator} d.c{place}"),
         "b": sql.SQL(", ".join(f"b{i}" for i in range(len(names)))),
+        "c": sql.SQL(", ".join(f"c{i}" for i in range(len(names)))),
         "bkeys": sql.SQL(", ".join(f"b{each.place}" for each in key)),
         "ckeys": sql.SQL(", ".join(f"c{each.place}" for each in key)),
-        "old": sql.SQL(", ".join(f"c{i}" if i in keys else "NULL" for i in range(len(names)))),
     }
     query = _DIFFERENCE + (_SENT if sent else _COUNTED)
     return sql.SQL(query).format(**parts)

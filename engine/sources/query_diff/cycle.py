@@ -399,10 +399,10 @@ class _TableCycle:
     def _compare_joined(self, *, whole: bool) -> dict[str, Any]:
         """Compare the rows that differ from the copy on the source. `whole`, and if the copy is not as this store knows it: all rows."""
         known = self._rows.copy_mark(self._relation)
-        if known is not None and not whole:
+        if known is not None:
             with self._join() as join:
                 if join.mark == known:
-                    return self._compare_differences(join)
+                    return self._compare_all_joined(join) if whole else self._compare_differences(join)
         reading, comparison = self._reading(), self._rows.comparison(self._relation)
         file = self.writer.file(f"{self._relation}.rows", rows_schema())
         for piece in reading.rows():
@@ -415,18 +415,33 @@ class _TableCycle:
 
     def _compare_differences(self, join: CopyJoin) -> dict[str, Any]:
         reading, comparison = self._reading(), self._rows.comparison(self._relation)
-        file = self.writer.file(f"{self._relation}.rows", rows_schema())
-        left = self.writer.file(f"{self._relation}.deletes", deletes_schema())
-        for written, gone in reading.differences(join):
-            file.write(_wanted(comparison.changes(written), self.follow))
+        file = self.writer.file(f"{self._relation}.rows", rows_schema(olds=True))
+        left = self.writer.file(f"{self._relation}.deletes", deletes_schema(olds=True))
+        for written, gone, olds in reading.differences(join):
+            comparison.know_olds(olds, only=True)
+            file.write(_wanted(comparison.changes(written), self.follow, olds=True))
             lines = comparison.left(gone)
             if "delete" in self.follow.operations:
-                left.write(lines.cast(deletes_schema()))
+                left.write(lines.cast(deletes_schema(olds=True)))
         mark = join.commit()
         # The copy is like the snapshot now; the store becomes so, or all rows are read by the next cycle.
         comparison.keep()
         self._rows.set_copy_mark(self._relation, mark)
         deletes = left.name if left.rows else None
+        return {**reading.counts, **_written(file, comparison), "deletes": deletes}
+
+    def _compare_all_joined(self, join: CopyJoin) -> dict[str, Any]:
+        """Compare all rows, whether they differ from the copy or not; the old ones of those that changed are those of the copy."""
+        reading, comparison = self._reading(), self._rows.comparison(self._relation)
+        file = self.writer.file(f"{self._relation}.rows", rows_schema(olds=True))
+        for _, _, olds in reading.differences(join):
+            comparison.know_olds(olds, only=False)
+        for piece in reading.rows():
+            file.write(_wanted(comparison.changes(piece), self.follow, olds=True))
+        mark = join.commit()
+        # Nothing is read from here on.
+        deletes = self._deletes(comparison.finish(), olds=True)
+        self._rows.set_copy_mark(self._relation, mark)
         return {**reading.counts, **_written(file, comparison), "deletes": deletes}
 
     def _join(self) -> AbstractContextManager[CopyJoin]:
@@ -445,12 +460,13 @@ class _TableCycle:
         if self.table.keyless:
             comparison.check_keys()
 
-    def _deletes(self, gone: Iterator[Any]) -> str | None:
-        """The name of a file with these rows; None if there are none."""
-        file = self.writer.file(f"{self._relation}.deletes", deletes_schema())
+    def _deletes(self, gone: Iterator[Any], *, olds: bool = False) -> str | None:
+        """The name of a file with these rows; None if there are none. `olds`: with what they were like."""
+        schema = deletes_schema(olds=olds)
+        file = self.writer.file(f"{self._relation}.deletes", schema)
         for deleted in gone:
             if "delete" in self.follow.operations:
-                file.write(deleted.cast(deletes_schema()))
+                file.write(deleted.select(schema.names).cast(schema))
         return file.name if file.rows else None
 
     def _compare_since(self, reading: TableReading, method: Method, since: Stamp) -> dict[str, Any]:
@@ -518,9 +534,10 @@ def _written(file: TableFile, comparison: RowComparison) -> dict[str, Any]:
     }
 
 
-def _wanted(found: Any, follow: Follow) -> Any:
-    """The rows that are followed, for a file of the cycle."""
-    rows = found.select(["op", "line"]).cast(rows_schema())
+def _wanted(found: Any, follow: Follow, *, olds: bool = False) -> Any:
+    """The rows that are followed, for a file of the cycle. `olds`: see `rows_schema`."""
+    schema = rows_schema(olds=olds)
+    rows = found.select(schema.names).cast(schema)
     if follow.operations >= OPERATIONS.keys():
         return rows
     wanted = pa.array([OPERATIONS[each] for each in follow.operations], pa.uint8())

@@ -312,11 +312,15 @@ class TableFile:
         self._file.close()
 
 
-def deletes_schema() -> Any:
-    """Of a file with deleted rows. `line`: the key's fields as COPY text, with its end."""
-    return pa.schema([("line", pa.large_binary())])
+def deletes_schema(*, olds: bool = False) -> Any:
+    """Of a file with deleted rows. `line`: the key's fields as COPY text, with its end. `olds`: with a column `old`, COPY text of the row
+    before the change, with its end, or NULL if it is not known."""
+    return pa.schema([("line", pa.large_binary()), *_OLD[: int(olds)]])
 
 
-def rows_schema() -> Any:
-    """Of a file with rows. `op`: the operation's letter; `line`: COPY text of the row, with its end."""
-    return pa.schema([("op", pa.uint8()), ("line", pa.large_binary())])
+def rows_schema(*, olds: bool = False) -> Any:
+    """Of a file with rows. `op`: the operation's letter; `line`: COPY text of the row, with its end; `olds`: as of deleted rows."""
+    return pa.schema([("op", pa.uint8()), ("line", pa.large_binary()), *_OLD[: int(olds)]])
+
+
+_OLD = [("old", pa.large_binary())]

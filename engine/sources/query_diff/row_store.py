@@ -36,10 +36,14 @@ CREATE TABLE IF NOT EXISTS ranges (
 """
 _ROW = "(key BLOB, low BIGINT, high BIGINT, part INTEGER)"
 _CHANGED = """
-SELECT CASE WHEN s.key IS NULL THEN 73 ELSE 85 END::UTINYINT AS op, p.*
-FROM piece AS p LEFT JOIN {rows} AS s ON s.key = p.key WHERE s.key IS NULL OR s.low <> p.low OR s.high <> p.high
+SELECT CASE WHEN s.key IS NULL THEN 73 ELSE 85 END::UTINYINT AS op, p.*, o.line AS old
+FROM piece AS p LEFT JOIN {rows} AS s ON s.key = p.key LEFT JOIN olds AS o ON o.key = s.key
+WHERE s.key IS NULL OR s.low <> p.low OR s.high <> p.high
 """
 """73, 85: the letters I and U."""
+_GONE = "SELECT g.key || chr(10)::BLOB AS line, o.line AS old FROM {gone} AS g LEFT JOIN olds AS o ON o.key = g.key"
+_OLDS = "SELECT p.key, p.line FROM piece AS p JOIN {rows} AS s ON s.key = p.key AND s.low = p.low AND s.high = p.high"
+"""Rows of a copy that are those which the store knows, by their hashes."""
 _KEYS = r"""
 SELECT count(*), count(DISTINCT key), count(*) FILTER (regexp_matches(decode(key), '(^|\t)\\N(\t|$)')) FROM {rows}
 """
@@ -261,6 +265,7 @@ class RowComparison:
         run(connection, f"CREATE OR REPLACE TEMP TABLE seen {_ROW}")
         run(connection, "CREATE OR REPLACE TEMP TABLE changed (key BLOB, low BIGINT, high BIGINT, op UTINYINT)")
         run(connection, "CREATE OR REPLACE TEMP TABLE gone (key BLOB)")
+        run(connection, "CREATE OR REPLACE TEMP TABLE olds (key BLOB, line BLOB)")
 
     def fill(self, piece: Any) -> None:
         """Take over rows without a comparison, for a store without rows."""
@@ -269,8 +274,17 @@ class RowComparison:
         with given(self._connection, piece=piece):
             run(self._connection, f"INSERT INTO {self._rows} SELECT key, low, high, {_part(piece)} FROM piece")
 
+    def know_olds(self, piece: Any, *, only: bool) -> None:
+        """Rows of a copy, as pieces are, which become the old rows of the changes from here on, if the store has the same ones. `only`:
+        without the ones that were given before."""
+        with given(self._connection, piece=piece):
+            if only:
+                run(self._connection, "DELETE FROM olds")
+            run(self._connection, f"INSERT INTO olds {_OLDS.format(rows=self._stored_rows)}")
+
     def changes(self, piece: Any) -> Any:
-        """Rows that were inserted or updated, as a pyarrow.Table with `op`, the operation's letter, and the piece's columns."""
+        """Rows that were inserted or updated, as a pyarrow.Table with `op`, the operation's letter, `old`, the line before, if it is known,
+        and the piece's columns."""
         self.read += piece.num_rows
         with given(self._connection, piece=piece):
             found = self._connection.sql(_CHANGED.format(rows=self._stored_rows)).to_arrow_table()
@@ -313,7 +327,7 @@ class RowComparison:
         self.deleted += found.num_rows
         with given(self._connection, found=found):
             run(self._connection, "INSERT INTO gone SELECT key FROM found")
-            return self._connection.sql("SELECT key || chr(10)::BLOB AS line FROM found").to_arrow_table()
+            return self._connection.sql(_GONE.format(gone="found")).to_arrow_table()
 
     def keep(self) -> None:
         """The store is like the rows that were given now, without those of `left`; what it has besides them stays."""
@@ -323,8 +337,8 @@ class RowComparison:
         run(self._connection, f"INSERT INTO {self._rows} SELECT key, low, high, 0 FROM changed")
 
     def finish(self) -> Iterator[Any]:
-        """The rows that are gone, as pyarrow.Table with `line`, the key's fields as a line of COPY text. When the iterator has ended, the
-        store is like the rows that were given."""
+        """The rows that are gone, as pyarrow.Table with `line`, the key's fields as a line of COPY text, and `old`, as of `changes`. When
+        the iterator has ended, the store is like the rows that were given."""
         connection, rows = self._connection, self._rows
         self.deleted = self._stored - (self.read - self.inserted)
         if self.deleted < 0:
@@ -334,7 +348,7 @@ class RowComparison:
             connection,
             f"CREATE OR REPLACE TEMP TABLE gone AS {missing if self.deleted else 'SELECT key FROM seen LIMIT 0'}",
         )
-        for batch in connection.sql("SELECT key || chr(10)::BLOB AS line FROM gone").to_arrow_reader(_ROWS_AT_ONCE):
+        for batch in connection.sql(_GONE.format(gone="gone")).to_arrow_reader(_ROWS_AT_ONCE):
             yield pa.Table.from_batches([batch])
         if self._by_parts:
             run(connection, f"DELETE FROM {rows} WHERE part IN (SELECT part FROM parts)")

@@ -18,8 +18,8 @@ from engine.sources.query_diff.cycle_numbers import write_file
 from engine.sources.query_diff.database import ComparedTable
 
 _FILE = "source_copies.json"
-INSERTED_OR_UPDATED, GONE = b"I", b"D"
-"""What the lines of `CopyJoin.differences` begin with."""
+NEW, CHANGED, REKEYED, GONE = (ord(letter) for letter in "IUKD")
+"""What the lines of `CopyJoin.differences` begin with. REKEYED: a row whose key is equal and prints differently, which is gone and new."""
 
 
 class CopyJoin(Protocol):
@@ -30,8 +30,7 @@ class CopyJoin(Protocol):
 
     def differences(self) -> Iterator[bytes]:
         """COPY text in pieces of whole lines, of rows that differ from the copy; the copy has them when the iterator has ended. Each line
-        begins with I and a tab, and is a row of the table; or with D and a tab, and has a key that is gone in the places of the key. A row
-        whose key is equal and prints differently is both. For a copy that fits."""
+        has a letter, the columns of the row in the table, and those of it in the copy; NULL where it is not. For a copy that fits."""
         ...
 
     def refresh(self) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId
@@ -41,6 +42,8 @@ _MOST_AHEAD = 20
 _AFTER_DELETES = 1 << 40
 """Number of the first change that is no delete: in a cycle deletes come first, so that values that are unique are free."""
 _DELETE, _UPDATE = ord("D"), ord("U")
+_OLD = "old"
+"""The column of old rows, in the files of cycles that know them."""
 
 
 class CycleThread:
@@ -187,17 +190,18 @@ class CycleLog:
             yield TableRows(none, none, np.empty(0, np.uint8), np.zeros(1, np.int64), table.record, (0, number))
         at = 0
         for batch in self._files.batches(number, table.deletes) if table.deletes is not None else ():
-            yield self._records(number, table, _deleted(table, batch, at, number))
-            at += batch.num_rows
+            for part in _parted(batch):
+                yield self._records(table, _deleted(table, part, at, number), whole=_OLD in part.schema.names)
+                at += part.num_rows
         at = _AFTER_DELETES
         for batch in self._files.batches(number, table.rows) if table.rows is not None else ():
-            yield self._records(number, table, _written(table, batch, at, number))
+            yield self._records(table, _written(table, batch, at, number), whole=_OLD in batch.schema.names)
             at += batch.num_rows
 
-    def _records(self, number: int, table: TableFound, changes: Changes) -> TableRows:
+    def _records(self, table: TableFound, changes: Changes, *, whole: bool) -> TableRows:
         announcement = table.record if self._announced.get(table.relation) != table.record else None
         self._announced[table.relation] = table.record
-        return records_of(changes, RelationId(table.relation), table.keys, whole=False, announcement=announcement)
+        return records_of(changes, RelationId(table.relation), table.keys, whole=whole, announcement=announcement)
 
     def confirm(self, window: int) -> bool:
         self._check_session()
@@ -248,27 +252,44 @@ def open_stream(
     return WindowStream(CycleLog(folder, thread, session, begin.after), begin, wake)
 
 
+def _parted(batch: Any) -> list[Any]:
+    """Deleted rows without `old` where no old row is known, and those with all of them."""
+    if _OLD not in batch.schema.names:
+        return [batch]
+    known = batch.column(_OLD).is_valid()
+    parts = batch.filter(pc.invert(known)).drop_columns([_OLD]), batch.filter(known)
+    return [part for part in parts if part.num_rows]
+
+
 def _deleted(table: TableFound, batch: Any, at: int, number: int) -> Changes:
-    lines = CopyLines.of(_text(batch), len(table.keys))
-    rows = len(lines.starts)
-    starts, sizes = np.zeros((rows, table.columns), np.int64), np.full((rows, table.columns), -1, np.int64)
-    starts[:, list(table.keys)], sizes[:, list(table.keys)] = lines.starts, lines.sizes
+    """`batch`: see `_parted`."""
+    rows = batch.num_rows
+    if _OLD in batch.schema.names:
+        lines = CopyLines.of(_text(batch, _OLD), table.columns)
+        olds = lines.starts, lines.sizes
+    else:
+        lines, olds = CopyLines.of(_text(batch), len(table.keys)), _absent(rows, table.columns)
+        olds[0][:, list(table.keys)], olds[1][:, list(table.keys)] = lines.starts, lines.sizes
     operations = np.full(rows, _DELETE, np.uint8)
-    return Changes(*_numbers(rows, at, number), operations, lines.data, (starts, sizes), _absent(rows, table.columns))
+    return Changes(*_numbers(rows, at, number), operations, lines.data, olds, _absent(rows, table.columns))
 
 
 def _written(table: TableFound, batch: Any, at: int, number: int) -> Changes:
-    lines = CopyLines.of(_text(batch), table.columns)
-    rows = len(lines.starts)
-    operations = batch.column("op").to_numpy()
-    olds = _absent(rows, table.columns)
-    news = lines.starts, lines.sizes
-    return Changes(*_numbers(rows, at, number), operations, lines.data, olds, news, operations == _UPDATE)
+    text, operations = _text(batch), batch.column("op").to_numpy()
+    rows, known = batch.num_rows, np.zeros(batch.num_rows, np.bool_)
+    if _OLD in batch.schema.names:
+        known = batch.column(_OLD).is_valid().to_numpy(zero_copy_only=False)
+    if known.any():
+        text += _text(batch.filter(batch.column(_OLD).is_valid()), _OLD)
+    lines, olds = CopyLines.of(text, table.columns), _absent(rows, table.columns)
+    olds[0][known], olds[1][known] = lines.starts[rows:], lines.sizes[rows:]
+    news = lines.starts[:rows], lines.sizes[:rows]
+    return Changes(*_numbers(rows, at, number), operations, lines.data, olds, news, (operations == _UPDATE) & ~known)
 
 
-def _text(batch: Any) -> bytes:
-    """The lines of a batch."""
-    lines = batch.column("line")
+def _text(batch: Any, column: str = "line") -> bytes:
+    """The lines of a batch, none of which is NULL."""
+    lines = batch.column(column)
     _, borders, data = lines.buffers()
     offsets = np.frombuffer(borders, np.int64)[lines.offset : lines.offset + len(lines) + 1]
     return bytes(memoryview(data)[int(offsets[0]) : int(offsets[-1])])

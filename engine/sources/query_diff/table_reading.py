@@ -11,13 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from engine.model.source import TableSplit
+from engine.platform.compiled import Array
 from engine.records.landing import CopyLines
 from engine.records.row_digest import hashed_lines, keyed_lines
 from engine.sources.query_diff.database import ComparedDatabase, ComparedTable
 from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
 from engine.sources.query_diff.rests import Read
 from engine.sources.query_diff.row_store import RowComparison
-from engine.sources.query_diff.source_copies import GONE, INSERTED_OR_UPDATED, CopyJoin
+from engine.sources.query_diff.source_copies import GONE, NEW, REKEYED, CopyJoin
 from engine.sources.query_diff.stamps import Stamp
 
 PIECE_BYTES = 32 * 1024 * 1024
@@ -108,15 +109,16 @@ class TableReading:
         pieces = self._database.placed_rows(self._table, self._snapshot, firsts)
         return None if pieces is None else self._hashed(pieces, "placed")
 
-    def differences(self, join: CopyJoin) -> Iterator[tuple[Any, Any]]:
-        """Rows that differ from the copy on the source, and rows with the keys that are gone, as of `keyed_lines`."""
+    def differences(self, join: CopyJoin) -> Iterator[tuple[Any, Any, Any]]:
+        """Rows that differ from the copy on the source, rows of the copy whose keys are gone, and all rows of the copy that differ, as of
+        `keyed_lines`."""
         fields, places = len(self._table.schema.columns), self._table.key_places
         for text in self._pieces(join.differences()):
-            written, gone = (
-                keyed_lines(_lines_of(text, letter), fields, places) for letter in (INSERTED_OR_UPDATED, GONE)
-            )
+            letters, news, olds = _sides_of(text, fields)
+            written, old = (keyed_lines(lines, fields, places) for lines in (news, olds))
             self.counts["rows_read"] += written.num_rows
-            yield written, gone
+            letters = letters[letters != NEW]
+            yield written, old.filter(pa.array((letters == GONE) | (letters == REKEYED))), old
 
     def digests(self, firsts: Sequence[tuple[str, ...]]) -> list[DigestedRange]:
         """Digests of all ranges, by the first keys of all but the first one."""
@@ -180,14 +182,27 @@ class TableReading:
         return text
 
 
-def _lines_of(text: bytes, letter: bytes) -> bytes:
-    """The lines that begin with this letter and a separator, without these two bytes."""
-    data = np.frombuffer(text, np.uint8)
+def _sides_of(text: bytes, fields: int) -> tuple[Array, bytes, bytes]:
+    """Of lines as of `CopyJoin.differences`: their letters, the lines of rows in the table, and the lines of rows in the copy."""
+    data = np.frombuffer(bytearray(text), np.uint8)
     ends = np.flatnonzero(data == ord("\n")) + 1
-    starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)[: len(ends)]
-    kept = np.repeat(data[starts] == ord(letter), ends - starts)
-    kept[starts] = kept[starts + 1] = False
-    return bytes(data[: len(kept)][kept])
+    found = np.flatnonzero(data == ord("\t"))
+    if len(found) != 2 * fields * len(ends):
+        raise ValueError("COPY text with an unexpected number of fields")
+    tabs = found.reshape(len(ends), 2 * fields)
+    news, olds = tabs[:, 0] + 1, tabs[:, fields] + 1
+    data[olds - 1] = ord("\n")
+    letters = data[news - 2]
+    there, was = letters != GONE, letters != NEW
+    return letters, _joined(data, news[there], olds[there]), _joined(data, olds[was], ends[was])
+
+
+def _joined(data: Array, starts: Array, ends: Array) -> bytes:
+    """The bytes of these parts, which do not overlap."""
+    borders = np.zeros(len(data) + 1, np.int8)
+    borders[starts] += 1
+    borders[ends] -= 1
+    return bytes(data[np.cumsum(borders[:-1], dtype=np.int8).astype(np.bool_)])
 
 
 def key_texts(keys: Sequence[bytes], fields: int) -> list[tuple[str, ...]]:

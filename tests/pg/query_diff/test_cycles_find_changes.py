@@ -112,11 +112,15 @@ def compared(database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Po
 
 
 class Copy:
-    """What the cycles' files make of a copy: lines by key, for each table."""
+    """What the cycles' files make of a copy: lines by key, for each table. Old rows that they contain are those of the copy.
+
+    `olds`: of the last cycle with changes, by table, whether each update and delete contained it.
+    """
 
     def __init__(self, folder: Folder) -> None:
         self.rows: dict[str, dict[bytes, bytes]] = {}
         self.last = 0
+        self.olds: dict[str, list[bool]] = {}
         self._files = folder.files
 
     def fill(self, rows: dict[str, dict[bytes, bytes]], number: int) -> None:
@@ -132,25 +136,37 @@ class Copy:
             self.last = number
             for table in found.tables:
                 held = self.rows[table.name]
-                for line in _lines(self._files, number, table.deletes):
-                    del held[line.removesuffix(b"\n")]
-                for op, key, line in _written(self._files, number, table):
+                self.olds[table.name] = []
+                for line, old in _lines(self._files, number, table.deletes):
+                    self._note(table.name, old, held.pop(line.removesuffix(b"\n")))
+                for op, key, line, old in _written(self._files, number, table):
                     assert (held.get(key) is None) is (op == "I")
                     assert held.get(key) != line
+                    if op == "U":
+                        self._note(table.name, old, held[key])
                     held[key] = line
                 assert not table.unreadable
 
+    def _note(self, name: str, old: bytes | None, held: bytes) -> None:
+        assert old in {None, held}
+        self.olds[name].append(old is not None)
 
-def _lines(files: Any, number: int, name: str | None) -> Iterator[bytes]:
+
+def _lines(files: Any, number: int, name: str | None) -> Iterator[tuple[bytes, bytes | None]]:
     for batch in files.batches(number, name) if name is not None else ():
-        yield from batch.column("line").to_pylist()
+        yield from zip(batch.column("line").to_pylist(), _olds(batch), strict=True)
 
 
-def _written(files: Any, number: int, table: Any) -> Iterator[tuple[str, bytes, bytes]]:
+def _olds(batch: Any) -> list[bytes | None]:
+    found: list[bytes | None] = batch.column("old").to_pylist() if "old" in batch.schema.names else [None] * len(batch)
+    return found
+
+
+def _written(files: Any, number: int, table: Any) -> Iterator[tuple[str, bytes, bytes, bytes | None]]:
     for batch in files.batches(number, table.rows) if table.rows is not None else ():
         lines = batch.column("line").to_pylist()
         keys = keyed_lines(b"".join(lines), table.columns, table.keys).column("key").to_pylist()
-        yield from zip(map(chr, batch.column("op").to_pylist()), keys, lines, strict=True)
+        yield from zip(map(chr, batch.column("op").to_pylist()), keys, lines, _olds(batch), strict=True)
 
 
 def held_by(

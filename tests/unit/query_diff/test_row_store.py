@@ -81,6 +81,24 @@ def test_rows_that_left_are_gone_and_others_stay(store: RowStore) -> None:
         assert _found(store, b"1\tz\n4\td\n") == ([], [b"3\n"])
 
 
+@pytest.mark.parametrize("only", [True, False])
+def test_only_rows_that_the_store_knows_are_old_rows(store: RowStore, only: bool) -> None:
+    copy = b"1\ta\n", b"2\tz\n9\tx\n3\tc\n"
+    with store.transaction(2):
+        comparison = store.comparison(7)
+        for rows in copy:
+            comparison.know_olds(keyed_lines(rows, 2, [0]), only=only)
+        changes = comparison.changes(keyed_lines(b"1\tA\n2\tB\n9\tx\n", 2, [0]))
+        assert sorted(changes.select(["line", "old"]).to_pylist(), key=str) == [
+            {"line": b"1\tA\n", "old": None if only else b"1\ta\n"},
+            {"line": b"2\tB\n", "old": None},
+            {"line": b"9\tx\n", "old": None},
+        ]
+        gone = comparison.left(keyed_lines(b"3\n", 1, [0])).to_pylist()
+        assert gone == [{"line": b"3\n", "old": b"3\tc\n"}]
+        assert [row for piece in comparison.finish() for row in piece.to_pylist()] == gone
+
+
 @pytest.mark.parametrize(
     "text",
     [
