@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +16,9 @@ from engine.sources.query_diff.cycle import run_cycle
 from engine.sources.query_diff.database import Method
 from engine.sources.query_diff.folder import Follow
 from engine.sources.query_diff.given import Given
+from tests.contract.source_material import described
+from tests.contract.source_postgres import JoinedQueriesOrigin
+from tests.contract.test_source_contract import followed
 from tests.fixtures.postgres import Database
 from tests.pg.query_diff.test_copies_on_the_source import (
     FOLLOWED,
@@ -27,6 +32,7 @@ from tests.pg.query_diff.test_copies_on_the_source import (
     given_in,
 )
 from tests.pg.query_diff.test_cycles_find_changes import Copy, held_by
+from tests.unit.query_diff.test_old_rows import change_of
 
 __all__ = ["compared", "database"]
 pytestmark = pytest.mark.pg
@@ -159,6 +165,47 @@ def test_operations_that_are_not_followed_leave_the_old_rows_of_the_others(
         if file is not None
     }
     assert olds == {("things", "rows"): [True] * 4, ("kept", "rows"): [True], ("kept", "deletes"): [True] * 2}
+
+
+def test_a_stream_sends_whole_old_rows_where_they_are_known(database: Database) -> None:
+    database.execute("CREATE TABLE notes (id bigint PRIMARY KEY, v varchar(100), w numeric)")
+    database.execute("INSERT INTO notes VALUES (1, 'one', 1.0), (2, NULL, 2), (3, E'th\tree', 3)")
+    with ExitStack() as stack:
+        origin = JoinedQueriesOrigin(database, stack)
+        (copy,) = copies_after(origin, database)
+        with followed(origin, [origin.table("notes")]) as tail:
+            for change in (
+                "UPDATE notes SET w = 1.00 WHERE id = 1; DELETE FROM notes WHERE id = 2; UPDATE notes SET id = 4 WHERE id = 3",
+                f"TRUNCATE penstock.{copy}; UPDATE notes SET v = 'two' WHERE id = 1; DELETE FROM notes WHERE id = 4",
+                "UPDATE notes SET v = NULL WHERE id = 1; INSERT INTO notes VALUES (5, 'five', 5)",
+            ):
+                database.execute(change)
+                tail.past(origin.source.log.now())
+            net = tail.changes(described(origin, "notes"))
+            records = [
+                bytes(data[begin:end])
+                for _, data, offsets in tail._blocks.values()
+                for begin, end in itertools.pairwise(offsets)
+            ]
+    sent = [change_of(record) for record in records if record[:1] in {b"I", b"U", b"D"}]
+    assert sorted(sent[:2], key=str) == [("D", {"O": ("2", None, "2")}), ("D", {"O": ("3", "th\tree", "3")})]
+    assert sorted(sent[2:4], key=str) == [
+        ("I", {"N": ("4", "th\tree", "3")}),
+        ("U", {"O": ("1", "one", "1.0"), "N": ("1", "one", "1.00")}),
+    ]
+    assert sent[4:6] == [("D", {"K": ("4", None, None)}), ("U", {"N": ("1", "two", "1.00")})]
+    assert sorted(sent[6:], key=str) == [
+        ("I", {"N": ("5", "five", "5")}),
+        ("U", {"O": ("1", "two", "1.00"), "N": ("1", None, "1.00")}),
+    ]
+    assert (net.counts, net.fault) == ({"insert": 2, "update": 3, "delete": 3}, None)
+
+
+def copies_after(origin: JoinedQueriesOrigin, database: Database) -> list[str]:
+    """The copies on the source after a first cycle over `notes`."""
+    origin.source.sent_tables.prepare([origin.table("notes")], origin.slot)
+    with origin.source.reader.create(origin.slot):
+        return copies_on(database)
 
 
 def _oid(database: Database, table: str) -> int:
