@@ -42,7 +42,8 @@ class CaptureKindView(BaseModel):
         description="Whether triggers on the source record the changes: `/connections/{name}/change-triggers` shows and installs them."
     )
     table_options: list[str] = Field(
-        description="Which of `flag_column`, `key` and `columns` an entry of `capture.tables` can have. Empty if there is no `tables`."
+        description="Which of `flag_column`, `key`, `columns` and `stamps_below` an entry of `capture.tables` can have. Empty if there is"
+        " no `tables`."
     )
     settings: dict[str, Any] = Field(description="JSON schema of a subscription's `capture` of this kind.")
 

@@ -25,7 +25,7 @@ from engine.sources.mariadb_queries.terms import MARIADB_QUERIES_TERMS
 from engine.sources.query_diff.database import ComparedTable, DatabaseReads, Method
 from engine.sources.query_diff.derived_numbers import check_distinct, relation_of
 from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
-from engine.sources.query_diff.stamps import Stamp
+from engine.sources.query_diff.stamps import Since
 from engine.sources.query_diff.unhashed import UnhashedRows
 
 _NAMES = "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE'"
@@ -69,7 +69,7 @@ class MariaDbDatabase(UnhashedRows):
         table: ComparedTable,
         snapshot: str,
         ranges: Sequence[KeyRange] | None = None,
-        since: Stamp | None = None,
+        since: Since | None = None,
     ) -> Iterator[bytes]:
         del since
         return self._hashed(table, snapshot).rows(ranges)

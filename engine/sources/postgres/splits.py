@@ -106,7 +106,7 @@ def key_splits(connector: Connector, schema: TableSchema, keys: Sequence[Texts])
         for place, column in enumerate(schema.key_columns):
             kind = types.get(column.attnum)
             if kind is not None and all(key[place] is not None for key in keys):
-                texts = "{" + ",".join(_element(str(key[place])) for key in keys) + "}"
+                texts = "{" + ",".join(element(str(key[place])) for key in keys) + "}"
                 names.append(sql.SQL("{}::{}").format(sql.Identifier(column.on_source), sql.SQL(kind)))
                 given.append(sql.SQL("{}::{}[]").format(sql.Literal(texts), sql.SQL(kind)))
         if not names:
@@ -124,7 +124,7 @@ def key_splits(connector: Connector, schema: TableSchema, keys: Sequence[Texts])
         ]
 
 
-def _element(text: str) -> str:
+def element(text: str) -> str:
     """A text as an element of an array literal."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 

@@ -18,7 +18,7 @@ VIEWS = frozenset({"v", "m"})
 _NUMBERS = "({0} = 0 OR {0} IS NULL)"
 _KEPT = {"bool": "{0} IS NOT TRUE", "int2": _NUMBERS, "int4": _NUMBERS, "int8": _NUMBERS}
 """By the type of a delete flag, which rows it does not delete. Of another type the source refuses the condition: no row would be left."""
-_KEY_TYPES = frozenset(
+KEY_TYPES = frozenset(
     {"bool", "bpchar", "bytea", "date", "int2", "int4", "int8", "name", "oid", "text", "time"}
     | {"timestamp", "timestamptz", "uuid", "varchar"}
 )
@@ -70,7 +70,7 @@ class Compared:
         missing = [name for name in key if name not in types]
         if missing:
             return f"the declared key names columns that it does not have: {', '.join(missing)}"
-        unfit = [f"{name} ({types[name]})" for name in key if types[name] not in _KEY_TYPES]
+        unfit = [f"{name} ({types[name]})" for name in key if types[name] not in KEY_TYPES]
         if unfit:
             return f"the declared key has columns of types of which equal values may look different: {', '.join(unfit)}"
         return None

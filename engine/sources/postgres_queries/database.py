@@ -28,14 +28,15 @@ from engine.sources.postgres.splits import PLAIN, ReadRules
 from engine.sources.postgres.table_checks import unparsed
 from engine.sources.postgres.types import load_types
 from engine.sources.postgres_queries import hashing, preflight, stamps
+from engine.sources.postgres_queries.below import stamps_below
 from engine.sources.postgres_queries.compared import AS_THEY_ARE, VIEWS, Compared
 from engine.sources.postgres_queries.outer_join import PostgresCopies
 from engine.sources.postgres_queries.row_hashes import VALUES
 from engine.sources.postgres_queries.terms import POSTGRES_QUERIES_TERMS
-from engine.sources.query_diff.database import KEYLESS, ComparedTable, DatabaseReads, Method
+from engine.sources.query_diff.database import KEYLESS, ComparedTable, DatabaseReads, Method, StampBelow
 from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
 from engine.sources.query_diff.source_copies import SourceCopies
-from engine.sources.query_diff.stamps import Stamp
+from engine.sources.query_diff.stamps import Since, Stamp
 
 _UNREADABLE = 0
 """OID of no type: a column announced with it matches none, so the table is copied again."""
@@ -74,6 +75,7 @@ class PostgresDatabase:
     def tables(self, followed: Mapping[TableName, str | None]) -> dict[TableName, ComparedTable]:
         with self._connector.session() as connection, one_look(connection):
             catalog = self._load(connection, followed)
+            below = self._below(connection, catalog)
         found = {}
         for name, (table, is_keyed) in catalog.items():
             spec = self._compared.kept(table, TableSpec(TableId("t0"), name, name, where=followed[name]))
@@ -85,9 +87,21 @@ class PostgresDatabase:
                     ComparedTable(schema, spec, *records, times, hashes=VALUES)
                     if is_keyed
                     # A row whose stamp is old may have the key of one whose stamp is recent.
-                    else ComparedTable(schema, spec, *records, keyless=_keyless_record(table), hashes=VALUES)
+                    else ComparedTable(
+                        schema, spec, *records, keyless=_keyless_record(table), hashes=VALUES, below=below.get(name, ())
+                    )
                 )
         return found
+
+    def _below(
+        self, connection: PostgresConnection, catalog: Mapping[TableName, tuple[CatalogTable, bool]]
+    ) -> dict[TableName, tuple[StampBelow, ...]]:
+        """The stamps below views that can be used as they are declared."""
+        return {
+            name: stamps_below(connection, table, declared, table.identity_columns)[0]
+            for name, (table, is_keyed) in catalog.items()
+            if not is_keyed and (declared := self._compared.of(table).stamps_below)
+        }
 
     def methods(self, table: ComparedTable) -> frozenset[Method]:
         return hashing.methods(self._connector, table) - {Method.OUTER_JOIN}
@@ -97,7 +111,7 @@ class PostgresDatabase:
         table: ComparedTable,
         snapshot: str,
         ranges: Sequence[KeyRange] | None = None,
-        since: Stamp | None = None,
+        since: Since | None = None,
     ) -> Iterator[bytes]:
         return hashing.hashed_rows(self._connector, table, snapshot, ranges, since, self._rules)
 
@@ -111,7 +125,7 @@ class PostgresDatabase:
     ) -> list[DigestedRange]:
         return hashing.range_digests(self._connector, table, snapshot, firsts, self._rules)
 
-    def rows_since(self, table: ComparedTable, snapshot: str, since: Stamp) -> Iterator[bytes]:
+    def rows_since(self, table: ComparedTable, snapshot: str, since: Since) -> Iterator[bytes]:
         return stamps.rows_since(self._connector, table, snapshot, since, self._rules)
 
     def left_since(self, table: ComparedTable, snapshot: str, since: Stamp) -> Iterator[bytes]:

@@ -24,7 +24,7 @@ class PostgresQueriesCapture(LimitsStatements):
         " they can be had."
     )
 
-    table_options: ClassVar[frozenset[str]] = frozenset({"flag_column", "key"})
+    table_options: ClassVar[frozenset[str]] = frozenset({"flag_column", "key", "stamps_below"})
 
     kind: Literal["query_diff"] = Field(default="query_diff", description=words)
 

@@ -23,7 +23,8 @@ from engine.sources.postgres.splits import ReadRules
 from engine.sources.postgres_queries import row_hashes
 from engine.sources.query_diff.database import ComparedTable, Method
 from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
-from engine.sources.query_diff.stamps import Stamp
+from engine.sources.query_diff.stamps import Since, Touched
+from engine.sources.query_diff.table_reading import key_texts
 
 _AT_ONCE = 64
 """Ranges of one statement, for keys of several columns and for ranges that are read: each is a branch of a union. Not measured."""
@@ -48,7 +49,7 @@ def hashed_rows(
     table: ComparedTable,
     snapshot: str,
     ranges: Sequence[KeyRange] | None,
-    since: Stamp | None,
+    since: Since | None,
     rules: ReadRules,
 ) -> Iterator[bytes]:
     """See ComparedDatabase.hashed_rows."""
@@ -189,7 +190,7 @@ class _Rows:
     """Which rows of a table are read: those in a range, with recent stamps, in a part of its pages."""
 
     keys: KeyRange | None = None
-    since: Stamp | None = None
+    since: Since | None = None
     pages: Sequence[sql.Composable] = ()
 
 
@@ -225,15 +226,37 @@ def _conditions(columns: Sequence[Column], keys: KeyRange | None) -> list[sql.Co
     return [compared(columns, operator, KeyBound(bound)) for operator, bound in bounds if bound is not None]
 
 
-def conditions_since(schema: TableSchema, since: Stamp | None) -> list[sql.Composable]:
-    """Rows whose stamps are not older; those without one are always among them."""
+def conditions_since(schema: TableSchema, since: Since | None) -> list[sql.Composable]:
+    """Rows whose stamps are not older, those without one always among them; or those that were touched."""
     if since is None:
         return []
+    if isinstance(since, Touched):
+        others = [sql.SQL("({}) IS NOT TRUE").format(_touched(schema, other)) for other in since.others]
+        return [_touched(schema, since), *others]
     column = sql.Identifier(since.column)
     if any(each.on_source == since.column and not each.nullable for each in schema.columns):
         # Without OR an index with all columns is enough.
         return [sql.SQL("{} >= {}").format(column, sql.Literal(since.value))]
     return [sql.SQL("({} >= {} OR {} IS NULL)").format(column, sql.Literal(since.value), column)]
+
+
+def _touched(schema: TableSchema, touched: Touched) -> sql.Composed:
+    """Each column alone, which a database can apply inside of a view that groups its rows, and all of them together."""
+    names = [sql.Identifier(name) for name in touched.columns]
+    types = {column.on_source: column.type.name for column in schema.columns}
+    texts = zip(*key_texts(touched.lines, len(names)), strict=True)
+    values = [
+        sql.SQL("{}::pg_catalog.{}[]").format(
+            sql.Literal("{" + ",".join(splits.element(text) for text in column) + "}"), sql.Identifier(types[name])
+        )
+        for name, column in zip(touched.columns, texts, strict=True)
+    ]
+    each = [sql.SQL("{} = ANY ({})").format(*pair) for pair in zip(names, values, strict=True)]
+    if len(names) > 1:
+        listed = sql.SQL(", ")
+        both = sql.SQL("({}) IN (SELECT * FROM unnest({}))").format(listed.join(names), listed.join(values))
+        each.append(both)
+    return sql.SQL(" AND ").join(each)
 
 
 def by_key(table: ComparedTable, rules: ReadRules) -> ReadRules:

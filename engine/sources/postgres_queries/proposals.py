@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from psycopg import sql
+
 from engine.model.fault import FaultKind
 from engine.model.identity import TableName
 from engine.model.schema import TableSchema
@@ -13,6 +15,7 @@ from engine.model.subscription import TableSpec
 from engine.postgres.sessions import PostgresConnection
 from engine.records.catalog_table import CatalogTable, schema_of
 from engine.sources.postgres.key_walk import ordered_columns
+from engine.sources.postgres_queries.below import relations_below, stamps_below
 from engine.sources.postgres_queries.compared import VIEWS, Compared
 from engine.sources.postgres_queries.outer_join import MAY_KEEP, SCHEMA, copy_obstacle
 from engine.sources.postgres_queries.stamp_script import flag_sql, index_sql, stamp_sql, unique_sql
@@ -35,6 +38,7 @@ WHERE i.indrelid = ANY (%s::oid[]) AND i.indisvalid AND i.indpred IS NULL AND i.
 GROUP BY i.indexrelid, i.indrelid ORDER BY i.indexrelid
 """
 """Columns of each index, those of INCLUDE last. Indexes over expressions or of some rows only are left out."""
+_READABLE = "SELECT has_table_privilege(%s::oid, 'SELECT'), current_user"
 _FIXED = frozenset({"bool", "date", "float4", "float8", "int2", "int4", "int8", "timestamp", "timestamptz", "uuid"})
 """Types of columns that an index can include without a limit: a row of an index that is too large makes the application's INSERT fail."""
 _NO_SCHEMA = f"the user needs the schema {SCHEMA}, and the right to create tables in it"
@@ -71,6 +75,7 @@ def propose(
         one = sizes.get(table.oid, _Sizes())
         schema = schema_of(compared.table(table), compared.kept(table, spec))
         found += _stamps(compared, table, one, schema)
+        found += _stamps_below(connection, compared, table)
         if compared.declared_key(table) and table.kind not in VIEWS:
             what = f"the source does not keep the declared key of {table.name} unique: rows with equal keys would park the table"
             statements = unique_sql(table.name, compared.declared_key(table))
@@ -122,8 +127,9 @@ def _stamps(compared: Compared, table: CatalogTable, sizes: _Sizes, schema: Tabl
         return []
     stamp, flag = chosen.stamp_column, chosen.flag_column
     if table.kind in VIEWS:
-        what = f"{table.name} is a view, of which no stamp shows the changes"
-        return [Finding(_E, FaultKind.TABLE_COLUMNS_UNFIT.value, what, "Choose another method, and declare its key.")]
+        what = f"{table.name} is a view, of which no stamp of its own shows the changes"
+        remedy = "Declare stamps_below, the stamps of what it reads, or choose another method; and declare its key."
+        return [Finding(_E, FaultKind.TABLE_COLUMNS_UNFIT.value, what, remedy)]
     types = {c.column.name: c.column.type.name for c in table.columns}
     key = compared.table(table).identity_columns
     found = []
@@ -138,8 +144,43 @@ def _stamps(compared: Compared, table: CatalogTable, sizes: _Sizes, schema: Tabl
         columns = schema.columns if schema is not None else ()
         if columns and all(column.type.name in _FIXED for column in columns):
             included += [c.on_source for c in columns if c.on_source not in included]
-        what = f"{table.name} has no index that begins with {stamp}: each cycle reads the whole table to find recent stamps"
-        found.append(Finding(_W, "stamp_without_index", what, "Create one.", index_sql(table.name, stamp, included)))
+        statements = index_sql(table.name, stamp, included)
+        found.append(Finding(_W, "stamp_without_index", _unindexed(table.name, stamp), "Create one.", statements))
+    return found
+
+
+def _unindexed(table: TableName, stamp: str) -> str:
+    return f"{table} has no index that begins with {stamp}: each cycle reads the whole table to find recent stamps"
+
+
+def _stamps_below(connection: PostgresConnection, compared: Compared, view: CatalogTable) -> list[Finding]:
+    """Findings on the declared stamps of what a view reads."""
+    declared = compared.of(view).stamps_below
+    if not declared:
+        return []
+    stamps, problems = stamps_below(connection, view, declared, compared.table(view).identity_columns)
+    remedy = "Correct stamps_below in capture.tables, or choose another method."
+    found = [
+        Finding(_E, FaultKind.TABLE_COLUMNS_UNFIT.value, f"{view.name}: {problem}", remedy) for problem in problems
+    ]
+    sizes = _sizes(connection, [int(stamp.relation.schema.relation) for stamp in stamps])
+    for stamp in stamps:
+        schema = stamp.relation.schema
+        may_read, user = connection.execute(_READABLE, [int(schema.relation)]).fetchall()[0]
+        if not may_read:
+            what = f"{view.name}: the user may not read the stamps of {schema.name}"
+            on = sql.Identifier(schema.name.schema, schema.name.name)
+            granted = sql.SQL("GRANT SELECT ON {} TO {}").format(on, sql.Identifier(user)).as_string(connection)
+            found.append(Finding(_E, FaultKind.SOURCE_PRIVILEGE.value, what, "Grant it.", (granted,)))
+        if not sizes.get(int(schema.relation), _Sizes()).led_by(stamp.stamp):
+            statements = index_sql(schema.name, stamp.stamp, schema.key)
+            found.append(
+                Finding(_W, "stamp_without_index", _unindexed(schema.name, stamp.stamp), "Create one.", statements)
+            )
+    late = relations_below(connection, view).without(declared)
+    if late and not problems:
+        what = f"changes of what {view.name} reads besides are found only by cycles that compare all rows: {', '.join(late)}"
+        found.append(Finding(_I, "changes_without_stamp", what, "Declare stamps of these too, if they change."))
     return found
 
 
@@ -163,7 +204,8 @@ def _method(
     if table.kind == "v":
         what = (
             f"{table.name} is a view: it can be compared by incremental or row_checksum (chosen: {method}), and each cycle runs its query,"
-            " once more for rows that changed. Its key is not kept unique by the source"
+            " once more for rows that changed; by timestamp with stamps_below most cycles run it for rows that may have changed only. Its"
+            " key is not kept unique by the source"
         )
         return [Finding(_I, "method_costs", what, "None needed.")]
     is_unique = not compared.declared_key(table)

@@ -14,7 +14,7 @@ from engine.sources.postgres.copy_out import COPY_KINDS
 from engine.sources.postgres.splits import ReadRules
 from engine.sources.postgres_queries.hashing import conditions_since, split_of
 from engine.sources.query_diff.database import ComparedTable
-from engine.sources.query_diff.stamps import Stamp
+from engine.sources.query_diff.stamps import Since, Stamp
 
 TYPES = frozenset({"timestamp", "timestamptz", "date"})
 """Names of the types that a stamp may have."""
@@ -33,7 +33,7 @@ FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_p
 
 
 def rows_since(
-    connector: Connector, table: ComparedTable, snapshot: str, since: Stamp, rules: ReadRules
+    connector: Connector, table: ComparedTable, snapshot: str, since: Since, rules: ReadRules
 ) -> Iterator[bytes]:
     """See ComparedDatabase.rows_since."""
     query = splits.select_rows(table.schema, table.schema.name, conditions_since(table.schema, since))

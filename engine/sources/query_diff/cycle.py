@@ -38,7 +38,7 @@ from engine.sources.query_diff.given import Detection, Given
 from engine.sources.query_diff.key_ranges import RANGE_ROWS, Adder, Cutter, KeyRange, joined
 from engine.sources.query_diff.row_store import Known, RowComparison, RowStore, StoredRange
 from engine.sources.query_diff.source_copies import CopiesMade, CopyJoin, copy_name
-from engine.sources.query_diff.stamps import Stamp
+from engine.sources.query_diff.stamps import OLDEST, Stamp, Touched
 from engine.sources.query_diff.table_reading import Conduct, TableReading, key_texts
 from engine.sources.query_diff.unread_tables import CHANGED, LOST, OF_A_TABLE, named
 
@@ -264,10 +264,8 @@ class _TableCycle:
         hashes = "" if chosen in _WITHOUT_FORM else self.table.hashes
         now = Known(name, condition, self.table.record, self.table.schema.key, chosen.value, hashes)
         unreadable = known is not None and known.keys != now.keys
-        stamp = None
-        if detection.stamp in self.table.stamps:
-            # Read first: what appears while the table is read has newer stamps.
-            stamp = self._reading().newest_stamp(str(detection.stamp), self.cycle.snapshot.overlap_s)
+        # Read first: what appears while the table is read has newer stamps.
+        stamps = self._newest_stamps(detection)
         found = TableFound(
             name.schema,
             name.name,
@@ -285,9 +283,9 @@ class _TableCycle:
         else:
             read, now = self._changes(known, now, detection)
         self._rows.set_unread(self._relation, unread=False)
-        if detection.stamp in self.table.stamps:
-            self._rows.set_stamp(self._relation, str(detection.stamp), stamp)
-            found = replace(found, known_before=stamp)
+        if stamps:
+            self._rows.set_stamps(self._relation, stamps)
+            found = replace(found, known_before=stamps.get(str(detection.stamp)))
         return replace(found, **read, method=now.method, seconds=round(time.monotonic() - began, 3))
 
     def _changes(self, known: Known, now: Known, detection: Detection) -> tuple[dict[str, Any], Known]:
@@ -296,11 +294,13 @@ class _TableCycle:
         if method in _HASHED_HERE:
             # The copy on the source may not be used any more.
             method = Method.OUTER_JOIN if now.method == Method.OUTER_JOIN else Method.INCREMENTAL
-        since = self._since(known, now, detection)
         whole = self.number % FULL_EVERY == 0
         reading = self._reading(known.hashes)
-        if since is not None:
+        since = self._since(known, now, detection, reading)
+        if isinstance(since, Stamp):
             read = self._compare_since(reading, method, since)
+        elif since is not None:
+            read = self._compare_touched(reading, method, since)
         elif method is Method.OUTER_JOIN:
             read = self._compare_joined(whole=whole)
         else:
@@ -317,17 +317,35 @@ class _TableCycle:
             self._rows.follow(self._relation, now)
         return read, now
 
-    def _since(self, known: Known, now: Known, detection: Detection) -> Stamp | None:
-        """The stamp from which rows are read; None if all are."""
-        is_sweep = self.cycle.complete or self.number % detection.sweep_every == 0
-        if is_sweep or known != now or detection.stamp not in self.table.stamps:
+    def _newest_stamps(self, detection: Detection) -> dict[str, str | None]:
+        """By name, from what on the next cycle has to read. Empty without stamps."""
+        overlap_s, found = self.cycle.snapshot.overlap_s, {}
+        if detection.stamp in self.table.stamps:
+            found[str(detection.stamp)] = self._reading().newest_stamp(str(detection.stamp), overlap_s)
+        for below in self.table.below:
+            reading = TableReading(self.cycle.database, below.relation, self.cycle.snapshot.name, self.cycle.conduct)
+            found[below.name] = reading.newest_stamp(below.stamp, overlap_s) or OLDEST
+        return found
+
+    def _since(
+        self, known: Known, now: Known, detection: Detection, reading: TableReading
+    ) -> Stamp | tuple[Touched, ...] | None:
+        """The stamp from which rows are read, or which rows of a view; None if all are."""
+        if self.cycle.complete or self.number % detection.sweep_every == 0 or known != now:
+            return None
+        if self.table.below:
+            stamps = {each.name: (each, self._rows.stamp(self._relation, each.name)) for each in self.table.below}
+            since = {name: (each, stamp.value) for name, (each, stamp) in stamps.items() if stamp is not None}
+            return reading.touched(since) if since.keys() == stamps.keys() else None
+        if detection.stamp not in self.table.stamps:
             return None
         return self._rows.stamp(self._relation, str(detection.stamp))
 
     def _method_of(self, detection: Detection) -> Method:
         """The chosen method, or the next one that the table can be compared by."""
         method = self._possible(detection.method)
-        by_ranges = method is Method.RANGE_CHECKSUM or detection.stamp in self.table.stamps
+        has_stamps = detection.stamp in self.table.stamps or bool(self.table.below)
+        by_ranges = method is Method.RANGE_CHECKSUM or has_stamps
         return method if by_ranges or "update" in self.follow.operations else Method.KEYS
 
     def _possible(self, method: Method) -> Method:
@@ -382,13 +400,7 @@ class _TableCycle:
                 for piece in self._rows_read(reading, method) if method is Method.KEYS else reading.hashes():
                     comparison.changes(piece)
             self._check_keys(comparison)
-            again = 0
-            for piece in reading.changed(comparison):
-                changed = comparison.changed_of(piece)
-                again += changed.num_rows
-                file.write(_wanted(changed, self.follow))
-            if self.table.keyless and again != comparison.inserted + comparison.updated:
-                raise EngineFault(FaultKind.TABLE_NO_IDENTITY, str(self.table.schema.name), KEYLESS)
+            self._write_changed(file, comparison, reading.changed(comparison))
         # Nothing is read from here on.
         deletes = self._deletes(comparison.finish())
         self._rows.set_copy_mark(self._relation, None)
@@ -479,14 +491,46 @@ class _TableCycle:
         else:
             for piece in reading.hashes(since=since):
                 comparison.changes(piece)
-            for piece in reading.changed(comparison, since):
-                file.write(_wanted(comparison.changed_of(piece), self.follow))
+            self._write_changed(file, comparison, reading.changed(comparison, [since]))
         deletes = None
         if self.table.schema.row_filter is not None:
             deletes = self._deletes(map(comparison.left, reading.left(since)))
         comparison.keep()
         self._rows.set_copy_mark(self._relation, None)
         return {**reading.counts, **_written(file, comparison), "deletes": deletes, "since_stamp": True}
+
+    def _compare_touched(self, reading: TableReading, method: Method, touched: Sequence[Touched]) -> dict[str, Any]:
+        """Compare the rows of a view that changed relations below it may have changed. Of those that are gone it finds the ones whose keys
+        these relations name."""
+        comparison = self._rows.comparison(self._relation)
+        file = self.writer.file(f"{self._relation}.rows", rows_schema())
+        for one in touched:
+            if method is Method.INCREMENTAL:
+                for piece in reading.rows(one):
+                    file.write(_wanted(comparison.changes(piece), self.follow))
+            else:
+                for piece in reading.hashes(since=one):
+                    comparison.changes(piece)
+        self._check_keys(comparison)
+        if method is not Method.INCREMENTAL:
+            self._write_changed(file, comparison, reading.changed(comparison, touched))
+        # Nothing is read from here on.
+        places = {below.columns: below.places for below in self.table.below}
+        named = ((places[one.columns], one.lines) for one in touched)
+        deletes = self._deletes(comparison.missing(at, lines) for at, lines in named if at is not None)
+        comparison.keep()
+        self._rows.set_copy_mark(self._relation, None)
+        return {**reading.counts, **_written(file, comparison), "deletes": deletes, "since_stamp": True}
+
+    def _write_changed(self, file: TableFile, comparison: RowComparison, pieces: Iterator[Any]) -> None:
+        """Those rows that the comparison of hashes found, of pieces with at least these. Of a view they have to be there still."""
+        again = 0
+        for piece in pieces:
+            changed = comparison.changed_of(piece)
+            again += changed.num_rows
+            file.write(_wanted(changed, self.follow))
+        if self.table.keyless and again != comparison.inserted + comparison.updated:
+            raise EngineFault(FaultKind.TABLE_NO_IDENTITY, str(self.table.schema.name), KEYLESS)
 
     def _compare_ranges(
         self, reading: TableReading, *, whole: bool

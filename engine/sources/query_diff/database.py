@@ -25,7 +25,7 @@ from engine.model.source import (
 )
 from engine.model.subscription import OriginFilter, TableSpec
 from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
-from engine.sources.query_diff.stamps import Stamp
+from engine.sources.query_diff.stamps import Since, Stamp
 
 if TYPE_CHECKING:
     from engine.sources.query_diff.source_copies import SourceCopies
@@ -62,7 +62,8 @@ class ComparedTable:
     """A table as it is now. `schema`: with all of its columns, unmasked, and the key that identifies a row; `spec`: of the reads;
     `record`: its relation record; `unreadable`: a record that matches no structure; `stamps`: columns that may be stamps; `keyless`: only
     of a table whose key is declared, and not kept unique by the database: the record which says that rows have no key of their own;
-    `hashes`: the form in which the database hashes its rows, of those that it can."""
+    `hashes`: the form in which the database hashes its rows, of those that it can; `below`: of a view whose rows are found by the stamps of
+    relations below it."""
 
     schema: TableSchema
     spec: TableSpec
@@ -71,11 +72,25 @@ class ComparedTable:
     stamps: frozenset[str] = frozenset()
     keyless: bytes = b""
     hashes: str = ""
+    below: tuple[StampBelow, ...] = ()
 
     @property
     def key_places(self) -> tuple[int, ...]:
         names = [column.name for column in self.schema.columns]
         return tuple(names.index(name) for name in self.schema.key)
+
+
+@dataclass(frozen=True, slots=True)
+class StampBelow:
+    """A relation below a view, whose changed rows say which rows of the view may have changed. `name`: of the stamp, other if the view, or
+    what is declared, is another one; `relation`: as a table whose key are the columns that say so; `columns`: of the view, with equal
+    values; `places`: of these in the view's key, if all of them are part of it."""
+
+    name: str
+    relation: ComparedTable
+    stamp: str
+    columns: tuple[str, ...]
+    places: tuple[int, ...] | None
 
 
 class DatabaseReads(Protocol):
@@ -132,12 +147,12 @@ class ComparedDatabase(Protocol):
         table: ComparedTable,
         snapshot: str,
         ranges: Sequence[KeyRange] | None = None,
-        since: Stamp | None = None,
+        since: Since | None = None,
     ) -> Iterator[bytes]:
         """COPY text in pieces of whole lines: a number, the key's fields and the hashes of each row, as `row_digest.hashed_lines` takes it.
 
         `ranges`: only rows in these, range by range in key order; the number is that of the range. None: all rows in any order. `since`:
-        only rows whose stamps are not older. For methods by checksum only.
+        only rows whose stamps are not older, or that were touched. For methods by checksum only.
         """
         ...
 
@@ -154,8 +169,9 @@ class ComparedDatabase(Protocol):
         """Digests of all ranges: `firsts` are the first keys of all but the first one. For RANGE_CHECKSUM only."""
         ...
 
-    def rows_since(self, table: ComparedTable, snapshot: str, since: Stamp) -> Iterator[bytes]:
-        """COPY text in pieces of whole lines: the rows whose stamps are not older. For a table with stamps."""
+    def rows_since(self, table: ComparedTable, snapshot: str, since: Since) -> Iterator[bytes]:
+        """COPY text in pieces of whole lines: the rows whose stamps are not older, or that were touched. For a table with stamps, or a view
+        with stamps below it."""
         ...
 
     def left_since(self, table: ComparedTable, snapshot: str, since: Stamp) -> Iterator[bytes]:

@@ -25,6 +25,20 @@ ClockTime = Annotated[str, StringConstraints(pattern=r"^([01][0-9]|2[0-3]):[0-5]
 """A time of day in hours and minutes."""
 
 
+class StampBelow(Policy):
+    """A stamp of a relation below a view."""
+
+    stamp_column: Text = Field(
+        description="A column of the relation, as `stamp_column` of a table: every insert and update sets it to the time of the database."
+    )
+    columns: dict[Text, Text] = Field(
+        min_length=1,
+        max_length=32,
+        description="Columns of the view, each with the column of the relation whose value it has: a changed row of the relation changes at"
+        " most the rows of the view with equal values in all of them. With columns of the view's key, rows that leave the view are found.",
+    )
+
+
 class TableDetection(Policy):
     """How the changes of one table are found, where that differs from `method`."""
 
@@ -62,6 +76,12 @@ class TableDetection(Policy):
         " cycle checks that they are, and that none is NULL; otherwise the table is parked. A table with a key of its own is compared"
         " by that.",
     )
+    stamps_below: dict[Text, StampBelow] = Field(
+        default_factory=dict,
+        max_length=32,
+        description="For `timestamp` of a view, in place of `stamp_column`: by `schema.name`, the tables below the view, and the columns by"
+        " which their changed rows say which rows of the view may have changed. Cycles on schedule read only these.",
+    )
     columns: dict[Text, Text] = Field(
         default_factory=dict,
         max_length=1000,
@@ -71,13 +91,15 @@ class TableDetection(Policy):
 
     @model_validator(mode="after")
     def _has_columns(self) -> Self:
-        if (self.method in STAMPED) is (self.stamp_column is None):
+        if self.stamps_below and (self.method != TIMESTAMP or self.stamp_column is not None or self.key is None):
+            raise ValueError("stamps_below is for the method timestamp, with a key, and without stamp_column")
+        if (self.method in STAMPED) is (self.stamp_column is None and not self.stamps_below):
             raise ValueError("stamp_column is for the methods timestamp and timestamp_delete_flag, which need it")
         if (self.method == DELETE_FLAG) is (self.flag_column is None):
             raise ValueError("flag_column is for the method timestamp_delete_flag, which needs it")
         if self.key is not None and len(set(self.key)) < len(self.key):
             raise ValueError("key names a column twice")
-        if self.key is not None and self.method in STAMPED:
+        if self.key is not None and self.method in STAMPED and not self.stamps_below:
             raise ValueError(
                 f"the method {self.method} needs a key that the source keeps unique, so no `key` can be named"
             )
@@ -190,7 +212,12 @@ class QueryDiffCapture(Capture):
         if given.context == OF_ANY_SOURCE:
             return self
         for name, one in self.tables.items():
-            options = {"flag_column": one.flag_column, "key": one.key, "columns": one.columns}
+            options = {
+                "flag_column": one.flag_column,
+                "key": one.key,
+                "columns": one.columns,
+                "stamps_below": one.stamps_below,
+            }
             wrong = [option for option, value in options.items() if value and option not in self.table_options]
             if wrong:
                 raise ValueError(f"{name}: {' and '.join(wrong)}: not possible with this kind of source")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -219,9 +219,11 @@ class RowStore:
         rows = run(self._connection, "SELECT value FROM stamps WHERE relation = ? AND name = ?", [relation, column])
         return Stamp(column, rows[0][0]) if rows and rows[0][0] is not None else None
 
-    def set_stamp(self, relation: int, column: str, value: str | None) -> None:
+    def set_stamps(self, relation: int, values: Mapping[str, str | None]) -> None:
+        """By column, or by the name of a stamp below a view; others are forgotten."""
         run(self._connection, "DELETE FROM stamps WHERE relation = ?", [relation])
-        run(self._connection, "INSERT INTO stamps VALUES (?, ?, ?)", [relation, column, value])
+        for name, value in values.items():
+            run(self._connection, "INSERT INTO stamps VALUES (?, ?, ?)", [relation, name, value])
 
     def copy_mark(self, relation: int) -> str | None:
         """The mark of the copy on the source that has the same rows as the store; None if there is none."""
@@ -324,6 +326,18 @@ class RowComparison:
             found = self._connection.sql(
                 f"SELECT s.key FROM piece AS p JOIN {self._rows} AS s ON s.key = p.key"
             ).to_arrow_table()
+        return self._gone(found)
+
+    def missing(self, places: Sequence[int], lines: Sequence[bytes]) -> Any:
+        """As `left`, those rows that were not given, and whose fields of the key at these places are one of these lines."""
+        with given(self._connection, listed=pa.table([pa.array(lines, pa.large_binary())], ["line"])):
+            found = self._connection.sql(
+                f"SELECT s.key FROM {self._rows} AS s SEMI JOIN listed AS l ON l.line = {_fields(places)}"
+                " ANTI JOIN seen USING (key) ANTI JOIN gone USING (key)"
+            ).to_arrow_table()
+        return self._gone(found)
+
+    def _gone(self, found: Any) -> Any:
         self.deleted += found.num_rows
         with given(self._connection, found=found):
             run(self._connection, "INSERT INTO gone SELECT key FROM found")
@@ -373,6 +387,12 @@ def given(connection: Any, **tables: Any) -> Iterator[None]:
     finally:
         for name in tables:
             connection.unregister(name)
+
+
+def _fields(places: Sequence[int]) -> str:
+    """Those fields of a stored key, as a line."""
+    listed = ", ".join(f"string_split(decode(s.key), chr(9))[{place + 1}]" for place in places)
+    return f"encode(concat_ws(chr(9), {listed}))"
 
 
 def _part(piece: Any) -> str:

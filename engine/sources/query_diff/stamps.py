@@ -11,3 +11,21 @@ class Stamp:
 
     column: str
     value: str
+
+
+OLDEST = "-infinity"
+"""Text of a stamp that is not newer than any: of a relation without rows, whose next ones are all new."""
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """Rows of a view whose `columns` have one of the values, and which are not among those of `others`: their relations changed. `lines`:
+    the values of the columns as COPY text, without the ends of lines, none of which is NULL."""
+
+    columns: tuple[str, ...]
+    lines: tuple[bytes, ...]
+    others: tuple[Touched, ...] = ()
+
+
+Since = Stamp | Touched
+"""Which rows of a table or view a cycle by stamps reads."""

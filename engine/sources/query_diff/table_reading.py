@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from engine.model.source import TableSplit
 from engine.platform.compiled import Array
 from engine.records.landing import CopyLines
 from engine.records.row_digest import hashed_lines, keyed_lines
-from engine.sources.query_diff.database import ComparedDatabase, ComparedTable
+from engine.sources.query_diff.database import ComparedDatabase, ComparedTable, StampBelow
 from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
 from engine.sources.query_diff.rests import Read
 from engine.sources.query_diff.row_store import RowComparison
 from engine.sources.query_diff.source_copies import GONE, NEW, REKEYED, CopyJoin
-from engine.sources.query_diff.stamps import Stamp
+from engine.sources.query_diff.stamps import Since, Stamp, Touched
 
 PIECE_BYTES = 32 * 1024 * 1024
 """Bytes of rows that are compared at once. Not measured."""
@@ -27,6 +29,10 @@ FEW_KEYS = 20_000
 """Changed rows up to which only these are read from a database that hashes rows; if there are more, all are. Not measured."""
 _DIGEST_BYTES = 60
 """Bytes of a range's answer: texts of four numbers, and lengths."""
+
+
+_NULL = rb"\N"
+"""A field of COPY text that is NULL."""
 
 
 class StoppedError(Exception):
@@ -61,8 +67,8 @@ class TableReading:
         self._conduct = conduct
         self.counts: dict[str, Any] = {"rows_read": 0, "rows_hashed": 0, "bytes_read": 0}
 
-    def rows(self, since: Stamp | None = None) -> Iterator[Any]:
-        """All rows, or those whose stamps are not older, as of `keyed_lines`."""
+    def rows(self, since: Since | None = None) -> Iterator[Any]:
+        """All rows, or those whose stamps are not older, or that were touched, as of `keyed_lines`."""
         database = self._database
         if since is not None:
             return self._lines(database.rows_since(self._table, self._snapshot, since))
@@ -85,7 +91,7 @@ class TableReading:
                 self.counts["rows_hashed"] += found.num_rows
                 yield found
 
-    def hashes(self, ranges: Sequence[KeyRange] | None = None, since: Stamp | None = None) -> Iterator[Any]:
+    def hashes(self, ranges: Sequence[KeyRange] | None = None, since: Since | None = None) -> Iterator[Any]:
         """Keys and hashes of rows, hashed by the database, as of `hashed_lines`."""
         scan = "hashes" if ranges is None and since is None else None
         return self._hashed(self._database.hashed_rows(self._table, self._snapshot, ranges, since), scan)
@@ -131,16 +137,36 @@ class TableReading:
         self._conduct.rest(Read(self._table.schema.name, "digests", time.monotonic() - began, rows, size))
         return found
 
+    def touched(self, since: Mapping[str, tuple[StampBelow, str]]) -> tuple[Touched, ...] | None:
+        """Which rows of a view may have changed, by rows of relations below it whose stamps are not older; each row once. None if all are
+        to be compared, since there are so many. `since`: by name, with the stamps as text."""
+        lines: dict[tuple[str, ...], set[bytes]] = {}
+        for below, value in since.values():
+            reading = TableReading(self._database, below.relation, self._snapshot, self._conduct)
+            held = lines.setdefault(below.columns, set())
+            for piece in reading.rows(Stamp(below.stamp, value)):
+                # NULL equals no value of the view.
+                keys = pc.unique(piece.column("key")).to_pylist()
+                held.update(key for key in keys if _NULL not in key.split(b"\t"))
+                if len(held) > FEW_KEYS:
+                    return None
+            self.counts["bytes_read"] += reading.counts["bytes_read"]
+        found: list[Touched] = []
+        for columns, values in lines.items():
+            if values:
+                found.append(Touched(columns, tuple(sorted(values)), tuple(found)))
+        return tuple(found)
+
     def newest_stamp(self, column: str, overlap_s: float) -> str | None:
         return self._database.newest_stamp(self._table, self._snapshot, column, overlap_s)
 
-    def changed(self, comparison: RowComparison, since: Stamp | None = None) -> Iterator[Any]:
-        """At least the rows whose hash changed."""
+    def changed(self, comparison: RowComparison, since: Sequence[Since] = ()) -> Iterator[Any]:
+        """At least the rows whose hash changed. `since`: what was compared; empty: all rows were."""
         count = comparison.inserted + comparison.updated
         if not count:
             return iter(())
         if count > FEW_KEYS:
-            return self.rows(since)
+            return chain.from_iterable(map(self.rows, since)) if since else self.rows()
         keys = key_texts(comparison.changed_keys(), len(self._table.schema.key))
         return self._rows(self._database.cycle_reads.key_splits(self._table.schema, self._table.spec, keys))
 

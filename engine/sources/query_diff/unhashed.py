@@ -8,7 +8,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.sources.query_diff.database import ComparedTable, Method
 from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
 from engine.sources.query_diff.source_copies import NoSourceCopies, SourceCopies
-from engine.sources.query_diff.stamps import Stamp
+from engine.sources.query_diff.stamps import Since, Stamp
 
 
 class UnhashedRows:
@@ -25,7 +25,7 @@ class UnhashedRows:
         table: ComparedTable,
         snapshot: str,
         ranges: Sequence[KeyRange] | None = None,
-        since: Stamp | None = None,
+        since: Since | None = None,
     ) -> Iterator[bytes]:
         del snapshot, ranges, since
         raise _impossible(table)
@@ -42,7 +42,7 @@ class UnhashedRows:
         del snapshot, firsts
         raise _impossible(table)
 
-    def rows_since(self, table: ComparedTable, snapshot: str, since: Stamp) -> Iterator[bytes]:
+    def rows_since(self, table: ComparedTable, snapshot: str, since: Since) -> Iterator[bytes]:
         del snapshot, since
         raise _impossible(table)
 

@@ -11,11 +11,12 @@ from engine.model.subscription import ConnectionSpec
 from engine.sources.postgres.connect import Connector
 from engine.sources.postgres.reads import PostgresReads
 from engine.sources.postgres.splits import PLAIN, ReadRules
+from engine.sources.postgres_queries.compared import AS_THEY_ARE, Compared
 from engine.sources.postgres_queries.database import PostgresDatabase
 from engine.sources.postgres_queries.outer_join import PostgresCopies, PostgresCopyJoin
 from engine.sources.query_diff.database import ComparedTable
 from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
-from engine.sources.query_diff.stamps import Stamp
+from engine.sources.query_diff.stamps import Since
 from tests.fixtures.postgres import Database
 
 READER = "meddled_reader"
@@ -39,8 +40,8 @@ def end_sessions(database: Database) -> None:
 class Meddled(PostgresDatabase):
     """`before` is called before each read of a cycle, with the table and the snapshot."""
 
-    def __init__(self, spec: ConnectionSpec, rules: ReadRules = PLAIN) -> None:
-        super().__init__(Connector(spec), rules=rules)
+    def __init__(self, spec: ConnectionSpec, rules: ReadRules = PLAIN, compared: Compared = AS_THEY_ARE) -> None:
+        super().__init__(Connector(spec), compared, rules)
         self.before: Callable[[TableName, str], None] = lambda table, snapshot: None
         self.cycle_reads = _MeddledReads(self._connector, rules, self)
         self.copies = _MeddledCopies(self._connector, rules, self)
@@ -50,7 +51,7 @@ class Meddled(PostgresDatabase):
         table: ComparedTable,
         snapshot: str,
         ranges: Sequence[KeyRange] | None = None,
-        since: Stamp | None = None,
+        since: Since | None = None,
     ) -> Iterator[bytes]:
         self.before(table.schema.name, snapshot)
         return super().hashed_rows(table, snapshot, ranges, since)
@@ -67,7 +68,7 @@ class Meddled(PostgresDatabase):
         self.before(table.schema.name, snapshot)
         return super().range_digests(table, snapshot, firsts)
 
-    def rows_since(self, table: ComparedTable, snapshot: str, since: Stamp) -> Iterator[bytes]:
+    def rows_since(self, table: ComparedTable, snapshot: str, since: Since) -> Iterator[bytes]:
         self.before(table.schema.name, snapshot)
         return super().rows_since(table, snapshot, since)
 

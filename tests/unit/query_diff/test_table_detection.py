@@ -16,6 +16,12 @@ from tests.fixtures.replication import table
 
 FLAGGED = {"method": "timestamp_delete_flag", "stamp_column": "at", "flag_column": "deleted"}
 
+BELOW = {
+    "method": "timestamp",
+    "key": ["id"],
+    "stamps_below": {"public.lines": {"stamp_column": "at", "columns": {"id": "order_id"}}},
+}
+
 
 @pytest.mark.parametrize(
     "declared",
@@ -28,6 +34,14 @@ FLAGGED = {"method": "timestamp_delete_flag", "stamp_column": "at", "flag_column
         {"key": []},
         {"key": ["id", "id"]},
         {**FLAGGED, "key": ["id"]},
+        {**BELOW, "key": None},
+        {**BELOW, "method": None},
+        {**BELOW, "method": "row_checksum"},
+        {**BELOW, "stamp_column": "at"},
+        {**BELOW, "method": "timestamp_delete_flag", "flag_column": "deleted"},
+        {**BELOW, "stamps_below": {}},
+        {**BELOW, "stamps_below": {"public.lines": {"stamp_column": "at", "columns": {}}}},
+        {**BELOW, "stamps_below": {"public.lines": {"columns": {"id": "id"}}}},
     ],
 )
 def test_a_contradiction_is_refused(declared: dict[str, Any]) -> None:
@@ -36,7 +50,7 @@ def test_a_contradiction_is_refused(declared: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "mariadb"])
-@pytest.mark.parametrize("declared", [FLAGGED, {"key": ["id"]}])
+@pytest.mark.parametrize("declared", [FLAGGED, {"key": ["id"]}, BELOW])
 def test_other_databases_refuse_delete_flags_and_declared_keys(kind: str, declared: dict[str, Any]) -> None:
     document = {"kind": "query_diff", "tables": {"main.orders": declared}}
     with pytest.raises(ValidationError, match="not possible with this kind of source"):
@@ -61,3 +75,13 @@ def test_the_settings_reach_the_engine_as_declared(method: str, hashed: Method) 
     given = given_by(ConnectionSpec("shop", "postgres", capture=CaptureSpec("query_diff", assigned["settings"])))
     assert given.detection(table("orders").source) == Detection(hashed, "at", 3)
     assert given.tables["public.orders"].flag_column == "deleted"
+
+
+def test_stamps_below_reach_the_engine_as_declared() -> None:
+    capture = SOURCES["postgres", "query_diff"].capture.model_validate(
+        {"kind": "query_diff", "tables": {"public.orders": {**BELOW, "sweep_every": 4}}}
+    )
+    settings = capture.assigned()["capture"]["settings"]
+    given = given_by(ConnectionSpec("shop", "postgres", capture=CaptureSpec("query_diff", settings)))
+    assert given.detection(table("orders").source) == Detection(Method.INCREMENTAL, None, 4)
+    assert given.tables["public.orders"].stamps_below["public.lines"].columns == {"id": "order_id"}

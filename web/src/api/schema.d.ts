@@ -2106,7 +2106,7 @@ export interface components {
             };
             /**
              * Table Options
-             * @description Which of `flag_column`, `key` and `columns` an entry of `capture.tables` can have. Empty if there is no `tables`.
+             * @description Which of `flag_column`, `key`, `columns` and `stamps_below` an entry of `capture.tables` can have. Empty if there is no `tables`.
              */
             table_options: string[];
             /** Title */
@@ -6008,6 +6008,24 @@ export interface components {
             wanted: string | null;
         };
         /**
+         * StampBelow
+         * @description A stamp of a relation below a view.
+         */
+        StampBelow: {
+            /**
+             * Columns
+             * @description Columns of the view, each with the column of the relation whose value it has: a changed row of the relation changes at most the rows of the view with equal values in all of them. With columns of the view's key, rows that leave the view are found.
+             */
+            columns: {
+                [key: string]: string;
+            };
+            /**
+             * Stamp Column
+             * @description A column of the relation, as `stamp_column` of a table: every insert and update sets it to the time of the database.
+             */
+            stamp_column: string;
+        };
+        /**
          * StatementAnswer
          * @description A statement that runs; its rows are on their way to the endpoint.
          */
@@ -6548,6 +6566,13 @@ export interface components {
              * @description For `timestamp` and `timestamp_delete_flag`: a column of type timestamp, date or timestamp with time zone that every insert and update sets to the time of the database, for example by a trigger. An index on it lets the source read few pages.
              */
             stamp_column?: string | null;
+            /**
+             * Stamps Below
+             * @description For `timestamp` of a view, in place of `stamp_column`: by `schema.name`, the tables below the view, and the columns by which their changed rows say which rows of the view may have changed. Cycles on schedule read only these.
+             */
+            stamps_below?: {
+                [key: string]: components["schemas"]["StampBelow"];
+            };
             /**
              * Sweep Every
              * @description For `timestamp` and `timestamp_delete_flag`: one of so many cycles compares all rows.

@@ -15,6 +15,8 @@ describe("how the changes of a table are found", () => {
     expect(detectionFacts({ key: ["a"], method: null, stamp_column: null, sweep_every: 12, columns: {} })).toEqual([]);
     const stamped = { method: "timestamp_delete_flag", stamp_column: "at", flag_column: "gone", sweep_every: 5 };
     expect(detectionFacts(stamped).map(([, value]) => value)).toEqual(["timestamp_delete_flag", "at", "gone", "5"]);
+    const below = { "public.orders": { stamp_column: "at", columns: { id: "id" } } };
+    expect(detectionFacts({ stamps_below: below, sweep_every: 5 }).map(([, value]) => value)).toEqual(["public.orders.at", "5"]);
     expect(detectionFacts({ columns: { id: "bigint", at: "timestamp" } })).toEqual([["Types of its columns", "id: bigint, at: timestamp"]]);
   });
 });

@@ -60,7 +60,15 @@ describe("single tables of a subscription", () => {
     expect(screen.getByRole("status").textContent).toContain("2 tables are changed");
     await press("Save single tables");
     await waitFor(() => expect(screen.queryByRole("combobox", { name: "Another table" })).toBeNull());
-    const entered = { method: "row_checksum", key: null, stamp_column: null, flag_column: null, sweep_every: null, columns: null };
+    const entered = {
+      method: "row_checksum",
+      key: null,
+      stamp_column: null,
+      flag_column: null,
+      sweep_every: null,
+      columns: null,
+      stamps_below: null,
+    };
     expect(sent).toEqual([{ match: '"7"', body: { capture: { tables: { "public.orders": entered, "public.lines": null } } } }]);
   });
 

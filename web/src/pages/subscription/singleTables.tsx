@@ -129,7 +129,7 @@ function Form({ subscription, kind, tables, onClose }: LoadedProps & { tables: S
   );
 }
 
-const ABSENT = { key: null, method: null, stamp_column: null, flag_column: null, sweep_every: null, columns: null };
+const ABSENT = { key: null, method: null, stamp_column: null, flag_column: null, sweep_every: null, columns: null, stamps_below: null };
 
 /** What a PATCH of `capture.tables` is given to make these entries of the drafts; null takes an entry or a member away. */
 export function detectionPatch(

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { QUERIES, sourceTable } from "../../testing/samples";
-import { detectionKind, detectionOf, isView, lacksKey, NO_DETECTION } from "./detection";
+import { detectionKind, detectionOf, draftOf, isView, lacksKey, NO_DETECTION } from "./detection";
 
 const finding = (code: string, severity: "error" | "warning" | "info" = "warning") => ({ code, severity, what: "", remedy: "" });
 
@@ -39,6 +39,14 @@ describe("an entry of capture.tables", () => {
     expect(detectionOf({ ...entered, method: "row_checksum" })).toEqual({ method: "row_checksum" });
     expect(detectionOf({ ...entered, method: "timestamp" })).toEqual({ method: "timestamp", stamp_column: "at", sweep_every: 5 });
     expect(detectionOf({ ...entered, method: "timestamp_delete_flag" })).toMatchObject({ stamp_column: "at", flag_column: "gone" });
+  });
+
+  it("keeps stamps below a view while the method is timestamp", () => {
+    const stamps_below = { "public.orders": { stamp_column: "at", columns: { id: "id" } } };
+    const declared = { key: ["id"], method: "timestamp", sweep_every: 5, stamps_below };
+    expect(detectionOf(draftOf(declared))).toEqual(declared);
+    expect(detectionOf({ ...draftOf(declared), method: "row_checksum" })).toEqual({ key: ["id"], method: "row_checksum" });
+    expect(detectionOf({ ...draftOf(declared), stampColumn: "at" })).not.toHaveProperty("stamps_below");
   });
 });
 

@@ -1,5 +1,5 @@
 import type { ConnectionKind, SourceTable } from "../../api/client";
-import type { Detection } from "../../labels/detections";
+import type { Detection, StampBelow } from "../../labels/detections";
 
 type CaptureKind = ConnectionKind["captures"][number];
 
@@ -13,9 +13,11 @@ export interface DetectionDraft {
   sweepEvery: string;
   /** Types of columns, by their names. */
   types: Readonly<Record<string, string>>;
+  /** As declared by REST or YAML: the console keeps them, and has no fields for them. */
+  below: Readonly<Record<string, StampBelow>>;
 }
 
-export const NO_DETECTION: DetectionDraft = { key: [], method: "", stampColumn: "", flagColumn: "", sweepEvery: "", types: {} };
+export const NO_DETECTION: DetectionDraft = { key: [], method: "", stampColumn: "", flagColumn: "", sweepEvery: "", types: {}, below: {} };
 
 /** By the tables' keys. */
 export type DetectionDrafts = Readonly<Record<string, DetectionDraft>>;
@@ -29,25 +31,28 @@ export const isFlagged = (method: string): boolean => method === FLAGGED;
 /** The entry as it is declared; undefined if nothing is entered. What belongs to another method than the chosen one is left out. */
 export function detectionOf(draft: DetectionDraft): Detection | undefined {
   const types = Object.entries(draft.types).flatMap(([name, type]) => (type.trim() === "" ? [] : [[name, type.trim()]]));
+  const isBelow = draft.method === "timestamp" && draft.stampColumn === "" && Object.keys(draft.below).length > 0;
   const detection: Detection = {
     ...(draft.key.length > 0 ? { key: [...draft.key] } : {}),
     ...(draft.method === "" ? {} : { method: draft.method }),
     ...(isStamped(draft.method) && draft.stampColumn !== "" ? { stamp_column: draft.stampColumn } : {}),
     ...(isFlagged(draft.method) && draft.flagColumn !== "" ? { flag_column: draft.flagColumn } : {}),
     ...(isStamped(draft.method) && draft.sweepEvery.trim() !== "" ? { sweep_every: Number(draft.sweepEvery) } : {}),
+    ...(isBelow ? { stamps_below: draft.below } : {}),
     ...(types.length > 0 ? { columns: Object.fromEntries(types) } : {}),
   };
   return Object.keys(detection).length > 0 ? detection : undefined;
 }
 
 /** An entry as it was declared, to be changed. */
-export const draftOf = ({ key, method, stamp_column, flag_column, sweep_every, columns }: Detection): DetectionDraft => ({
+export const draftOf = ({ key, method, stamp_column, flag_column, sweep_every, columns, stamps_below }: Detection): DetectionDraft => ({
   key: key ?? [],
   method: method ?? "",
   stampColumn: stamp_column ?? "",
   flagColumn: flag_column ?? "",
-  sweepEvery: stamp_column == null || sweep_every === undefined ? "" : String(sweep_every),
+  sweepEvery: (stamp_column == null && stamps_below === undefined) || sweep_every === undefined ? "" : String(sweep_every),
   types: columns ?? {},
+  below: stamps_below ?? {},
 });
 
 interface Property {

@@ -86,7 +86,7 @@ interface EntryProps {
   wrong: (member: string) => string | null;
 }
 
-const MEMBERS = ["key", "method", "stamp_column", "flag_column", "sweep_every", "columns"];
+const MEMBERS = ["key", "method", "stamp_column", "flag_column", "sweep_every", "columns", "stamps_below"];
 
 function Entry({ table, kind, entered, onChange, onRemove, wrong }: EntryProps) {
   const atMember = MEMBERS.some((member) => wrong(`/${member}`) !== null);
