@@ -24,7 +24,7 @@ from engine.sources.mariadb_queries.snapshots import QueryReads, exported, load_
 from engine.sources.mariadb_queries.terms import MARIADB_QUERIES_TERMS
 from engine.sources.query_diff.database import ComparedTable, DatabaseReads, Method
 from engine.sources.query_diff.derived_numbers import check_distinct, relation_of
-from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
+from engine.sources.query_diff.key_ranges import ALL_KEYS, DigestedRange, KeyRange, Page
 from engine.sources.query_diff.stamps import Since
 from engine.sources.query_diff.unhashed import UnhashedRows
 
@@ -58,7 +58,8 @@ class MariaDbDatabase(UnhashedRows):
             spec, structure = TableSpec(TableId("t0"), name, name), compared_structure(table)
             schema = schema_of(structure.table(), spec) if unfit(table) is None else None
             if schema is not None and schema.mode is KeyMode.KEYED:
-                found[name] = ComparedTable(schema, spec, structure.record(), structure.unreadable_record())
+                records = structure.record(), structure.unreadable_record()
+                found[name] = ComparedTable(schema, spec, *records, in_key_order=hashing.in_key_order(table, schema))
         return found
 
     def methods(self, table: ComparedTable) -> frozenset[Method]:
@@ -80,9 +81,12 @@ class MariaDbDatabase(UnhashedRows):
         return self._hashed(table, snapshot).placed(firsts)
 
     def range_digests(
-        self, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]]
+        self, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]], within: KeyRange = ALL_KEYS
     ) -> list[DigestedRange]:
-        return self._hashed(table, snapshot).digests(firsts)
+        return self._hashed(table, snapshot).digests(firsts, within)
+
+    def page(self, table: ComparedTable, snapshot: str, page: Page, *, hashed: bool) -> Iterator[bytes]:
+        return self._hashed(table, snapshot).page(page, hashed=hashed)
 
     def _hashed(self, table: ComparedTable, snapshot: str) -> hashing.HashedTable:
         return hashing.HashedTable(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from engine.model.schema import TableSchema
 from engine.model.source import TableSplit
 from engine.sources.mariadb.catalog import MariaDbTable
 from engine.sources.mariadb.connect import quoted
@@ -16,7 +17,8 @@ from engine.sources.mariadb.range_digests import MD5_HALVES
 from engine.sources.mariadb.splits import compared, key_literal, key_literals, key_of, printed_values, split_of
 from engine.sources.mariadb.types import read_line
 from engine.sources.query_diff.database import ComparedTable, Method
-from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
+from engine.sources.query_diff.key_ranges import ALL_KEYS, DigestedRange, KeyRange, Page
+from engine.sources.query_diff.table_walk import LEAST_BYTES
 
 _AT_ONCE = 64
 """Ranges of one statement: each is a branch of a union. Not measured."""
@@ -29,9 +31,18 @@ Read = Callable[[TableSplit], Iterator[bytes]]
 
 def methods(table: MariaDbTable, compared_as: ComparedTable) -> frozenset[Method]:
     """Ranges need the primary key, of types whose order is known."""
-    in_order = [facts.name for facts, _ in key_of(table)] == [c.on_source for c in compared_as.schema.key_columns]
     found = frozenset(Method) - {Method.OUTER_JOIN}
-    return found if in_order else found - {Method.RANGE_CHECKSUM}
+    return found if _is_ordered(table, compared_as.schema) else found - {Method.RANGE_CHECKSUM}
+
+
+def in_key_order(table: MariaDbTable, schema: TableSchema) -> bool:
+    """See ComparedTable. The rows of a table lie in the order of the primary key, which must be all that is unique in it."""
+    unique = sum(index.unique for index in table.indexes)
+    return unique == 1 and table.bytes >= LEAST_BYTES and _is_ordered(table, schema)
+
+
+def _is_ordered(table: MariaDbTable, schema: TableSchema) -> bool:
+    return [facts.name for facts, _ in key_of(table)] == [column.on_source for column in schema.key_columns]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +68,17 @@ class HashedTable:
         place = f"INTERVAL({quoted(key[0][0].name)}, {', '.join(numbers)})" if numbers else "0"
         return self._read(f"SELECT {self._hashed_line(place)} FROM {self._from(KeyRange())}")
 
-    def digests(self, firsts: Sequence[tuple[str, ...]]) -> list[DigestedRange]:
+    def page(self, page: Page, *, hashed: bool) -> Iterator[bytes]:
+        """See ComparedDatabase.page."""
+        key = key_of(self.table)
+        after = "" if page.after is None else f" AND {compared(key, key_literals(key, page.after), '>')}"
+        line = self._hashed_line("0") if hashed else self._line
+        order = f"ORDER BY {self._order} LIMIT {page.most}"
+        yield from self._read(f"SELECT {line} FROM {self._from(page.keys)}{after} {order}")
+
+    def digests(self, firsts: Sequence[tuple[str, ...]], within: KeyRange = ALL_KEYS) -> list[DigestedRange]:
         """See ComparedDatabase.range_digests."""
-        ranges = [KeyRange(first, before) for first, before in pairwise([None, *firsts, None])]
+        ranges = [KeyRange(first, before) for first, before in pairwise([within.first, *firsts, within.before])]
         found = [DigestedRange(0, 0, 0) for _ in ranges]
         for begin in range(0, len(ranges), _AT_ONCE):
             branches = [self._digest(begin + i, keys) for i, keys in enumerate(ranges[begin : begin + _AT_ONCE])]

@@ -27,14 +27,14 @@ from engine.sources.postgres.relation import complete
 from engine.sources.postgres.splits import PLAIN, ReadRules
 from engine.sources.postgres.table_checks import unparsed
 from engine.sources.postgres.types import load_types
-from engine.sources.postgres_queries import hashing, preflight, stamps
+from engine.sources.postgres_queries import hashing, key_order, preflight, stamps
 from engine.sources.postgres_queries.below import stamps_below
 from engine.sources.postgres_queries.compared import AS_THEY_ARE, VIEWS, Compared
 from engine.sources.postgres_queries.outer_join import PostgresCopies
 from engine.sources.postgres_queries.row_hashes import VALUES
 from engine.sources.postgres_queries.terms import POSTGRES_QUERIES_TERMS
 from engine.sources.query_diff.database import KEYLESS, ComparedTable, DatabaseReads, Method, StampBelow
-from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
+from engine.sources.query_diff.key_ranges import ALL_KEYS, DigestedRange, KeyRange, Page
 from engine.sources.query_diff.source_copies import SourceCopies
 from engine.sources.query_diff.stamps import Since, Stamp
 
@@ -76,6 +76,7 @@ class PostgresDatabase:
         with self._connector.session() as connection, one_look(connection):
             catalog = self._load(connection, followed)
             below = self._below(connection, catalog)
+            in_order = key_order.in_key_order(connection, [table.oid for table, _ in catalog.values()])
         found = {}
         for name, (table, is_keyed) in catalog.items():
             spec = self._compared.kept(table, TableSpec(TableId("t0"), name, name, where=followed[name]))
@@ -84,7 +85,7 @@ class PostgresDatabase:
                 times = frozenset(c.on_source for c in schema.columns if c.type.name in stamps.TYPES)
                 records = _record(table), _unreadable_record(table)
                 found[name] = (
-                    ComparedTable(schema, spec, *records, times, hashes=VALUES)
+                    ComparedTable(schema, spec, *records, times, hashes=VALUES, in_key_order=table.oid in in_order)
                     if is_keyed
                     # A row whose stamp is old may have the key of one whose stamp is recent.
                     else ComparedTable(
@@ -121,9 +122,12 @@ class PostgresDatabase:
         return hashing.placed_rows(self._connector, table, snapshot, firsts, self._rules)
 
     def range_digests(
-        self, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]]
+        self, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]], within: KeyRange = ALL_KEYS
     ) -> list[DigestedRange]:
-        return hashing.range_digests(self._connector, table, snapshot, firsts, self._rules)
+        return hashing.range_digests(self._connector, table, snapshot, hashing.Ranges(firsts, within), self._rules)
+
+    def page(self, table: ComparedTable, snapshot: str, page: Page, *, hashed: bool) -> Iterator[bytes]:
+        return hashing.page(self._connector, table, snapshot, page, self._rules, hashed=hashed)
 
     def rows_since(self, table: ComparedTable, snapshot: str, since: Since) -> Iterator[bytes]:
         return stamps.rows_since(self._connector, table, snapshot, since, self._rules)

@@ -22,7 +22,7 @@ from engine.sources.postgres.key_walk import compared, ordered_columns
 from engine.sources.postgres.splits import ReadRules
 from engine.sources.postgres_queries import row_hashes
 from engine.sources.query_diff.database import ComparedTable, Method
-from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
+from engine.sources.query_diff.key_ranges import ALL_KEYS, DigestedRange, KeyRange, Page
 from engine.sources.query_diff.stamps import Since, Touched
 from engine.sources.query_diff.table_reading import key_texts
 
@@ -107,25 +107,53 @@ def _read(
     return readers[0] if len(readers) == 1 else side_by_side(readers, _PIECES_AHEAD * len(readers))
 
 
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """Ranges of the key: `firsts` are the first keys of all but the first one, `within` is their whole."""
+
+    firsts: Sequence[tuple[str, ...]]
+    within: KeyRange
+
+    def each(self) -> list[KeyRange]:
+        bounds = [self.within.first, *self.firsts, self.within.before]
+        return [KeyRange(first, before) for first, before in pairwise(bounds)]
+
+
 def range_digests(
-    connector: Connector, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]], rules: ReadRules
+    connector: Connector, table: ComparedTable, snapshot: str, ranges: Ranges, rules: ReadRules
 ) -> list[DigestedRange]:
     """See ComparedDatabase.range_digests. A key of one column is looked up in the array of first keys, in one scan of each session; the
     ranges of others are read one after another."""
-    if len(table.schema.key) == 1:
-        with connector.session(str(table.schema.name)) as connection:
-            place = _place(connection, table, firsts)
-        queries = [[_looked_up(table, place, pages)] for pages in _parts(connector, table, rules)]
-    else:
-        ranges = [KeyRange(first, before) for first, before in pairwise([None, *firsts, None])]
-        unions = list(_one_by_one(table, ranges))
+    if len(table.schema.key) != 1:
+        unions = list(_one_by_one(table, ranges.each()))
         each = min(rules.sessions, len(unions))
         queries = [unions[place::each] for place in range(each)]
-    found = [DigestedRange(0, 0, 0) for _ in range(len(firsts) + 1)]
+    elif ranges.within == ALL_KEYS:
+        with connector.session(str(table.schema.name)) as connection:
+            place = _place(connection, table, ranges.firsts)
+        queries = [[_looked_up(table, place, _Rows(pages=pages))] for pages in _parts(connector, table, rules)]
+    else:
+        queries = _parts_by_key(connector, table, ranges, rules)
+    found = [DigestedRange(0, 0, 0) for _ in range(len(ranges.firsts) + 1)]
     for number, rows, low, high in _answers(connector, table, snapshot, queries, rules):
         before = found[number]
         found[number] = DigestedRange(before.rows + rows, before.low ^ low, before.high ^ high)
     return found
+
+
+def _parts_by_key(
+    connector: Connector, table: ComparedTable, ranges: Ranges, rules: ReadRules
+) -> list[list[sql.Composed]]:
+    """Queries for the digests of ranges of a part of the table, some for each session."""
+    listed = ranges.each()
+    each = -(-len(listed) // rules.sessions)
+    queries = []
+    with connector.session(str(table.schema.name)) as connection:
+        for begin in range(0, len(listed), each):
+            part = listed[begin : begin + each]
+            place = _place(connection, table, [one.first for one in part[1:] if one.first is not None], begin)
+            queries.append([_looked_up(table, place, _Rows(KeyRange(part[0].first, part[-1].before)))])
+    return queries
 
 
 def _answers(
@@ -158,21 +186,24 @@ def _answers_of(
                 connection.close()
 
 
-def _looked_up(table: ComparedTable, place: sql.Composed, pages: list[sql.Composable]) -> sql.Composed:
-    rows = _rows(table, _Rows(pages=pages), [place])
+def _looked_up(table: ComparedTable, place: sql.Composed, which: _Rows) -> sql.Composed:
+    rows = _rows(table, which, [place])
     return sql.SQL("SELECT number, count(*), bit_xor({}), bit_xor({}) FROM ({}) AS r GROUP BY number").format(
         *row_hashes.hashes(table), rows
     )
 
 
-def _place(connection: PostgresConnection, table: ComparedTable, firsts: Sequence[tuple[str, ...]]) -> sql.Composed:
-    """The number of a row's range, by a key of one column."""
+def _place(
+    connection: PostgresConnection, table: ComparedTable, firsts: Sequence[tuple[str, ...]], begin: int = 0
+) -> sql.Composed:
+    """The number of a row's range, by a key of one column; that of the first one is `begin`."""
     if not firsts:
-        return sql.SQL("0 AS number").format()
+        return sql.SQL("{} AS number").format(sql.Literal(begin))
     (column,) = table.schema.key_columns
     kind = connection.execute(_TYPES, [table.schema.relation, column.attnum]).fetchall()[0][0]
     bounds = sql.SQL("{}::{}[]").format(sql.Literal([first[0] for first in firsts]), sql.SQL(kind))
-    return sql.SQL("width_bucket({}, {}) AS number").format(sql.Identifier(column.on_source), bounds)
+    name = sql.Identifier(column.on_source)
+    return sql.SQL("{} + width_bucket({}, {}) AS number").format(sql.Literal(begin), name, bounds)
 
 
 def _one_by_one(table: ComparedTable, ranges: Sequence[KeyRange]) -> Iterator[sql.Composed]:
@@ -192,6 +223,34 @@ class _Rows:
     keys: KeyRange | None = None
     since: Since | None = None
     pages: Sequence[sql.Composable] = ()
+    page: Page | None = None
+    """In place of `keys`. Only these rows are ordered before they are hashed."""
+
+
+def page(
+    connector: Connector, table: ComparedTable, snapshot: str, page: Page, rules: ReadRules, *, hashed: bool
+) -> Iterator[bytes]:
+    """See ComparedDatabase.page."""
+    schema = table.schema
+    if hashed:
+        query = _hashes(table, 0, _Rows(page=page))
+    else:
+        columns = [sql.Identifier(column.on_source) for column in schema.columns]
+        query = splits.select_rows(schema, schema.name, _page_conditions(table, page), sql.SQL(", ").join(columns))
+        query += _first_rows([1 + place for place in table.key_places], page)
+    return splits.read_split(connector, split_of(table, query), snapshot, by_key(table, rules))
+
+
+def _page_conditions(table: ComparedTable, page: Page) -> list[sql.Composable]:
+    columns = table.schema.key_columns
+    after = [] if page.after is None else [compared(columns, ">", KeyBound(page.after))]
+    return [*_conditions(columns, page.keys), *after]
+
+
+def _first_rows(places: Sequence[int], page: Page) -> sql.Composed:
+    """By places in the select list: its names may be those of other columns."""
+    order = sql.SQL(", ").join(sql.Literal(place) for place in places)
+    return sql.SQL(" ORDER BY {} LIMIT {}").format(order, sql.Literal(page.most))
 
 
 def _hashes(table: ComparedTable, number: int, rows: _Rows) -> sql.Composed:
@@ -202,7 +261,8 @@ def _hashes(table: ComparedTable, number: int, rows: _Rows) -> sql.Composed:
         sql.SQL("{} AS {}").format(sql.Identifier(column.on_source), alias)
         for column, alias in zip(columns, held, strict=True)
     ]
-    order = sql.SQL("") if rows.keys is None else sql.SQL(" ORDER BY {}").format(sql.SQL(", ").join(held))
+    ordered = rows.keys is not None or rows.page is not None
+    order = sql.SQL(" ORDER BY {}").format(sql.SQL(", ").join(held)) if ordered else sql.SQL("")
     return sql.SQL("SELECT {}, {}, {}, {} FROM ({}) AS r{}").format(
         sql.Literal(number), sql.SQL(", ").join(held), *row_hashes.hashes(table), _rows(table, rows, named), order
     )
@@ -211,11 +271,16 @@ def _hashes(table: ComparedTable, number: int, rows: _Rows) -> sql.Composed:
 def _rows(table: ComparedTable, rows: _Rows, listed: Sequence[sql.Composable]) -> sql.Composed:
     """Query for `listed` and what the hashes of each row are made of."""
     schema = table.schema
+    found = sql.SQL(", ").join([*listed, *row_hashes.hashed_parts(table)])
+    if rows.page is not None:
+        places = range(1, len(schema.key) + 1)
+        query = splits.select_rows(schema, schema.name, _page_conditions(table, rows.page), found)
+        return query + _first_rows(places, rows.page)
     query = splits.select_rows(
         schema,
         schema.name,
         [*_conditions(schema.key_columns, rows.keys), *conditions_since(schema, rows.since), *rows.pages],
-        sql.SQL(", ").join([*listed, *row_hashes.hashed_parts(table)]),
+        found,
     )
     # OFFSET 0: otherwise the planner would merge the queries, and the parts would be made once for each hash.
     return sql.SQL("{} OFFSET 0").format(query)

@@ -40,14 +40,13 @@ from engine.sources.query_diff.row_store import Known, RowComparison, RowStore, 
 from engine.sources.query_diff.source_copies import CopiesMade, CopyJoin, copy_name
 from engine.sources.query_diff.stamps import OLDEST, Stamp, Touched
 from engine.sources.query_diff.table_reading import Conduct, TableReading, key_texts
-from engine.sources.query_diff.unread_tables import CHANGED, LOST, OF_A_TABLE, named
+from engine.sources.query_diff.table_walk import CUT_AGAIN, WALKED, TableWalk, Walked
+from engine.sources.query_diff.unread_tables import CHANGED, ENDED, LOST, OF_A_TABLE, named
 
 FULL_EVERY = 100
 """Cycles of which one compares the rows of all ranges, so that a collision of digests (2^-128 for each changed range) is found."""
 _FEW_RANGES, _FEW_SHARE = 64, 0.1
 """Ranges, and their share, above which all rows are read in one scan: the index would make the database get a page for each row."""
-_CUT_AGAIN = 2
-"""A range with more times RANGE_ROWS rows is cut when it is read."""
 _BY_PREFERENCE = (Method.RANGE_CHECKSUM, Method.ROW_CHECKSUM, Method.INCREMENTAL)
 _HASHED_HERE = frozenset({Method.INCREMENTAL, Method.OUTER_JOIN})
 """Methods whose hashes are the same, so that one can take the place of the other."""
@@ -131,6 +130,10 @@ class _Cycle:
     """The table that is being read."""
     read: list[TableName] = field(default_factory=list)
     unread: dict[TableName, Unread] = field(default_factory=dict)
+    walk: TableWalk | None = None
+    """Of this table, if it continues after a fault."""
+    stamps: dict[str, str | None] = field(default_factory=dict)
+    """Its newest stamps when the walk began, by name."""
 
     def run(self, number: int, at_us: int) -> None:
         """Compare every followed table that is there, make what was found durable, and publish it. `at_us`: before the first snapshot."""
@@ -167,25 +170,31 @@ class _Cycle:
     def _try(self, table: ComparedTable, follow: Follow, number: int, writer: CycleWriter) -> TableFound | None:
         """What changed in a table, or why it could not be read; None if it is gone. Faults of the connection are raised, unless the cycle
         may continue in a new snapshot."""
-        self.at, rest_s = table.schema.name, _FIRST_REST_S
-        for left in reversed(range(_TRIES)):
+        self.at, rest_s, left = table.schema.name, _FIRST_REST_S, _TRIES
+        self.begin_again(writer)
+        while True:
+            left -= 1
             try:
                 self.conduct.check()
                 self.snapshot.renew_if_due()
                 found = _TableCycle(self, table, follow, writer, number).run()
             except EngineFault as fault:
-                writer.discard()
+                moved = self.walk is not None and fault.kind in LOST | ENDED and self.walk.has_moved()
+                if moved:
+                    left, rest_s = _TRIES - 1, _FIRST_REST_S
+                elif self.walk is None or fault.kind not in LOST:
+                    self.begin_again(writer)
                 if fault.kind is FaultKind.TABLE_NO_IDENTITY and table.keyless:
                     return self._without_key(table)
-                goes_on = self.snapshot.may_renew and left > 0
-                if fault.kind in LOST | CHANGED and goes_on:
-                    self._take_another(rest_s if fault.kind in LOST else 0.0)
+                if (moved or fault.kind in LOST | CHANGED) and self.snapshot.may_renew and left > 0:
+                    again = self._take_another(rest_s if fault.kind in LOST else 0.0, table.schema.name, follow)
                     rest_s *= 2
-                    again = self.database.tables({table.schema.name: follow.where})
-                    if table.schema.name not in again:
+                    if again is None:
+                        self.begin_again(writer)
                         return None
-                    table = again[table.schema.name]
+                    table = again
                     continue
+                self.begin_again(writer)
                 changed = fault.kind in CHANGED and (self.is_last or self.snapshot.may_renew)
                 if fault.kind not in OF_A_TABLE and not changed:
                     raise
@@ -193,10 +202,14 @@ class _Cycle:
             writer.keep()
             self.read.append(table.schema.name)
             return found
-        return None
 
-    def _take_another(self, rest_s: float) -> None:
-        """Take a new snapshot after a rest, as often as the connection is lost meanwhile."""
+    def begin_again(self, writer: CycleWriter) -> None:
+        """Forget what was read of the table."""
+        writer.discard()
+        self.walk = None
+
+    def _take_another(self, rest_s: float, name: TableName, follow: Follow) -> ComparedTable | None:
+        """Take a new snapshot after a rest, as often as the connection is lost meanwhile; the table as it is now, None if it is gone."""
         for left in reversed(range(_TRIES)):
             until = time.monotonic() + rest_s
             while (remaining := until - time.monotonic()) > 0:
@@ -204,12 +217,12 @@ class _Cycle:
                 time.sleep(min(remaining, _LOOK_S))
             try:
                 self.snapshot.renew()
+                return self.database.tables({name: follow.where}).get(name)
             except EngineFault as fault:
                 if fault.kind not in LOST or not left:
                     raise
                 rest_s = 2 * max(rest_s, _FIRST_REST_S)
-                continue
-            return
+        return None
 
     def _left_out(self, table: ComparedTable, why: Unread) -> TableFound:
         name, relation = table.schema.name, int(table.schema.relation)
@@ -264,8 +277,12 @@ class _TableCycle:
         hashes = "" if chosen in _WITHOUT_FORM else self.table.hashes
         now = Known(name, condition, self.table.record, self.table.schema.key, chosen.value, hashes)
         unreadable = known is not None and known.keys != now.keys
-        # Read first: what appears while the table is read has newer stamps.
-        stamps = self._newest_stamps(detection)
+        if self.cycle.walk is not None and self.cycle.walk.of != Walked(self.table, known, now):
+            self.cycle.begin_again(self.writer)
+        if self.cycle.walk is None:
+            # Read first: what appears while the table is read has newer stamps.
+            self.cycle.stamps = self._newest_stamps(detection)
+        stamps = self.cycle.stamps
         found = TableFound(
             name.schema,
             name.name,
@@ -303,6 +320,8 @@ class _TableCycle:
             read = self._compare_touched(reading, method, since)
         elif method is Method.OUTER_JOIN:
             read = self._compare_joined(whole=whole)
+        elif self._walks(known, now):
+            read = self._compare_walking(self._walk(Walked(self.table, known, now)), reading, method, whole=whole)
         else:
             read = self._compare(reading, method, whole=whole)
         self._rows.follow(self._relation, now)
@@ -407,6 +426,40 @@ class _TableCycle:
         if ranges is not None:
             self._rows.set_ranges(self._relation, ranges)
         return {**reading.counts, **counts, **_written(file, comparison), "deletes": deletes}
+
+    def _walks(self, known: Known, now: Known) -> bool:
+        """Whether the table is compared in steps, after each of which it may continue in another snapshot."""
+        is_same = (known.method, known.hashes) == (now.method, now.hashes)
+        in_steps = self.cycle.snapshot.may_renew and self.table.in_key_order and Method(now.method) in WALKED
+        return is_same and in_steps and Method.RANGE_CHECKSUM in self.cycle.database.methods(self.table)
+
+    def _walk(self, of: Walked) -> TableWalk:
+        """The one that continues, or a new one."""
+        if self.cycle.walk is None:
+            file = self.writer.file(f"{self._relation}.rows", rows_schema())
+            follow = self.follow
+            self.cycle.walk = TableWalk(of, self._rows, file, lambda into, found: into.write(_wanted(found, follow)))
+        return self.cycle.walk
+
+    def _compare_walking(
+        self, walk: TableWalk, reading: TableReading, method: Method, *, whole: bool
+    ) -> dict[str, Any]:
+        """As `_compare`."""
+        reading.counts, ranges, counts = walk.counts, None, {}
+        if method is Method.RANGE_CHECKSUM:
+            known = self._rows.ranges(self._relation)
+            again = walk.go_on_by_ranges(reading, known, whole=whole)
+            ranges = self._cut(known, again, walk.cutter)
+            counts = {"ranges": len(known), "ranges_different": len(again)}
+        else:
+            walk.go_on_by_pages(reading, hashed=method is Method.ROW_CHECKSUM)
+        # Nothing is read from here on.
+        deletes = self._deletes(walk.comparison.finish())
+        self._rows.set_copy_mark(self._relation, None)
+        if ranges is not None:
+            self._rows.set_ranges(self._relation, ranges)
+        found = _written(walk.file, walk.comparison)
+        return {**walk.counts, **counts, **found, "deletes": deletes, "snapshots": len(walk.snapshots)}
 
     def _compare_joined(self, *, whole: bool) -> dict[str, Any]:
         """Compare the rows that differ from the copy on the source. `whole`, and if the copy is not as this store knows it: all rows."""
@@ -556,7 +609,7 @@ class _TableCycle:
         comparison = self._rows.comparison(self._relation, [known[place].part for place in again])
         if not again:
             return comparison, known, counts
-        limits = [RANGE_ROWS if digests[place].rows > _CUT_AGAIN * RANGE_ROWS else sys.maxsize for place in again]
+        limits = [RANGE_ROWS if digests[place].rows > CUT_AGAIN * RANGE_ROWS else sys.maxsize for place in again]
         cutter = Cutter(limits, 1 + max(each.part for each in known))
         bounds = [*(each.first for each in known), None]
         for piece in reading.hashes([KeyRange(bounds[place], bounds[place + 1]) for place in again]):

@@ -73,6 +73,8 @@ class TableFound:
     updated: int = 0
     deleted: int = 0
     seconds: float = 0.0
+    snapshots: int = 1
+    """Its ranges were read in so many: more than 1 if it continued after a lost connection."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from engine.model.source import (
     TableSplit,
 )
 from engine.model.subscription import OriginFilter, TableSpec
-from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
+from engine.sources.query_diff.key_ranges import ALL_KEYS, DigestedRange, KeyRange, Page
 from engine.sources.query_diff.stamps import Since, Stamp
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class ComparedTable:
     `record`: its relation record; `unreadable`: a record that matches no structure; `stamps`: columns that may be stamps; `keyless`: only
     of a table whose key is declared, and not kept unique by the database: the record which says that rows have no key of their own;
     `hashes`: the form in which the database hashes its rows, of those that it can; `below`: of a view whose rows are found by the stamps of
-    relations below it."""
+    relations below it; `in_key_order`: see `table_walk`."""
 
     schema: TableSchema
     spec: TableSpec
@@ -73,6 +73,7 @@ class ComparedTable:
     keyless: bytes = b""
     hashes: str = ""
     below: tuple[StampBelow, ...] = ()
+    in_key_order: bool = False
 
     @property
     def key_places(self) -> tuple[int, ...]:
@@ -164,9 +165,14 @@ class ComparedDatabase(Protocol):
         ...
 
     def range_digests(
-        self, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]]
+        self, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]], within: KeyRange = ALL_KEYS
     ) -> list[DigestedRange]:
-        """Digests of all ranges: `firsts` are the first keys of all but the first one. For RANGE_CHECKSUM only."""
+        """Digests of all ranges `within` these keys: `firsts` are the first keys of all but the first one. For RANGE_CHECKSUM only."""
+        ...
+
+    def page(self, table: ComparedTable, snapshot: str, page: Page, *, hashed: bool) -> Iterator[bytes]:
+        """COPY text in pieces of whole lines: the rows of a page in key order; `hashed`: as of `hashed_rows`, with the number 0. The rows
+        count only if the iterator ends without a fault. For a table with `in_key_order` only."""
         ...
 
     def rows_since(self, table: ComparedTable, snapshot: str, since: Since) -> Iterator[bytes]:

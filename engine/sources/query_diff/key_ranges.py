@@ -25,6 +25,18 @@ class KeyRange:
     before: tuple[str, ...] | None = None
 
 
+ALL_KEYS = KeyRange()
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The first `most` rows, in key order, of those in `keys` whose keys are greater than `after`; None: of all in `keys`."""
+
+    most: int
+    after: tuple[str, ...] | None = None
+    keys: KeyRange = ALL_KEYS
+
+
 @dataclass(frozen=True, slots=True)
 class DigestedRange:
     """Number of a range's rows, and the exclusive or of their hashes."""

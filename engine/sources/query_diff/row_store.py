@@ -307,6 +307,17 @@ class RowComparison:
                 "SELECT c.op, p.line FROM piece AS p JOIN changed AS c USING (key)"
             ).to_arrow_table()
 
+    @contextmanager
+    def held(self) -> Iterator[HeldRows]:
+        """For rows that are given to `changes` later, in the block."""
+        run(self._connection, "CREATE OR REPLACE TEMP TABLE looked (key BLOB, op UTINYINT)")
+        run(self._connection, "CREATE OR REPLACE TEMP TABLE held (op UTINYINT, line BLOB)")
+        try:
+            yield HeldRows(self._connection, self._stored_rows)
+        finally:
+            run(self._connection, "DROP TABLE looked")
+            run(self._connection, "DROP TABLE held")
+
     def changed_keys(self) -> list[bytes]:
         """The keys that `changes` found."""
         return [key for (key,) in run(self._connection, "SELECT key FROM changed")]
@@ -369,6 +380,39 @@ class RowComparison:
             run(connection, f"INSERT INTO {rows} SELECT * FROM seen")
             return
         self.keep()
+
+
+class HeldRows:
+    """Rows that differ from the store, before that is recorded: they may still be forgotten."""
+
+    def __init__(self, connection: Any, stored_rows: str) -> None:
+        self._connection = connection
+        self._stored_rows = stored_rows
+
+    def look(self, piece: Any) -> None:
+        """Note which rows of a piece, as of `RowComparison.changes`, differ."""
+        with given(self._connection, piece=piece):
+            run(
+                self._connection,
+                f"INSERT INTO looked SELECT key, op FROM ({_CHANGED.format(rows=self._stored_rows)})",
+            )
+
+    def keys(self) -> list[bytes]:
+        """The keys of those that differ."""
+        return [key for (key,) in run(self._connection, "SELECT key FROM looked")]
+
+    def add(self, piece: Any) -> None:
+        """Hold those rows of the piece that differ: it has `line`."""
+        with given(self._connection, piece=piece):
+            run(
+                self._connection,
+                "INSERT INTO held SELECT l.op, p.line FROM piece AS p JOIN looked AS l USING (key)",
+            )
+
+    def rows(self) -> Iterator[Any]:
+        """Those that were added, as pyarrow.Table with `op` and `line`."""
+        for batch in self._connection.sql("SELECT op, line FROM held").to_arrow_reader(_ROWS_AT_ONCE):
+            yield pa.Table.from_batches([batch])
 
 
 def run(connection: Any, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:

@@ -17,7 +17,7 @@ from engine.platform.compiled import Array
 from engine.records.landing import CopyLines
 from engine.records.row_digest import hashed_lines, keyed_lines
 from engine.sources.query_diff.database import ComparedDatabase, ComparedTable, StampBelow
-from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
+from engine.sources.query_diff.key_ranges import ALL_KEYS, DigestedRange, KeyRange, Page
 from engine.sources.query_diff.rests import Read
 from engine.sources.query_diff.row_store import RowComparison
 from engine.sources.query_diff.source_copies import GONE, NEW, REKEYED, CopyJoin
@@ -110,6 +110,22 @@ class TableReading:
             self.counts["rows_hashed"] += found.num_rows
             yield found
 
+    @property
+    def snapshot(self) -> str:
+        return self._snapshot
+
+    def page(self, page: Page, *, hashed: bool) -> Iterator[Any]:
+        """The rows of a page, as of `keyed_lines`; `hashed`: as of `hashed_lines`."""
+        pieces = self._database.page(self._table, self._snapshot, page, hashed=hashed)
+        return self._hashed(pieces, "page") if hashed else self._lines(pieces, "page")
+
+    def rows_with(self, keys: Sequence[bytes]) -> Iterator[Any]:
+        """The rows with these keys, as of `keyed_lines`."""
+        reads, table = self._database.cycle_reads, self._table
+        texts = key_texts(keys, len(table.schema.key))
+        for begin in range(0, len(texts), FEW_KEYS):
+            yield from self._rows(reads.key_splits(table.schema, table.spec, texts[begin : begin + FEW_KEYS]))
+
     def placed(self, firsts: Sequence[tuple[str, ...]]) -> Iterator[Any] | None:
         """As `hashes`, of all rows in any order, with the number of the range; None if the database cannot look it up."""
         pieces = self._database.placed_rows(self._table, self._snapshot, firsts)
@@ -126,11 +142,11 @@ class TableReading:
             letters = letters[letters != NEW]
             yield written, old.filter(pa.array((letters == GONE) | (letters == REKEYED))), old
 
-    def digests(self, firsts: Sequence[tuple[str, ...]]) -> list[DigestedRange]:
-        """Digests of all ranges, by the first keys of all but the first one."""
+    def digests(self, firsts: Sequence[tuple[str, ...]], within: KeyRange = ALL_KEYS) -> list[DigestedRange]:
+        """Digests of all ranges within these keys, by the first keys of all but the first one."""
         self._conduct.check()
         began = time.monotonic()
-        found = self._database.range_digests(self._table, self._snapshot, firsts)
+        found = self._database.range_digests(self._table, self._snapshot, firsts, within)
         size, rows = _DIGEST_BYTES * len(found), sum(each.rows for each in found)
         self.counts["rows_hashed"] += rows
         self.counts["bytes_read"] += size

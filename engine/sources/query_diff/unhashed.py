@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.sources.query_diff.database import ComparedTable, Method
-from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
+from engine.sources.query_diff.key_ranges import ALL_KEYS, DigestedRange, KeyRange, Page
 from engine.sources.query_diff.source_copies import NoSourceCopies, SourceCopies
 from engine.sources.query_diff.stamps import Since, Stamp
 
@@ -37,9 +37,13 @@ class UnhashedRows:
         raise _impossible(table)
 
     def range_digests(
-        self, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]]
+        self, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]], within: KeyRange = ALL_KEYS
     ) -> list[DigestedRange]:
-        del snapshot, firsts
+        del snapshot, firsts, within
+        raise _impossible(table)
+
+    def page(self, table: ComparedTable, snapshot: str, page: Page, *, hashed: bool) -> Iterator[bytes]:
+        del snapshot, page, hashed
         raise _impossible(table)
 
     def rows_since(self, table: ComparedTable, snapshot: str, since: Since) -> Iterator[bytes]:

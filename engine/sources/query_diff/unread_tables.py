@@ -30,6 +30,8 @@ CHANGED = frozenset({FaultKind.TABLE_STRUCTURE_CHANGED, FaultKind.TABLE_MISSING}
 """Faults of a table that was changed after the snapshot was taken: it is read again in a new one."""
 LOST = frozenset({FaultKind.SOURCE_UNREACHABLE, FaultKind.COPY_LOST})
 """Faults of the connection, or of the session that holds the snapshot."""
+ENDED = frozenset({FaultKind.SOURCE_TIMEOUT})
+"""Faults of a statement that was ended: what other statements read before is not lost."""
 _GONE = Unread(FaultKind.TABLE_MISSING, "the table is gone, or has no key, or the user may not see it")
 
 

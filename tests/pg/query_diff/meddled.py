@@ -15,7 +15,7 @@ from engine.sources.postgres_queries.compared import AS_THEY_ARE, Compared
 from engine.sources.postgres_queries.database import PostgresDatabase
 from engine.sources.postgres_queries.outer_join import PostgresCopies, PostgresCopyJoin
 from engine.sources.query_diff.database import ComparedTable
-from engine.sources.query_diff.key_ranges import DigestedRange, KeyRange
+from engine.sources.query_diff.key_ranges import ALL_KEYS, DigestedRange, KeyRange, Page
 from engine.sources.query_diff.stamps import Since
 from tests.fixtures.postgres import Database
 
@@ -63,10 +63,14 @@ class Meddled(PostgresDatabase):
         return super().placed_rows(table, snapshot, firsts)
 
     def range_digests(
-        self, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]]
+        self, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]], within: KeyRange = ALL_KEYS
     ) -> list[DigestedRange]:
         self.before(table.schema.name, snapshot)
-        return super().range_digests(table, snapshot, firsts)
+        return super().range_digests(table, snapshot, firsts, within)
+
+    def page(self, table: ComparedTable, snapshot: str, page: Page, *, hashed: bool) -> Iterator[bytes]:
+        self.before(table.schema.name, snapshot)
+        return super().page(table, snapshot, page, hashed=hashed)
 
     def rows_since(self, table: ComparedTable, snapshot: str, since: Since) -> Iterator[bytes]:
         self.before(table.schema.name, snapshot)
