@@ -111,4 +111,5 @@ def _table(table: CycleTable) -> CycleTablePart:
         updated=table.updated,
         deleted=table.deleted,
         seconds=table.seconds,
+        snapshots=table.snapshots,
     )

@@ -50,6 +50,7 @@ class CycleTablePart(Message):
     updated: int = 0
     deleted: int = 0
     seconds: float = 0.0
+    snapshots: int = 1
 
 
 class LastCyclePart(Message):

@@ -54,6 +54,8 @@ class CycleTable:
     updated: int = 0
     deleted: int = 0
     seconds: float = 0.0
+    snapshots: int = 1
+    """In which its ranges were read."""
 
 
 @dataclass(frozen=True, slots=True)

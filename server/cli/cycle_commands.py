@@ -145,6 +145,8 @@ def _note(item: Document) -> str | None:
         return "[yellow]not compared: it is copied again, or parked[/]"
     if item["first"]:
         return "read for the first time"
+    if item.get("snapshots", 1) > 1:
+        return f"[yellow]ranges of its key in {item['snapshots']:,} snapshots[/]"
     if item["since_stamp"]:
         return "by stamps"
     return f"{item['ranges_different']:,} of {item['ranges']:,} ranges differed" if item["ranges"] else None

@@ -49,6 +49,7 @@ _EXAMPLE: dict[str, Any] = {
             "updated": 2,
             "deleted": 0,
             "seconds": 2.1,
+            "snapshots": 1,
         }
     ],
 }
@@ -85,6 +86,11 @@ class CycleTableView(QualifiedName):
     updated: int = Field(description="Rows with other values than in the cycle before.")
     deleted: int = Field(description="Rows that are gone since the cycle before.")
     seconds: float
+    snapshots: int = Field(
+        default=1,
+        description="In how many snapshots its ranges of keys were read. More than 1: the cycle lost its connection, and continued after"
+        " the last range; each range is as it was at one moment, and ranges need not agree with each other.",
+    )
 
 
 class CycleView(BaseModel):

@@ -137,6 +137,7 @@ def _table_view(part: CycleTablePart) -> CycleTableView:
         updated=part.updated,
         deleted=part.deleted,
         seconds=part.seconds,
+        snapshots=part.snapshots,
     )
 
 

@@ -96,4 +96,5 @@ def _table(found: TableFound) -> CycleTable:
         updated=found.updated,
         deleted=found.deleted,
         seconds=found.seconds,
+        snapshots=found.snapshots,
     )

@@ -53,10 +53,11 @@ def test_one_is_shown_with_its_tables(stand_in: StandIn, run: Run) -> None:
     first = {**TABLE, "name": "notes", "first": True}
     ranged = {**TABLE, "name": "big", "ranges": 64, "ranges_different": 2}
     stamped = {**TABLE, "name": "log", "since_stamp": True}
-    whole = {**CYCLE, "source_reads": {"pages": 1200}, "tables": [TABLE, again, first, ranged, stamped]}
+    resumed = {**TABLE, "name": "wide", "snapshots": 3}
+    whole = {**CYCLE, "source_reads": {"pages": 1200}, "tables": [TABLE, again, first, ranged, stamped, resumed]}
     stand_in.replies["GET", "/subscriptions/m/cycles/4711"] = (200, whole)
     shown = run("cycles", "show", "4711", "-s", "m").stdout
-    notes = ("copied again", "first time", "2 of 64 ranges differed", "by stamps")
+    notes = ("copied again", "first time", "2 of 64 ranges differed", "by stamps", "in 3 snapshots")
     for text in ("Cycle 4711, c4711: applied", "pages: 1,200", *notes):
         assert text in shown
     stand_in.replies["GET", "/subscriptions/m/cycles/4712"] = (200, RUNNING)

@@ -2975,6 +2975,12 @@ export interface components {
              */
             since_stamp: boolean;
             /**
+             * Snapshots
+             * @description In how many snapshots its ranges of keys were read. More than 1: the cycle lost its connection, and continued after the last range; each range is as it was at one moment, and ranges need not agree with each other.
+             * @default 1
+             */
+            snapshots?: number;
+            /**
              * Updated
              * @description Rows with other values than in the cycle before.
              */
@@ -3012,6 +3018,7 @@ export interface components {
          *           "schema": "public",
          *           "seconds": 2.1,
          *           "since_stamp": false,
+         *           "snapshots": 1,
          *           "updated": 2
          *         }
          *       ],

@@ -72,7 +72,7 @@ export const cycle = (changes: Partial<Cycle> = {}): Cycle => {
     fault_detail: null,
     fault_table: null,
     source_reads: {},
-    tables: [{ ...orders, ranges: 0, ranges_different: 0, seconds: 1.5 }],
+    tables: [{ ...orders, ranges: 0, ranges_different: 0, seconds: 1.5, snapshots: 1 }],
     ...changes,
   };
 };

@@ -45,7 +45,7 @@ it("lists cycles with what they found and read", () => {
   if (orders === undefined) throw new Error("the sample has a table");
   show([
     cycle({ number: 8, position: "c8", state: "running", taken_at: null, ended_at: null, seconds: null, tables: [] }),
-    cycle({ one_snapshot: false, source_reads: { pages: 12 }, tables: [orders, { ...orders, name: "lines", copied_again: true }] }),
+    cycle({ one_snapshot: false, source_reads: { pages: 12 }, tables: [orders, { ...orders, name: "lines", copied_again: true, snapshots: 3 }] }),
   ]);
   const [running, applied] = screen.getAllByRole("row").slice(1);
   expect(running?.textContent).toBe("8c8reads–––––");
@@ -55,6 +55,7 @@ it("lists cycles with what they found and read", () => {
     "10 inserted, 2 updated",
     "pages: 12",
     "1 copied again",
+    "ranges of its key in 3 snapshots, as the connection was lost",
     "changes: 10 inserted, 2 updated",
   ])
     expect(applied?.textContent).toContain(words);
