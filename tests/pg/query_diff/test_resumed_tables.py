@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -45,17 +45,17 @@ _EVENTS_OF_A_STEP = 11
 def database(request: pytest.FixtureRequest) -> Iterator[Database]:
     with standing_database(request.getfixturevalue(request.param), "resumed_tables") as made:
         assert isinstance(made, Database)
-        made.execute(
-            f"CREATE TABLE goods (id bigint PRIMARY KEY, v text, n int, at timestamptz DEFAULT now()) {AS_IT_IS}"
-        )
-        made.execute(f"CREATE TABLE orders (k0 int, shop int, v text, n int, PRIMARY KEY (shop, k0)) {AS_IT_IS}")
         yield made
 
 
 @pytest.fixture
 def cut(database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[CutReads]:
     make_steps_small(monkeypatch)
-    database.execute("TRUNCATE goods, orders")
+    database.execute("DROP TABLE IF EXISTS goods, away, orders")
+    database.execute(
+        f"CREATE TABLE goods (id bigint PRIMARY KEY, v text, n int, at timestamptz DEFAULT now()) {AS_IT_IS}"
+    )
+    database.execute(f"CREATE TABLE orders (k0 int, shop int, v text, n int, PRIMARY KEY (shop, k0)) {AS_IT_IS}")
     database.execute("INSERT INTO goods SELECT 2 * i, 'n', 0 FROM generate_series(1, 100) AS i")
     database.execute("INSERT INTO orders SELECT i % 9, i / 9, 'n', 0 FROM generate_series(1, 60) AS i")
     database.execute("ANALYZE goods, orders")
@@ -204,13 +204,12 @@ def test_what_else_is_lost_in_the_middle_of_a_table_stops_no_other(
     begin, repair, fault = LOSSES[loss]
     given, copy = given_for(tmp_path, method, cut)
     database.execute("UPDATE goods SET v = 'm', n = id; UPDATE orders SET v = 'm'; DELETE FROM goods WHERE id % 3 = 0")
-    first, second = (end_sessions, Database.execute)
     found = cut.cycle(
-        given, IN_PARTS, both(once_at(7, lambda: first(database)), once_at(11, lambda: second(database, begin)))
+        given, IN_PARTS, at_reads(cut, {3: lambda: end_sessions(database), 5: lambda: database.execute(begin)})
     )
     before = dict(copy.rows["goods"])
     tables = {table.name: table for table in found.tables}
-    assert tables["orders"].updated == 53
+    assert tables["orders"].updated == 60
     if fault is None:
         assert "goods" not in tables
     elif fault == "compared":
@@ -226,13 +225,15 @@ def test_what_else_is_lost_in_the_middle_of_a_table_stops_no_other(
     copy.follow()
     assert [copy.rows] == list(cut.held.values())
     assert goods_of(after).resumed is (fault is FaultKind.SOURCE_PRIVILEGE)
-    database.execute("TRUNCATE goods")
 
 
-def both(one: Happens, other: Happens) -> Happens:
+def at_reads(cut: CutReads, acts: dict[int, Callable[[], object]]) -> Happens:
+    """Acts before the reads with these numbers: no read has a lock then."""
+    left = dict(acts)
+
     def happens(table: TableName, snapshot: str) -> None:
-        one(table, snapshot)
-        other(table, snapshot)
+        del table, snapshot
+        left.pop(len(cut.reads_of_cycle), lambda: None)()
 
     return happens
 
@@ -261,7 +262,7 @@ def test_a_cycle_of_one_snapshot_does_not_continue_in_another(
 ) -> None:
     given, copy = given_for(tmp_path, method, cut)
     database.execute("UPDATE goods SET v = 'm'")
-    found = cut.cycle(given, Conduct(), once_at(2, lambda: end_sessions(database)))
+    found = cut.cycle(given, Conduct(), at_reads(cut, {2: lambda: end_sessions(database)}))
     copy.follow()
     assert (found.snapshot, goods_of(found).snapshots, goods_of(found).updated) == (True, 1, 100)
     assert list(cut.held.values())[-1] == copy.rows
@@ -302,7 +303,7 @@ def test_a_step_that_never_ends_leaves_its_table_out(
 
     found = cut.cycle(given, IN_PARTS, happens)
     assert goods_of(found).fault == "source_timeout"
-    assert [table.updated for table in found.tables if table.name == "orders"] == [53]
+    assert [table.updated for table in found.tables if table.name == "orders"] == [60]
     copy.follow()
     after = cut.cycle(given, IN_PARTS)
     copy.follow()

@@ -4466,7 +4466,7 @@ export interface components {
             sessions?: number;
             /**
              * New snapshot after … seconds
-             * @description null: a cycle reads all tables in one snapshot of the source, however long that takes. A number: one that takes longer goes on in a new snapshot at the next table, so that the source keeps no old row versions for longer than a table takes; and if the connection is lost, it goes on at the table that it was reading. Tables are then as they were at different moments, and `consistency` is `ranges`. Cycles of copies and comparisons have one snapshot in any case.
+             * @description null: a cycle reads all tables in one snapshot of the source, however long that takes. A number: one that takes longer goes on in a new snapshot at the next table, so that the source keeps no old row versions for longer than a table takes; and if the connection is lost, it goes on at the table that it was reading, and in a large one after the range of the key that it read last. Tables, and ranges of such a table, are then as they were at different moments, and `consistency` is `ranges`. Cycles of copies and comparisons have one snapshot in any case.
              */
             snapshot_seconds?: number | null;
             /**
