@@ -10,11 +10,12 @@ the connection is lost, or a statement is ended, the next step is read under a n
   not the hash which is stored: if it became later what it had been, no cycle would find the difference.
 - The digest of a range is compared under one snapshot, and its rows may be read under a later one. What is stored is made of the rows.
 - A row whose key changes between two snapshots may be in a part that was read and in one that was not, or the other way round: then it is
-  found twice, or is missing, until the next cycle. Both keys were compared, as each belongs to one part, so no second look at the keys that
-  were found would show it, and only the parts that were read would, as a whole. It does no harm as long as nothing but the key is unique:
+  found twice, or is missing, until the next cycle. Both keys were compared, as each belongs to one part. To read the keys that were found
+  once more would not show it, but only to read the earlier parts as a whole. It does no harm as long as nothing but the key is unique:
   tables with a further unique index, or an exclusion constraint, begin again, since a target with the same index would refuse both rows.
 - Stamps are those of the first snapshot, and so is the position: later rows are at least as new as both say.
 - The structure, the form of the hashes and the method are those of the first step, or the table begins again.
+- A page is read by one session, so a large table takes longer than where two read it.
 - Tables begin again too that are read for the first time, whose hashes change their form, or which are small. Those whose rows do not lie
   in the order of their key do: each step would read pages all over the table.
 """
