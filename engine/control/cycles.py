@@ -104,6 +104,7 @@ def _table(table: CycleTable) -> CycleTablePart:
         detail=table.detail,
         rows_read=table.rows_read,
         rows_hashed=table.rows_hashed,
+        rows_shared=table.rows_shared,
         bytes_read=table.bytes_read,
         ranges=table.ranges,
         ranges_different=table.ranges_different,

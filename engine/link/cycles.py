@@ -43,6 +43,7 @@ class CycleTablePart(Message):
     detail: str = ""
     rows_read: int = 0
     rows_hashed: int = 0
+    rows_shared: int = Field(default=0, exclude_if=not_)
     bytes_read: int = 0
     ranges: int = 0
     ranges_different: int = 0

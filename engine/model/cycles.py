@@ -28,7 +28,8 @@ class CycleState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CycleTable:
-    """One table in a cycle. `rows_read`: that crossed the network whole; `rows_hashed`: of which only key and hash did; `seconds`: time."""
+    """One table in a cycle. `rows_read`: that crossed the network whole; `rows_hashed`: of which only key and hash did; `rows_shared`: of
+    either, that another subscription's cycle read for this one too; `seconds`: time."""
 
     table: TableName
     method: str
@@ -47,6 +48,7 @@ class CycleTable:
     """Of the fault."""
     rows_read: int = 0
     rows_hashed: int = 0
+    rows_shared: int = 0
     bytes_read: int = 0
     ranges: int = 0
     ranges_different: int = 0

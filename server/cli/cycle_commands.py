@@ -72,13 +72,13 @@ def _trouble(item: Document) -> str | None:
     return f"[yellow]{unread} of {len(item['tables'])} tables not read[/]" if unread else None
 
 
-_COUNTS = ("inserted", "updated", "deleted", "rows read", "rows hashed", "bytes read")
+_COUNTS = ("inserted", "updated", "deleted", "rows read", "rows hashed", "rows shared", "bytes read")
 
 
 def _counts(item: Document, *, ended: bool = True) -> list[str | None]:
     if not ended:
         return [None] * len(_COUNTS)
-    counts = ("inserted", "updated", "deleted", "rows_read", "rows_hashed")
+    counts = ("inserted", "updated", "deleted", "rows_read", "rows_hashed", "rows_shared")
     return [*(f"{item[name]:,}" for name in counts), format_size(item["bytes_read"])]
 
 

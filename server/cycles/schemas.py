@@ -21,6 +21,7 @@ _EXAMPLE: dict[str, Any] = {
     "one_snapshot": True,
     "rows_read": 12,
     "rows_hashed": 120000,
+    "rows_shared": 0,
     "bytes_read": 5400000,
     "inserted": 10,
     "updated": 2,
@@ -42,6 +43,7 @@ _EXAMPLE: dict[str, Any] = {
             "fault_detail": None,
             "rows_read": 12,
             "rows_hashed": 120000,
+            "rows_shared": 0,
             "bytes_read": 5400000,
             "ranges": 0,
             "ranges_different": 0,
@@ -79,6 +81,10 @@ class CycleTableView(QualifiedName):
     fault_detail: str | None
     rows_read: int = Field(description="Rows that were read with all their columns.")
     rows_hashed: int = Field(description="Rows that the database hashed, of which only key and hash were read.")
+    rows_shared: int = Field(
+        description="Rows, or keys and hashes, that the cycle of another subscription of the connection read for this one too. The source"
+        " was not asked for them again."
+    )
     bytes_read: int = Field(description="Bytes of what was read, as the database sent them.")
     ranges: int = Field(description="Ranges of keys that were compared by a hash of all their rows; 0: by rows.")
     ranges_different: int = Field(description="Those of these ranges whose hash had changed.")
@@ -113,6 +119,7 @@ class CycleView(BaseModel):
     one_snapshot: bool = Field(description="Whether all tables were read in one snapshot.")
     rows_read: int = Field(description="The sum over all tables, as the following ones.")
     rows_hashed: int
+    rows_shared: int
     bytes_read: int
     inserted: int
     updated: int

@@ -12,6 +12,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableName
 from engine.model.masks import MASK_KEY, Mask
 from engine.model.quarantine import Texts
+from engine.model.row_filter import RowFilter
 from engine.model.schema import TableSchema
 from engine.model.source import WHOLE_TABLE, TableSplit
 from engine.postgres.sessions import PostgresConnection
@@ -75,9 +76,27 @@ class ReadRules:
 PLAIN = ReadRules()
 
 
-def cut_table(connector: Connector, schema: TableSchema, split_bytes: int) -> list[TableSplit]:
+def flagged_splits(
+    connector: Connector, schema: TableSchema, split_bytes: int, filters: Sequence[RowFilter | None]
+) -> list[TableSplit]:
+    """As `cut_table`, of the rows that meet one of the filters; each line ends with `t` or `f` for each of them. None: all rows."""
+    texts = [sql.SQL("true" if each is None else f"(({each.text}) IS TRUE)") for each in filters]
+    columns = [sql.Identifier(column.on_source) for column in schema.columns]
+    given = [each for each in filters if each is not None]
+    read = dict.fromkeys(column for each in given for column in each.columns)
+    either = " OR ".join(f"({each.text})" for each in given)
+    whole = replace(schema, row_filter=RowFilter(either, tuple(read)))
+    if len(given) < len(filters):
+        whole = replace(schema, row_filter=RowFilter("true", tuple(read)))
+    return cut_table(connector, whole, split_bytes, sql.SQL(", ").join([*columns, *texts]))
+
+
+def cut_table(
+    connector: Connector, schema: TableSchema, split_bytes: int, listed: sql.Composable | None = None
+) -> list[TableSplit]:
     """Cut the table into splits of about `split_bytes`; a partitioned root leaf by leaf. The last split of each file has no upper bound,
-    so that blocks added after the sizes were read are included. Raises EngineFault(TABLE_MISSING) if the table does not exist."""
+    so that blocks added after the sizes were read are included. `listed`: see `select_rows`. Raises EngineFault(TABLE_MISSING) if the
+    table does not exist."""
     with connector.session(str(schema.name)) as connection:
         rows = connection.execute(_STORAGE, [schema.relation, schema.relation]).fetchall()
         if not rows and connection.execute("SELECT FROM pg_class WHERE oid = %s", [schema.relation]).fetchone() is None:
@@ -88,7 +107,7 @@ def cut_table(connector: Connector, schema: TableSchema, split_bytes: int) -> li
             parts = max(1, min(blocks, -(-size // max(1, split_bytes)))) if heap else 1
             for part in range(parts):
                 storage, reads = RelationId(oid), TableName(namespace, name)
-                text = select_rows(schema, reads, _pages(part, parts, blocks)).as_string(connection)
+                text = select_rows(schema, reads, _pages(part, parts, blocks), listed).as_string(connection)
                 splits.append(
                     TableSplit(schema.relation, text, size // parts, tuples // parts, storage, reads, columns, masks)
                 )

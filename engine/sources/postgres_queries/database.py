@@ -7,13 +7,15 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 
 import psycopg
+from psycopg import sql
 
 from engine.model.ddl import Capture
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableId, TableName
+from engine.model.row_filter import RowFilter
 from engine.model.schema import KeyMode, TableSchema
 from engine.model.sequences import SequenceReader
-from engine.model.source import ComputedColumns, DiscoveredTable, Finding, Resolve
+from engine.model.source import ComputedColumns, DiscoveredTable, Finding, Resolve, TableSplit
 from engine.model.subscription import OriginFilter, TableSpec
 from engine.postgres.sessions import PostgresConnection
 from engine.records.catalog_table import CatalogTable, schema_of
@@ -24,7 +26,7 @@ from engine.sources.postgres.connect import SOURCE, Connector
 from engine.sources.postgres.copy_out import COPY_KINDS
 from engine.sources.postgres.reads import PostgresReads
 from engine.sources.postgres.relation import complete
-from engine.sources.postgres.splits import PLAIN, ReadRules
+from engine.sources.postgres.splits import PLAIN, ReadRules, flagged_splits
 from engine.sources.postgres.table_checks import unparsed
 from engine.sources.postgres.types import load_types
 from engine.sources.postgres_queries import hashing, key_order, preflight, stamps
@@ -63,14 +65,30 @@ class PostgresDatabase:
     @contextmanager
     def snapshot(self, timeout_s: float) -> Iterator[str]:
         del timeout_s
+        with self._exported() as name:
+            yield name
+
+    @contextmanager
+    def adopted(self, snapshot: str) -> Iterator[str]:
+        """A session that imported a snapshot keeps it, and exports it by a name of its own."""
+        with self._exported(snapshot) as name:
+            yield name
+
+    @contextmanager
+    def _exported(self, other: str | None = None) -> Iterator[str]:
         # Closed without a COMMIT, which would fail if the session was lost meanwhile.
         with closing(self._connector.open()) as holder:
             try:
                 holder.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                if other is not None:
+                    holder.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(other)))
                 name = str(holder.execute("SELECT pg_export_snapshot()").fetchall()[0][0])
             except psycopg.Error as error:
                 raise SOURCE.fault(error, self._connector.name, COPY_KINDS) from error
             yield name
+
+    def flagged_splits(self, table: ComparedTable, filters: Sequence[RowFilter | None]) -> list[TableSplit] | None:
+        return flagged_splits(self._connector, table.schema, self.statement_bytes, filters)
 
     def tables(self, followed: Mapping[TableName, str | None]) -> dict[TableName, ComparedTable]:
         with self._connector.session() as connection, one_look(connection):

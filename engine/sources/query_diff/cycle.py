@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -31,6 +31,7 @@ from engine.sources.query_diff.cycle_files import (
     rows_schema,
 )
 from engine.sources.query_diff.cycle_numbers import locked
+from engine.sources.query_diff.cycle_scans import CycleScans, ScanKind, scans_of
 from engine.sources.query_diff.cycle_snapshot import CycleSnapshot
 from engine.sources.query_diff.database import KEYLESS, ComparedDatabase, ComparedTable, Method
 from engine.sources.query_diff.folder import OPERATIONS, Folder, Follow
@@ -81,10 +82,14 @@ def run_cycle(
                 cycle = None
                 with ExitStack() as reading:
                     try:
-                        taken = CycleSnapshot(database, given.timeout_s, conduct.snapshot_s)
+                        # After a fault it reads by itself.
+                        group = conduct.group if left == _TRIES - 1 else None
+                        later_than = rows.moment, folder.numbers.asked()
+                        scans = reading.enter_context(scans_of(group, later_than, _later_wanted(folder, number)))
+                        taken = CycleSnapshot(database, given.timeout_s, conduct.snapshot_s, scans)
                         snapshot = reading.enter_context(taken)
-                        cycle = _Cycle(database, rows, folder, snapshot, given, conduct, complete, is_last=not left)
-                        cycle.run(number, at_us)
+                        cycle = _Cycle(database, rows, folder, snapshot, given, conduct, complete, scans, not left)
+                        cycle.run(number, snapshot.at_us)
                     except EngineFault as fault:
                         folder.files.fail(_failed(number, at_us, fault, None if cycle is None else cycle.at))
                         if (
@@ -98,6 +103,10 @@ def run_cycle(
                     break
         name = named(snapshot.name, folder.followed, frozenset(cycle.read), cycle.unread) if cycle is not None else ""
         yield name, number
+
+
+def _later_wanted(folder: Folder, number: int) -> Callable[[], bool]:
+    return lambda: folder.numbers.read()[1] > number
 
 
 def _failed(number: int, at_us: int, fault: EngineFault, table: TableName | None) -> CycleFailed:
@@ -124,6 +133,7 @@ class _Cycle:
     given: Given
     conduct: Conduct
     complete: bool
+    scans: CycleScans
     is_last: bool
     """No other snapshot is tried after this one: a table that was changed meanwhile is left out."""
     at: TableName | None = None
@@ -146,14 +156,19 @@ class _Cycle:
                     self.rows.forget(relation)
             there = self.database.tables({name: each.where for name, each in followed.items()})
             self._forget_replaced(there)
-            found = [self._try(table, followed[name], number, writer) for name, table in there.items()]
+            found = []
+            for name, table in there.items():
+                found.append(self._try(table, followed[name], number, writer))
+                self.scans.pass_by(name)
             self.at = None
+            self.rows.set_moment(self.snapshot.moment)
             tables = tuple(table for table in found if table is not None)
             in_one = self.snapshot.taken == 1
             writer.finish(CycleFound(number, previous, at_us, SystemClock().wall_us(), in_one, tables))
             hit(Failpoint.CYCLE_WRITTEN)
         hit(Failpoint.CYCLE_COMMITTED)
         self.folder.files.publish(number)
+        self.scans.note_all(len(followed), self.conduct.group)
         kept = {copy_name(relation, self.rows.id) for relation in self.rows.copied()}
         self.copies_made.drop_others(self.database.copies, kept)
 
@@ -265,7 +280,7 @@ class _TableCycle:
     def _reading(self, hashes: str = "") -> TableReading:
         """`hashes`: see ComparedTable."""
         table = replace(self.table, hashes=hashes)
-        return TableReading(self.cycle.database, table, self.cycle.snapshot.name, self.cycle.conduct)
+        return TableReading(self.cycle.database, table, self.cycle.snapshot.name, self.cycle.conduct, self.cycle.scans)
 
     def run(self) -> TableFound:
         """Compare the table. A fault changes nothing in the store."""
@@ -300,6 +315,7 @@ class _TableCycle:
         else:
             read, now = self._changes(known, now, detection)
         self._rows.set_unread(self._relation, unread=False)
+        self.cycle.scans.note(self.table, self._scan_kind(Method(now.method), detection))
         if stamps:
             self._rows.set_stamps(self._relation, stamps)
             found = replace(found, known_before=stamps.get(str(detection.stamp)))
@@ -396,6 +412,14 @@ class _TableCycle:
     def _finds_rows(self) -> bool:
         """Whether the database finds rows by their keys, as it does for the methods by checksum."""
         return Method.ROW_CHECKSUM in self.cycle.database.methods(self.table)
+
+    def _scan_kind(self, method: Method, detection: Detection) -> ScanKind | None:
+        """By which scan the next cycle compares the table; None if not by one of the whole table."""
+        if detection.stamp in self.table.stamps:
+            return None
+        keys = ScanKind.KEYS if self._finds_rows else ScanKind.ROWS
+        by_scan = {Method.INCREMENTAL: ScanKind.ROWS, Method.ROW_CHECKSUM: ScanKind.HASHES, Method.KEYS: keys}
+        return by_scan.get(method)
 
     def _rows_read(self, reading: TableReading, method: Method) -> Iterator[Any]:
         """All rows, hashed here; for KEYS not hashed, and only their keys if the database finds rows by these."""
@@ -512,7 +536,7 @@ class _TableCycle:
     def _join(self) -> AbstractContextManager[CopyJoin]:
         name = copy_name(self._relation, self._rows.id)
         self.cycle.copies_made.add(name)
-        return self.cycle.database.copies.join(self.table, self.cycle.snapshot.name, name)
+        return self.cycle.database.copies.join(self.table, self._reading().snapshot, name)
 
     def _refreshed(self) -> str:
         """Make the copy on the source like the table; returns its mark."""

@@ -66,6 +66,7 @@ class TableFound:
     resumed: bool = False
     rows_read: int = 0
     rows_hashed: int = 0
+    rows_shared: int = 0
     bytes_read: int = 0
     ranges: int = 0
     ranges_different: int = 0

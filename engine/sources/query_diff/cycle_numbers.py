@@ -14,6 +14,7 @@ from pathlib import Path
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.queue.files import sync_folder
+from engine.sources.query_diff.moments import Moment
 
 _LOOK_S = 0.05
 """Seconds between two tries to get a lock that another process holds for a cycle."""
@@ -28,6 +29,7 @@ class CycleNumbers:
     def request(self) -> int:
         """The number of the next cycle that begins; it is due at once."""
         with self._locked():
+            write_file(self._folder / "asked", Moment.now().text.encode("ascii"))
             begun, wanted = self.read()
             number = begun + 1
             if wanted < number:
@@ -49,6 +51,13 @@ class CycleNumbers:
         except FileNotFoundError:
             return 0, 0
         return int(begun), int(wanted)
+
+    def asked(self) -> Moment:
+        """When the last request came. Of a number that has begun no request is later than the answer."""
+        try:
+            return Moment.of((self._folder / "asked").read_text(encoding="ascii"))
+        except FileNotFoundError:
+            return Moment("", 0)
 
     def _write(self, begun: int, wanted: int) -> None:
         write_file(self._folder / "numbers", f"{begun} {wanted}".encode("ascii"))
@@ -101,10 +110,32 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def write_file(path: Path, content: bytes, *, durable: bool = False) -> None:
-    """Replace a file as a whole; `durable`: it is on disk when this returns."""
+@contextmanager
+def hold(path: Path, *, shared: bool = False) -> Iterator[bool]:
+    """Whether the lock could be taken at once; it is held for the block then, and ends with the process. `shared`: others may hold it in the
+    same way.
+
+    Raises OSError if there can be no such file.
+    """
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)  # As in `is_locked`.
+    finally:
+        os.close(file)
+
+
+def write_file(path: Path, content: bytes, *, durable: bool = False, private: bool = False) -> None:
+    """Replace a file as a whole; `durable`: it is on disk when this returns; `private`: no other user may read it."""
     fresh = path.with_name(f"{path.name}.new")
-    with fresh.open("wb") as file:
+    with open(fresh, "wb", opener=_private if private else None) as file:
         file.write(content)
         if durable:
             file.flush()
@@ -112,3 +143,7 @@ def write_file(path: Path, content: bytes, *, durable: bool = False) -> None:
     fresh.replace(path)
     if durable:
         sync_folder(path.parent)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -12,6 +12,7 @@ from engine.model.copies import KeyBound
 from engine.model.identity import RelationId, TableName
 from engine.model.quarantine import Texts
 from engine.model.ranges import KeySample, RangeSource
+from engine.model.row_filter import RowFilter
 from engine.model.schema import TableSchema
 from engine.model.sequences import SequenceReader
 from engine.model.source import (
@@ -133,6 +134,16 @@ class ComparedDatabase(Protocol):
 
     def snapshot(self, timeout_s: float) -> AbstractContextManager[str]:
         """A snapshot of the whole database that other sessions, also of other processes, can read while the context lasts."""
+        ...
+
+    def adopted(self, snapshot: str) -> AbstractContextManager[str] | None:
+        """A snapshot of another process, by a name that stays valid while the context lasts, whatever that process does. None if no
+        session but its own can keep it. The context raises EngineFault(COPY_LOST) if it is over."""
+        ...
+
+    def flagged_splits(self, table: ComparedTable, filters: Sequence[RowFilter | None]) -> list[TableSplit] | None:
+        """Splits of the rows that meet one of these row filters, whatever that of the table is. After the columns each line has, for each
+        filter, `t` if the row meets it, else `f`; None is met by all rows. None if the database cannot say."""
         ...
 
     def tables(self, followed: Mapping[TableName, str | None]) -> dict[TableName, ComparedTable]:

@@ -16,6 +16,7 @@ DEFAULT_EVERY_S = 300
 DEFAULT_METHOD = "incremental"
 DEFAULT_SESSIONS = 2
 """Sessions that read one large table: two halve the time where the source has two cores to spare."""
+SHARE = "share_scans"
 TIMESTAMP = "timestamp"
 DELETE_FLAG = "timestamp_delete_flag"
 STAMPED = frozenset({TIMESTAMP, DELETE_FLAG})
@@ -176,6 +177,13 @@ class QueryDiffCapture(Capture):
         description="Cycles on schedule read the less, down to a tenth of the time, the longer the source takes for the same: if a read"
         " takes three times as long as the fastest one of the same table, they rest for twice that time after it.",
     )
+    share_scans: bool = Field(
+        default=True,
+        title="Share reads with other subscriptions",
+        description="Subscriptions of one connection that follow the same tables read them once: where one begins a cycle, others that are"
+        " due use what it reads. A cycle begins up to half of `every_seconds` early where another one reads all that it needs. The rows"
+        " are kept on the engine's machine meanwhile, in files that only its user may read.",
+    )
     between: list[ClockTime] | None = Field(
         default=None,
         min_length=2,
@@ -244,6 +252,8 @@ class QueryDiffCapture(Capture):
             settings["max_bytes_per_second"] = self.max_bytes_per_second
         if self.give_way:
             settings["give_way"] = "yes"
+        if not self.share_scans:
+            settings[SHARE] = "no"
         if self.between is not None:
             settings["between"] = " ".join((*self.between, self.time_zone))
         if self.only_between:

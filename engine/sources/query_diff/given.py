@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from engine.model.fault import EngineFault, FaultKind
@@ -15,12 +17,16 @@ from engine.sources.query_diff.declaration import (
     DEFAULT_EVERY_S,
     DEFAULT_METHOD,
     DEFAULT_SESSIONS,
+    SHARE,
     STAMPED,
     TableDetection,
 )
 from engine.sources.query_diff.folder import Folder
 from engine.sources.query_diff.hours import Hours
+from engine.sources.query_diff.scan_group import ScanGroup
 
+_SHARED = ".shared"
+"""Folder next to those of the subscriptions, whose names begin with a letter."""
 _TIMEOUT_S = 3_600.0
 """Seconds that a cycle waits for another one to end. Not measured."""
 
@@ -65,6 +71,12 @@ class Given:
     """By `schema.name`."""
     sessions: int = DEFAULT_SESSIONS
     manners: Manners = Manners()
+    shared: Path | None = None
+    """Folder of the connection for reads that its subscriptions share; None: this one shares none."""
+
+    def group(self) -> ScanGroup | None:
+        """A new one, for one thread."""
+        return None if self.shared is None or self.path is None else ScanGroup(self.shared, self.path.name)
 
     def last_us(self) -> int | None:
         """When the last cycle began, since 1970; None before the first one. Cycles of copies and cuts count: they read every table too."""
@@ -120,7 +132,21 @@ def given_by(spec: ConnectionSpec) -> Given:
         },
         int(settings.get("sessions", DEFAULT_SESSIONS)),
         _manners(settings),
+        None if folder is None or settings.get(SHARE) == "no" else Path(str(folder)).parent / _SHARED / _place_of(spec),
     )
+
+
+def _place_of(spec: ConnectionSpec) -> str:
+    """A name of the database that is connected to, and of the user: others may see other rows."""
+    facts = repr((spec.name, spec.kind, sorted(spec.settings.items()))).encode()
+    # A driver's address may be among the secrets. The digest is slow, since its result is not secret.
+    return _digest(facts, repr(sorted(spec.secrets.items())).encode() if spec.secrets else b"")
+
+
+@cache
+def _digest(facts: bytes, secrets: bytes) -> str:
+    hidden = hashlib.scrypt(secrets, salt=facts, n=2**14, r=8, p=1) if secrets else b""
+    return hashlib.sha256(facts + hidden).hexdigest()[:32]
 
 
 def _manners(settings: Mapping[str, int | str]) -> Manners:

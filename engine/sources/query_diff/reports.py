@@ -89,6 +89,7 @@ def _table(found: TableFound) -> CycleTable:
         detail=found.detail,
         rows_read=found.rows_read,
         rows_hashed=found.rows_hashed,
+        rows_shared=found.rows_shared,
         bytes_read=found.bytes_read,
         ranges=found.ranges,
         ranges_different=found.ranges_different,

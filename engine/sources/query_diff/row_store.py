@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
+from engine.sources.query_diff.moments import Moment
 from engine.sources.query_diff.stamps import Stamp
 
 _LAYOUT = """
@@ -27,6 +28,7 @@ CREATE TABLE IF NOT EXISTS followed (
     relation BIGINT PRIMARY KEY, schema VARCHAR NOT NULL, name VARCHAR NOT NULL, row_filter VARCHAR, record BLOB NOT NULL,
     keys VARCHAR NOT NULL, method VARCHAR NOT NULL);
 ALTER TABLE followed ADD COLUMN IF NOT EXISTS hashes VARCHAR DEFAULT '';
+ALTER TABLE state ADD COLUMN IF NOT EXISTS moment VARCHAR DEFAULT '';
 CREATE TABLE IF NOT EXISTS unread (relation BIGINT PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS stamps (relation BIGINT NOT NULL, name VARCHAR NOT NULL, value VARCHAR);
 CREATE TABLE IF NOT EXISTS copies (relation BIGINT PRIMARY KEY, mark VARCHAR NOT NULL);
@@ -91,8 +93,9 @@ class RowStore:
             )
             run(self._connection, _LAYOUT)
             if not run(self._connection, "SELECT count(*) FROM state")[0][0]:
-                run(self._connection, "INSERT INTO state VALUES (?, 0)", [uuid.uuid4().hex])
-            self.id, self.last = run(self._connection, "SELECT id, last FROM state")[0]
+                run(self._connection, "INSERT INTO state (id, last) VALUES (?, 0)", [uuid.uuid4().hex])
+            self.id, self.last, moment = run(self._connection, "SELECT id, last, moment FROM state")[0]
+            self.moment = Moment.of(moment)
         except duckdb.Error as error:
             # DuckDB has no class of its own for this error.
             if "lock" in str(error):
@@ -127,6 +130,10 @@ class RowStore:
     def _roll_back(self) -> None:
         with suppress(duckdb.Error):  # What was not committed is gone when the store is closed.
             self._connection.rollback()
+
+    def set_moment(self, moment: Moment) -> None:
+        """`moment`: after which no snapshot of the cycle was taken. Later cycles have later ones."""
+        run(self._connection, "UPDATE state SET moment = ?", [moment.text])
 
     def known(self, relation: int) -> Known | None:
         rows = run(

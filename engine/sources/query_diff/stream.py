@@ -54,6 +54,7 @@ class CycleThread:
         self._folder = folder
         self._given = given
         self._rests = Rests(given.manners)
+        self._group = given.group()
         self._stopping = threading.Event()
         self._fault: EngineFault | None = None
         self._descriptors: tuple[int, ...] = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -83,11 +84,13 @@ class CycleThread:
                 published = self._folder.files.last
                 if published != seen:
                     seen, last_us = published, self._given.last_us() or 0
+                    if self._group is not None:
+                        self._group.register(last_us + self._given.every_us // 2)
                 now = SystemClock().wall_us()
-                is_due = self._given.is_due(last_us, now) and not self._is_ahead()
+                is_due = (self._given.is_due(last_us, now) or self._is_offered(now)) and not self._is_ahead()
                 if not is_due and (wanted <= published or not self._given.may_begin(now)):
                     continue
-                conduct = Conduct(self._check, self._rest, self._given.manners.snapshot_s)
+                conduct = Conduct(self._check, self._rest, self._given.manners.snapshot_s, self._group)
                 with run_cycle(self._database, self._given, conduct, complete=False):
                     pass
                 with contextlib.suppress(BlockingIOError):
@@ -100,6 +103,17 @@ class CycleThread:
             self._end_with(
                 EngineFault(FaultKind.INTERNAL, self._folder.path.name, f"{type(error).__name__} in a cycle")
             )
+        finally:
+            if self._group is not None:
+                self._group.close()
+
+    def _is_offered(self, now_us: int) -> bool:
+        """Whether another subscription reads what the next cycle would, which then costs the source nothing."""
+        group, hours = self._group, self._given.manners.hours
+        if group is None:
+            return False
+        group.sweep()
+        return (hours is None or hours.hold(now_us)) and group.is_offered(now_us)
 
     def _is_ahead(self) -> bool:
         """Whether many cycles wait for the target: a later one finds the same changes, and needs no room meanwhile."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.row_filter import RowFilter
+from engine.model.source import TableSplit
 from engine.sources.query_diff.database import ComparedTable, Method
 from engine.sources.query_diff.key_ranges import ALL_KEYS, DigestedRange, KeyRange, Page
 from engine.sources.query_diff.source_copies import NoSourceCopies, SourceCopies
@@ -15,6 +18,15 @@ class UnhashedRows:
     """The parts of `ComparedDatabase` for methods by checksum, by stamps and by a copy, of a database that has none."""
 
     copies: SourceCopies = NoSourceCopies()
+
+    def adopted(self, snapshot: str) -> AbstractContextManager[str] | None:
+        """None: one session has the snapshot and reads for all, one after another, so it would wait for the others' reads."""
+        del snapshot
+        return None
+
+    def flagged_splits(self, table: ComparedTable, filters: Sequence[RowFilter | None]) -> list[TableSplit] | None:
+        del table, filters
+        return None
 
     def methods(self, table: ComparedTable) -> frozenset[Method]:
         del table

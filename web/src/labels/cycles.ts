@@ -54,11 +54,13 @@ export function changesWords({ inserted, updated, deleted }: Pick<Cycle, "insert
   return found.length === 0 ? "none" : found.map(([number, word]) => `${count(Number(number))} ${word}`).join(", ");
 }
 
-type Read = Pick<Cycle, "rows_read" | "rows_hashed">;
+type Read = Pick<Cycle, "rows_read" | "rows_hashed" | "rows_shared">;
 
-/** What was read of it: "120,000 rows", "12 rows, hashes of 120,000". */
-export const readWords = ({ rows_read, rows_hashed }: Read): string =>
-  `${some(rows_read, "row")}${rows_hashed === 0 ? "" : `, hashes of ${count(rows_hashed)}`}`;
+/** What was read of it: "120,000 rows", "12 rows, hashes of 120,000", "0 rows, 120,000 shared". */
+export const readWords = ({ rows_read, rows_hashed, rows_shared }: Read): string => {
+  const hashes = rows_hashed === 0 ? "" : `, hashes of ${count(rows_hashed)}`;
+  return `${some(rows_read, "row")}${hashes}${rows_shared === 0 ? "" : `, ${count(rows_shared)} shared`}`;
+};
 
 /** What a cycle found in a table. */
 export function foundWords(table: CycleTable): string {

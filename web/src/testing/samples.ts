@@ -46,7 +46,7 @@ export const subscription = (changes: Partial<Subscription> = {}): Subscription 
   }) as Subscription;
 
 export const cycle = (changes: Partial<Cycle> = {}): Cycle => {
-  const counts = { rows_read: 12, rows_hashed: 0, bytes_read: 2048, inserted: 10, updated: 2, deleted: 0 };
+  const counts = { rows_read: 12, rows_hashed: 0, rows_shared: 0, bytes_read: 2048, inserted: 10, updated: 2, deleted: 0 };
   const orders = {
     schema: "public",
     name: "orders",

@@ -124,7 +124,8 @@ it.each([
 
 it("puts counts into words", () => {
   expect(changesWords({ inserted: 0, updated: 0, deleted: 0 })).toBe("none");
-  expect(readWords({ rows_read: 12, rows_hashed: 1000 })).toBe("12 rows, hashes of 1,000");
+  expect(readWords({ rows_read: 12, rows_hashed: 1000, rows_shared: 0 })).toBe("12 rows, hashes of 1,000");
+  expect(readWords({ rows_read: 0, rows_hashed: 0, rows_shared: 1000 })).toBe("0 rows, 1,000 shared");
   expect(foundWords({ ...(cycle().tables[0] as Cycle["tables"][number]), ranges: 64, ranges_different: 2 })).toBe(
     "changes: 10 inserted, 2 updated; 2 of 64 ranges differed",
   );
