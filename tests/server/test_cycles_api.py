@@ -110,6 +110,7 @@ def test_what_failed_is_told_with_its_cause(client: TestClient, engine: PlayedEn
         ({"between": ["22:00", "06:00"], "time_zone": "Europe/Berlin", "only_between": True}, None),
         ({"max_time_share": 0.25, "snapshot_seconds": 60, "statement_seconds": 30}, None),
         ({"max_bytes_per_second": 10_000_000, "give_way": True}, None),
+        ({"share_scans": False}, None),
         ({"max_bytes_per_second": 10}, "max_bytes_per_second"),
         ({"between": ["22:00", "24:00"]}, "between"),
         ({"between": ["22:00"]}, "between"),

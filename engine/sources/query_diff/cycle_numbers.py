@@ -112,8 +112,7 @@ def is_locked(path: Path) -> bool:
 
 @contextmanager
 def hold(path: Path, *, shared: bool = False) -> Iterator[bool]:
-    """Whether the lock could be taken at once; it is held for the block then, and ends with the process. `shared`: others may hold it in the
-    same way.
+    """Whether the lock could be taken at once; it is held for the block then, and ends with the process. `shared`: others may hold it too.
 
     Raises OSError if there can be no such file.
     """

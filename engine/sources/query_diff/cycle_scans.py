@@ -173,7 +173,7 @@ def wanted_of(table: ComparedTable, kind: ScanKind) -> Wanted:
     facts: list[object] = [kind.value, int(schema.relation), str(schema.name), table.record.hex(), schema.columns]
     facts += [schema.key, schema.computed, table.hashes if kind is ScanKind.HASHES else ""]
     if kind is not ScanKind.ROWS:
-        # Only rows with all of their columns can be told apart by filters afterwards.
+        # Only rows with all of their columns can be filtered afterwards.
         facts.append(row_filter)
     base = _digest(facts)
     if row_filter is None:

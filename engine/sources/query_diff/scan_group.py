@@ -1,7 +1,7 @@
 """Subscriptions of one connection that read the same tables share the reads of a cycle: one of them leads, and spools what it reads.
 
-All of it is in a folder of the connection. Nothing there is needed: whoever misses a file reads the source. Moments are compared on the
-clock of this machine's present run, so that no step of the wall clock lets a cycle use a snapshot that was taken too early.
+All of it is in a folder of the connection. Nothing there is needed: a cycle that misses a file reads the source. Moments are compared on
+the clock of this machine's present run, so that no step of the wall clock lets a cycle use a snapshot that was taken too early.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from engine.platform.clock import SystemClock
 from engine.sources.query_diff.cycle_numbers import hold, is_locked, write_file
 from engine.sources.query_diff.moments import Moment
 
 _KEPT_S = 5.0
 """Seconds after its cycle for which an offer waits for others to use it. They look every 50 ms. Not measured."""
 _MOST_KEPT_S = 900.0
-"""Seconds after its cycle from which on an offer is removed, even if it is used: who uses it reads the rest itself. Not measured."""
+"""Seconds after its cycle from which on an offer is removed, even if it is used: its users read the rest themselves. Not measured."""
 _BEGINS_S = 2.0
 """Seconds that a cycle waits for the offer of one that has just begun; a snapshot takes milliseconds. Not measured."""
 _LOOK_S = 0.02
@@ -199,7 +200,7 @@ class ScanGroup:
                     os.utime(shown / _LEAD)  # It is kept for a while from now on.
 
     def sweep(self, *, least_s: float = 1.0) -> None:
-        """Remove offers that have ended and that nobody uses, also those of processes that were killed. At most once in `least_s`."""
+        """Remove offers that have ended and are not in use, also those of processes that were killed. At most once in `least_s`."""
         if time.monotonic() - self._swept < least_s:
             return
         self._swept = time.monotonic()
@@ -236,7 +237,7 @@ def _remove_if_over(folder: Path) -> None:
     with suppress(OSError), ExitStack() as stack:
         # By the wall clock: a step of it removes an offer early or late. The lock file may be missing: a crash left the folder half made.
         path = folder / _LEAD
-        ended_s = time.time() - (path if path.exists() else folder).stat().st_mtime
+        ended_s = SystemClock().wall_us() / 1e6 - (path if path.exists() else folder).stat().st_mtime
         if ended_s < _KEPT_S or not stack.enter_context(hold(path)):
             return
         if stack.enter_context(hold(folder / _USE)) or ended_s >= _MOST_KEPT_S:

@@ -19,7 +19,7 @@ _PART = ".part"
 
 
 class Spool:
-    """Writes one file, which others see after `finish`. What cannot be written is given up: nobody needs it."""
+    """Writes one file, which others see after `finish`. What cannot be written is given up: it is never needed."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._path = spool_path(folder, name)
@@ -91,7 +91,7 @@ def _read(file: Any) -> Iterator[Any]:
 
 
 def _is_full(folder: Path) -> bool:
-    with suppress(OSError):  # Others remove what is left behind.
+    with suppress(OSError):  # Others may remove files meanwhile.
         size = sum(each.stat().st_size for each in folder.iterdir())
         return size > _MOST_BYTES or shutil.disk_usage(folder).free < _LEAST_FREE
     return True

@@ -2965,6 +2965,11 @@ export interface components {
              * @description Rows that were read with all their columns.
              */
             rows_read: number;
+            /**
+             * Rows Shared
+             * @description Rows, or keys and hashes, that the cycle of another subscription of the connection read for this one too. The source was not asked for them again.
+             */
+            rows_shared: number;
             /** Schema */
             schema: string;
             /** Seconds */
@@ -2999,6 +3004,7 @@ export interface components {
          *       "position": "c4711",
          *       "rows_hashed": 120000,
          *       "rows_read": 12,
+         *       "rows_shared": 0,
          *       "seconds": 2.36,
          *       "source_reads": {},
          *       "state": "applied",
@@ -3015,6 +3021,7 @@ export interface components {
          *           "ranges_different": 0,
          *           "rows_hashed": 120000,
          *           "rows_read": 12,
+         *           "rows_shared": 0,
          *           "schema": "public",
          *           "seconds": 2.1,
          *           "since_stamp": false,
@@ -3072,6 +3079,8 @@ export interface components {
              * @description The sum over all tables, as the following ones.
              */
             rows_read: number;
+            /** Rows Shared */
+            rows_shared: number;
             /**
              * Seconds
              * @description The time between the two.
@@ -4464,6 +4473,12 @@ export interface components {
              * @default 2
              */
             sessions?: number;
+            /**
+             * Share reads with other subscriptions
+             * @description Subscriptions of one connection that follow the same tables read them once: where one begins a cycle, others that are due use what it reads. A cycle begins up to half of `every_seconds` early where another one reads all that it needs. The rows are kept on the engine's machine meanwhile, in files that only its user may read.
+             * @default true
+             */
+            share_scans?: boolean;
             /**
              * New snapshot after … seconds
              * @description null: a cycle reads all tables in one snapshot of the source, however long that takes. A number: one that takes longer goes on in a new snapshot at the next table, so that the source keeps no old row versions for longer than a table takes; and if the connection is lost, it goes on at the table that it was reading, and in a large one after the range of the key that it read last. Tables, and ranges of such a table, are then as they were at different moments, and `consistency` is `ranges`. Cycles of copies and comparisons have one snapshot in any case.
