@@ -17,7 +17,7 @@ _SHOP = ConnectionSpec("shop", "postgres", {"host": "a", "user": "u"}, {"passwor
 
 def _of(reader: str, share: bool = True, **changes: Any) -> ConnectionSpec:
     capture = PostgresQueriesCapture(share_scans=share).assigned()["capture"]["settings"]
-    return replace(_SHOP, capture=CaptureSpec("query_diff", {**capture, FOLDER: f"/home/cycles/{reader}"}), **changes)
+    return replace(_SHOP, capture=CaptureSpec("query_diff", {**capture, FOLDER: f"cycles/{reader}"}), **changes)
 
 
 def test_subscriptions_of_one_connection_share_a_folder() -> None:
