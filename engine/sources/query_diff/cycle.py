@@ -415,7 +415,7 @@ class _TableCycle:
 
     def _scan_kind(self, method: Method, detection: Detection) -> ScanKind | None:
         """By which scan the next cycle compares the table; None if not by one of the whole table."""
-        if detection.stamp in self.table.stamps:
+        if detection.stamp in self.table.stamps or self.table.below or self._in_steps(method):
             return None
         keys = ScanKind.KEYS if self._finds_rows else ScanKind.ROWS
         by_scan = {Method.INCREMENTAL: ScanKind.ROWS, Method.ROW_CHECKSUM: ScanKind.HASHES, Method.KEYS: keys}
@@ -453,9 +453,12 @@ class _TableCycle:
 
     def _walks(self, known: Known, now: Known) -> bool:
         """Whether the table is compared in steps, after each of which it may continue in another snapshot."""
-        is_same = (known.method, known.hashes) == (now.method, now.hashes)
-        in_steps = self.cycle.snapshot.may_renew and self.table.in_key_order and Method(now.method) in WALKED
-        return is_same and in_steps and Method.RANGE_CHECKSUM in self.cycle.database.methods(self.table)
+        return (known.method, known.hashes) == (now.method, now.hashes) and self._in_steps(Method(now.method))
+
+    def _in_steps(self, method: Method) -> bool:
+        """Whether cycles after the first one with this method compare the table so."""
+        may_walk = self.cycle.snapshot.may_renew and self.table.in_key_order and method in WALKED
+        return may_walk and Method.RANGE_CHECKSUM in self.cycle.database.methods(self.table)
 
     def _walk(self, of: Walked) -> TableWalk:
         """The one that continues, or a new one."""
