@@ -45,7 +45,11 @@ it("lists cycles with what they found and read", () => {
   if (orders === undefined) throw new Error("the sample has a table");
   show([
     cycle({ number: 8, position: "c8", state: "running", taken_at: null, ended_at: null, seconds: null, tables: [] }),
-    cycle({ one_snapshot: false, source_reads: { pages: 12 }, tables: [orders, { ...orders, name: "lines", copied_again: true, snapshots: 3 }] }),
+    cycle({
+      one_snapshot: false,
+      source_reads: { pages: 12 },
+      tables: [orders, { ...orders, name: "lines", copied_again: true, snapshots: 3 }],
+    }),
   ]);
   const [running, applied] = screen.getAllByRole("row").slice(1);
   expect(running?.textContent).toBe("8c8reads–––––");

@@ -180,7 +180,7 @@ function Tables({ cycle: { tables } }: { cycle: Cycle }) {
               {qualified(table)}: {foundWords(table)}
               <small>
                 {readWords(table)}, {bytes(table.bytes_read)} in {milliseconds(table.seconds * 1000)}; {methodWords(table.method)}
-                {table.snapshots > 1 && `; ranges of its key in ${table.snapshots} snapshots, as the connection was lost`}
+                {(table.snapshots ?? 1) > 1 && `; ranges of its key in ${table.snapshots} snapshots, as the connection was lost`}
               </small>
             </li>
           ))}
