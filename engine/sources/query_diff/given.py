@@ -23,7 +23,7 @@ from engine.sources.query_diff.declaration import (
 )
 from engine.sources.query_diff.folder import Folder
 from engine.sources.query_diff.hours import Hours
-from engine.sources.query_diff.scan_group import ScanGroup
+from engine.sources.query_diff.scan_group import ScanGroup, sweep_all
 
 _SHARED = ".shared"
 """Folder next to those of the subscriptions, whose names begin with a letter."""
@@ -73,6 +73,11 @@ class Given:
     manners: Manners = Manners()
     shared: Path | None = None
     """Folder of the connection for reads that its subscriptions share; None: this one shares none."""
+
+    def sweep_shared(self, *, at_once: bool = False) -> None:
+        """Remove reads of killed processes, of whatever connection; `at_once`: also those that have just ended."""
+        if self.path is not None:
+            sweep_all(self.path.parent / _SHARED, at_once=at_once)
 
     def group(self) -> ScanGroup | None:
         """A new one, for one thread."""

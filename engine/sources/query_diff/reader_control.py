@@ -51,11 +51,13 @@ class CycleReader:
         return self.remove(reader)
 
     def remove(self, reader: str) -> list[str]:
-        """What is kept goes, with the copies on the source. The statements that drop those which could not be dropped."""
+        """What is kept goes, with the copies on the source, and the rows that were read for other subscriptions. The statements that drop
+        copies which could not be dropped."""
         del reader
         folder = self._given.folder
         left = CopiesMade(folder.path).drop_others(self._database.copies, ())
         folder.files.remove()
+        self._given.sweep_shared(at_once=True)
         return sorted(left.values())
 
     def end_other(self, reader: str, application: str) -> bool:

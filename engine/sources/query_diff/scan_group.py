@@ -20,7 +20,7 @@ from engine.platform.clock import SystemClock
 from engine.sources.query_diff.cycle_numbers import hold, is_locked, write_file
 from engine.sources.query_diff.moments import Moment
 
-_KEPT_S = 5.0
+KEPT_S = 5.0
 """Seconds after its cycle for which an offer waits for others to use it. They look every 50 ms. Not measured."""
 _MOST_KEPT_S = 900.0
 """Seconds after its cycle from which on an offer is removed, even if it is used: its users read the rest themselves. Not measured."""
@@ -206,7 +206,7 @@ class ScanGroup:
         self._swept = time.monotonic()
         with suppress(OSError):
             for each in list(self._offers.iterdir()):
-                _remove_if_over(each)
+                _remove_if_over(each, KEPT_S)
 
     def _all(self) -> list[Offer]:
         try:
@@ -233,12 +233,19 @@ def _member(path: Path) -> Member:
         return Member(None, ())
 
 
-def _remove_if_over(folder: Path) -> None:
+def sweep_all(connections: Path, *, at_once: bool) -> None:
+    """Remove offers of all connections that have ended and are not in use; `at_once`: also if they have just ended."""
+    with suppress(OSError):
+        for each in connections.glob("*/offers/*"):
+            _remove_if_over(each, 0.0 if at_once else KEPT_S)
+
+
+def _remove_if_over(folder: Path, kept_s: float) -> None:
     with suppress(OSError), ExitStack() as stack:
         # By the wall clock: a step of it removes an offer early or late. The lock file may be missing: a crash left the folder half made.
         path = folder / _LEAD
         ended_s = SystemClock().wall_us() / 1e6 - (path if path.exists() else folder).stat().st_mtime
-        if ended_s < _KEPT_S or not stack.enter_context(hold(path)):
+        if ended_s < kept_s or not stack.enter_context(hold(path)):
             return
         if stack.enter_context(hold(folder / _USE)) or ended_s >= _MOST_KEPT_S:
             shutil.rmtree(folder, ignore_errors=True)

@@ -78,6 +78,7 @@ class CycleThread:
 
     def _work(self) -> None:
         try:
+            self._given.sweep_shared()
             seen, last_us = -1, 0
             while not self._stopping.wait(_LOOK_S):
                 _, wanted = self._folder.numbers.read()

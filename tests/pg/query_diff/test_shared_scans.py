@@ -27,6 +27,7 @@ from engine.sources.query_diff.cycle_files import CycleFound, TableFound
 from engine.sources.query_diff.database import Method
 from engine.sources.query_diff.folder import Follow
 from engine.sources.query_diff.given import Given
+from engine.sources.query_diff.reader_control import CycleReader
 from engine.sources.query_diff.scan_group import ScanGroup
 from engine.sources.query_diff.table_reading import Conduct
 from tests.fixtures import compared_reads
@@ -52,7 +53,7 @@ def source(pg18: Any) -> Iterator[Database]:
 @pytest.fixture(autouse=True)
 def rows(source: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_reading, "PIECE_BYTES", 600)
-    monkeypatch.setattr(scan_group, "_KEPT_S", 0.0)
+    monkeypatch.setattr(scan_group, "KEPT_S", 0.0)
     source.execute("TRUNCATE goods, others")
     for name in ("goods", "others"):
         source.execute(f"INSERT INTO {name} SELECT g, 'v' || g, g % 7 + 1 FROM generate_series(1, 200) AS g")
@@ -123,7 +124,7 @@ class Place:
         operations = given.pop("operations", ALL)
         database = PostgresDatabase(Connector(ConnectionSpec("shop", "postgres", self._source.settings)), Compared())
         self._open.callback(database.close)
-        shared = self._folder / ".shared"
+        shared = self._folder / ".shared" / "shop"
         made = Given(0, method, 10.0, self._folder / f"s{self._made}", "shop", shared=shared, **given)
         follow = {name: Follow(where if name == GOODS else None, operations) for name in tables or (GOODS,)}
         made.folder.make()
@@ -340,19 +341,23 @@ def _lead(settings: dict[str, Any], given: Given, point: str) -> None:
         pass
 
 
+def _kill_leader(source: Database, one: Subscription, point: Failpoint) -> None:
+    one.group.close()
+    child = multiprocessing.get_context("spawn").Process(
+        target=_lead, args=(source.settings, replace(one.given), f"{point.value}=kill")
+    )
+    child.start()
+    child.join(120)
+    assert child.exitcode == -9
+
+
 @pytest.mark.parametrize(
     "point", [Failpoint.SCAN_OFFERED, Failpoint.SCAN_SPOOLED, Failpoint.CYCLE_WRITTEN, Failpoint.CYCLE_COMMITTED]
 )
 def test_whoever_reads_may_be_killed(source: Database, place: Place, point: Failpoint) -> None:
     first, second = place.subscription(GOODS, OTHERS), place.subscription(GOODS, OTHERS)
-    first.group.close()
     source.execute("UPDATE goods SET v = 'new' WHERE id < 50; DELETE FROM others WHERE id > 150")
-    child = multiprocessing.get_context("spawn").Process(
-        target=_lead, args=(source.settings, replace(first.given), f"{point.value}=kill")
-    )
-    child.start()
-    child.join(120)
-    assert child.exitcode == -9
+    _kill_leader(source, first, point)
     source.execute("INSERT INTO goods VALUES (1003, 'after', 3)")
     # What was read before may still be used.
     with second.cycle():
@@ -366,6 +371,18 @@ def test_whoever_reads_may_be_killed(source: Database, place: Place, point: Fail
     with first.cycle() as snapshot:
         expected = first.held(snapshot)
     first.assert_like(expected)
+
+
+def test_rows_of_a_killed_process_do_not_outlast_the_subscriptions(
+    source: Database, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = place.subscription(), place.subscription()
+    _kill_leader(source, first, Failpoint.CYCLE_WRITTEN)
+    monkeypatch.setattr(scan_group, "KEPT_S", 1_000.0)
+    second.given.sweep_shared()
+    assert list((tmp_path / ".shared").rglob("*.arrow"))
+    CycleReader(second.database, second.given).remove("reader")
+    assert not list((tmp_path / ".shared").rglob("*.arrow"))
 
 
 def test_who_uses_the_reads_may_die(source: Database, place: Place) -> None:
@@ -390,7 +407,7 @@ def test_files_are_private_and_removed(place: Place, tmp_path: Path) -> None:
         assert any(path.suffix == ".arrow" for path in kept)
         assert {path.stat().st_mode & 0o777 for path in kept} == {0o600}
     second.group.sweep(least_s=0)
-    assert not list((tmp_path / ".shared" / "offers").iterdir())
+    assert not list((tmp_path / ".shared" / "shop" / "offers").iterdir())
 
 
 def test_reads_are_not_waited_for_without_end(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
