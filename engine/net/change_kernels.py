@@ -441,6 +441,9 @@ def _end_transaction(net: Net, outcomes: Outcomes, number: int) -> None:
     for n in range(outcomes.used[1]):
         place = outcomes.touched[n]
         row = net.head[place]
+        if row < 0 and not net.vacant[place]:
+            continue  # Rows that came to this key have left it again; the one from before, if there is one, is as it was.
+        net.vacant[place] = True  # At the end of a transaction a key has one row at most: none from before.
         at = outcomes.used[0]
         outcomes.place[at] = place
         outcomes.number[at] = number

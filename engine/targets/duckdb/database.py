@@ -57,6 +57,12 @@ class Database:
         self.pace = ScanPace()
         self.catalog = str(self.writer.execute("SELECT current_database()").fetchall()[0][0])
 
+    @property
+    def is_read(self) -> bool:
+        """Whether there are readers, whose transactions may stay open for long."""
+        with self._changed:
+            return bool(self._readers)
+
     @contextmanager
     def reader(self) -> Iterator[Any]:
         """A separate connection on the same instance; a transaction left open is rolled back."""

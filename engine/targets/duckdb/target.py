@@ -506,9 +506,8 @@ class DuckDbTarget(SqlTarget):
 
     def _batch_writer(self, database: Database) -> BatchWriter:
         speculative = self._speculative is not None and not self._speculative.over
-        crowded = speculative or any(held.lost() is None for held in self._held)
         return BatchWriter(
-            DuckDbMetadata(database.writer, database.catalog, crowded=crowded),
+            DuckDbMetadata(database.writer, database.catalog, crowded=speculative or database.is_read),
             DuckDbTables(database.writer, database.catalog, self.path),
             DuckDbViews(database.writer, database.catalog),
             self._decode,

@@ -32,7 +32,7 @@ def test_cycles_are_listed_with_the_age_of_what_readers_see(stand_in: StandIn, r
     shown = run("cycles", "--limit", "2")
     assert shown.exit_code == ExitCode.DONE, shown.output
     running, applied = shown.stdout.splitlines()[1:]
-    assert running.split() == ["4712", "running", *["–"] * 9]
+    assert running.split() == ["4712", "running", *["–"] * 10]
     assert applied.split()[:5] == ["4711", "applied", CYCLE["taken_at"], "2.4", "s"]
     assert "as of 2026-05-04T10:00:00Z" in shown.stderr
     assert "2026-05-04T10:05:00Z" in shown.stderr

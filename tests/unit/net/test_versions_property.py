@@ -16,7 +16,7 @@ from engine.model.position import Lsn
 from engine.model.schema import TableSchema
 from tests.unit.net.history_model import ENDS, History, Row, Step, Transaction, time_of
 from tests.unit.net.test_soft_delete_property import PLAIN, ROWS, SOFT, TRANSACTIONS, shares_of
-from tests.unit.net.version_oracle import Versions, apply_slice, oracle
+from tests.unit.net.version_oracle import Version, Versions, apply_slice, oracle
 
 KEPT = replace(PLAIN, history=True)
 
@@ -74,11 +74,23 @@ def test_versions_are_those_of_single_changes(
     assert kept(before, history, borders, buckets, sliced=sliced).all() == expected.all()
 
 
-_SWAP = [Transaction([("top", [Step("swap", 0, 1, 0, keep=False)])], [], [0])]
+def _step(verb: str, row: int, other: int) -> Step:
+    return Step(verb, row, other, 0, keep=False)
+
+
+_TWIN = [
+    Transaction(
+        [("top", [_step("insert", 0, 0)]), ("top", [_step("swap", 1, 0)]), ("top", [_step("delete", 0, 0)])], [], [0]
+    ),
+    Transaction([("top", [_step("delete", 0, 0)])], [], [0]),
+]
+"""A row that has the key and the values of another one within a transaction, of which one is deleted."""
+_SWAP = [Transaction([("top", [_step("swap", 0, 1)])], [], [0])]
 
 
 @settings(deadline=None, max_examples=80)
 @example([(0, None, None), (1, None, None)], _SWAP, 1, set())
+@example([(1, None, None)], _TWIN, 1, {1})
 @given(ROWS, TRANSACTIONS, st.integers(1, 3), st.sets(st.integers(1, 8), max_size=3))
 def test_versions_where_keys_collide_until_a_commit(
     initial: list[Row], transactions: list[Transaction], buckets: int, borders: set[int]
@@ -86,7 +98,16 @@ def test_versions_where_keys_collide_until_a_commit(
     before, history = logged(initial, transactions, full=True)
     found = kept(before, history, borders, buckets, sliced=False)
     assert {row for row, _ in found.current.values()} == set(history.rows)
-    assert found.all() == kept(before, history, set(), 1, sliced=False).all()
+    assert joined(found) == joined(kept(before, history, set(), 1, sliced=False))
+
+
+def joined(versions: Versions) -> list[Version]:
+    """Without the borders between versions with equal values: of two equal rows that swap their keys it is not known which one moved."""
+    found: list[Version] = []
+    for row, since, until in sorted(versions.all(), key=lambda version: (repr(version[0]), version[1])):
+        goes_on = found and found[-1][0] == row and found[-1][2] == since
+        found.append((row, found.pop()[1] if goes_on else since, until))
+    return found
 
 
 @settings(deadline=None, max_examples=30)
