@@ -22,16 +22,20 @@ def _server() -> int | None:
     return pid
 
 
-def _running_server() -> int:
-    """Waits while a start replaces the server: there is none then."""
-    found: list[int] = []
+def _kill_running_server() -> None:
+    """Waits while a start replaces the server: there is none then, or the one that is known has ended."""
 
-    def seen() -> bool:
-        found.extend(pid for pid in [_server()] if pid is not None)
-        return bool(found)
+    def killed() -> bool:
+        pid = _server()
+        if pid is None:
+            return False
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        return True
 
-    wait_until(seen, 20.0)
-    return found[0]
+    wait_until(killed, 20.0)
 
 
 def _asked() -> bool:
@@ -117,7 +121,7 @@ def test_threads_start_children_while_one_fork_server_after_another_ends(start: 
     for _ in range(4):
         seen = len(children)
         wait_until(lambda seen=seen: len(children) > seen, 20.0)  # type: ignore[misc]
-        os.kill(_running_server(), signal.SIGKILL)
+        _kill_running_server()
     for thread in threads:
         thread.join(30.0)
     assert failures == []
