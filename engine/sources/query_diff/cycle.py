@@ -41,7 +41,7 @@ from engine.sources.query_diff.row_store import Known, RowComparison, RowStore, 
 from engine.sources.query_diff.source_copies import CopiesMade, CopyJoin, copy_name
 from engine.sources.query_diff.stamps import OLDEST, Stamp, Touched
 from engine.sources.query_diff.table_reading import Conduct, TableReading, key_texts
-from engine.sources.query_diff.table_walk import CUT_AGAIN, WALKED, TableWalk, Walked
+from engine.sources.query_diff.table_walk import CUT_AGAIN, WALKED, TableWalk, Walked, differing
 from engine.sources.query_diff.unread_tables import CHANGED, ENDED, LOST, OF_A_TABLE, named
 
 FULL_EVERY = 100
@@ -444,12 +444,17 @@ class _TableCycle:
                     comparison.changes(piece)
             self._check_keys(comparison)
             self._write_changed(file, comparison, reading.changed(comparison))
-        # Nothing is read from here on.
+        return {**reading.counts, **counts, **self._finished(file, comparison, ranges)}
+
+    def _finished(
+        self, file: TableFile, comparison: RowComparison, ranges: Sequence[StoredRange] | None
+    ) -> dict[str, Any]:
+        """Make the store as the rows that were compared. Nothing is read any more. `ranges`: as they are now, if they are kept."""
         deletes = self._deletes(comparison.finish())
         self._rows.set_copy_mark(self._relation, None)
         if ranges is not None:
             self._rows.set_ranges(self._relation, ranges)
-        return {**reading.counts, **counts, **_written(file, comparison), "deletes": deletes}
+        return {**_written(file, comparison), "deletes": deletes}
 
     def _walks(self, known: Known, now: Known) -> bool:
         """Whether the table is compared in steps, after each of which it may continue in another snapshot."""
@@ -480,13 +485,8 @@ class _TableCycle:
             counts = {"ranges": len(known), "ranges_different": len(again)}
         else:
             walk.go_on_by_pages(reading, hashed=method is Method.ROW_CHECKSUM)
-        # Nothing is read from here on.
-        deletes = self._deletes(walk.comparison.finish())
-        self._rows.set_copy_mark(self._relation, None)
-        if ranges is not None:
-            self._rows.set_ranges(self._relation, ranges)
-        found = _written(walk.file, walk.comparison)
-        return {**walk.counts, **counts, **found, "deletes": deletes, "snapshots": len(walk.snapshots)}
+        found = self._finished(walk.file, walk.comparison, ranges)
+        return {**walk.counts, **counts, **found, "snapshots": len(walk.snapshots)}
 
     def _compare_joined(self, *, whole: bool) -> dict[str, Any]:
         """Compare the rows that differ from the copy on the source. `whole`, and if the copy is not as this store knows it: all rows."""
@@ -619,11 +619,7 @@ class _TableCycle:
         known = self._rows.ranges(self._relation)
         firsts = [each.first for each in known[1:] if each.first is not None]
         digests = reading.digests(firsts)
-        again = [
-            place
-            for place, (old, new) in enumerate(zip(known, digests, strict=True))
-            if whole or (old.rows, old.low, old.high) != (new.rows, new.low, new.high)
-        ]
+        again = differing(known, digests, whole=whole)
         counts = {"ranges": len(known), "ranges_different": len(again)}
         if len(again) > max(_FEW_RANGES, _FEW_SHARE * len(known)):
             adder = Adder([each.part for each in known])

@@ -62,8 +62,7 @@ class Walked:
 class TableWalk:
     """The comparison of one table. Its files and the store's temporary tables outlast a fault; `go_on` methods may be called again.
 
-    `file`: gets the changed rows, through `write`. `counts`: as of
-    TableReading. `snapshots`: those that steps were read under.
+    `file`: gets the changed rows, through `write`. `counts`: as of TableReading. `snapshots`: those that steps were read under.
     """
 
     def __init__(self, of: Walked, rows: RowStore, file: TableFile, write: Callable[[TableFile, Any], None]) -> None:
@@ -127,11 +126,7 @@ class TableWalk:
     def _again(self, known: Sequence[StoredRange], *, whole: bool) -> list[int]:
         """The places of ranges that differ; the same in each call."""
         if self._places is None:
-            self._places = [
-                place
-                for place, (old, new) in enumerate(zip(known, self._digests, strict=True))
-                if whole or (old.rows, old.low, old.high) != (new.rows, new.low, new.high)
-            ]
+            self._places = differing(known, self._digests, whole=whole)
             rows = [self._digests[place].rows for place in self._places]
             limits = [RANGE_ROWS if count > CUT_AGAIN * RANGE_ROWS else sys.maxsize for count in rows]
             # The last range has no end: it may have grown since.
@@ -188,6 +183,15 @@ class TableWalk:
     def _end_step(self, reading: TableReading) -> None:
         self._steps += 1
         self.snapshots.add(reading.snapshot)
+
+
+def differing(known: Sequence[StoredRange], digests: Sequence[DigestedRange], *, whole: bool) -> list[int]:
+    """The places of ranges whose digests are not those that are known; `whole`: of all."""
+    return [
+        place
+        for place, (old, new) in enumerate(zip(known, digests, strict=True))
+        if whole or (old.rows, old.low, old.high) != (new.rows, new.low, new.high)
+    ]
 
 
 def _within(known: Sequence[StoredRange], begin: int, end: int) -> KeyRange:

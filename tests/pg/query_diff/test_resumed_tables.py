@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 
 import psycopg
@@ -268,20 +269,25 @@ def test_a_cycle_of_one_snapshot_does_not_continue_in_another(
     assert list(cut.held.values())[-1] == copy.rows
 
 
+def ended_at(which: Callable[[int], bool]) -> Happens:
+    """The source ends the statement at these events of the table."""
+    steps = count()
+
+    def happens(table: TableName, snapshot: str) -> None:
+        del snapshot
+        if table == GOODS and which(next(steps)):
+            raise EngineFault(FaultKind.SOURCE_TIMEOUT, "goods", "canceling statement due to statement timeout")
+
+    return happens
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_a_statement_that_is_ended_is_read_again_from_its_step_on(
     database: Database, cut: CutReads, tmp_path: Path, method: Method
 ) -> None:
     given, copy = given_for(tmp_path, method, cut)
     database.execute("UPDATE goods SET v = 'm'")
-    steps = iter(range(1_000))
-
-    def happens(table: TableName, snapshot: str) -> None:
-        del snapshot
-        if table == GOODS and next(steps) % 13 == 11:
-            raise EngineFault(FaultKind.SOURCE_TIMEOUT, "goods", "canceling statement due to statement timeout")
-
-    found = cut.cycle(given, IN_PARTS, happens)
+    found = cut.cycle(given, IN_PARTS, ended_at(lambda step: step % 13 == 11))
     copy.follow()
     assert (goods_of(found).fault, goods_of(found).updated) == (None, 100)
     assert goods_of(found).snapshots > 1
@@ -294,14 +300,7 @@ def test_a_step_that_never_ends_leaves_its_table_out(
 ) -> None:
     given, copy = given_for(tmp_path, method, cut)
     database.execute("UPDATE goods SET v = 'm'; UPDATE orders SET v = 'm'")
-    steps = iter(range(1_000))
-
-    def happens(table: TableName, snapshot: str) -> None:
-        del snapshot
-        if table == GOODS and next(steps) >= 6:
-            raise EngineFault(FaultKind.SOURCE_TIMEOUT, "goods", "canceling statement due to statement timeout")
-
-    found = cut.cycle(given, IN_PARTS, happens)
+    found = cut.cycle(given, IN_PARTS, ended_at(lambda step: step >= 6))
     assert goods_of(found).fault == "source_timeout"
     assert [table.updated for table in found.tables if table.name == "orders"] == [60]
     copy.follow()
