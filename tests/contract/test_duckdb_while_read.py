@@ -27,13 +27,14 @@ def pipeline(tmp_path: Path) -> Iterator[Pipeline]:
 
 
 @pytest.fixture
-def updates(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The UPDATE statements of the writer."""
+def updates(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The UPDATE statements of the target's writer. Engines of other tests may write to other files at the same time."""
+    assert isinstance(pipeline.target, DuckDbTarget)
     seen: list[str] = []
-    execute = StagingConnection.execute
+    execute, writer = StagingConnection.execute, pipeline.target._open().writer
 
     def noted(self: StagingConnection, sql: str, *values: Any) -> Any:
-        if sql.startswith("UPDATE"):
+        if self is writer and sql.startswith("UPDATE"):
             seen.append(sql)
         return execute(self, sql, *values)
 
