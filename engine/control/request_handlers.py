@@ -84,6 +84,7 @@ from engine.platform.settings import EngineSettings
 from engine.sql_endpoint.launcher import EndpointGoneError, SqlEndpoint, send_frames
 from engine.tables.registry import TableEntry
 from engine.tables.reporter import wall_time
+from engine.verify.compare import VerifyLimits
 from engine.verify.sampling import Sampling
 
 WORKERS = 16
@@ -519,7 +520,8 @@ class RequestHandler:
         source = open_source(pipeline.spec.source)
         try:
             sampling = Sampling(command.sample, command.verification_id) if command.sample < 1 else None
-            how = Comparing(command.method, sampling, shared_only=pipeline.spec.schema_changes is SchemaPolicy.IGNORE)
+            shared_only = pipeline.spec.schema_changes is SchemaPolicy.IGNORE
+            how = Comparing(command.method, sampling, shared_only, VerifyLimits(budget=command.budget))
             if command.repair is RepairMode.NONE:
                 verify_at_cuts(run.cuts, source, specs, wanted, report, cancelled, how)
             else:

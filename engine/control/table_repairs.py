@@ -79,7 +79,7 @@ class TableRepairs:
         self._specs = specs
         self._report = report
         self._cancelled = cancelled
-        self._how = replace(how, limits=VerifyLimits(differences=MOST_REPAIRED + 1))
+        self._how = replace(how, limits=replace(how.limits or VerifyLimits(), differences=MOST_REPAIRED + 1))
         self._waiting: dict[TableId, TableVerdict] = {}
         """Verdicts of tables that are to be repaired."""
         self._schemas: dict[TableId, TableSchema] = {}

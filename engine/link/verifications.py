@@ -19,6 +19,8 @@ class Verify(Message):
     repair: RepairMode = RepairMode.NONE
     sample: float = 1.0
     """The share of each table to compare, above 0; 1: everything."""
+    budget: float = 1.0
+    """The largest share of the time in which to compare, above 0; 1: without rests."""
 
 
 class Difference(Message):

@@ -21,6 +21,7 @@ from engine.model.target import TableRecord, TargetReader
 from engine.model.verification import VerificationMethod
 from engine.platform.read_ahead import prefetched
 from engine.verify.by_ranges import ByRanges, RangesFound
+from engine.verify.pace import Pace
 from engine.verify.progress import Progress
 from engine.verify.sampling import Sampling, borders, on_target
 from engine.verify.verdict import Difference, TableVerdict, VerdictStatus, VerifyProgress
@@ -68,14 +69,16 @@ def with_shared(table: VerifyTable, now: TableSchema) -> VerifyTable:
 
 @dataclass(frozen=True, slots=True)
 class VerifyLimits:
-    """Bounds of a comparison's memory: rows are decoded in pieces of about `batch_bytes`, a few pieces ahead of the target's read."""
+    """Bounds of a comparison: rows are decoded in pieces of about `batch_bytes`, a few pieces ahead of the target's read, in at most the
+    share `budget` of the time."""
 
     split_bytes: int = 64 * 1024**2
     batch_bytes: int = 4 * 1024**2
     pieces_ahead: int = 4
     differences: int = DIFFERENCES
     early_bytes: int = 64 * 1024**2
-    """Tables up to this size may be read before the target has reached the position."""
+    """Tables up to this size may be read before the target has reached the position, without rests."""
+    budget: float = 1.0
 
 
 def verify_tables(
@@ -107,18 +110,9 @@ def verify_tables(
             "verification",
             f"target at {text(reader.position)}, source snapshot at {text(snapshot.position)}",
         )
-    run = _Comparison(
-        source,
-        reader,
-        snapshot,
-        decode,
-        on_progress,
-        cancelled or threading.Event(),
-        limits or VerifyLimits(),
-        early,
-        method,
-        sampling,
-    )
+    limits, cancelled = limits or VerifyLimits(), cancelled or threading.Event()
+    pace = Pace(cancelled, limits.budget)
+    run = _Comparison(source, reader, snapshot, decode, on_progress, pace, limits, early, method, sampling)
     verdicts: list[TableVerdict] = []
     stopped: EngineFault | None = None
     for table in tables:
@@ -175,14 +169,14 @@ class _Comparison:
     snapshot: ExportedSnapshot
     decode: Decode
     on_progress: Callable[[VerifyProgress], None]
-    cancelled: threading.Event
+    pace: Pace
     limits: VerifyLimits
     early: EarlyRows | None
     method: VerificationMethod
     sampling: Sampling | None
 
     def cancelled_fault(self, table: VerifyTable) -> EngineFault | None:
-        if not self.cancelled.is_set():
+        if not self.pace.cancelled.is_set():
             return None
         return EngineFault(FaultKind.INTERNAL, str(table.spec.source), "the verification was cancelled")
 
@@ -193,6 +187,7 @@ class _Comparison:
             )
             raise EngineFault(FaultKind.TABLE_DIFFERS_AS_DECLARED, str(table.spec.source), detail)
         progress = Progress(table.spec.table, self.on_progress)
+        self.pace.begin()
         if self.sampling is None:
             return self._whole(table, progress)
         try:
@@ -241,6 +236,8 @@ class _Comparison:
         return ByRanges(self.source, self.snapshot, table.reads, ranges, partial(self._check, table), progress)
 
     def _check(self, table: VerifyTable) -> None:
+        """Called between two steps."""
+        self.pace.rest()
         fault = self.cancelled_fault(table)
         if fault is not None:
             raise fault
@@ -372,6 +369,7 @@ class _Comparison:
         text = b"".join(pieces)
         batch = self.decode(text, table.reads)
         progress.came(batch.num_rows, len(text))
+        self.pace.rest()
         return batch
 
 

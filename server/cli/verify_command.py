@@ -40,6 +40,13 @@ Sample = Annotated[
         help="Compare about this share of each table, in key ranges chosen at random: 0.01. It does not verify the whole table.",
     ),
 ]
+Budget = Annotated[
+    float | None,
+    typer.Option(
+        "--budget",
+        help="Compare in at most this share of the time, and rest in between, so that others wait less: 0.3. It takes as much longer.",
+    ),
+]
 _ENDED = frozenset({"succeeded", "failed", "cancelled"})
 
 
@@ -56,6 +63,7 @@ def verify(
         typer.Option(help="checksum: read only rows of key ranges whose checksums differ, where that is possible."),
     ] = VerificationMethod.ROWS,
     sample: Sample = None,
+    budget: Budget = None,
 ) -> Answer:
     """Compare the rows of source and target at one position, under load. Exit code 1: they differ, with --repair apply still after the
     repair; 4: not ended in time; 5: nothing could be compared, or with --all-tables a table was left out; 7: failed, with the printed
@@ -68,6 +76,8 @@ def verify(
         body["repair"] = repair.value
     if sample is not None:
         body["sample"] = sample
+    if budget is not None:
+        body["budget"] = budget
     answer = run_verification(api, name, body, duration(timeout) / 1000)
     code = _exit_code(answer, all_tables=all_tables)
     return Answer(answer, lambda: _show(answer), lambda: _explain(answer, code), code)

@@ -212,6 +212,7 @@ def _verify_command(name: str, row: VerificationRow) -> Command:
         method=VerificationMethod(row.method),
         repair=RepairMode(row.repair),
         sample=row.sample,
+        budget=row.budget,
     )
 
 

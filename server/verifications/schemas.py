@@ -43,6 +43,13 @@ class VerificationRequest(BaseModel):
         " verification; 1: everything. Tables whose keys cannot be walked are compared whole. A sample does not verify a table, and does"
         " not end the health `different`.",
     )
+    budget: float = Field(
+        default=1.0,
+        ge=0.01,
+        le=1,
+        description="Largest share of the time in which source and target are read; it rests in between, so that it takes longer by as"
+        " much, and keeps its snapshots of both for as long. 1: without rests. The repair itself does not rest.",
+    )
 
 
 class DifferenceView(BaseModel):
@@ -133,6 +140,7 @@ class VerificationView(BaseModel):
     method: VerificationMethod = Field(default=VerificationMethod.ROWS, description="The requested method.")
     repair: RepairMode = RepairMode.NONE
     sample: float = Field(default=1.0, description="The requested share of each table.")
+    budget: float = Field(default=1.0, description="The requested largest share of the time in which it compares.")
     position: str | None = Field(description="Position at which both sides were compared.")
     equal: bool | None = Field(
         description="Whether all compared tables were equal, with a `sample` its rows; null until it has succeeded, and if it compared"

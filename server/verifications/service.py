@@ -81,6 +81,7 @@ def begin_verification(session: WriteSession, name: str, request: VerificationRe
         method=request.method.value,
         repair=request.repair.value,
         sample=request.sample,
+        budget=request.budget,
         created_at=session.now(),
     )
     session.add(row)
@@ -169,6 +170,7 @@ def verification_view(session: ReadSession, row: VerificationRow) -> Verificatio
         method=VerificationMethod(row.method),
         repair=RepairMode(row.repair),
         sample=row.sample,
+        budget=row.budget,
         position=position_text(session, row.subscription_id, row.position),
         equal=all(result.equal for result in results) if done and results else None,
         tables_done=len(results),

@@ -133,9 +133,10 @@ def _desire(rig: Rig, state: str) -> None:
     rig.wait_until(lambda: rig.api.get(rig.path)["state"] == state, 300, f"the subscription was {state}")
 
 
-def verify(rig: Rig, **more: str) -> tuple[Document, float]:
+def verify(rig: Rig, budget: float, **more: str) -> tuple[Document, float]:
     """The result for the large table, and the seconds that it took."""
-    body: Document = {"tables": [{"schema": "public", "name": "readings"}], "method": "checksum", **more}
+    tables = [{"schema": "public", "name": "readings"}]
+    body: Document = {"tables": tables, "method": "checksum", "budget": budget, **more}
     began = time.monotonic()
     answer = run_verification(rig.api, SUBSCRIPTION, body, _COPY_S)
     assert answer["state"] == "succeeded", answer
@@ -169,19 +170,19 @@ def measure(options: argparse.Namespace) -> bool:
                 threading.Event().wait(waiter_s)
             _print_waits("alone", alone, alone, waiter_s)
             with waiter.at_work() as during:
-                found, spent_s = verify(rig)
+                found, spent_s = verify(rig, options.budget)
             _print_waits("checksum", during, alone, spent_s, found)
             listed = {int(one["key"][0]) for one in found["differing"]}
             right = listed == wrong and not found["equal"]
             _print(f"found {len(listed & wrong)} of {len(wrong)} planted rows, and {len(listed - wrong)} others")
             with waiter.at_work() as during:
-                repaired, spent_s = verify(rig, repair="apply")
+                repaired, spent_s = verify(rig, options.budget, repair="apply")
             _print_waits("repair", during, alone, spent_s, repaired)
             counts = repaired["repaired"]
             right = right and counts == {"inserted": EACH, "updated": len(wrong) - 2 * EACH, "deleted": EACH}
             _print(f"repaired: {counts}")
             with waiter.at_work() as during:
-                last, spent_s = verify(rig)
+                last, spent_s = verify(rig, options.budget)
             _print_waits("after it", during, alone, spent_s, last)
         return right and bool(last["equal"])
 
@@ -210,6 +211,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="verification_under_load", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rows", type=int, default=10_000_000, help="rows of the table (10000000)")
     parser.add_argument("--rate", type=int, default=500, help="transactions a second (500)")
+    parser.add_argument("--budget", type=float, default=1.0, help="largest share of the time of a verification (1)")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long waits are measured alone (60)")
     right = measure(parser.parse_args())
     _print("right" if right else "WRONG")

@@ -117,6 +117,15 @@ def test_a_verification_with_repair_shows_what_was_repaired_and_what_was_not(rig
     assert (other["repaired"], other["would_repair"], other["not_repaired"]) == (None, numbers, "no key")
 
 
+def test_a_verification_keeps_to_a_share_of_the_time(rig: Rig) -> None:
+    client, engine, _ = rig
+    for wrong in (0, 0.009, 1.01, "half"):
+        refused = client.post(_VERIFICATIONS, json={"budget": wrong})
+        assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/budget")
+    body = client.post(_VERIFICATIONS, json={"budget": 0.3}).json()
+    assert body["budget"] == engine.seen(Verify).budget == 0.3
+
+
 def test_a_verification_of_a_sample_says_so(rig: Rig) -> None:
     client, engine, assign = rig
     for wrong in (0, -0.5, 1.01, "all"):

@@ -13,7 +13,8 @@ from server.db.base import document, moment, position
 
 class VerificationRow(SQLModel, table=True):
     """One verification. `asked`: table ids, None for all live ones; `method`: `rows` or `checksum`; `repair`: `none`, `preview`
-    or `apply`; `sample`: the share of each table to compare; `results`: the tables compared so far.
+    or `apply`; `sample`: the share of each table to compare; `budget`: the largest share of the time in which to compare; `results`: the
+    tables compared so far.
 
     `scheduled`: the schedule began it, for one table; `epoch`: that of the subscription then, so that it ends with the engine that had it.
     `left_out`: set at its end, the ids of the tables that it did not compare, each with its state and reason at that
@@ -31,6 +32,7 @@ class VerificationRow(SQLModel, table=True):
     method: str = Field(default="rows", max_length=16)
     repair: str = Field(default="none", max_length=16, sa_column_kwargs={"server_default": "none"})
     sample: float = Field(default=1.0, sa_column_kwargs={"server_default": "1"})
+    budget: float = Field(default=1.0, sa_column_kwargs={"server_default": "1"})
     position: Lsn | None = position(default=None, nullable=True)
     total: int | None = None
     results: list[dict[str, Any]] = document(default_factory=list)

@@ -15,6 +15,7 @@ from engine.model.soft_delete import DeleteMode
 from engine.model.source import ExportedSnapshot
 from engine.model.verification import RepairMode, VerificationMethod
 from engine.platform.clock import SystemClock
+from engine.verify.compare import VerifyLimits
 from engine.verify.sampling import Sampling
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
@@ -62,6 +63,7 @@ def verification(
     apply: bool = True,
     method: VerificationMethod = VerificationMethod.ROWS,
     sample: float = 1.0,
+    budget: float = 1.0,
     before: Callable[[], None] = _nothing,
     within: Callable[[], None] = _nothing,
 ) -> Verification:
@@ -75,7 +77,7 @@ def verification(
     specs = {entry.table: entry.spec for entry in pipeline.book.all()}
     cuts: Any = MeddledCuts(run.cuts, before, within)
     try:
-        how = Comparing(method, Sampling(sample, "v1") if sample < 1 else None)
+        how = Comparing(method, Sampling(sample, "v1") if sample < 1 else None, limits=VerifyLimits(budget=budget))
         repairs = TableRepairs(cuts, source, specs, report, threading.Event(), how)
         repairs.run("v1", None, apply=apply)
     finally:

@@ -9,6 +9,7 @@ import pytest
 from engine.link.verifications import RowCounts
 from engine.model.verification import VerificationMethod
 from engine.targets.duckdb import range_rows
+from engine.verify.pace import Pace
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
 from tests.pg.engine.repairing import plant, repaired
@@ -77,3 +78,29 @@ def test_a_sample_finds_what_its_ranges_hold_and_repairs_it(
     assert (repair.inserted, repair.deleted) == (2, 2)
     assert 250 < repair.updated < 2500
     assert replica.look("SELECT count(*) FROM public.items WHERE note = ''") == [(10_001 - repair.updated,)]
+
+
+@pytest.mark.parametrize("method", VerificationMethod)
+def test_a_budget_rests_between_parts_and_finds_the_same(
+    database: Database,
+    replicate: Replicate,
+    monkeypatch: pytest.MonkeyPatch,
+    target_kind: str,
+    method: VerificationMethod,
+) -> None:
+    rests: list[float] = []
+    rest = Pace.rest
+
+    def counted(self: Pace) -> None:
+        rests.append(self.budget)
+        rest(self)
+
+    monkeypatch.setattr(Pace, "rest", counted)
+    database.execute(TABLES)
+    replica = replicate(database, [table("items"), table("events")])
+    replica.catch_up()
+    plant(replica, IN_ALL_ROWS)
+    found = repaired(replica, apply=False, method=method, budget=0.5)
+    assert (found["items"].equal, found["events"].equal) == (False, True)
+    assert len(rests) >= 2
+    assert set(rests) == {0.5}

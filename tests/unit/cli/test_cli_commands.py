@@ -694,8 +694,8 @@ def test_verify_by_checksum_says_how_each_table_was_compared(stand_in: StandIn, 
     by_rows = {"method": "rows", "by_rows_because": "no [key]", "sample": 0.25}
     ended = _ended("succeeded", {**_COMPARED, **by_checksum}, {**_COMPARED, **by_rows})
     stand_in.replies["POST", _VERIFICATIONS] = (202, ended)
-    result = run("verify", "-s", "m", "--method", "checksum", "--sample", "0.25")
-    assert stand_in.requests[-1][2] == {"method": "checksum", "sample": 0.25}
+    result = run("verify", "-s", "m", "--method", "checksum", "--sample", "0.25", "--budget", "0.3")
+    assert stand_in.requests[-1][2] == {"method": "checksum", "sample": 0.25, "budget": 0.3}
     assert "rows, a sample of 25 %" in " ".join(result.stdout.split())
     assert "checksum, 1 of 40 ranges differ" in " ".join(result.stdout.split())
     assert "2 KiB" in result.stdout

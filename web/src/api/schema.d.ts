@@ -7334,6 +7334,12 @@ export interface components {
          */
         VerificationRequest: {
             /**
+             * Budget
+             * @description Largest share of the time in which source and target are read; it rests in between, so that it takes longer by as much, and keeps its snapshots of both for as long. 1: without rests. The repair itself does not rest.
+             * @default 1
+             */
+            budget?: number;
+            /**
              * @description `rows`: all rows are read from the source. `checksum`: source and target compute checksums of ranges of keys, and only rows of ranges that differ are read. Tables for which this is not possible are compared by rows.
              * @default rows
              */
@@ -7360,6 +7366,12 @@ export interface components {
          * @description A comparison of tables with their source, both read at one position.
          */
         VerificationView: {
+            /**
+             * Budget
+             * @description The requested largest share of the time in which it compares.
+             * @default 1
+             */
+            budget?: number;
             /**
              * Created At
              * Format: date-time

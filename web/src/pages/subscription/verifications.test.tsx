@@ -2,7 +2,7 @@ import { fireEvent, render, screen } from "@testing-library/react";
 import { expect, it } from "vitest";
 import { As } from "../../testing/caller";
 import { verification, verified } from "../../testing/samples";
-import { Entry, SampleField } from "./verifications";
+import { Entry, ShareField } from "./verifications";
 
 const show = (changes: Parameters<typeof verification>[0], role = "operator") =>
   render(
@@ -83,15 +83,17 @@ it("names the table of one that the schedule began", () => {
   expect(screen.getByText(/compared by the schedule/).textContent).toContain("public.orders compared by the schedule at 0/16B3748");
 });
 
-it("takes a share of each table in percent, and says what it means", () => {
+it("takes a share in percent, and says what it means", () => {
   const typed: string[] = [];
-  const field = (percents: string) => <SampleField percents={percents} onChange={(text) => typed.push(text)} />;
+  const field = (percents: string) => (
+    <ShareField label="Share" percents={percents} part="Some rows." whole="All rows." onChange={(text) => typed.push(text)} />
+  );
   const { rerender } = render(field("100"));
-  expect(screen.getByText(/All rows are compared/)).toBeTruthy();
-  fireEvent.change(screen.getByRole("textbox", { name: "Share of each table" }), { target: { value: "0.5" } });
+  expect(screen.getByText(/All rows/)).toBeTruthy();
+  fireEvent.change(screen.getByRole("textbox", { name: "Share" }), { target: { value: "0.5" } });
   expect(typed).toEqual(["0.5"]);
   rerender(field("0.5"));
-  expect(screen.getByText(/chosen at random/)).toBeTruthy();
+  expect(screen.getByText(/Some rows/)).toBeTruthy();
   for (const wrong of ["", "0", "101", "all"]) {
     rerender(field(wrong));
     expect(screen.getByRole("textbox").getAttribute("aria-invalid")).toBe("true");

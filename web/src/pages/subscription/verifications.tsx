@@ -126,25 +126,28 @@ function TriggerChoice({
   );
 }
 
+interface ShareFieldProps {
+  label: string;
+  percents: string;
+  part: string;
+  whole: string;
+  onChange: (percents: string) => void;
+}
+
 /** The share that a text of percent means; null if it is none above 0 and up to 1. */
 function shareOf(percents: string): number | null {
   const share = Number(percents.trim() || Number.NaN) / 100;
   return share > 0 && share <= 1 ? share : null;
 }
 
-/** The share of each table to compare, typed in percent. */
-export function SampleField({ percents, onChange }: { percents: string; onChange: (percents: string) => void }) {
+/** A share typed in percent, with what it means: `part` below 100 %, `whole` at 100 %. */
+export function ShareField({ label, percents, part, whole, onChange }: ShareFieldProps) {
   const id = useId();
   const share = shareOf(percents);
-  const said =
-    share === null
-      ? "Give a number above 0 and up to 100."
-      : share < 1
-        ? "In ranges of keys that are chosen at random. It does not verify the tables as a whole."
-        : "All rows are compared.";
+  const said = share === null ? "Give a number above 0 and up to 100." : share < 1 ? part : whole;
   return (
     <div className="typed">
-      <label htmlFor={id}>Share of each table</label>
+      <label htmlFor={id}>{label}</label>
       <span className="with-unit">
         <input
           id={id}
@@ -172,13 +175,14 @@ function Begin({ subscription, underWay }: { subscription: Subscription; underWa
   const [method, setMethod] = useState<Verification["method"]>("rows");
   const [repair, setRepair] = useState<Verification["repair"]>("none");
   const [sample, setSample] = useState("100");
+  const [budget, setBudget] = useState("100");
   const begin = useMutation({
     mutationFn: () => {
       const tables = which === "some" ? [...picked].map((key) => JSON.parse(key) as { schema: string; name: string }) : null;
       return answer(
         client.POST("/api/v1/subscriptions/{name}/verifications", {
           params: { path: { name } },
-          body: { tables, method: method ?? "rows", repair, sample: shareOf(sample) ?? 1 },
+          body: { tables, method: method ?? "rows", repair, sample: shareOf(sample) ?? 1, budget: shareOf(budget) ?? 1 },
         }),
       );
     },
@@ -188,7 +192,7 @@ function Begin({ subscription, underWay }: { subscription: Subscription; underWa
     },
   });
   const share = shareOf(sample);
-  const ready = may && !underWay && !begin.isPending && share !== null && (which === "all" || picked.size > 0);
+  const ready = may && !underWay && !begin.isPending && share !== null && shareOf(budget) !== null && (which === "all" || picked.size > 0);
   const submit = (event: FormEvent): void => {
     event.preventDefault();
     if (ready) begin.mutate();
@@ -217,7 +221,20 @@ function Begin({ subscription, underWay }: { subscription: Subscription; underWa
         </label>
       </Field>
       <Field legend="How much">
-        <SampleField percents={sample} onChange={setSample} />
+        <ShareField
+          label="Share of each table"
+          percents={sample}
+          part="In ranges of keys that are chosen at random. It does not verify the tables as a whole."
+          whole="All rows are compared."
+          onChange={setSample}
+        />
+        <ShareField
+          label="Share of the time"
+          percents={budget}
+          part="It rests in between, so that others wait less. It takes longer by as much, and keeps its snapshots of both sides for as long."
+          whole="Without rests."
+          onChange={setBudget}
+        />
       </Field>
       <Field legend="Rows that differ">
         {REPAIRS.map(([mode, words]) => (
