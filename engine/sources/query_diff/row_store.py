@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
+from engine.platform.relation_of_rows import RelationOfRows
 from engine.sources.query_diff.moments import Moment
 from engine.sources.query_diff.stamps import Stamp
 
@@ -39,11 +40,11 @@ CREATE TABLE IF NOT EXISTS ranges (
 _ROW = "(key BLOB, low BIGINT, high BIGINT, part INTEGER)"
 _CHANGED = """
 SELECT CASE WHEN s.key IS NULL THEN 73 ELSE 85 END::UTINYINT AS op, p.*, o.line AS old
-FROM piece AS p LEFT JOIN {rows} AS s ON s.key = p.key LEFT JOIN olds AS o ON o.key = s.key
+FROM piece AS p LEFT JOIN {rows} AS s ON s.key = p.key LEFT JOIN {olds} AS o ON o.key = s.key
 WHERE s.key IS NULL OR s.low <> p.low OR s.high <> p.high
 """
 """73, 85: the letters I and U."""
-_GONE = "SELECT g.key || chr(10)::BLOB AS line, o.line AS old FROM {gone} AS g LEFT JOIN olds AS o ON o.key = g.key"
+_GONE = "SELECT g.key || chr(10)::BLOB AS line, o.line AS old FROM {gone} AS g LEFT JOIN {olds} AS o ON o.key = g.key"
 _OLDS = "SELECT p.key, p.line FROM piece AS p JOIN {rows} AS s ON s.key = p.key AND s.low = p.low AND s.high = p.high"
 """Rows of a copy that are those which the store knows, by their hashes."""
 _KEYS = r"""
@@ -51,6 +52,8 @@ SELECT count(*), count(DISTINCT key), count(*) FILTER (regexp_matches(decode(key
 """
 """Rows, their keys, and rows whose key has a field that is NULL in COPY text."""
 UPDATE = ord("U")
+_GIVEN = ("piece", "found", "listed", "copied")
+"""Names of tables of pyarrow in statements."""
 _ROWS_AT_ONCE = 100_000
 """Deleted rows that are in memory at once. Not measured."""
 _MEMORY = "1GB"
@@ -82,15 +85,40 @@ class StoredRange:
     high: int
 
 
+class _Connection:
+    """A connection, for statements that read tables of pyarrow."""
+
+    def __init__(self, path: Path) -> None:
+        config = {"memory_limit": _MEMORY, "temp_directory": f"{path}.tmp", "preserve_insertion_order": "false"}
+        self._connection: Any = duckdb.connect(str(path), config=config)
+        self._given = {name: RelationOfRows() for name in _GIVEN}
+        for name, relation in self._given.items():
+            self._connection.register(name, relation)
+        self.begin, self.commit, self.rollback = (
+            self._connection.begin,
+            self._connection.commit,
+            self._connection.rollback,
+        )
+        self.execute, self.sql, self.close = self._connection.execute, self._connection.sql, self._connection.close
+
+    @contextmanager
+    def given(self, **tables: Any) -> Iterator[None]:
+        """Tables of pyarrow are visible under these names, of `_GIVEN`, in the block."""
+        for name, table in tables.items():
+            self._given[name].rows = table
+        try:
+            yield
+        finally:
+            for name in tables:
+                self._given[name].clear()
+
+
 class RowStore:
     """The open store."""
 
     def __init__(self, path: Path) -> None:
         try:
-            self._connection: Any = duckdb.connect(
-                str(path),
-                config={"memory_limit": _MEMORY, "temp_directory": f"{path}.tmp", "preserve_insertion_order": "false"},
-            )
+            self._connection = _Connection(path)
             run(self._connection, _LAYOUT)
             if not run(self._connection, "SELECT count(*) FROM state")[0][0]:
                 run(self._connection, "INSERT INTO state (id, last) VALUES (?, 0)", [uuid.uuid4().hex])
@@ -218,7 +246,7 @@ class RowStore:
                 name: pa.array([getattr(each, name) for each in ranges], pa.int64()) for name in ("rows", "low", "high")
             },
         }
-        with given(self._connection, found=pa.table(columns)):
+        with self._connection.given(found=pa.table(columns)):
             run(self._connection, "INSERT INTO ranges SELECT * FROM found")
 
     def stamp(self, relation: int, column: str) -> Stamp | None:
@@ -258,14 +286,14 @@ class RowComparison:
     range of a row, where there are ranges. `inserted`, `updated`, `deleted`: rows so far.
     """
 
-    def __init__(self, connection: Any, rows: str, parts: Sequence[int] | None) -> None:
+    def __init__(self, connection: _Connection, rows: str, parts: Sequence[int] | None) -> None:
         self._connection = connection
         self._rows = rows
         self._stored_rows = rows
         self._by_parts = parts is not None
         if parts is not None:
             run(connection, "CREATE OR REPLACE TEMP TABLE parts (part INTEGER)")
-            with given(connection, listed=pa.table([pa.array(parts, pa.int32())], ["part"])):
+            with connection.given(listed=pa.table([pa.array(parts, pa.int32())], ["part"])):
                 run(connection, "INSERT INTO parts SELECT part FROM listed")
             self._stored_rows = f"(SELECT * FROM {rows} SEMI JOIN parts USING (part))"
         self.inserted = self.updated = self.deleted = self.read = 0
@@ -275,32 +303,39 @@ class RowComparison:
         run(connection, "CREATE OR REPLACE TEMP TABLE changed (key BLOB, low BIGINT, high BIGINT, op UTINYINT)")
         run(connection, "CREATE OR REPLACE TEMP TABLE gone (key BLOB)")
         run(connection, "CREATE OR REPLACE TEMP TABLE olds (key BLOB, line BLOB)")
+        self._olds, self._copied = (
+            "olds",
+            pa.table({"key": pa.array([], pa.binary()), "line": pa.array([], pa.binary())}),
+        )
 
     def fill(self, piece: Any) -> None:
         """Take over rows without a comparison, for a store without rows."""
         self.read += piece.num_rows
         self._has_filled = True
-        with given(self._connection, piece=piece):
+        with self._connection.given(piece=piece):
             run(self._connection, f"INSERT INTO {self._rows} SELECT key, low, high, {_part(piece)} FROM piece")
 
     def know_olds(self, piece: Any, *, only: bool) -> None:
         """Rows of a copy, as pieces are, which become the old rows of the changes from here on, if the store has the same ones. `only`:
         without the ones that were given before."""
-        with given(self._connection, piece=piece):
+        with self._connection.given(piece=piece):
+            olds = _OLDS.format(rows=self._stored_rows)
             if only:
-                run(self._connection, "DELETE FROM olds")
-            run(self._connection, f"INSERT INTO olds {_OLDS.format(rows=self._stored_rows)}")
+                # Rows that are deleted from a table of DuckDB stay in memory until the transaction ends.
+                self._olds, self._copied = "copied", self._connection.sql(olds).to_arrow_table()
+            else:
+                run(self._connection, f"INSERT INTO olds {olds}")
 
     def changes(self, piece: Any) -> Any:
         """Rows that were inserted or updated, as a pyarrow.Table with `op`, the operation's letter, `old`, the line before, if it is known,
         and the piece's columns."""
         self.read += piece.num_rows
-        with given(self._connection, piece=piece):
-            found = self._connection.sql(_CHANGED.format(rows=self._stored_rows)).to_arrow_table()
+        with self._connection.given(piece=piece, copied=self._copied):
+            found = self._connection.sql(_CHANGED.format(rows=self._stored_rows, olds=self._olds)).to_arrow_table()
             kept = f"key, low, high, {_part(piece)}" if self._by_parts else "key, NULL, NULL, NULL"
             run(self._connection, f"INSERT INTO seen SELECT {kept} FROM piece")
         if found.num_rows:
-            with given(self._connection, found=found):
+            with self._connection.given(found=found):
                 run(self._connection, "INSERT INTO changed SELECT key, low, high, op FROM found")
             updated = int(pc.sum(pc.equal(found.column("op"), UPDATE)).as_py())
             self.inserted += found.num_rows - updated
@@ -309,7 +344,7 @@ class RowComparison:
 
     def changed_of(self, piece: Any) -> Any:
         """The rows of the piece that `changes` found before, with `op`."""
-        with given(self._connection, piece=piece):
+        with self._connection.given(piece=piece):
             return self._connection.sql(
                 "SELECT c.op, p.line FROM piece AS p JOIN changed AS c USING (key)"
             ).to_arrow_table()
@@ -340,7 +375,7 @@ class RowComparison:
 
     def left(self, piece: Any) -> Any:
         """Those rows with the keys of the piece that the store has, as of `finish`: they are gone."""
-        with given(self._connection, piece=piece):
+        with self._connection.given(piece=piece):
             found = self._connection.sql(
                 f"SELECT s.key FROM piece AS p JOIN {self._rows} AS s ON s.key = p.key"
             ).to_arrow_table()
@@ -348,7 +383,7 @@ class RowComparison:
 
     def missing(self, places: Sequence[int], lines: Sequence[bytes]) -> Any:
         """As `left`, those rows that were not given, and whose fields of the key at these places are one of these lines."""
-        with given(self._connection, listed=pa.table([pa.array(lines, pa.large_binary())], ["line"])):
+        with self._connection.given(listed=pa.table([pa.array(lines, pa.large_binary())], ["line"])):
             found = self._connection.sql(
                 f"SELECT s.key FROM {self._rows} AS s SEMI JOIN listed AS l ON l.line = {_fields(places)}"
                 " ANTI JOIN seen USING (key) ANTI JOIN gone USING (key)"
@@ -357,9 +392,9 @@ class RowComparison:
 
     def _gone(self, found: Any) -> Any:
         self.deleted += found.num_rows
-        with given(self._connection, found=found):
+        with self._connection.given(found=found, copied=self._copied):
             run(self._connection, "INSERT INTO gone SELECT key FROM found")
-            return self._connection.sql(_GONE.format(gone="found")).to_arrow_table()
+            return self._connection.sql(_GONE.format(gone="found", olds=self._olds)).to_arrow_table()
 
     def keep(self) -> None:
         """The store is like the rows that were given now, without those of `left`; what it has besides them stays."""
@@ -380,8 +415,10 @@ class RowComparison:
             connection,
             f"CREATE OR REPLACE TEMP TABLE gone AS {missing if self.deleted else 'SELECT key FROM seen LIMIT 0'}",
         )
-        for batch in connection.sql(_GONE.format(gone="gone")).to_arrow_reader(_ROWS_AT_ONCE):
-            yield pa.Table.from_batches([batch])
+        with connection.given(copied=self._copied):
+            lines = _GONE.format(gone="gone", olds=self._olds)
+            for batch in connection.sql(lines).to_arrow_reader(_ROWS_AT_ONCE):
+                yield pa.Table.from_batches([batch])
         if self._by_parts:
             run(connection, f"DELETE FROM {rows} WHERE part IN (SELECT part FROM parts)")
             run(connection, f"INSERT INTO {rows} SELECT * FROM seen")
@@ -392,16 +429,16 @@ class RowComparison:
 class HeldRows:
     """Rows that differ from the store, before that is recorded: they may still be forgotten."""
 
-    def __init__(self, connection: Any, stored_rows: str) -> None:
+    def __init__(self, connection: _Connection, stored_rows: str) -> None:
         self._connection = connection
         self._stored_rows = stored_rows
 
     def look(self, piece: Any) -> None:
         """Note which rows of a piece, as of `RowComparison.changes`, differ."""
-        with given(self._connection, piece=piece):
+        with self._connection.given(piece=piece):
             run(
                 self._connection,
-                f"INSERT INTO looked SELECT key, op FROM ({_CHANGED.format(rows=self._stored_rows)})",
+                f"INSERT INTO looked SELECT key, op FROM ({_CHANGED.format(rows=self._stored_rows, olds='olds')})",
             )
 
     def keys(self) -> list[bytes]:
@@ -410,7 +447,7 @@ class HeldRows:
 
     def add(self, piece: Any) -> None:
         """Hold those rows of the piece that differ: it has `line`."""
-        with given(self._connection, piece=piece):
+        with self._connection.given(piece=piece):
             run(
                 self._connection,
                 "INSERT INTO held SELECT l.op, p.line FROM piece AS p JOIN looked AS l USING (key)",
@@ -422,22 +459,10 @@ class HeldRows:
             yield pa.Table.from_batches([batch])
 
 
-def run(connection: Any, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+def run(connection: _Connection, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
     """Run a statement to its end; its rows."""
     rows: list[tuple[Any, ...]] = connection.execute(sql, list(values)).fetchall()
     return rows
-
-
-@contextmanager
-def given(connection: Any, **tables: Any) -> Iterator[None]:
-    """Tables of pyarrow are visible under these names in the block."""
-    for name, table in tables.items():
-        connection.register(name, table)
-    try:
-        yield
-    finally:
-        for name in tables:
-            connection.unregister(name)
 
 
 def _fields(places: Sequence[int]) -> str:

@@ -7,33 +7,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import pyarrow as pa
+from engine.platform.relation_of_rows import RelationOfRows
 
 _STAGED = "__penstock_staged"
 
 
-class _Rows:
-    """The relation under the name: different rows and columns for each statement. DuckDB asks for the columns when it plans a
-    statement."""
-
-    def __init__(self) -> None:
-        self.rows: Any = pa.table({"nothing": pa.array([], pa.int64())})
-
-    def __arrow_c_schema__(self) -> object:
-        return self.rows.schema.__arrow_c_schema__()
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        return self.rows.__arrow_c_stream__(requested_schema)
-
-
 class StagingConnection:
-    """A separate connection. Registering the rows under a name for each statement would cost as much as the statement."""
+    """A separate connection."""
 
     def __init__(self, connection: Any, committing: threading.Lock | None = None) -> None:
         """`committing`: lock held while a transaction of this connection is committed."""
         self._connection = connection
         self._committing = committing or threading.Lock()
-        self._nothing, self._staged = _Rows().rows, _Rows()
+        self._staged = RelationOfRows()
         connection.register(_STAGED, self._staged)
 
     def execute(self, sql: str, parameters: object = None) -> Any:
@@ -54,7 +40,7 @@ class StagingConnection:
         try:
             yield _STAGED
         finally:
-            self._staged.rows = self._nothing
+            self._staged.clear()
 
     def tables_of(self, query: str) -> set[str]:
         """The tables that a query reads, also through views, as it names them (quoted if necessary). Executes nothing.

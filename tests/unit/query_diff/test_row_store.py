@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -54,6 +56,20 @@ def test_each_change_is_found_once(store: RowStore) -> None:
         assert _found(store, b"1\ta\n3\tz\n4\td\n") == ([("I", b"4\td\n"), ("U", b"3\tz\n")], [b"2\n"])
     with store.transaction(3):
         assert _found(store, b"1\ta\n3\tz\n4\td\n") == ([], [])
+
+
+def test_pieces_do_not_stay_in_memory_until_the_transaction_ends(store: RowStore) -> None:
+    pieces = []
+    with store.transaction(2):
+        comparison = store.comparison(7)
+        for text in (b"1\tx\n", b"2\tb\n", b"4\td\n"):
+            piece = keyed_lines(text, 2, [0])
+            comparison.know_olds(piece, only=True)
+            found = comparison.changes(piece)
+            pieces += [weakref.ref(piece), weakref.ref(found)]
+            del piece, found
+            gc.collect()
+            assert [each() for each in pieces] == [None] * len(pieces)
 
 
 def test_what_did_not_end_is_found_again(store: RowStore) -> None:
