@@ -360,9 +360,11 @@ class RowComparison:
             run(self._connection, "DROP TABLE looked")
             run(self._connection, "DROP TABLE held")
 
-    def changed_keys(self) -> list[bytes]:
-        """The keys that `changes` found."""
-        return [key for (key,) in run(self._connection, "SELECT key FROM changed")]
+    def changed_keys(self, most: int) -> Iterator[list[bytes]]:
+        """The keys that `changes` found, in order, `most` at once."""
+        keys = self._connection.sql("SELECT key FROM changed ORDER BY key").to_arrow_table().column("key")
+        for begin in range(0, len(keys), most):
+            yield keys.slice(begin, most).to_pylist()
 
     def check_keys(self) -> None:
         """Raises EngineFault(TABLE_NO_IDENTITY) if a row that was given has NULL in its key, or that of another one."""

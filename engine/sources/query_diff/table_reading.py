@@ -32,7 +32,9 @@ from engine.sources.query_diff.unread_tables import OF_A_TABLE
 PIECE_BYTES = 32 * 1024 * 1024
 """Bytes of rows that are compared at once. Not measured."""
 FEW_KEYS = 20_000
-"""Changed rows up to which only these are read from a database that hashes rows; if there are more, all are. Not measured."""
+"""Rows that are read by their keys in one statement of a database that hashes rows, and up to which changed ones are in any case."""
+FEW_PART = 20
+"""A greater number of changed rows is read by keys up to this part of the rows that were compared; if there are more, all are read."""
 _DIGEST_BYTES = 60
 """Bytes of a range's answer: texts of four numbers, and lengths."""
 
@@ -229,9 +231,9 @@ class TableReading:
     def rows_with(self, keys: Sequence[bytes]) -> Iterator[Any]:
         """The rows with these keys, as of `keyed_lines`."""
         reads, table = self._database.cycle_reads, self._table
-        texts = key_texts(keys, len(table.schema.key))
-        for begin in range(0, len(texts), FEW_KEYS):
-            yield from self._rows(reads.key_splits(table.schema, table.spec, texts[begin : begin + FEW_KEYS]))
+        for begin in range(0, len(keys), FEW_KEYS):
+            texts = key_texts(keys[begin : begin + FEW_KEYS], len(table.schema.key))
+            yield from self._rows(reads.key_splits(table.schema, table.spec, texts))
 
     def placed(self, firsts: Sequence[tuple[str, ...]]) -> Iterator[Any] | None:
         """As `hashes`, of all rows in any order, with the number of the range; None if the database cannot look it up."""
@@ -288,10 +290,9 @@ class TableReading:
         count = comparison.inserted + comparison.updated
         if not count:
             return iter(())
-        if count > FEW_KEYS:
+        if count > max(FEW_KEYS, comparison.read // FEW_PART):
             return chain.from_iterable(map(self.rows, since)) if since else self.rows()
-        keys = key_texts(comparison.changed_keys(), len(self._table.schema.key))
-        return self._rows(self._database.cycle_reads.key_splits(self._table.schema, self._table.spec, keys))
+        return chain.from_iterable(map(self.rows_with, comparison.changed_keys(FEW_KEYS)))
 
     def _rows(self, splits: Sequence[TableSplit], scan: str | None = None) -> Iterator[Any]:
         for split in splits:
