@@ -204,9 +204,7 @@ class ScanGroup:
         if time.monotonic() - self._swept < least_s:
             return
         self._swept = time.monotonic()
-        with suppress(OSError):
-            for each in list(self._offers.iterdir()):
-                _remove_if_over(each, KEPT_S)
+        _sweep(self._offers, "*", KEPT_S)
 
     def _all(self) -> list[Offer]:
         try:
@@ -235,9 +233,14 @@ def _member(path: Path) -> Member:
 
 def sweep_all(connections: Path, *, at_once: bool) -> None:
     """Remove offers of all connections that have ended and are not in use; `at_once`: also if they have just ended."""
+    _sweep(connections, "*/offers/*", 0.0 if at_once else KEPT_S)
+
+
+def _sweep(folder: Path, offers: str, kept_s: float) -> None:
+    """Remove those of the offers, a pattern of paths below the folder, that ended so long ago and are not in use."""
     with suppress(OSError):
-        for each in connections.glob("*/offers/*"):
-            _remove_if_over(each, 0.0 if at_once else KEPT_S)
+        for each in list(folder.glob(offers)):
+            _remove_if_over(each, kept_s)
 
 
 def _remove_if_over(folder: Path, kept_s: float) -> None:
