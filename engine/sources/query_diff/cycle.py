@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -330,10 +331,8 @@ class _TableCycle:
         whole = self.number % FULL_EVERY == 0
         reading = self._reading(known.hashes)
         since = self._since(known, now, detection, reading)
-        if isinstance(since, Stamp):
+        if since is not None:
             read = self._compare_since(reading, method, since)
-        elif since is not None:
-            read = self._compare_touched(reading, method, since)
         elif method is Method.OUTER_JOIN:
             read = self._compare_joined(whole=whole)
         elif self._walks(known, now):
@@ -364,7 +363,7 @@ class _TableCycle:
 
     def _since(
         self, known: Known, now: Known, detection: Detection, reading: TableReading
-    ) -> Stamp | tuple[Touched, ...] | None:
+    ) -> tuple[Stamp] | tuple[Touched, ...] | None:
         """The stamp from which rows are read, or which rows of a view; None if all are."""
         if self.cycle.complete or self.number % detection.sweep_every == 0 or known != now:
             return None
@@ -374,7 +373,8 @@ class _TableCycle:
             return reading.touched(since) if since.keys() == stamps.keys() else None
         if detection.stamp not in self.table.stamps:
             return None
-        return self._rows.stamp(self._relation, str(detection.stamp))
+        stamp = self._rows.stamp(self._relation, str(detection.stamp))
+        return None if stamp is None else (stamp,)
 
     def _method_of(self, detection: Detection) -> Method:
         """The chosen method, or the next one that the table can be compared by."""
@@ -427,13 +427,12 @@ class _TableCycle:
 
     def _compare(self, reading: TableReading, method: Method, *, whole: bool) -> dict[str, Any]:
         """`whole`: rows of ranges that seem equal are compared too."""
-        file = self.writer.file(f"{self._relation}.rows", rows_schema())
+        file = self._file()
         counts: dict[str, Any] = {}
         ranges: list[StoredRange] | None = None
         if method is Method.INCREMENTAL or (method is Method.KEYS and not self._finds_rows):
             comparison = self._rows.comparison(self._relation)
-            for piece in self._rows_read(reading, method):
-                file.write(_wanted(comparison.changes(piece), self.follow))
+            self._write(file, comparison, self._rows_read(reading, method))
             self._check_keys(comparison)
         else:
             if method is Method.RANGE_CHECKSUM:
@@ -468,9 +467,10 @@ class _TableCycle:
     def _walk(self, of: Walked) -> TableWalk:
         """The one that continues, or a new one."""
         if self.cycle.walk is None:
-            file = self.writer.file(f"{self._relation}.rows", rows_schema())
             follow = self.follow
-            self.cycle.walk = TableWalk(of, self._rows, file, lambda into, found: into.write(_wanted(found, follow)))
+            self.cycle.walk = TableWalk(
+                of, self._rows, self._file(), lambda into, found: into.write(_wanted(found, follow))
+            )
         return self.cycle.walk
 
     def _compare_walking(
@@ -495,10 +495,8 @@ class _TableCycle:
             with self._join() as join:
                 if join.mark == known:
                     return self._compare_all_joined(join) if whole else self._compare_differences(join)
-        reading, comparison = self._reading(), self._rows.comparison(self._relation)
-        file = self.writer.file(f"{self._relation}.rows", rows_schema())
-        for piece in reading.rows():
-            file.write(_wanted(comparison.changes(piece), self.follow))
+        reading, comparison, file = self._reading(), self._rows.comparison(self._relation), self._file()
+        self._write(file, comparison, reading.rows())
         mark = self._refreshed()
         # Nothing is read from here on.
         deletes = self._deletes(comparison.finish())
@@ -506,12 +504,11 @@ class _TableCycle:
         return {**reading.counts, **_written(file, comparison), "deletes": deletes}
 
     def _compare_differences(self, join: CopyJoin) -> dict[str, Any]:
-        reading, comparison = self._reading(), self._rows.comparison(self._relation)
-        file = self.writer.file(f"{self._relation}.rows", rows_schema(olds=True))
+        reading, comparison, file = self._reading(), self._rows.comparison(self._relation), self._file(olds=True)
         left = self.writer.file(f"{self._relation}.deletes", deletes_schema(olds=True))
         for written, gone, olds in reading.differences(join):
             comparison.know_olds(olds, only=True)
-            file.write(_wanted(comparison.changes(written), self.follow, olds=True))
+            self._write(file, comparison, [written], olds=True)
             lines = comparison.left(gone)
             if "delete" in self.follow.operations:
                 left.write(lines.cast(deletes_schema(olds=True)))
@@ -524,12 +521,10 @@ class _TableCycle:
 
     def _compare_all_joined(self, join: CopyJoin) -> dict[str, Any]:
         """Compare all rows, whether they differ from the copy or not; the old ones of those that changed are those of the copy."""
-        reading, comparison = self._reading(), self._rows.comparison(self._relation)
-        file = self.writer.file(f"{self._relation}.rows", rows_schema(olds=True))
+        reading, comparison, file = self._reading(), self._rows.comparison(self._relation), self._file(olds=True)
         for _, _, olds in reading.differences(join):
             comparison.know_olds(olds, only=False)
-        for piece in reading.rows():
-            file.write(_wanted(comparison.changes(piece), self.follow, olds=True))
+        self._write(file, comparison, reading.rows(), olds=True)
         mark = join.commit()
         # Nothing is read from here on.
         deletes = self._deletes(comparison.finish(), olds=True)
@@ -561,46 +556,49 @@ class _TableCycle:
                 file.write(deleted.select(schema.names).cast(schema))
         return file.name if file.rows else None
 
-    def _compare_since(self, reading: TableReading, method: Method, since: Stamp) -> dict[str, Any]:
-        """Compare the rows whose stamps are not older. Those that do not meet the row filter are gone, as are those with a delete flag."""
-        comparison = self._rows.comparison(self._relation)
-        file = self.writer.file(f"{self._relation}.rows", rows_schema())
-        if method is Method.INCREMENTAL:
-            for piece in reading.rows(since):
-                file.write(_wanted(comparison.changes(piece), self.follow))
-        else:
-            for piece in reading.hashes(since=since):
-                comparison.changes(piece)
-            self._write_changed(file, comparison, reading.changed(comparison, [since]))
-        deletes = None
-        if self.table.schema.row_filter is not None:
-            deletes = self._deletes(map(comparison.left, reading.left(since)))
-        comparison.keep()
-        self._rows.set_copy_mark(self._relation, None)
-        return {**reading.counts, **_written(file, comparison), "deletes": deletes, "since_stamp": True}
-
-    def _compare_touched(self, reading: TableReading, method: Method, touched: Sequence[Touched]) -> dict[str, Any]:
-        """Compare the rows of a view that changed relations below it may have changed. Of those that are gone it finds the ones whose keys
-        these relations name."""
-        comparison = self._rows.comparison(self._relation)
-        file = self.writer.file(f"{self._relation}.rows", rows_schema())
-        for one in touched:
+    def _compare_since(
+        self, reading: TableReading, method: Method, since: tuple[Stamp] | tuple[Touched, ...]
+    ) -> dict[str, Any]:
+        """Compare the rows whose stamps are not older, or those of a view that changed relations below it may have changed."""
+        comparison, file = self._rows.comparison(self._relation), self._file()
+        for one in since:
             if method is Method.INCREMENTAL:
-                for piece in reading.rows(one):
-                    file.write(_wanted(comparison.changes(piece), self.follow))
+                self._write(file, comparison, reading.rows(one))
             else:
                 for piece in reading.hashes(since=one):
                     comparison.changes(piece)
         self._check_keys(comparison)
         if method is not Method.INCREMENTAL:
-            self._write_changed(file, comparison, reading.changed(comparison, touched))
-        # Nothing is read from here on.
-        places = {below.columns: below.places for below in self.table.below}
-        named = ((places[one.columns], one.lines) for one in touched)
-        deletes = self._deletes(comparison.missing(at, lines) for at, lines in named if at is not None)
+            self._write_changed(file, comparison, reading.changed(comparison, since))
+        gone = self._gone(reading, comparison, since)
+        deletes = None if gone is None else self._deletes(gone)
         comparison.keep()
         self._rows.set_copy_mark(self._relation, None)
         return {**reading.counts, **_written(file, comparison), "deletes": deletes, "since_stamp": True}
+
+    def _gone(
+        self, reading: TableReading, comparison: RowComparison, since: tuple[Stamp] | tuple[Touched, ...]
+    ) -> Iterator[Any] | None:
+        """Those rows that stamps show to be gone: the ones that do not meet the row filter, as those with a delete flag, and the ones of a
+        view whose keys changed relations name. None if stamps show none."""
+        if self.table.below:
+            places = {below.columns: below.places for below in self.table.below}
+            named = ((places[one.columns], one.lines) for one in since if isinstance(one, Touched))
+            return (comparison.missing(at, lines) for at, lines in named if at is not None)
+        if self.table.schema.row_filter is None:
+            return None
+        return chain.from_iterable(map(comparison.left, reading.left(one)) for one in since if isinstance(one, Stamp))
+
+    def _file(self, *, olds: bool = False) -> TableFile:
+        """For the rows that are inserted and updated. `olds`: see `rows_schema`."""
+        return self.writer.file(f"{self._relation}.rows", rows_schema(olds=olds))
+
+    def _write(
+        self, file: TableFile, comparison: RowComparison, pieces: Iterable[Any], *, olds: bool = False
+    ) -> None:
+        """Compare whole rows, and write those that changed. `olds`: see `rows_schema`."""
+        for piece in pieces:
+            file.write(_wanted(comparison.changes(piece), self.follow, olds=olds))
 
     def _write_changed(self, file: TableFile, comparison: RowComparison, pieces: Iterator[Any]) -> None:
         """Those rows that the comparison of hashes found, of pieces with at least these. Of a view they have to be there still."""
