@@ -201,7 +201,7 @@ class _Cycle:
                 elif self.walk is None or fault.kind not in LOST:
                     self.begin_again(writer)
                 if fault.kind is FaultKind.TABLE_NO_IDENTITY and table.keyless:
-                    return self._without_key(table)
+                    return self._keyless(table)
                 if (moved or fault.kind in LOST | CHANGED) and self.snapshot.may_renew and left > 0:
                     again = self._take_another(rest_s if fault.kind in LOST else 0.0, table.schema.name, follow)
                     rest_s *= 2
@@ -247,7 +247,7 @@ class _Cycle:
         found = self._nothing(table, unread_record(RelationId(relation), name, why))
         return replace(found, fault=why.kind.value, detail=why.detail)
 
-    def _without_key(self, table: ComparedTable) -> TableFound:
+    def _keyless(self, table: ComparedTable) -> TableFound:
         """Nothing of it is written, and nothing is known of it any more: it is parked, and copied when it is tried again."""
         self.rows.forget(int(table.schema.relation))
         self.read.append(table.schema.name)
