@@ -28,10 +28,12 @@ _AS_DECLARED = TableDetection()
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """How tables are compared, as a capture declares it. `chosen`: by `schema.name`; `method`: of all others."""
+    """How tables are compared, as a capture declares it. `chosen`: by `schema.name`; `method`: of all others; `in_steps`: cycles may
+    continue in another snapshot, so that it matters which tables are in the order of their keys."""
 
     chosen: Mapping[str, TableDetection] = field(default_factory=dict)
     method: str = DEFAULT_METHOD
+    in_steps: bool = False
 
     def of(self, table: CatalogTable) -> TableDetection:
         return self.chosen.get(str(table.name), _AS_DECLARED)

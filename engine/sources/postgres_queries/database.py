@@ -94,7 +94,8 @@ class PostgresDatabase:
         with self._connector.session() as connection, one_look(connection):
             catalog = self._load(connection, followed)
             below = self._below(connection, catalog)
-            in_order = key_order.in_key_order(connection, [table.oid for table, _ in catalog.values()])
+            oids = [table.oid for table, _ in catalog.values()]
+            in_order = key_order.in_key_order(connection, oids) if self._compared.in_steps else frozenset()
         found = {}
         for name, (table, is_keyed) in catalog.items():
             spec = self._compared.kept(table, TableSpec(TableId("t0"), name, name, where=followed[name]))

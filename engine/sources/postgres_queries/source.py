@@ -19,5 +19,5 @@ def open_source(spec: ConnectionSpec) -> QueryDiffSource:
     rules = ReadRules(sessions=given.sessions)
     if given.manners.statement_s is not None:
         rules = replace(rules, timeout_ms=given.manners.statement_s * 1000)
-    compared = Compared(given.tables, given.method.value)
+    compared = Compared(given.tables, given.method.value, in_steps=given.manners.snapshot_s is not None)
     return QueryDiffSource(PostgresDatabase(Connector(spec), compared, rules), spec)

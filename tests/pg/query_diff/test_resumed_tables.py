@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -13,9 +14,12 @@ import pytest
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
+from engine.model.subscription import CaptureSpec
 from engine.sources.postgres.connect import Connector
 from engine.sources.postgres.splits import ReadRules
+from engine.sources.postgres_queries.compared import Compared
 from engine.sources.postgres_queries.database import PostgresDatabase
+from engine.sources.postgres_queries.source import open_source
 from engine.sources.query_diff import table_walk
 from engine.sources.query_diff.cycle import run_cycle
 from engine.sources.query_diff.cycle_files import CycleFound, TableFound
@@ -60,8 +64,19 @@ def cut(database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[CutRead
     database.execute("INSERT INTO goods SELECT 2 * i, 'n', 0 FROM generate_series(1, 100) AS i")
     database.execute("INSERT INTO orders SELECT i % 9, i / 9, 'n', 0 FROM generate_series(1, 60) AS i")
     database.execute("ANALYZE goods, orders")
-    with closing(PostgresDatabase(Connector(reader_of(database)), rules=ReadRules(sessions=2))) as opened:
+    connector, compared = Connector(reader_of(database)), Compared(in_steps=True)
+    with closing(PostgresDatabase(connector, compared, ReadRules(sessions=2))) as opened:
         yield CutReads(opened, FOLLOWED)
+
+
+@pytest.mark.parametrize(("settings", "is_read"), [({}, False), ({"snapshot_seconds": 60}, True)])
+def test_the_order_of_keys_is_read_only_where_cycles_may_have_several_snapshots(
+    database: Database, cut: CutReads, settings: dict[str, int], is_read: bool
+) -> None:
+    spec = replace(reader_of(database), capture=CaptureSpec("query_diff", settings))
+    with closing(open_source(spec)) as source:
+        tables = source._database.tables(dict.fromkeys(cut.followed))
+    assert [table.in_key_order for table in tables.values()] == [is_read, is_read]
 
 
 def given_for(tmp_path: Path, method: Method, cut: CutReads, stamped: bool = False) -> tuple[Given, Copy]:
