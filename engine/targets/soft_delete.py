@@ -65,9 +65,12 @@ def replaces(schema: TableSchema) -> bool:
     return schema.soft_delete or schema.keeps_rows
 
 
-def replaced(schema: TableSchema, alias: str) -> str:
-    """SQL to append to a condition on the key of an inserted row: the row `alias` is one that it replaces."""
-    return f" AND {alias}.{MARK} IS NOT NULL" if schema.soft_delete else ""
+def make_room_statement(place: str, schema: TableSchema, keys: Sequence[tuple[str, str]], inserted: str) -> str:
+    """SQL that removes the rows which inserted ones replace. `keys`: names of the key's columns, and expressions of the rows `s`;
+    `inserted`: these rows, as `s`, to append to USING."""
+    same = [f"t.{name} = {value}" for name, value in keys]
+    marked = [f"t.{MARK} IS NOT NULL"] if schema.soft_delete else []
+    return f"DELETE FROM {place} AS t USING {inserted} WHERE {' AND '.join([*same, *marked])}"
 
 
 def superseded(place: str, keys: Sequence[str]) -> str:

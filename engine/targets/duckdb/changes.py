@@ -25,7 +25,7 @@ from engine.targets.soft_delete import (
     MARK,
     any_doubtful,
     live,
-    replaced,
+    make_room_statement,
     replaces,
     superseded,
     tombstones_of,
@@ -131,16 +131,12 @@ def _mark(
 def _make_room(connection: StagingConnection, place: Place, inserts: Any | None, prepared: str | None) -> None:
     """Remove the deleted rows whose keys are inserted. `prepared`: a table with columns c0 … cn."""
     if inserts is not None:
+        keys = [(place.columns[i], staged_as(f"s.c{i}", place.values[i])) for i in place.key]
         with connection.staged(inserts.select([f"c{i}" for i in place.key])) as source:
-            _remove_deleted(connection, place, source, [staged_as(f"s.c{i}", place.values[i]) for i in place.key])
+            connection.execute(make_room_statement(place.qualified, place.schema, keys, f"{source} AS s"))
     if prepared is not None:
-        _remove_deleted(connection, place, prepared, [f"s.c{i}" for i in place.key])
-
-
-def _remove_deleted(connection: StagingConnection, place: Place, source: str, keys: Sequence[str]) -> None:
-    same = " AND ".join(f"t.{place.columns[i]} = {key}" for i, key in zip(place.key, keys, strict=True))
-    same += replaced(place.schema, "t")
-    connection.execute(f"DELETE FROM {place.qualified} AS t USING {source} AS s WHERE {same}")
+        keys = [(place.columns[i], f"s.c{i}") for i in place.key]
+        connection.execute(make_room_statement(place.qualified, place.schema, keys, f"{prepared} AS s"))
 
 
 def _complete_tombstones(connection: StagingConnection, place: Place, rows: Any) -> None:

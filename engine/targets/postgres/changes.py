@@ -40,7 +40,7 @@ from engine.targets.soft_delete import (
     any_doubtful,
     keep_statement,
     live,
-    replaced,
+    make_room_statement,
     replaces,
     superseded,
     tombstones_of,
@@ -208,14 +208,13 @@ def _mark(
 
 def _make_room(connection: PostgresConnection, place: Place, inserts: Any | None, prepared: str | None) -> None:
     """Remove the deleted rows whose keys are inserted. `prepared`: a table with columns c0 … cn."""
-    same = " AND ".join(f"t.{place.quoted[i]} = s.c{i}" for i in place.key) + replaced(place.schema, "t")
-    sql = f"DELETE FROM {place.qualified} AS t USING {{}} WHERE {same}"
+    keys = [(place.quoted[i], f"s.c{i}") for i in place.key]
     if inserts is not None:
         key = [place.columns[i] for i in place.key]
         with staged(connection, inserts.select([c.name for c in key]), key, key) as source:
-            _run(connection, sql.format(source.sql), source)
+            _run(connection, make_room_statement(place.qualified, place.schema, keys, source.sql), source)
     if prepared is not None:
-        connection.execute(sql.format(f"{prepared} AS s").encode())
+        connection.execute(make_room_statement(place.qualified, place.schema, keys, f"{prepared} AS s").encode())
 
 
 def _complete_tombstones(connection: PostgresConnection, place: Place, rows: Any) -> None:
