@@ -54,6 +54,7 @@ describe("single tables of a subscription", () => {
     expect(screen.getByText("1 read in another way")).toBeTruthy();
     await press("Change single tables");
     expect(screen.getByRole("status").textContent).toBe("Nothing is changed.");
+    expect(screen.getAllByText("Single tables")).toHaveLength(1);
     await userEvent.selectOptions(screen.getByRole("combobox", { name: "Another table" }), "public.orders");
     await userEvent.selectOptions(entry("orders").getByRole("combobox", { name: "How its changes are found" }), "row_checksum");
     await press("Read public.lines like the others");

@@ -108,6 +108,7 @@ function Form({ subscription, kind, tables, onClose }: LoadedProps & { tables: S
         tables={tables}
         isNeeded={() => false}
         refused={saving.error}
+        isTitled
       />
       {saving.error !== null && <ProblemNote error={saving.error} />}
       <div className="save">

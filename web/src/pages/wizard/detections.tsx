@@ -15,12 +15,14 @@ interface DetectionsProps {
   isNeeded: (table: SourceTable) => boolean;
   /** What the server refused the settings for, if it did. */
   refused: unknown;
+  /** Whether a heading on the page says already what this is. */
+  isTitled?: boolean;
 }
 
 const escaped = (name: string): string => name.replaceAll("~", "~0").replaceAll("/", "~1");
 
 /** How the changes of single tables are found: those that need a declared key, and those that are added here. */
-export function Detections({ detections, onChange, kind, tables, isNeeded, refused }: DetectionsProps) {
+export function Detections({ detections, onChange, kind, tables, isNeeded, refused, isTitled = false }: DetectionsProps) {
   const shown = (table: SourceTable): boolean => keyOf(table) in detections || isNeeded(table);
   const others = tables.filter((table) => !shown(table));
   const entries = tables.filter(shown);
@@ -32,7 +34,7 @@ export function Detections({ detections, onChange, kind, tables, isNeeded, refus
   };
   return (
     <fieldset className="detections">
-      <legend>Single tables</legend>
+      {!isTitled && <legend>Single tables</legend>}
       <p className="prose soft">
         Tables that are read in another way than the others
         {kind.key && "; views, and tables without a key, need the columns that identify a row"}.
