@@ -99,18 +99,26 @@ class SnapshotServer:
                 self._peer = None
 
     def _answer(self, peer: socket.socket) -> None:
-        lines = self._lines(Request.from_bytes(_received(peer)))
+        request = Request.from_bytes(_received(peer))
+        lines = self._lines(request)
         try:
             for piece in lines:
                 _send(peer, _LINES, piece)
             _send(peer, _END, b"")
         except EngineFault as fault:
-            _send(peer, _FAULT, json.dumps([fault.kind.value, fault.subject, fault.detail]).encode())
+            _refuse(peer, fault)
         except OSError:
             with suppress(EngineFault):
                 for _ in lines:  # The reader is gone; the session is used again.
                     if self._stopping:
                         break
+        except Exception as error:
+            # The thread goes on: without it, readers would wait for an answer for ever.
+            _refuse(peer, EngineFault(FaultKind.INTERNAL, request.subject, f"unexpected {type(error).__name__}"))
+
+
+def _refuse(peer: socket.socket, fault: EngineFault) -> None:
+    _send(peer, _FAULT, json.dumps([fault.kind.value, fault.subject, fault.detail]).encode())
 
 
 def _send(peer: socket.socket, kind: bytes, body: bytes) -> None:
