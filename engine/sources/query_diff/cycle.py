@@ -193,7 +193,8 @@ class _Cycle:
             try:
                 self.conduct.check()
                 self.snapshot.renew_if_due()
-                found = _TableCycle(self, table, follow, writer, number).run()
+                # Nothing is asked after the comparison, which changes the store: a fault then would leave it ahead of what is written.
+                found = _TableCycle(self, table, follow, writer, number, self.database.methods(table)).run()
             except EngineFault as fault:
                 moved = self.walk is not None and fault.kind in LOST | ENDED and self.walk.has_moved()
                 if moved:
@@ -269,6 +270,8 @@ class _TableCycle:
     follow: Follow
     writer: CycleWriter
     number: int
+    methods: frozenset[Method]
+    """Those by which the table can be compared, without OUTER_JOIN."""
 
     @property
     def _rows(self) -> RowStore:
@@ -386,9 +389,8 @@ class _TableCycle:
     def _possible(self, method: Method) -> Method:
         if method is Method.OUTER_JOIN:
             return method if self.cycle.database.copies.can_keep(self.table) else Method.INCREMENTAL
-        can = self.cycle.database.methods(self.table)
         chosen = _BY_PREFERENCE[_BY_PREFERENCE.index(method) :]
-        return next((method for method in chosen if method in can), Method.INCREMENTAL)
+        return next((method for method in chosen if method in self.methods), Method.INCREMENTAL)
 
     def _fill(self, now: Known) -> dict[str, Any]:
         """Read all rows; the table is known as `now` afterwards."""
@@ -411,7 +413,7 @@ class _TableCycle:
     @property
     def _finds_rows(self) -> bool:
         """Whether the database finds rows by their keys, as it does for the methods by checksum."""
-        return Method.ROW_CHECKSUM in self.cycle.database.methods(self.table)
+        return Method.ROW_CHECKSUM in self.methods
 
     def _scan_kind(self, method: Method, detection: Detection) -> ScanKind | None:
         """By which scan the next cycle compares the table; None if not by one of the whole table."""
@@ -462,7 +464,7 @@ class _TableCycle:
     def _in_steps(self, method: Method) -> bool:
         """Whether cycles after the first one with this method compare the table so."""
         may_walk = self.cycle.snapshot.may_renew and self.table.in_key_order and method in WALKED
-        return may_walk and Method.RANGE_CHECKSUM in self.cycle.database.methods(self.table)
+        return may_walk and Method.RANGE_CHECKSUM in self.methods
 
     def _walk(self, of: Walked) -> TableWalk:
         """The one that continues, or a new one."""
@@ -593,9 +595,7 @@ class _TableCycle:
         """For the rows that are inserted and updated. `olds`: see `rows_schema`."""
         return self.writer.file(f"{self._relation}.rows", rows_schema(olds=olds))
 
-    def _write(
-        self, file: TableFile, comparison: RowComparison, pieces: Iterable[Any], *, olds: bool = False
-    ) -> None:
+    def _write(self, file: TableFile, comparison: RowComparison, pieces: Iterable[Any], *, olds: bool = False) -> None:
         """Compare whole rows, and write those that changed. `olds`: see `rows_schema`."""
         for piece in pieces:
             file.write(_wanted(comparison.changes(piece), self.follow, olds=olds))
