@@ -95,7 +95,7 @@ class MariaDbDatabase(UnhashedRows):
 
     def _there(self, table: ComparedTable) -> MariaDbTable:
         with self._connector.session(str(table.schema.name)) as connection:
-            return load_there(connection, table.schema.name)
+            return load_there(connection, table.schema)
 
     def resolver(self, payloads: Collection[bytes]) -> Resolve:
         names = {parse_relation(payload).name for payload in payloads}

@@ -9,7 +9,7 @@ as it is (a column dropped and added again, another table renamed to the name) m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -46,11 +46,20 @@ SELECT IFNULL(CAST(create_time AS CHAR), '') FROM information_schema.tables WHER
 """
 
 
-def load_there(connection: MariaDbConnection, name: TableName) -> MariaDbTable:
-    """The table as it is now. Raises EngineFault(TABLE_MISSING)."""
+def load_there(connection: MariaDbConnection, schema: TableSchema) -> MariaDbTable:
+    """The table as it is now. Raises EngineFault: TABLE_MISSING, TABLE_STRUCTURE_CHANGED if it is not as the schema says."""
+    columns = [(int(column.attnum), column.on_source) for column in schema.columns]
+    return _unchanged(connection, schema.name, columns, str(schema.name))
+
+
+def _unchanged(
+    connection: MariaDbConnection, name: TableName, columns: Collection[tuple[int, str]], subject: str
+) -> MariaDbTable:
     found = load_named(connection, [name]).get(name)
     if found is None:
-        raise EngineFault(FaultKind.TABLE_MISSING, str(name), "the table is gone")
+        raise EngineFault(FaultKind.TABLE_MISSING, subject, "the table is gone")
+    if not set(columns) <= {(number, column) for column, _, _, number, _ in compared_structure(found).columns}:
+        raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, subject, "the table was changed")
     return found
 
 
@@ -61,8 +70,9 @@ def exported(connector: Connector) -> Iterator[str]:
     try:
         try:
             run(holder, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-            run(holder, "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+            # Read before: a table that is changed between the two is refused.
             taken = str(rows(holder, "SELECT CAST(SYSDATE() AS CHAR)")[0][0])
+            run(holder, "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
         except ERRORS as error:
             raise fault_of(error, connector.name) from error
         server = SnapshotServer(lambda request: _lines(holder, taken, request), lambda: close_quietly(holder))
@@ -102,12 +112,12 @@ class QueryReads(KeyReads):
         self._limit = "" if statement_s is None else f"SET STATEMENT max_statement_time = {statement_s} FOR "
 
     def _there(self, connection: MariaDbConnection, schema: TableSchema) -> MariaDbTable:
-        return load_there(connection, schema.name)
+        return load_there(connection, schema)
 
     def key_splits(self, schema: TableSchema, spec: TableSpec, keys: Sequence[Texts]) -> list[TableSplit]:
         """The rows with these keys, if literals of their texts are compared as the values; else the whole table."""
         with self._connector.session(str(schema.name)) as connection:
-            table = load_there(connection, schema.name)
+            table = load_there(connection, schema)
         key = splits.key_of(table)
         if [facts.name for facts, _ in key] != [column.on_source for column in schema.key_columns]:
             return self.splits(schema, spec, WHOLE_TABLE)
@@ -135,10 +145,5 @@ class QueryReads(KeyReads):
 
     def _check(self, split: TableSplit, subject: str) -> None:
         """The split's table still has the structure with which it was cut."""
-        names = [] if split.reads is None else [split.reads]
         with self._connector.session(subject) as connection:
-            table = next(iter(load_named(connection, names).values()), None)
-        if table is None:
-            raise EngineFault(FaultKind.TABLE_MISSING, subject, "the table is gone")
-        if not set(split.columns) <= {(number, name) for name, _, _, number, _ in compared_structure(table).columns}:
-            raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, subject, "the table was changed")
+            _unchanged(connection, split.reads or TableName("", ""), split.columns, subject)
