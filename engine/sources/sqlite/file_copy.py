@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.platform.temporary_copies import CopyNames
-from engine.sources.sqlite.connect import Connector
+from engine.sources.sqlite.connect import Connector, fault
 from engine.sources.sqlite.types import real_text
 
 COPIES = CopyNames("penstock-sqlite-", ".db", ("-wal", "-shm", "-journal"))
@@ -34,9 +34,12 @@ def open_copy(snapshot: str, subject: str) -> sqlite3.Connection:
 
 
 def new_copy(connector: Connector, connection: sqlite3.Connection) -> str:
-    """The path of an empty file for a copy. Raises EngineFault(COPY_FAILED)."""
-    size = connection.execute("PRAGMA page_count").fetchone()[0] * connection.execute("PRAGMA page_size").fetchone()[0]
-    return COPIES.claim(connector.snapshot_folder, size, connector.name)
+    """The path of an empty file for a copy. Raises EngineFault: COPY_FAILED, SOURCE_TIMEOUT if a program locks the file."""
+    try:
+        (pages,), (size,) = (connection.execute(f"PRAGMA page_{what}").fetchone() for what in ("count", "size"))
+    except sqlite3.Error as error:
+        raise fault(error, connector.name) from error
+    return COPIES.claim(connector.snapshot_folder, pages * size, connector.name)
 
 
 def copy_file(reading: sqlite3.Connection, path: str, subject: str) -> None:

@@ -19,7 +19,7 @@ from engine.model.source import TableSplit
 from engine.model.subscription import TableSpec
 from engine.records.masked_lines import mask_of
 from engine.records.served_snapshot import Request, SnapshotServer, read_served
-from engine.sources.sqlite.catalog import live_tables
+from engine.sources.sqlite.catalog import Structure, live_tables
 from engine.sources.sqlite.connect import Connector, fault
 from engine.sources.sqlite.file_copy import COPIES, copy_file, new_copy, open_copy
 from engine.sources.sqlite.splits import cut_table, read_lines
@@ -77,14 +77,22 @@ def _checked(
 ) -> Iterator[bytes]:
     """The lines of a split, whose table must have the structure with which it was cut."""
     try:
-        found = live_tables(connection, [table]).get(table)
-        if found is None:
-            raise EngineFault(FaultKind.TABLE_MISSING, subject, "the table is gone")
-        if not set(columns) <= set(numbered(found.structure)):
-            raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, subject, "the table was changed")
+        _unchanged(connection, table, columns, subject)
         yield from read_lines(connection, query)
     except sqlite3.Error as error:
         raise fault(error, subject, FaultKind.COPY_LOST) from error
+
+
+def _unchanged(
+    connection: sqlite3.Connection, table: str, columns: Sequence[tuple[int, str]], subject: str
+) -> Structure:
+    """The table's structure, if its columns are still these."""
+    found = live_tables(connection, [table]).get(table)
+    if found is None:
+        raise EngineFault(FaultKind.TABLE_MISSING, subject, "the table is gone")
+    if not set(columns) <= set(numbered(found.structure)):
+        raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, subject, "the table was changed")
+    return found.structure
 
 
 class FileReads(WholeTablesOnly):
@@ -96,11 +104,10 @@ class FileReads(WholeTablesOnly):
     def splits(self, schema: TableSchema, spec: TableSpec, split_bytes: int) -> list[TableSplit]:
         del spec
         name = schema.name
-        with self._connector.session(str(name)) as connection:
-            found = live_tables(connection, [name.name]).get(name.name)
-            if found is None:
-                raise EngineFault(FaultKind.TABLE_MISSING, str(name), "the table is gone")
-            return cut_table(connection, schema, found.structure, split_bytes)
+        columns = [(int(column.attnum), column.on_source) for column in schema.columns]
+        with self._connector.reading(str(name)) as connection:
+            structure = _unchanged(connection, name.name, columns, str(name))
+            return cut_table(connection, schema, structure, split_bytes)
 
     def read_split(self, split: TableSplit, snapshot: str) -> Iterator[bytes]:
         subject = f"relation {split.relation}"
