@@ -27,14 +27,15 @@ _ROW_BYTES, _FIELD_BYTES = 32, 8
 
 
 def cut_table(place: Place, schema: TableSchema, table: LiveTable, split_bytes: int) -> list[TableSplit]:
-    """Splits of about so many bytes. Raises EngineFault(TABLE_STRUCTURE_CHANGED) if a column of the schema is gone."""
+    """Splits of about so many bytes. Raises EngineFault(TABLE_STRUCTURE_CHANGED) if the table is not as the schema says: the statement
+    prints values by their types."""
     structure = table.structure
-    by_name = {column.name: column for column in structure.columns}
-    names = [column.on_source for column in schema.columns]
-    if not set(names) <= by_name.keys():
-        raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, str(schema.name), "a column is gone")
-    fields = [printed(f"t.{quoted(name)}", by_name[name].kind, key=name in structure.key) for name in names]
     columns = tuple((int(column.attnum), column.on_source) for column in schema.columns)
+    if not set(columns) <= structure.numbered:
+        raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, str(schema.name), "the table was changed")
+    by_name = {column.name: column for column in structure.columns}
+    names = [name for _, name in columns]
+    fields = [printed(f"t.{quoted(name)}", by_name[name].kind, key=name in structure.key) for name in names]
     masks = tuple((place, column.mask) for place, column in enumerate(schema.columns) if column.mask is not None)
     size = max(table.bytes, table.rows * (_ROW_BYTES + _FIELD_BYTES * len(names)))
     wanted = max(1, -(-size // max(1, split_bytes)))
