@@ -352,6 +352,14 @@ def _one_cycle(
     with run_cycle(compared, given, complete=complete) as (snapshot, number):
         expected, present = held_by(compared, snapshot), present_in(database, snapshot)
     copy.follow()
+    assert copy.last == number
+    assert_like_snapshot(copy, expected, present, complete=complete)
+
+
+def assert_like_snapshot(
+    copy: Copy, expected: dict[str, dict[bytes, bytes]], present: dict[str, dict[bytes, bool]], *, complete: bool
+) -> None:
+    """The copy is what a cycle makes of it whose snapshot has these rows. `present`: see `present_in`."""
     for name, keys in present.items():
         assert {key for key, kept in keys.items() if kept} == expected[name].keys()
         if complete:
@@ -359,4 +367,4 @@ def _one_cycle(
         # Rows that were removed are not looked for; those that are there and deleted by a flag, or outside the row filter, are found.
         for gone in copy.rows[name].keys() - expected[name].keys() - keys.keys():
             expected[name][gone] = copy.rows[name][gone]
-    assert (copy.rows, copy.last) == (expected, number)
+    assert copy.rows == expected
