@@ -113,7 +113,7 @@ class SnapshotServer:
                     if self._stopping:
                         break
         except Exception as error:
-            # The thread goes on: without it, readers would wait for an answer for ever.
+            # The thread continues: without it, readers would wait for an answer for ever.
             _refuse(peer, EngineFault(FaultKind.INTERNAL, request.subject, f"unexpected {type(error).__name__}"))
 
 

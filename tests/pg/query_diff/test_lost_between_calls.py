@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from engine.model.fault import FaultKind
+from engine.model.fault import EngineFault, FaultKind
 from engine.model.subscription import ConnectionSpec
 from engine.sources.postgres.connect import Connector
 from engine.sources.postgres.splits import ReadRules
@@ -53,7 +53,14 @@ _STATEMENTS = {
     "truncated": ("TRUNCATE goods", "INSERT INTO goods VALUES (1, 'back')"),
 }
 _GONE = frozenset({FaultKind.TABLE_MISSING, FaultKind.TABLE_STRUCTURE_CHANGED, FaultKind.SOURCE_PRIVILEGE})
-LOSSES = ("connection", *_STATEMENTS)
+_FAILURES = {
+    "unreachable": (FaultKind.SOURCE_UNREACHABLE, FaultKind.COPY_LOST),
+    "ended": (FaultKind.SOURCE_TIMEOUT,),
+}
+"""Faults of a statement, and those that the cycle may have then."""
+_OF_ALL = 1 + len(_FAILURES)
+LOSSES = ("connection", *_FAILURES, *_STATEMENTS)
+"""The first ones are of the whole source."""
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +74,12 @@ def loss_of(database: Database, name: str) -> Loss:
     if name == "connection":
         lost = frozenset({FaultKind.SOURCE_UNREACHABLE, FaultKind.COPY_LOST})
         return Loss(lambda: end_sessions(database), faults=lost, is_of_all=True)
+    if name in _FAILURES:
+
+        def fail() -> None:
+            raise EngineFault(_FAILURES[name][0], "shop", "the statement failed")
+
+        return Loss(fail, faults=frozenset(_FAILURES[name]), is_of_all=True)
     begin, repair = _STATEMENTS[name]
 
     def act() -> None:
@@ -112,11 +125,12 @@ def lossy(
 
 
 def _cases() -> Iterator[Any]:
-    """Each loss runs always with one method and one kind of cycle; lost connections with each method, in parts."""
+    """Each loss runs always with one method and one kind of cycle; lost connections, and statements that fail, with each method."""
     for place, loss in enumerate(LOSSES):
         for at, method in enumerate(DECLARED):
             for parts in (False, True):
-                always = parts if loss == "connection" else (at, parts) == (place % len(DECLARED), place % 2 == 0)
+                parted = loss != "ended"
+                always = parts is parted if place < _OF_ALL else (at, parts) == (place % len(DECLARED), place % 2 == 0)
                 marks = [] if always else [pytest.mark.chaos]
                 yield pytest.param(
                     loss, method, parts, marks=marks, id=f"{loss}-{method}-{'parts' if parts else 'one'}"
@@ -133,8 +147,8 @@ def test_what_is_lost_between_two_calls_stops_no_other_table_and_is_found_afterw
     parts: bool,
 ) -> None:
     cycles = lossy(method)
-    step = 1 if loss == "connection" or request.node.get_closest_marker("chaos") else 3
+    step = 1 if loss in _FAILURES or request.node.get_closest_marker("chaos") else 3
     happened = cycles.assert_found_wherever(
         loss_of(database, loss), IN_PARTS if parts else ONE_SNAPSHOT, first=1 + LOSSES.index(loss) % step, step=step
     )
-    assert happened >= 6 // step
+    assert happened >= 4 // step

@@ -197,7 +197,7 @@ def test_what_happens_to_the_file_between_two_steps_does_no_harm(
     parts: bool,
 ) -> None:
     cycles = cycles_of(source, tmp_path, monkeypatch)
-    step = 1 if request.node.get_closest_marker("chaos") else 3
+    step = 1 if request.node.get_closest_marker("chaos") else 5
     happened = cycles.assert_found_wherever(
         source.loss(loss), IN_PARTS if parts else ONE_SNAPSHOT, first=1 + LOSSES.index(loss) % step, step=step
     )
