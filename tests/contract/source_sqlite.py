@@ -19,7 +19,7 @@ from engine.sources.sqlite_triggers.source import SqliteSource
 from tests.contract.source_material import Can, Session
 
 
-class _SqliteSession:
+class SqliteSession:
     """A connection in autocommit mode; a transaction begins with the first statement after the last one's end."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -78,7 +78,7 @@ class SqliteOrigin:
     @contextmanager
     def session(self) -> Iterator[Session]:
         with self._connection() as connection:
-            yield _SqliteSession(connection)
+            yield SqliteSession(connection)
 
     def stream_early(self) -> None:
         raise NotImplementedError("transactions come whole")

@@ -50,6 +50,7 @@ from tests.contract.source_postgres import (
 )
 from tests.contract.source_rows import rows_source
 from tests.contract.source_sqlite import SqliteQueriesOrigin, sqlite
+from tests.contract.source_stamps import SqliteStampsOrigin
 from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.pg
@@ -74,6 +75,7 @@ SOURCES: dict[str, Factory] = {
     "rows": rows_source,
     "sqlite_queries": sqlite("wal", SqliteQueriesOrigin),
     "sqlite_queries-journal": sqlite("delete", SqliteQueriesOrigin),
+    "sqlite_queries-stamps": sqlite("wal", SqliteStampsOrigin),
     "sqlite_triggers": sqlite("wal"),
     "sqlite_triggers-journal": sqlite("delete"),
 }

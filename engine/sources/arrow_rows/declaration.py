@@ -37,6 +37,9 @@ class DriverCapture(LimitsStatements):
     words: ClassVar[str] = WORDS
     consistency: ClassVar[Consistency] = Consistency.RANGES
     table_options: ClassVar[frozenset[str]] = frozenset({"key", "columns"})
+    unstamped: ClassVar[str | None] = (
+        "drivers do not show how long transactions have been open, so rows that are committed late would be missed"
+    )
 
     kind: Literal["query_diff"] = Field(default="query_diff", description=WORDS)
     method: Literal["incremental"] = Field(

@@ -25,6 +25,9 @@ class DuckDbQueriesCapture(QueryDiffCapture):
     )
 
     table_options: ClassVar[frozenset[str]] = frozenset({"key"})
+    unstamped: ClassVar[str | None] = (
+        "nothing in a DuckDB file shows that a table was made again, with changed rows that have old stamps, and no trigger can set stamps"
+    )
     kind: Literal["query_diff"] = Field(default="query_diff", description=words)
     method: Literal["incremental"] = Field(
         default="incremental",

@@ -64,6 +64,7 @@ class FilesQueriesCapture(QueryDiffCapture):
     )
 
     table_options: ClassVar[frozenset[str]] = frozenset({"key", "columns"})
+    unstamped: ClassVar[str | None] = "no database sets stamps in files"
     kind: Literal["query_diff"] = Field(default="query_diff", description=words)
     method: Literal["incremental"] = Field(
         default="incremental",

@@ -322,7 +322,7 @@ class _TableCycle:
         self.cycle.scans.note(self.table, self._scan_kind(Method(now.method), detection))
         if stamps:
             self._rows.set_stamps(self._relation, stamps)
-            found = replace(found, known_before=stamps.get(str(detection.stamp)))
+            found = replace(found, known_before=stamps.get(self._stamp_name(detection)))
         return replace(found, **read, method=now.method, seconds=round(time.monotonic() - began, 3))
 
     def _changes(self, known: Known, now: Known, detection: Detection) -> tuple[dict[str, Any], Known]:
@@ -358,7 +358,7 @@ class _TableCycle:
         """By name, from what on the next cycle has to read. Empty without stamps."""
         overlap_s, found = self.cycle.snapshot.overlap_s, {}
         if detection.stamp in self.table.stamps:
-            found[str(detection.stamp)] = self._reading().newest_stamp(str(detection.stamp), overlap_s)
+            found[self._stamp_name(detection)] = self._reading().newest_stamp(str(detection.stamp), overlap_s)
         for below in self.table.below:
             reading = TableReading(self.cycle.database, below.relation, self.cycle.snapshot.name, self.cycle.conduct)
             found[below.name] = reading.newest_stamp(below.stamp, overlap_s) or OLDEST
@@ -376,8 +376,13 @@ class _TableCycle:
             return reading.touched(since) if since.keys() == stamps.keys() else None
         if detection.stamp not in self.table.stamps:
             return None
-        stamp = self._rows.stamp(self._relation, str(detection.stamp))
-        return None if stamp is None else (stamp,)
+        stamp = self._rows.stamp(self._relation, self._stamp_name(detection))
+        return None if stamp is None else (replace(stamp, column=str(detection.stamp)),)
+
+    def _stamp_name(self, detection: Detection) -> str:
+        """By which the newest stamp is kept: one of another generation has another name."""
+        generation = self.table.generation
+        return f"{detection.stamp} {generation}" if generation else str(detection.stamp)
 
     def _method_of(self, detection: Detection) -> Method:
         """The chosen method, or the next one that the table can be compared by."""

@@ -56,7 +56,8 @@ class TableDetection(Policy):
     stamp_column: Text | None = Field(
         default=None,
         description="For `timestamp` and `timestamp_delete_flag`: a column of type timestamp, date or timestamp with time zone that every"
-        " insert and update sets to the time of the database, for example by a trigger. An index on it lets the source read few pages.",
+        " insert and update sets to the time of the database, for example by a trigger. An index on it lets the source read few pages."
+        " Of SQLite: a column of texts or numbers that never get smaller.",
     )
     flag_column: Text | None = Field(
         default=None,
@@ -113,6 +114,8 @@ class QueryDiffCapture(Capture):
     title: ClassVar[str] = "Queries"
     consistency: ClassVar[Consistency] = Consistency.SNAPSHOTS
     keeps_folder: ClassVar[bool] = True
+    unstamped: ClassVar[str | None] = None
+    """Why changed rows cannot be found by stamps; None if they can."""
 
     kind: Literal["query_diff"] = "query_diff"
     every_seconds: int = Field(
@@ -221,6 +224,11 @@ class QueryDiffCapture(Capture):
         if given.context == OF_ANY_SOURCE:
             return self
         for name, one in self.tables.items():
+            if one.method in STAMPED and self.unstamped is not None:
+                raise ValueError(
+                    f"{name}: the method {one.method} is not possible with this kind of source: {self.unstamped};"
+                    " without a method all rows are compared"
+                )
             options = {
                 "flag_column": one.flag_column,
                 "key": one.key,

@@ -34,26 +34,45 @@ def read_lines(connection: sqlite3.Connection, query: str) -> Iterator[bytes]:
         yield b"".join(lines)
 
 
+def select_lines(schema: TableSchema, table: Structure) -> str:
+    """A query for lines of the table `t`, without conditions. Raises EngineFault(TABLE_STRUCTURE_CHANGED) if a column is gone."""
+    by_name = {column.name: column for column in table.columns}
+    names = [name for _, name in columns_read(schema)]
+    if not set(names) <= by_name.keys():
+        raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, str(schema.name), "a column is gone")
+    fields = " || char(9) || ".join(
+        printed(f"t.{quoted(column.on_source)}", by_name[column.on_source].kind, key=column.on_source in table.key)
+        for column in schema.columns
+    )
+    return f"SELECT CAST({fields} || char(10) AS BLOB) FROM {quoted(table.name)} AS t"
+
+
+def columns_read(schema: TableSchema) -> tuple[tuple[int, str], ...]:
+    """The columns of the lines, and then those that the row filter reads besides, by number and name."""
+    read = [(int(column.attnum), column.on_source) for column in schema.columns]
+    filtered = schema.row_filter.columns if schema.row_filter is not None else ()
+    return (*read, *(column for column in filtered if column not in read))
+
+
+def condition(schema: TableSchema) -> str:
+    """The row filter in SQL."""
+    return f"({schema.row_filter.text})" if schema.row_filter is not None else "(1)"
+
+
 def cut_table(
     connection: sqlite3.Connection, schema: TableSchema, table: Structure, split_bytes: int
 ) -> list[TableSplit]:
     """Splits of about so many bytes. Raises EngineFault(TABLE_STRUCTURE_CHANGED) if a column of the schema is gone."""
-    by_name = {column.name: column for column in table.columns}
-    names = [column.on_source for column in schema.columns]
-    if not set(names) <= by_name.keys():
-        raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, str(schema.name), "a column is gone")
-    fields = " || char(9) || ".join(
-        printed(f"t.{quoted(name)}", by_name[name].kind, key=name in table.key) for name in names
-    )
-    query = f"SELECT CAST({fields} || char(10) AS BLOB) FROM {quoted(table.name)} AS t"
-    columns = tuple((int(column.attnum), column.on_source) for column in schema.columns)
+    query = select_lines(schema, table)
+    conditions = [condition(schema)] if schema.row_filter is not None else []
+    columns = columns_read(schema)
     masks = tuple((place, column.mask) for place, column in enumerate(schema.columns) if column.mask is not None)
-    row_bytes, rows, low, high = _estimate(connection, table)
+    row_bytes, rows, low, high = estimate(connection, table)
     parts = max(1, -(-rows * row_bytes // max(1, split_bytes))) if table.rowid is not None else 1
     parts = min(parts, max(1, high - low + 1))
     found = []
     for part in range(parts):
-        bounds = []
+        bounds = list(conditions)
         if part:
             bounds.append(f"t.{table.rowid} >= {low + part * (high - low + 1) // parts}")
         if part < parts - 1:
@@ -73,7 +92,7 @@ def cut_table(
     return found
 
 
-def _estimate(connection: sqlite3.Connection, table: Structure) -> tuple[int, int, int, int]:
+def estimate(connection: sqlite3.Connection, table: Structure) -> tuple[int, int, int, int]:
     """Bytes of a row, rows, the lowest and the highest rowid. Estimated by the rowids, and by the size of the file."""
     name = quoted(table.name)
     size = " + ".join(f"coalesce(length(CAST({quoted(column.name)} AS BLOB)), 0)" for column in table.columns)

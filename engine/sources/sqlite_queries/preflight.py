@@ -22,7 +22,8 @@ from engine.sources.sqlite.preflight import (
     unlogged,
     unopened,
 )
-from engine.sources.sqlite_queries.compared import identity_problem
+from engine.sources.sqlite_queries.compared import Compared, identity_problem
+from engine.sources.sqlite_queries.proposals import propose
 
 _READING = (
     "Let the engine's user read the file and its folder. SQLite reads a write-ahead log by the files -wal and -shm of the folder, which go"
@@ -33,7 +34,7 @@ _REMEDIES = {FaultKind.SOURCE_PRIVILEGE: _READING, FaultKind.SOURCE_UNREACHABLE:
 _COPIED = "writers wait while it is copied, which each cycle does"
 
 
-def check(connector: Connector, tables: Sequence[TableSpec], origin: OriginFilter) -> list[Finding]:
+def check(connector: Connector, compared: Compared, tables: Sequence[TableSpec], origin: OriginFilter) -> list[Finding]:
     """Findings about the file and these tables. A file that cannot be read is a finding, not a fault."""
     try:
         with connector.reading() as connection:
@@ -42,7 +43,11 @@ def check(connector: Connector, tables: Sequence[TableSpec], origin: OriginFilte
             there = live_tables(connection, [table.source.name for table in tables])
             names = {table.structure.table_name: table for table in there.values()}
             for spec in tables:
-                found += _table(names.get(spec.source), replace(spec, mask_mark=mark))
+                table = names.get(spec.source)
+                problems = _table(table, replace(spec, mask_mark=mark))
+                found += problems
+                if table is not None and not any(each.severity is Severity.ERROR for each in problems):
+                    found += propose(connection, compared, table.structure)
             check_distinct(names)
             return found
     except EngineFault as fault:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from engine.model.absent_capabilities import WholeTablesOnly
@@ -26,18 +27,26 @@ from engine.sources.sqlite.splits import cut_table, read_lines
 from engine.sources.sqlite_queries.compared import numbered
 
 
-@contextmanager
-def exported(connector: Connector) -> Iterator[str]:
-    """A snapshot, by the name by which `FileReads.read_split` reads it, also in other processes, while the block runs.
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A snapshot, by the name by which `FileReads.read_split` reads it, also in other processes; and the file's generation in it, or an
+    older one."""
 
-    Raises EngineFault(COPY_FAILED) if the disk has no room for a copy.
-    """
+    name: str
+    generation: str
+
+
+@contextmanager
+def exported(connector: Connector) -> Iterator[Exported]:
+    """A snapshot, while the block runs. Raises EngineFault(COPY_FAILED) if the disk has no room for a copy."""
+    file = connector.file()
     reading = connector.open()
     try:
-        if _is_held(reading, connector.name):
+        is_held, generation = _begun(reading, connector.name, file)
+        if is_held:
             server = SnapshotServer(lambda request: _lines(reading, request), reading.interrupt)
             try:
-                yield str(server.path)
+                yield Exported(str(server.path), generation)
             finally:
                 server.close()
             return
@@ -48,24 +57,32 @@ def exported(connector: Connector) -> Iterator[str]:
             except sqlite3.Error as error:
                 raise fault(error, connector.name) from error
             reading.close()
-            yield path
+            yield Exported(path, generation)
         finally:
             COPIES.remove(path)
     finally:
         reading.close()
 
 
-def _is_held(reading: sqlite3.Connection, subject: str) -> bool:
-    """Begin a read transaction that writers do not wait for; False if there is none."""
+def generation_of(connection: sqlite3.Connection, file: tuple[int, int]) -> str:
+    """Text that changes when the file is replaced by another one, and with each change of its schema. `file`: as of `Connector.file`,
+    before the connection was opened."""
+    return ":".join(map(str, (*file, connection.execute("PRAGMA schema_version").fetchone()[0])))
+
+
+def _begun(reading: sqlite3.Connection, subject: str, file: tuple[int, int]) -> tuple[bool, str]:
+    """Begin a read transaction, and whether writers do not wait for it; if they would, it is ended. Also the file's generation in it: a
+    copy that is made afterwards may be newer, and never older."""
     try:
         reading.execute("BEGIN")
         reading.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        generation = generation_of(reading, file)
         if reading.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
-            return True
+            return True, generation
         reading.execute("COMMIT")
     except sqlite3.Error as error:
         raise fault(error, subject) from error
-    return False
+    return False, generation
 
 
 def _lines(connection: sqlite3.Connection, request: Request) -> Iterator[bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from engine.sources.postgres_queries.database import PostgresDatabase
 from engine.sources.postgres_queries.stamp_script import PURGE_SETTING
 from engine.sources.query_diff.cycle import run_cycle
 from engine.sources.query_diff.cycle_files import TableFound
-from engine.sources.query_diff.database import Method
+from engine.sources.query_diff.database import ComparedDatabase, Method
 from engine.sources.query_diff.declaration import TableDetection
 from engine.sources.query_diff.folder import Folder, Follow
 from engine.sources.query_diff.given import Given
@@ -31,6 +31,7 @@ NAME = TableName("public", "orders")
 FLAGGED = TableDetection(
     method="timestamp_delete_flag", stamp_column="changed_at", flag_column="deleted", sweep_every=100_000
 )
+FLAGGED_ORDERS = {NAME: FLAGGED}
 CHOSEN = {str(NAME): FLAGGED}
 
 
@@ -72,14 +73,20 @@ def compared(database: Database) -> Iterator[PostgresDatabase]:
 
 
 class Cycles:
-    """Cycles of one table."""
+    """Cycles of the one table of which something is chosen."""
 
-    def __init__(self, compared: PostgresDatabase, path: Path, method: Method) -> None:
+    def __init__(
+        self,
+        compared: ComparedDatabase,
+        path: Path,
+        method: Method,
+        chosen: Mapping[TableName, TableDetection] = FLAGGED_ORDERS,
+    ) -> None:
         self._compared = compared
-        self.given = Given(0, method, 10.0, path, "shop", CHOSEN)
+        self.given = Given(0, method, 10.0, path, "shop", {str(name): one for name, one in chosen.items()})
         folder = Folder(path)
         folder.make()
-        folder.follow({NAME: Follow(None, frozenset({"insert", "update", "delete"}))})
+        folder.follow({name: Follow(None, frozenset({"insert", "update", "delete"})) for name in chosen})
         self.run(complete=True)
 
     def run(self, *, complete: bool = False) -> tuple[int, int, int]:

@@ -20,14 +20,14 @@ class File:
 
     def __init__(self, path: Path, journal: str = "WAL", capture: CaptureSpec | None = None) -> None:
         self.path = path
-        self._capture = capture or CaptureSpec("triggers")
+        self.capture = capture or CaptureSpec("triggers")
         with self.connect() as connection:
             connection.execute(f"PRAGMA journal_mode = {journal}")
 
     @property
     def connection(self) -> ConnectionSpec:
         settings: dict[str, str | int] = {"path": str(self.path), "snapshot_folder": str(self.path.parent)}
-        return ConnectionSpec("shop", "sqlite", settings, {}, self._capture)
+        return ConnectionSpec("shop", "sqlite", settings, {}, self.capture)
 
     @contextmanager
     def connect(self) -> Iterator[sqlite3.Connection]:

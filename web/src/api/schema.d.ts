@@ -6585,7 +6585,7 @@ export interface components {
             method?: ("incremental" | "row_checksum" | "range_checksum" | "outer_join" | "timestamp" | "timestamp_delete_flag") | null;
             /**
              * Stamp Column
-             * @description For `timestamp` and `timestamp_delete_flag`: a column of type timestamp, date or timestamp with time zone that every insert and update sets to the time of the database, for example by a trigger. An index on it lets the source read few pages.
+             * @description For `timestamp` and `timestamp_delete_flag`: a column of type timestamp, date or timestamp with time zone that every insert and update sets to the time of the database, for example by a trigger. An index on it lets the source read few pages. Of SQLite: a column of texts or numbers that never get smaller.
              */
             stamp_column?: string | null;
             /**

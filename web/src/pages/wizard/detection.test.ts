@@ -19,6 +19,12 @@ describe("what can be entered for single tables", () => {
     expect([files?.key, files?.types, files?.methods]).toEqual([true, true, []]);
   });
 
+  it("has methods by stamps in addition to the only one where rows can have a flag", () => {
+    const settings = { ...QUERIES.settings, properties: { tables: {}, method: { const: "incremental" } } };
+    const sqlite = detectionKind({ ...QUERIES, settings, table_options: ["flag_column"] });
+    expect([sqlite?.key, sqlite?.methods]).toEqual([false, ["timestamp", "timestamp_delete_flag"]]);
+  });
+
   it("is nothing with a capture that reads all tables alike", () => {
     expect(detectionKind(undefined)).toBeNull();
     expect(detectionKind({ ...QUERIES, settings: { properties: {} } })).toBeNull();

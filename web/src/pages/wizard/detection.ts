@@ -83,12 +83,13 @@ export function detectionKind(capture: CaptureKind | undefined): DetectionKind |
   if (capture === undefined || members === undefined || schema.properties?.tables === undefined) return null;
   const general = schema.properties.method?.enum ?? [];
   const single = members.method?.anyOf?.find((each) => each.enum !== undefined)?.enum ?? [];
+  const several = general.length > 1 || capture.table_options.includes("flag_column");
   const able = (method: string): boolean =>
     general.includes(method) || (isFlagged(method) ? capture.table_options.includes("flag_column") : isStamped(method));
   return {
     key: capture.table_options.includes("key"),
     types: capture.table_options.includes("columns"),
-    methods: general.length > 1 ? single.filter(able) : [],
+    methods: several ? single.filter(able) : [],
     hints: Object.fromEntries(Object.entries(members).map(([name, { description }]) => [name, description ?? ""])),
   };
 }
