@@ -142,6 +142,12 @@ def test_a_float_that_is_a_time_is_earlier_by_seconds() -> None:
     second = float(earlier("1767225601.25", 1.5, textual=False) or 0)
     assert second == pytest.approx(1767225599.75, abs=1e-4)
     assert earlier("1.7e308", 1.5, textual=False) is None
+    assert 0.0999 < float(earlier("0.1", 0.0, textual=False) or 0) < 0.1
+
+
+def test_infinity_is_no_stamp_of_a_change() -> None:
+    with made("REAL", [5.5, float("inf")], []) as (connection, structure):
+        assert float(newest(connection, structure, 0.0) or 0) == pytest.approx(5.5)
 
 
 @pytest.mark.parametrize("declared", ["TEXT", "DATETIME", "INTEGER NOT NULL"])
