@@ -52,7 +52,7 @@ def test_every_kind_says_what_a_form_needs(client: TestClient) -> None:
     assert list(mart["secrets"]["properties"]) == ["mask_key"]
     assert [capture["kind"] for capture in shop["captures"]] == ["postgres_log", "triggers", "query_diff"]
     options = [[each["table_options"] for each in found[kind]["captures"]] for kind in ("postgres", "files", "mariadb")]
-    assert options == [[[], [], ["flag_column", "key", "stamps_below"]], [["columns", "key"]], [[], []]]
+    assert options == [[[], [], ["flag_column", "key", "stamps_below"]], [["columns", "key"]], [[], ["flag_column"]]]
     assert [capture["kind"] for capture in mart["captures"]] == ["query_diff"]
     assert [capture["kind"] for capture in found["files"]["captures"]] == ["query_diff"]
     assert (found["files"]["source"], found["files"]["target"]) == (True, False)

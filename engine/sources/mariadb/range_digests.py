@@ -14,6 +14,7 @@ from engine.records.copy_fields import unescaped
 from engine.sources.mariadb.catalog import MariaDbTable
 from engine.sources.mariadb.connect import MariaDbConnection, quoted
 from engine.sources.mariadb.splits import (
+    and_kept,
     compared,
     key_literals,
     key_of,
@@ -142,7 +143,7 @@ class MariaDbRanges:
         listed = [f"ROW_NUMBER() OVER (ORDER BY {order}) AS n", *texts]
         inner = (
             f"SELECT {', '.join(listed)}, MD5({line}) AS m, LENGTH({line}) AS l FROM {name}"
-            f" WHERE {_condition(self.table, keys)}"
+            f" WHERE {_condition(self.table, keys)}{and_kept(self.schema)}"
         )
         last = [f"MAX(IF(n % {rows} = 0, k{i}, NULL))" for i in range(len(key))]
         fields = [str(number), f"(n - 1) DIV {rows}", "COUNT(*)", *MD5_HALVES, "IFNULL(SUM(l), 0)", "COUNT(m)", *last]
@@ -184,7 +185,7 @@ def _condition(table: MariaDbTable, keys: KeyInterval) -> str:
 
 def rows_sql(table: MariaDbTable, schema: TableSchema, keys: KeyInterval) -> str:
     """A query for the lines of the rows of an interval, whose bounds may have the first columns of the key only."""
-    return f"{select_lines(table, schema)} WHERE {_condition(table, keys)}"
+    return f"{select_lines(table, schema)} WHERE {_condition(table, keys)}{and_kept(schema)}"
 
 
 def _statements(branches: Sequence[str]) -> Iterator[str]:

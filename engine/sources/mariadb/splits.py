@@ -30,7 +30,7 @@ def cut_table(
     bounds = _bounds(connection, table, step)
     rows_each = step if bounds else table.rows
     return [
-        split_of(schema, f"{select} WHERE {condition}", rows_each * row_bytes, rows_each)
+        split_of(schema, f"{select} WHERE {condition}{and_kept(schema)}", rows_each * row_bytes, rows_each)
         for condition in _conditions(key_of(table), bounds)
     ]
 
@@ -47,6 +47,11 @@ def select_lines(table: MariaDbTable, schema: TableSchema) -> str:
     return f"SELECT {line} FROM {quoted(schema.name.schema, schema.name.name)}"
 
 
+def and_kept(schema: TableSchema) -> str:
+    """SQL that adds the row filter to a condition; empty without one."""
+    return "" if schema.row_filter is None else f" AND ({schema.row_filter.text})"
+
+
 def printed_values(table: MariaDbTable, schema: TableSchema) -> dict[str, str]:
     """SQL of the texts of the schema's columns, by name. Raises EngineFault(TABLE_STRUCTURE_CHANGED) if the table lacks one."""
     printed = {facts.name: how for facts, how in table.printed}
@@ -58,7 +63,8 @@ def printed_values(table: MariaDbTable, schema: TableSchema) -> dict[str, str]:
 
 def split_of(schema: TableSchema, text: str, size: int = 0, count: int = 0) -> TableSplit:
     """A query over the table, to be read as a split. `size`, `count`: bytes and rows, for estimates."""
-    columns = tuple((int(column.attnum), column.on_source) for column in schema.columns)
+    filtered = () if schema.row_filter is None else schema.row_filter.columns
+    columns = (*((int(column.attnum), column.on_source) for column in schema.columns), *filtered)
     masks: tuple[tuple[int, Mask], ...] = tuple(
         (place, column.mask) for place, column in enumerate(schema.columns) if column.mask is not None
     )

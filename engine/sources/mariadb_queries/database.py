@@ -7,25 +7,33 @@ from contextlib import AbstractContextManager
 
 from engine.model.absent_capabilities import NoSequences, NothingComputed
 from engine.model.ddl import Capture
+from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableId, TableName
 from engine.model.schema import KeyMode, TableSchema
 from engine.model.sequences import SequenceReader
 from engine.model.source import WHOLE_TABLE, ComputedColumns, DiscoveredTable, Finding, Resolve
 from engine.model.subscription import OriginFilter, TableSpec
-from engine.records.catalog_table import schema_of
 from engine.records.relation import parse_relation
 from engine.sources.mariadb.catalog import SYSTEM_SCHEMAS, MariaDbTable, load_facts, load_named
 from engine.sources.mariadb.connect import Connector, rows
 from engine.sources.mariadb.preflight import version_number
 from engine.sources.mariadb.schemas import resolved
-from engine.sources.mariadb_queries import hashing, preflight
-from engine.sources.mariadb_queries.compared import compared_structure, unfit, unfit_as_declared, why_unfit
+from engine.sources.mariadb_queries import hashing, preflight, stamps
+from engine.sources.mariadb_queries.compared import (
+    AS_THEY_ARE,
+    Compared,
+    compared_structure,
+    stamps_of,
+    unfit,
+    unfit_as_declared,
+    why_unfit,
+)
 from engine.sources.mariadb_queries.snapshots import QueryReads, exported, load_there
 from engine.sources.mariadb_queries.terms import MARIADB_QUERIES_TERMS
 from engine.sources.query_diff.database import ComparedTable, DatabaseReads, Method
 from engine.sources.query_diff.derived_numbers import check_distinct, relation_of
 from engine.sources.query_diff.key_ranges import ALL_KEYS, DigestedRange, KeyRange, Page
-from engine.sources.query_diff.stamps import Since
+from engine.sources.query_diff.stamps import Since, Stamp
 from engine.sources.query_diff.unhashed import UnhashedRows
 
 _NAMES = "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE'"
@@ -33,12 +41,15 @@ _NAMES = "SELECT table_schema, table_name FROM information_schema.tables WHERE t
 
 class MariaDbDatabase(UnhashedRows):
     """`ComparedDatabase` over PyMySQL. `settings` of the connection: those of MariaDB captured by triggers. `statement_s`: the most
-    seconds of a statement that reads for a cycle."""
+    seconds of a statement that reads for a cycle; `compared`: how tables are compared."""
 
     statement_bytes = WHOLE_TABLE  # One session reads: to look for where a table could be cut would read it once more.
 
-    def __init__(self, connector: Connector, statement_s: float | None = None) -> None:
+    def __init__(
+        self, connector: Connector, statement_s: float | None = None, compared: Compared = AS_THEY_ARE
+    ) -> None:
         self._connector = connector
+        self._compared = compared
         self.terms = MARIADB_QUERIES_TERMS
         self.reads: DatabaseReads = QueryReads(connector)
         self.cycle_reads: DatabaseReads = QueryReads(connector, statement_s)
@@ -56,10 +67,11 @@ class MariaDbDatabase(UnhashedRows):
         found = {}
         for name, table in there.items():
             spec, structure = TableSpec(TableId("t0"), name, name), compared_structure(table)
-            schema = schema_of(structure.table(), spec) if unfit(table) is None else None
+            schema = self._compared.schema(table, spec) if unfit(table) is None else None
             if schema is not None and schema.mode is KeyMode.KEYED:
                 records = structure.record(), structure.unreadable_record()
-                found[name] = ComparedTable(schema, spec, *records, in_key_order=hashing.in_key_order(table, schema))
+                in_order = hashing.in_key_order(table, schema)
+                found[name] = ComparedTable(schema, spec, *records, stamps_of(table), in_key_order=in_order)
         return found
 
     def methods(self, table: ComparedTable) -> frozenset[Method]:
@@ -72,8 +84,9 @@ class MariaDbDatabase(UnhashedRows):
         ranges: Sequence[KeyRange] | None = None,
         since: Since | None = None,
     ) -> Iterator[bytes]:
-        del since
-        return self._hashed(table, snapshot).rows(ranges)
+        if since is None:
+            return self._hashed(table, snapshot).rows(ranges)
+        return self._hashed(table, snapshot).rows(ranges, self._stamped(table, snapshot).condition(since))
 
     def placed_rows(
         self, table: ComparedTable, snapshot: str, firsts: Sequence[tuple[str, ...]]
@@ -88,10 +101,27 @@ class MariaDbDatabase(UnhashedRows):
     def page(self, table: ComparedTable, snapshot: str, page: Page, *, hashed: bool) -> Iterator[bytes]:
         return self._hashed(table, snapshot).page(page, hashed=hashed)
 
+    def rows_since(self, table: ComparedTable, snapshot: str, since: Since) -> Iterator[bytes]:
+        return self._stamped(table, snapshot).rows(since)
+
+    def left_since(self, table: ComparedTable, snapshot: str, since: Stamp) -> Iterator[bytes]:
+        return self._stamped(table, snapshot).left(since)
+
+    def newest_stamp(self, table: ComparedTable, snapshot: str, column: str, overlap_s: float) -> str | None:
+        return self._stamped(table, snapshot).newest(column, overlap_s)
+
+    def open_for_s(self) -> float:
+        # Others never use a snapshot of this one by its name: `adopted` is None.
+        return stamps.open_for_s(self._connector) if self._compared.by_stamps else 0.0
+
     def _hashed(self, table: ComparedTable, snapshot: str) -> hashing.HashedTable:
-        return hashing.HashedTable(
-            self._there(table), table, lambda split: self.cycle_reads.read_split(split, snapshot)
-        )
+        return hashing.HashedTable(self._there(table), table, self._read(snapshot))
+
+    def _stamped(self, table: ComparedTable, snapshot: str) -> stamps.StampedTable:
+        return stamps.StampedTable(self._there(table), table.schema, self._read(snapshot))
+
+    def _read(self, snapshot: str) -> stamps.Read:
+        return lambda split: self.cycle_reads.read_split(split, snapshot)
 
     def _there(self, table: ComparedTable) -> MariaDbTable:
         with self._connector.session(str(table.schema.name)) as connection:
@@ -107,7 +137,12 @@ class MariaDbDatabase(UnhashedRows):
             payload: bytes, spec: TableSpec, known: TableSchema | None, capture: Capture | None = None, /
         ) -> TableSchema:
             del known, capture
-            return resolved(payload, spec, structures)
+            schema = resolved(payload, spec, structures)
+            table = there[schema.name]
+            problem = self._compared.flag_problem(table)
+            if problem is not None:
+                raise EngineFault(FaultKind.TABLE_COLUMNS_UNFIT, str(schema.name), problem)
+            return self._compared.kept(table, schema)
 
         return resolve
 
@@ -121,7 +156,7 @@ class MariaDbDatabase(UnhashedRows):
             return version_number(str(rows(connection, "SELECT VERSION()")[0][0]))
 
     def preflight(self, tables: Sequence[TableSpec], origin: OriginFilter) -> list[Finding]:
-        return preflight.check(self._connector, tables, origin)
+        return preflight.check(self._connector, self._compared, tables, origin)
 
     def discover(self) -> list[DiscoveredTable]:
         return preflight.discover_tables(self._connector)
@@ -134,7 +169,7 @@ class MariaDbDatabase(UnhashedRows):
             table = there.get(spec.source)
             if table is None or unfit_as_declared(table, spec) is not None:
                 continue
-            schema = schema_of(compared_structure(table).table(), spec)
+            schema = self._compared.schema(table, spec)
             if schema is not None:
                 found[spec.source] = schema
         return found

@@ -5,17 +5,25 @@ A row's hash is the MD5 of its line of COPY text: 128 bits, in two halves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from engine.model.schema import TableSchema
-from engine.model.source import TableSplit
 from engine.sources.mariadb.catalog import MariaDbTable
 from engine.sources.mariadb.connect import quoted
 from engine.sources.mariadb.range_digests import MD5_HALVES
-from engine.sources.mariadb.splits import compared, key_literal, key_literals, key_of, printed_values, split_of
+from engine.sources.mariadb.splits import (
+    and_kept,
+    compared,
+    key_literal,
+    key_literals,
+    key_of,
+    printed_values,
+    split_of,
+)
 from engine.sources.mariadb.types import read_line
+from engine.sources.mariadb_queries.stamps import Read
 from engine.sources.query_diff.database import ComparedTable, Method
 from engine.sources.query_diff.key_ranges import ALL_KEYS, DigestedRange, KeyRange, Page
 from engine.sources.query_diff.table_walk import LEAST_BYTES
@@ -25,23 +33,21 @@ _AT_ONCE = 64
 _EVERY_ROW = 2**64 - 1
 """Limit of a derived table, which keeps the server from merging it with the outer query: the hash would be computed once for each half."""
 
-Read = Callable[[TableSplit], Iterator[bytes]]
-"""Reads a split under the cycle's snapshot."""
-
 
 def methods(table: MariaDbTable, compared_as: ComparedTable) -> frozenset[Method]:
     """Ranges need the primary key, of types whose order is known."""
     found = frozenset(Method) - {Method.OUTER_JOIN}
-    return found if _is_ordered(table, compared_as.schema) else found - {Method.RANGE_CHECKSUM}
+    return found if is_ordered(table, compared_as.schema) else found - {Method.RANGE_CHECKSUM}
 
 
 def in_key_order(table: MariaDbTable, schema: TableSchema) -> bool:
     """See ComparedTable. The rows of a table lie in the order of the primary key, which must be all that is unique in it."""
     unique = sum(index.unique for index in table.indexes)
-    return unique == 1 and table.bytes >= LEAST_BYTES and _is_ordered(table, schema)
+    return unique == 1 and table.bytes >= LEAST_BYTES and is_ordered(table, schema)
 
 
-def _is_ordered(table: MariaDbTable, schema: TableSchema) -> bool:
+def is_ordered(table: MariaDbTable, schema: TableSchema) -> bool:
+    """Whether its key is the primary key, of types whose order is known."""
     return [facts.name for facts, _ in key_of(table)] == [column.on_source for column in schema.key_columns]
 
 
@@ -53,11 +59,12 @@ class HashedTable:
     compared_as: ComparedTable
     read: Read
 
-    def rows(self, ranges: Sequence[KeyRange] | None) -> Iterator[bytes]:
-        """See ComparedDatabase.hashed_rows."""
+    def rows(self, ranges: Sequence[KeyRange] | None, since: str = "TRUE") -> Iterator[bytes]:
+        """See ComparedDatabase.hashed_rows. `since`: a condition in SQL."""
         for number, keys in enumerate([KeyRange()] if ranges is None else ranges):
             order = "" if ranges is None else f" ORDER BY {self._order}"
-            yield from self._read(f"SELECT {self._hashed_line(str(number))} FROM {self._from(keys)}{order}")
+            found = f"SELECT {self._hashed_line(str(number))} FROM {self._from(keys)} AND {since}{order}"
+            yield from self._read(found)
 
     def placed(self, firsts: Sequence[tuple[str, ...]]) -> Iterator[bytes] | None:
         """See ComparedDatabase.placed_rows: for a key of one whole number."""
@@ -112,7 +119,8 @@ class HashedTable:
         conditions = [
             compared(key, key_literals(key, bound), operator) for operator, bound in bounds if bound is not None
         ]
-        return f"{quoted(name.schema, name.name)} WHERE {' AND '.join(conditions) or 'TRUE'}"
+        where = " AND ".join(conditions) or "TRUE"
+        return f"{quoted(name.schema, name.name)} WHERE {where}{and_kept(self.compared_as.schema)}"
 
     def _read(self, query: str) -> Iterator[bytes]:
         return self.read(split_of(self.compared_as.schema, query))

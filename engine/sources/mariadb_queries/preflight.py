@@ -13,7 +13,8 @@ from engine.model.subscription import OriginFilter, TableSpec
 from engine.sources.mariadb.catalog import MariaDbTable, load_facts, load_named
 from engine.sources.mariadb.connect import ERRORS, Connector, MariaDbConnection, fault_of, quoted, rows
 from engine.sources.mariadb.preflight import discovered, unreachable, version_findings
-from engine.sources.mariadb_queries.compared import compared_structure, unfit_as_declared
+from engine.sources.mariadb_queries.compared import Compared, compared_structure, unfit_as_declared
+from engine.sources.mariadb_queries.proposals import open_transactions, propose
 from engine.sources.query_diff.derived_numbers import check_distinct
 from engine.sources.query_diff.preflight import origin_findings
 
@@ -30,7 +31,7 @@ def discover_tables(connector: Connector) -> list[DiscoveredTable]:
     ]
 
 
-def check(connector: Connector, tables: Sequence[TableSpec], origin: OriginFilter) -> list[Finding]:
+def check(connector: Connector, compared: Compared, tables: Sequence[TableSpec], origin: OriginFilter) -> list[Finding]:
     """Findings about the source and these tables. A failed connection is a finding, not a fault."""
     try:
         with connector.session() as connection:
@@ -42,7 +43,11 @@ def check(connector: Connector, tables: Sequence[TableSpec], origin: OriginFilte
             there = load_named(connection, [table.source for table in tables])
             mark = mark_of(connector.secret(MASK_KEY))
             for spec in tables:
-                found += _table(connection, there.get(spec.source), replace(spec, mask_mark=mark), str(user))
+                one, marked = there.get(spec.source), replace(spec, mask_mark=mark)
+                problems = _table(connection, one, marked, str(user))
+                found += problems if problems or one is None else propose(connection, compared, marked, one)
+            if compared.by_stamps:
+                found += open_transactions(connection, str(user))
             check_distinct(there)
             return found
     except EngineFault as fault:

@@ -38,6 +38,7 @@ from engine.sources.mariadb.connect import (
 from engine.sources.mariadb.key_reads import KeyReads
 from engine.sources.mariadb.lines import read_lines
 from engine.sources.mariadb_queries.compared import compared_structure
+from engine.sources.mariadb_queries.stamps import BEFORE_SNAPSHOT
 
 _KEYS_AT_ONCE = 2_000
 """Rows that one statement looks up. Not measured."""
@@ -69,6 +70,7 @@ def exported(connector: Connector) -> Iterator[str]:
     holder = connector.open(read_timeout_s=LONG_READ_TIMEOUT_S)
     try:
         try:
+            run(holder, f"SET {BEFORE_SNAPSHOT} = UTC_TIMESTAMP(6)")
             run(holder, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             # Read before: a table that is changed between the two is refused.
             taken = str(rows(holder, "SELECT CAST(SYSDATE() AS CHAR)")[0][0])
@@ -129,8 +131,8 @@ class QueryReads(KeyReads):
         ]
         select = splits.select_lines(table, schema)
         return [
-            splits.split_of(schema, f"{select} WHERE ({names}) IN ({', '.join(rows[at : at + _KEYS_AT_ONCE])})")
-            for at in range(0, len(rows), _KEYS_AT_ONCE)
+            splits.split_of(schema, f"{select} WHERE ({names}) IN ({', '.join(listed)}){splits.and_kept(schema)}")
+            for listed in (rows[at : at + _KEYS_AT_ONCE] for at in range(0, len(rows), _KEYS_AT_ONCE))
         ]
 
     def read_split(self, split: TableSplit, snapshot: str) -> Iterator[bytes]:

@@ -14,17 +14,14 @@ from engine.sources.postgres.copy_out import COPY_KINDS
 from engine.sources.postgres.splits import ReadRules
 from engine.sources.postgres_queries.hashing import conditions_since, split_of
 from engine.sources.query_diff.database import ComparedTable
-from engine.sources.query_diff.stamps import Since, Stamp
+from engine.sources.query_diff.stamps import UNKNOWN_S, Since, Stamp
 
 TYPES = frozenset({"timestamp", "timestamptz", "date"})
 """Names of the types that a stamp may have."""
-_UNKNOWN_S = 900.0
-"""Age in seconds of an open transaction whose beginning cannot be seen: of another user without pg_read_all_stats. A prepared one may
-have been open for so long before it was prepared. Not measured."""
 _OPEN = f"""
 SELECT greatest(
            coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0),
-           (SELECT max(extract(epoch FROM clock_timestamp() - prepared)) + {_UNKNOWN_S} FROM pg_prepared_xacts
+           (SELECT max(extract(epoch FROM clock_timestamp() - prepared)) + {UNKNOWN_S} FROM pg_prepared_xacts
             WHERE database = current_database())
        )::float8,
        coalesce(bool_or(backend_type IS NULL OR (state IS NULL AND backend_type = 'client backend')), false)
@@ -77,7 +74,8 @@ def newest(
 
 
 def open_for_s(connector: Connector) -> float:
-    """See ComparedDatabase.open_for_s. Transactions count that have not written yet: their `now()` is the time of their beginning."""
+    """See ComparedDatabase.open_for_s. Transactions count that have not written yet: their `now()` is the time of their beginning. It is
+    not known of those of other users without pg_read_all_stats; a prepared one may have been open for UNKNOWN_S before that."""
     with connector.session() as connection:
         seconds, unknown = connection.execute(_OPEN).fetchall()[0]
-    return max(float(seconds), _UNKNOWN_S) if unknown else float(seconds)
+    return max(float(seconds), UNKNOWN_S) if unknown else float(seconds)

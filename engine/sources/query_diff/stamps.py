@@ -15,6 +15,8 @@ class Stamp:
 
 OLDEST = "-infinity"
 """Text of a stamp that is not newer than any: of a relation without rows, whose next ones are all new."""
+UNKNOWN_S = 900.0
+"""Age in seconds of an open transaction whose beginning cannot be known. Not measured."""
 
 
 @dataclass(frozen=True, slots=True)

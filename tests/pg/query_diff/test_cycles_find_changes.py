@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from psycopg.pq import TransactionStatus
 
 from engine.model.fault import EngineFault
 from engine.model.identity import TableName
@@ -31,6 +30,7 @@ from engine.sources.query_diff.folder import Folder, Follow
 from engine.sources.query_diff.given import Given
 from tests.fixtures import compared_reads
 from tests.fixtures.postgres import Database, standing_database
+from tests.fixtures.stamped_tables import Late, assert_found_by_stamps
 
 pytestmark = pytest.mark.pg
 
@@ -189,37 +189,11 @@ def present_in(database: Database, snapshot: str) -> dict[str, dict[bytes, bool]
     return {name: {str(key).encode(): kept for key, kept in rows} for name, rows in found.items()}
 
 
-class Late:
-    """A session with a transaction that stays open over cycles; its stamps are those of its beginning."""
-
-    def __init__(self, database: Database, rng: random.Random) -> None:
-        self._rng = rng
-        self._number = 5_000
-        self._session = database.connect()
-
-    def close(self) -> None:
-        self._session.close()
-
-    def go_on(self) -> None:
-        session, rng = self._session, self._rng
-        if session.info.transaction_status is TransactionStatus.IDLE:
-            if rng.random() < 0.7:
-                session.execute("BEGIN")
-                session.execute("SELECT now()")
-            return
-        if rng.random() < 0.6:
-            self._number += 1
-            session.execute("INSERT INTO stamped VALUES (%s, 'late', now())", [self._number])
-            session.execute(
-                "UPDATE stamped SET v = v || '.', at = now() WHERE id = %s", [rng.randint(5_001, self._number)]
-            )
-            session.execute("INSERT INTO flagged VALUES (%s, 'late', now(), %s)", [self._number, rng.random() < 0.3])
-            session.execute(
-                "UPDATE flagged SET deleted = deleted IS NOT TRUE, at = now() WHERE id = %s",
-                [rng.randint(5_001, self._number)],
-            )
-        if rng.random() < 0.5:
-            session.execute(rng.choices([b"COMMIT", b"ROLLBACK"], [4, 1])[0])
+@contextmanager
+def late_in(database: Database, rng: random.Random) -> Iterator[Late]:
+    """A session of its own; its stamps are those of the beginnings of its transactions."""
+    with database.connect() as session:
+        yield Late(lambda statement: session.execute(statement.encode()), rng)
 
 
 def change(database: Database, rng: random.Random) -> None:
@@ -330,7 +304,7 @@ def test_each_cycle_makes_a_copy_like_its_snapshot(
     change(database, rng)
     with run_cycle(compared, given) as (snapshot, number):
         copy.fill(held_by(compared, snapshot), number)
-    with closing(Late(database, rng)) as late:
+    with late_in(database, rng) as late:
         for _ in range(8):
             given = replace(given, method=rng.choice([*[method] * 6, *DECLARED]))
             _one_cycle(database, compared, given, copy, late, rng)
@@ -352,19 +326,5 @@ def _one_cycle(
     with run_cycle(compared, given, complete=complete) as (snapshot, number):
         expected, present = held_by(compared, snapshot), present_in(database, snapshot)
     copy.follow()
+    assert_found_by_stamps(copy.rows, expected, present, complete=complete)
     assert copy.last == number
-    assert_like_snapshot(copy, expected, present, complete=complete)
-
-
-def assert_like_snapshot(
-    copy: Copy, expected: dict[str, dict[bytes, bytes]], present: dict[str, dict[bytes, bool]], *, complete: bool
-) -> None:
-    """The copy is what a cycle makes of it whose snapshot has these rows. `present`: see `present_in`."""
-    for name, keys in present.items():
-        assert {key for key, kept in keys.items() if kept} == expected[name].keys()
-        if complete:
-            continue
-        # Rows that were removed are not looked for; those that are there and deleted by a flag, or outside the row filter, are found.
-        for gone in copy.rows[name].keys() - expected[name].keys() - keys.keys():
-            expected[name][gone] = copy.rows[name][gone]
-    assert copy.rows == expected

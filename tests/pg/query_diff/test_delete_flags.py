@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,22 +16,20 @@ from engine.sources.postgres.connect import Connector
 from engine.sources.postgres_queries.compared import Compared
 from engine.sources.postgres_queries.database import PostgresDatabase
 from engine.sources.postgres_queries.stamp_script import PURGE_SETTING
-from engine.sources.query_diff.cycle import run_cycle
-from engine.sources.query_diff.cycle_files import TableFound
-from engine.sources.query_diff.database import ComparedDatabase, Method
-from engine.sources.query_diff.declaration import TableDetection
-from engine.sources.query_diff.folder import Folder, Follow
-from engine.sources.query_diff.given import Given
+from engine.sources.query_diff.database import Method
 from tests.fixtures.postgres import Database, standing_database
 from tests.fixtures.replication import table
+from tests.fixtures.stamped_tables import (
+    FLAGGED,
+    Cycles,
+    Shop,
+    assert_another_type_of_a_flag_is_refused,
+    assert_flags_delete_and_come_back,
+)
 
 pytestmark = pytest.mark.pg
 
 NAME = TableName("public", "orders")
-FLAGGED = TableDetection(
-    method="timestamp_delete_flag", stamp_column="changed_at", flag_column="deleted", sweep_every=100_000
-)
-FLAGGED_ORDERS = {NAME: FLAGGED}
 CHOSEN = {str(NAME): FLAGGED}
 
 
@@ -72,34 +70,26 @@ def compared(database: Database) -> Iterator[PostgresDatabase]:
         yield opened
 
 
-class Cycles:
-    """Cycles of the one table of which something is chosen."""
+class PostgresShop(Shop):
+    """The database of a test."""
 
-    def __init__(
-        self,
-        compared: ComparedDatabase,
-        path: Path,
-        method: Method,
-        chosen: Mapping[TableName, TableDetection] = FLAGGED_ORDERS,
-    ) -> None:
+    name = NAME
+    moment = "clock_timestamp()"
+    retype = "ALTER TABLE orders ALTER deleted TYPE text USING 'no'"
+
+    def __init__(self, database: Database, compared: PostgresDatabase) -> None:
+        self._database = database
         self._compared = compared
-        self.given = Given(0, method, 10.0, path, "shop", {str(name): one for name, one in chosen.items()})
-        folder = Folder(path)
-        folder.make()
-        folder.follow({name: Follow(None, frozenset({"insert", "update", "delete"})) for name in chosen})
-        self.run(complete=True)
 
-    def run(self, *, complete: bool = False) -> tuple[int, int, int]:
-        """Inserts, updates and deletes that a cycle finds."""
-        found = self.found(complete=complete)
-        return found.inserted, found.updated, found.deleted
+    @property
+    def compared(self) -> PostgresDatabase:
+        return self._compared
 
-    def found(self, *, complete: bool = False) -> TableFound:
-        with run_cycle(self._compared, self.given, complete=complete):
-            pass
-        (found,) = self.given.folder.files.reports(1)[0].tables
-        assert found.since_stamp is not (complete or found.filled)
-        return found
+    def make(self, flag: str) -> None:
+        self._database.execute(MAKE.format(flag=flag))
+
+    def execute(self, statement: str) -> object:
+        return self._database.execute(statement)
 
 
 MAKE = """
@@ -113,27 +103,14 @@ INSERT INTO orders SELECT i, 'note', now() - interval '1 day' FROM generate_seri
 def test_a_flag_deletes_and_one_that_is_taken_back_inserts(
     database: Database, compared: PostgresDatabase, tmp_path: Path, flag: str, method: Method
 ) -> None:
-    database.execute(MAKE.format(flag=flag))
-    is_set, is_unset = ("true", "false") if flag == "boolean" else ("2", "0")
-    cycles = Cycles(compared, tmp_path / "reader", method)
-    database.execute(f"UPDATE orders SET deleted = {is_set}, changed_at = clock_timestamp() WHERE id <= 3")
-    database.execute(f"INSERT INTO orders (id, deleted) VALUES (60, {is_set}), (61, {is_unset}), (62, NULL)")
-    assert cycles.run() == (2, 0, 3)
-    # They are read again while their stamps are recent.
-    assert cycles.run() == (0, 0, 0)
-    database.execute(f"UPDATE orders SET deleted = {is_unset}, changed_at = clock_timestamp() WHERE id = 1")
-    assert cycles.run() == (1, 0, 0)
-    # A row that is removed later was deleted before; one that was not is found where all rows are compared.
-    database.execute("DELETE FROM orders WHERE id IN (2, 3, 4)")
-    assert cycles.run() == (0, 0, 0)
-    assert cycles.run(complete=True) == (0, 0, 1)
+    assert_flags_delete_and_come_back(PostgresShop(database, compared), tmp_path / "reader", flag, method)
 
 
 def test_what_is_read_follows_the_number_of_changes(
     database: Database, compared: PostgresDatabase, tmp_path: Path
 ) -> None:
     database.execute(MAKE.format(flag="boolean"))
-    cycles = Cycles(compared, tmp_path / "reader", Method.ROW_CHECKSUM)
+    cycles = Cycles(compared, tmp_path / "reader", Method.ROW_CHECKSUM, NAME)
     database.execute("UPDATE orders SET deleted = id = 7, changed_at = clock_timestamp() WHERE id IN (7, 8)")
     cycles.run()
     database.execute("UPDATE orders SET note = 'other', changed_at = clock_timestamp() + '1 minute' WHERE id = 9")
@@ -162,7 +139,7 @@ def test_the_offered_statements_make_a_table_whose_deletes_are_found(
     assert mended(compared, database) == ["table_columns_unfit", "table_columns_unfit"]
     assert mended(compared, database) == ["stamp_without_index"]
     assert mended(compared, database) == []
-    cycles = Cycles(compared, tmp_path / "reader", Method.ROW_CHECKSUM)
+    cycles = Cycles(compared, tmp_path / "reader", Method.ROW_CHECKSUM, NAME)
     database.execute("DELETE FROM orders WHERE id = 1; INSERT INTO orders VALUES (4, 'd', 4)")
     database.execute("UPDATE orders SET n = 9 WHERE id = 3; DELETE FROM orders WHERE id = 1")
     assert cycles.run() == (1, 1, 1)
@@ -177,13 +154,4 @@ def test_the_offered_statements_make_a_table_whose_deletes_are_found(
 def test_a_flag_of_another_type_is_refused_and_no_row_goes(
     database: Database, compared: PostgresDatabase, tmp_path: Path
 ) -> None:
-    database.execute(MAKE.format(flag="boolean"))
-    cycles = Cycles(compared, tmp_path / "reader", Method.ROW_CHECKSUM)
-    before = compared.describe([table("orders")])
-    assert before[NAME].row_filter is not None
-    database.execute("ALTER TABLE orders ALTER deleted TYPE text USING 'no'")
-    assert [f.code for f in checked(compared) if f.severity is Severity.ERROR] == ["table_columns_unfit"]
-    assert (compared.describe([table("orders")]), compared.tables({NAME: None})) == ({}, {})
-    with run_cycle(compared, cycles.given):
-        pass
-    assert cycles.given.folder.files.reports(1)[0].tables == ()
+    assert_another_type_of_a_flag_is_refused(PostgresShop(database, compared), tmp_path / "reader")

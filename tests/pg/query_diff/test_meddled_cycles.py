@@ -28,7 +28,7 @@ from engine.sources.query_diff.unread_tables import read_under
 from tests.fixtures.postgres import Database, standing_database
 from tests.pg.query_diff import test_cycles_find_changes as found_by
 from tests.pg.query_diff.meddled import READER, Meddled, end_sessions, once, reader_of
-from tests.pg.query_diff.test_cycles_find_changes import ALL, Copy, Late, change, empty_tables, held_by, make_tables
+from tests.pg.query_diff.test_cycles_find_changes import ALL, Copy, change, empty_tables, held_by, late_in, make_tables
 
 pytestmark = pytest.mark.pg
 small_pieces = found_by.small_pieces
@@ -150,7 +150,7 @@ def test_nothing_is_missed_whatever_happens_between_two_statements(
     with run_cycle(meddled, given) as (snapshot, number):
         copy.fill(held_by(compared, snapshot, FOLLOWED), number)
     meddled.before = meddler
-    with closing(Late(database, rng)) as late:
+    with late_in(database, rng) as late:
         for _ in range(12):
             change(database, rng)
             late.go_on()

@@ -23,17 +23,17 @@ from engine.sources.query_diff.given import Given
 from engine.sources.query_diff.table_reading import Conduct
 from tests.fixtures.lossy_cycles import interrupted
 from tests.fixtures.postgres import Database, standing_database
+from tests.fixtures.stamped_tables import assert_found_by_stamps
 from tests.pg.query_diff import test_cycles_find_changes as found_by
 from tests.pg.query_diff.meddled import READER, end_sessions, reader_of
 from tests.pg.query_diff.test_cycles_find_changes import (
     DETECTIONS,
     STAMPED,
     Copy,
-    Late,
-    assert_like_snapshot,
     change,
     empty_tables,
     held_by,
+    late_in,
     make_tables,
     present_in,
 )
@@ -124,7 +124,7 @@ def test_no_change_is_missed_wherever_the_connection_is_lost(
     empty_tables(database)
     with run_cycle(read, given) as (snapshot, number):
         copy.fill(held_by(observed, snapshot, FOLLOWED), number)
-    with closing(Late(database, rng)) as late:
+    with late_in(database, rng) as late:
         while at < _MOST_EVENTS:
             change(database, rng)
             late.go_on()
@@ -145,7 +145,7 @@ def test_no_change_is_missed_wherever_the_connection_is_lost(
             copy.follow()
             assert all(table.fault is None for table in found.tables)
             is_swept = not any(table.since_stamp for table in found.tables)
-            assert_like_snapshot(copy, expected, present, complete=is_swept)
+            assert_found_by_stamps(copy.rows, expected, present, complete=is_swept)
             if lost.left > 0:
                 break
             at += apart

@@ -21,14 +21,11 @@ from engine.sources.sqlite_queries.compared import Compared
 from engine.sources.sqlite_queries.database import SqliteDatabase
 from engine.sources.sqlite_queries.stamp_script import REMOVED
 from tests.fixtures.replication import table
-from tests.pg.query_diff.test_delete_flags import Cycles
+from tests.fixtures.stamped_tables import FLAGGED, Cycles
 from tests.process.sqlite_triggers.conftest import File, Replicate
 
 NAME = TableName("main", "orders")
 _NEVER = 100_000
-FLAGGED = TableDetection(
-    method="timestamp_delete_flag", stamp_column="changed_at", flag_column="deleted", sweep_every=_NEVER
-)
 STAMPED = TableDetection(method="timestamp", stamp_column="changed_at", sweep_every=_NEVER)
 COLUMNS = "id INTEGER PRIMARY KEY, note TEXT, changed_at DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP, deleted {flag}"
 MAKE = (
@@ -42,7 +39,7 @@ def database_of(file: File, chosen: TableDetection = FLAGGED) -> SqliteDatabase:
 
 
 def cycles_of(file: File, path: Path, chosen: TableDetection = FLAGGED) -> Cycles:
-    return Cycles(database_of(file, chosen), path / "reader", Method.INCREMENTAL, {NAME: chosen})
+    return Cycles(database_of(file, chosen), path / "reader", Method.INCREMENTAL, NAME, chosen)
 
 
 def checked(file: File, chosen: TableDetection = FLAGGED) -> list[Finding]:
