@@ -69,9 +69,9 @@ def wait_s(mariadb: MariaDbDatabase, seconds: float) -> None:
 def test_without_the_right_to_see_transactions_each_may_be_old(
     mariadb: MariaDbDatabase, stamped: ComparedMariaDb, connection: ConnectionSpec
 ) -> None:
-    assert 0 <= stamped.open_for_s() < 5
+    assert 0 <= stamped.open_for_s() < 60
     mariadb.server.execute("REVOKE PROCESS ON *.* FROM reader@'%'")
-    assert 900 <= stamped.open_for_s() < 905
+    assert 900 <= stamped.open_for_s() < 960
     # Where no table has stamps, the server is not asked.
     with closing(ComparedMariaDb(Connector(connection))) as plain:
         assert plain.open_for_s() == 0.0
@@ -81,16 +81,19 @@ def test_open_transactions_count_from_their_beginning_unless_they_only_read(
     mariadb: MariaDbDatabase, stamped: ComparedMariaDb
 ) -> None:
     with session_of(mariadb) as reading, session_of(mariadb) as writing:
+        begun = now_of(mariadb)
         reading.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
         wait_s(mariadb, 2.5)
-        assert stamped.open_for_s() < 2.5
+        found = stamped.open_for_s()
+        assert found < age(mariadb, begun)
         begun = now_of(mariadb)
         writing.execute("BEGIN")
         writing.execute("INSERT INTO goods (id) VALUES (1)")
         wait_s(mariadb, 1.2)
         assert age(mariadb, begun) - 0.1 <= stamped.open_for_s() < age(mariadb, begun) + 2.1
         writing.execute("COMMIT")
-        assert stamped.open_for_s() < 2.5
+        found = stamped.open_for_s()
+        assert found < age(mariadb, begun)
 
 
 def test_a_statement_counts_that_waits_before_its_transaction_begins(
@@ -127,13 +130,13 @@ def test_a_prepared_transaction_without_a_session_may_be_of_any_age(
             session.execute("INSERT INTO goods (id) VALUES (1)")
             session.execute("XA END 'late'")
             session.execute("XA PREPARE 'late'")
-            assert stamped.open_for_s() < 10
+            assert stamped.open_for_s() < 60
         wait_until(lambda: stamped.open_for_s() > 1e9)
         mariadb.server.stop()
         mariadb.server.start()
         assert stamped.open_for_s() > 1e9
         mariadb.execute("XA ROLLBACK 'late'")
-        assert stamped.open_for_s() < 10
+        assert stamped.open_for_s() < 60
 
 
 def test_a_list_that_others_read_all_the_time_is_not_believed(
@@ -157,7 +160,7 @@ def test_a_list_that_others_read_all_the_time_is_not_believed(
         over.set()
         for each in pollers:
             each.join()
-    assert stamped.open_for_s() < 5
+    assert stamped.open_for_s() < 60
 
 
 def test_a_replica_does_not_know_how_old_transactions_are(
@@ -165,9 +168,9 @@ def test_a_replica_does_not_know_how_old_transactions_are(
 ) -> None:
     mariadb = private_mariadb()
     with closing(opened(ConnectionSpec("shop", "mariadb", mariadb.settings, mariadb.secrets), "x")) as stamped:
-        assert stamped.open_for_s() < 10
+        assert stamped.open_for_s() < 60
         mariadb.server.execute("SET GLOBAL gtid_slave_pos = '0-7-100'")
-        assert 900 <= stamped.open_for_s() < 910
+        assert 900 <= stamped.open_for_s() < 960
 
 
 def _zone(at: datetime) -> str:
@@ -197,7 +200,8 @@ def test_where_clocks_are_set_back_no_transaction_looks_younger(
         session.execute("INSERT INTO goods (id) VALUES (2)")
         wait_s(mariadb, 1.2)
         # An hour more where the local time of its beginning is that of two moments.
-        assert 1.2 <= stamped.open_for_s() < (3 if minutes > 0 else 3610)
+        least = 1.2 if minutes > 0 else 3600
+        assert least <= stamped.open_for_s() < least + 600
         name = TableName(mariadb.name, "goods")
         with stamped.snapshot(10) as snapshot:
             found = stamped.newest_stamp(stamped.tables({name: None})[name], snapshot, "at", 1.0)
