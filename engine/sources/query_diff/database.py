@@ -64,8 +64,8 @@ class ComparedTable:
     `record`: its relation record; `unreadable`: a record that matches no structure; `stamps`: columns that may be stamps; `keyless`: only
     of a table whose key is declared, and not kept unique by the database: the record which says that rows have no key of their own;
     `hashes`: the form in which the database hashes its rows, of those that it can; `below`: of a view whose rows are found by the stamps of
-    relations below it; `in_key_order`: see `table_walk`; False where cycles have one snapshot; `generation`: text of which stamps count only
-    as long as it stays the same."""
+    relations below it; `in_key_order`: see `table_walk`; False where cycles have one snapshot; `generation`: stamps count only
+    as long as this text stays the same."""
 
     schema: TableSchema
     spec: TableSpec
