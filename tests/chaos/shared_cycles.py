@@ -34,11 +34,11 @@ _SECOND = "second"
 _KINDS: tuple[Kind, ...] = ("engine", "log_reader", "server", "source", "query", "sessions")
 _SETTINGS = {"max_wal_size": "'512MB'", "shared_buffers": "'256MB'", "log_min_messages": "warning"}
 _WHERE = "n < 50"
-_CAPTURE: Document = {"kind": "query_diff", "every_seconds": 2}
+_CAPTURE: Document = {"kind": "query_diff", "every_seconds": 5}
 _SNAPSHOT_S = 60
 _LIVE_S = 180.0
 _CUT_S = 240.0
-_WAIT_EVERY_S = 6.0
+_WAIT_EVERY_S = 20.0
 """Each wait begins a cycle at once, which shares nothing if the other subscription is not due."""
 _PAGE_ROWS = 10_000
 _MEMORY_MB = 2_500.0
