@@ -16,8 +16,11 @@ from engine.sources.postgres_queries.hashing import conditions_since, split_of
 from engine.sources.query_diff.database import ComparedTable
 from engine.sources.query_diff.stamps import UNKNOWN_S, Since, Stamp
 
-TYPES = frozenset({"timestamp", "timestamptz", "date"})
+_ZONED = "timestamptz"
+TYPES = frozenset({"timestamp", _ZONED, "date"})
 """Names of the types that a stamp may have."""
+_PRESENT = {True: "clock_timestamp()", False: "(clock_timestamp() AT TIME ZONE 'UTC') + interval '14 hours'"}
+"""SQL of the present, or of a time that has begun nowhere: a stamp without a time zone may be of any. By whether it has one."""
 _OPEN = f"""
 SELECT greatest(
            coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0),
@@ -25,6 +28,9 @@ SELECT greatest(
             WHERE database = current_database())
        )::float8,
        coalesce(bool_or(backend_type IS NULL OR (state IS NULL AND backend_type = 'client backend')), false)
+           OR pg_is_in_recovery()
+           OR EXISTS (SELECT FROM pg_subscription AS s JOIN pg_database AS d ON d.oid = s.subdbid
+                      WHERE s.subenabled AND d.datname = current_database())
 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
 """
 
@@ -52,14 +58,16 @@ def left_since(
 def newest(
     connector: Connector, table: ComparedTable, snapshot: str, column: str, overlap_s: float, rules: ReadRules
 ) -> str | None:
-    """See ComparedDatabase.newest_stamp. `infinity` is no time of a change, and is left out. Rows outside the row filter count: their
-    changes are read too."""
+    """See ComparedDatabase.newest_stamp. Stamps of the future, as `infinity` is, are no times of changes, and are left out: later changes
+    have smaller ones. Rows outside the row filter count: their changes are read too."""
     subject = f"relation {table.schema.relation}"
     name = sql.Identifier(column)
     overlap = sql.SQL("make_interval(secs => {})").format(sql.Literal(overlap_s))
     value = sql.SQL("max({}) - {}").format(name, overlap)
     every = replace(table.schema, row_filter=None)
-    query = splits.select_rows(every, every.name, [sql.SQL("isfinite({})").format(name)], value)
+    zoned = any(each.on_source == column and each.type.name == _ZONED for each in every.whole.columns)
+    past = sql.SQL("isfinite({0}) AND {0} <= {1}").format(name, sql.SQL(_PRESENT[zoned]))
+    query = splits.select_rows(every, every.name, [past], value)
     with connector.session(subject) as connection:
         try:
             splits.begin_read(connection, split_of(table, sql.SQL("")), snapshot, subject, rules)
@@ -75,7 +83,8 @@ def newest(
 
 def open_for_s(connector: Connector) -> float:
     """See ComparedDatabase.open_for_s. Transactions count that have not written yet: their `now()` is the time of their beginning. It is
-    not known of those of other users without pg_read_all_stats; a prepared one may have been open for UNKNOWN_S before that."""
+    not known of those of other users without pg_read_all_stats, nor on a standby or in a database that subscribes to another one, where
+    transactions happen elsewhere; a prepared one may have been open for UNKNOWN_S before that."""
     with connector.session() as connection:
         seconds, unknown = connection.execute(_OPEN).fetchall()[0]
     return max(float(seconds), UNKNOWN_S) if unknown else float(seconds)

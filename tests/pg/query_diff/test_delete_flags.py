@@ -111,12 +111,42 @@ def test_what_is_read_follows_the_number_of_changes(
 ) -> None:
     database.execute(MAKE.format(flag="boolean"))
     cycles = Cycles(compared, tmp_path / "reader", Method.ROW_CHECKSUM, NAME)
-    database.execute("UPDATE orders SET deleted = id = 7, changed_at = clock_timestamp() WHERE id IN (7, 8)")
+    database.execute(
+        "UPDATE orders SET deleted = id = 7, changed_at = clock_timestamp() - interval '1 minute' WHERE id IN (7, 8)"
+    )
     cycles.run()
-    database.execute("UPDATE orders SET note = 'other', changed_at = clock_timestamp() + '1 minute' WHERE id = 9")
+    database.execute("UPDATE orders SET note = 'other', changed_at = clock_timestamp() WHERE id = 9")
     cycles.run()
     found = cycles.found()
     assert (found.rows_read, found.rows_hashed, found.deleted) == (0, 1, 0)
+
+
+@pytest.mark.parametrize("kind", ["timestamptz", "timestamp", "date"])
+def test_a_stamp_of_the_future_hides_no_later_change(
+    database: Database, compared: PostgresDatabase, tmp_path: Path, kind: str
+) -> None:
+    database.execute(MAKE.format(flag="boolean"))
+    database.execute(f"ALTER TABLE orders ALTER changed_at TYPE {kind}")
+    cycles = Cycles(compared, tmp_path / "reader", Method.INCREMENTAL, NAME)
+    database.execute("UPDATE orders SET changed_at = now() + interval '3 days' WHERE id = 7")
+    database.execute("UPDATE orders SET changed_at = 'infinity' WHERE id = 8")
+    cycles.run()
+    database.execute("UPDATE orders SET note = 'later', changed_at = clock_timestamp() WHERE id = 9")
+    assert cycles.run() == (0, 1, 0)
+
+
+def test_transactions_of_a_database_that_this_one_subscribes_to_are_not_known(
+    database: Database, compared: PostgresDatabase
+) -> None:
+    database.execute("CREATE SUBSCRIPTION elsewhere CONNECTION 'host=localhost' PUBLICATION p WITH (connect = false)")
+    try:
+        assert compared.open_for_s() < 900
+        database.execute("ALTER SUBSCRIPTION elsewhere SET (slot_name = NONE)")
+        database.execute("UPDATE pg_subscription SET subenabled = true WHERE subname = 'elsewhere'")
+        assert compared.open_for_s() >= 900
+    finally:
+        database.execute("UPDATE pg_subscription SET subenabled = false WHERE subname = 'elsewhere'")
+        database.execute("DROP SUBSCRIPTION elsewhere")
 
 
 def checked(compared: PostgresDatabase) -> list[Finding]:
