@@ -217,7 +217,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="shared_cycles", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=120, help="how long to kill (120)")
     parser.add_argument("--seed", type=int, default=1, help="chooses kills, moments and changes (1)")
-    parser.add_argument("--method", choices=sorted(WALKED), default="row_checksum", help="of both (row_checksum)")
+    parser.add_argument("--method", choices=sorted(WALKED), default="incremental", help="of both (incremental)")
     parser.add_argument("--steps", action="store_true", help="large tables are read in steps, which are not shared")
     parser.add_argument("--memory-mb", type=float, default=_MEMORY_MB, help="most of all our processes together (2500)")
     parser.add_argument("--failures", type=Path, default=Path("var/chaos"), help="where a failure is written down")
