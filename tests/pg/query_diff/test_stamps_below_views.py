@@ -343,9 +343,9 @@ def test_only_rows_that_may_have_changed_are_joined(
         database.execute("UPDATE customers SET name = 'x', at = clock_timestamp() WHERE id = 5")
         database.execute("UPDATE orders SET amount = 6, at = clock_timestamp() WHERE id = '7'")
         cycles.run()
-        database.execute("UPDATE customers SET name = 'y', at = clock_timestamp() + interval '1 min' WHERE id = 5")
-        database.execute("UPDATE orders SET amount = 8, at = clock_timestamp() + interval '1 min' WHERE id = '7'")
-        database.execute("UPDATE lines SET item = 'z', at = clock_timestamp() + interval '1 min' WHERE order_id = '9'")
+        database.execute("UPDATE customers SET name = 'y', at = clock_timestamp() WHERE id = 5")
+        database.execute("UPDATE orders SET amount = 8, at = clock_timestamp() WHERE id = '7'")
+        database.execute("UPDATE lines SET item = 'z', at = clock_timestamp() WHERE order_id = '9'")
         cycles.run()
         queries: list[str] = []
         read = splits.read_split
