@@ -331,7 +331,8 @@ def test_what_cascades_do_is_recorded_on_the_tables_that_they_begin_at(
     replica.satisfied()
     replica.assert_equal()
     mariadb.execute("DROP TABLE notes;\nUPDATE orders SET id = 14 WHERE id = 13;\nDELETE FROM orders")
-    assert replica.wait_table("notes", "parked").code == "table_missing"
+    # A check may read the tables before the drop, and the triggers after it.
+    assert replica.wait_table("notes", "parked").code in {"table_missing", "change_triggers_changed"}
     wait_until(lambda: triggers(mariadb, "orders") == 4)
 
 
