@@ -240,5 +240,14 @@ class KillRun(ABC):
         return file
 
 
+def report_failure(run: KillRun | None, error: Exception, folder: Path) -> None:
+    """Print what ended a program, and save and print what its run saw until then, if it had begun."""
+    notes = "; ".join(getattr(error, "__notes__", []))
+    sys.stderr.write(f"FAILED: {error!r} {notes}\n")
+    if run is not None:
+        sys.stderr.write(f"events: {run.save(folder, error)}\n")
+        sys.stdout.write(json.dumps({**run.summary(), "found": str(error)}, indent=2) + "\n")
+
+
 def _spread(seconds: list[float]) -> dict[str, float]:
     return {"median": median(seconds), "max": max(seconds)}

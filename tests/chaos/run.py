@@ -43,7 +43,7 @@ from tests.chaos.failpoint_kills import (
     Schedule,
 )
 from tests.chaos.file_banks import FILE_BANKS
-from tests.chaos.kill_run import FOUND_S, KillRun, Part
+from tests.chaos.kill_run import FOUND_S, KillRun, Part, report_failure
 from tests.chaos.killer import KINDS, Killer, Kind
 from tests.chaos.older_copies import EngineGate
 from tests.chaos.open_transactions import USUAL, OpenTransactions
@@ -357,11 +357,7 @@ def main() -> int:
             run = Run(rig, Path(folder), options) if other is None else TriggerRun(rig, options, other)
             run.go()
     except Exception as error:
-        notes = "; ".join(getattr(error, "__notes__", []))
-        sys.stderr.write(f"FAILED: {error!r} {notes}\n")
-        if run is not None:
-            sys.stderr.write(f"events: {run.save(options.failures, error)}\n")
-            sys.stdout.write(json.dumps({**run.summary(), "found": str(error)}, indent=2) + "\n")
+        report_failure(run, error, options.failures)
         return 1
     sys.stdout.write(json.dumps(run.summary(), indent=2) + "\n")
     return 0

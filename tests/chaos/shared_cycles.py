@@ -24,7 +24,7 @@ from engine.sources.query_diff.table_walk import WALKED
 from server.cli.client import Document, NoServerError, ProblemError
 from server.cli.verify_command import run_verification
 from tests.chaos.failpoint_kills import NothingToKillError
-from tests.chaos.kill_run import KillRun, Part
+from tests.chaos.kill_run import KillRun, Part, report_failure
 from tests.chaos.killer import Killer, Kind
 from tests.chaos.reader import Readers, Written
 from tests.chaos.wide_rows import TABLES, WideRows, create
@@ -233,11 +233,7 @@ def main() -> int:
             run = SharedRun(rig, options)
             run.go()
     except Exception as error:
-        notes = "; ".join(getattr(error, "__notes__", []))
-        sys.stderr.write(f"FAILED: {error!r} {notes}\n")
-        if run is not None:
-            sys.stderr.write(f"events: {run.save(options.failures, error)}\n")
-            sys.stdout.write(json.dumps({**run.summary(), "found": str(error)}, indent=2) + "\n")
+        report_failure(run, error, options.failures)
         return 1
     sys.stdout.write(json.dumps(run.summary(), indent=2) + "\n")
     return 0
