@@ -43,7 +43,7 @@ from engine.sources.query_diff.source_copies import CopiesMade, CopyJoin, copy_n
 from engine.sources.query_diff.stamps import OLDEST, Stamp, Touched
 from engine.sources.query_diff.table_reading import Conduct, TableReading, key_texts
 from engine.sources.query_diff.table_walk import CUT_AGAIN, WALKED, TableWalk, Walked, differing
-from engine.sources.query_diff.unread_tables import CHANGED, ENDED, LOST, OF_A_TABLE, named
+from engine.sources.query_diff.unread_tables import CHANGED, ENDED, GONE, LOST, OF_A_TABLE, named
 
 FULL_EVERY = 100
 """Cycles of which one compares the rows of all ranges, so that a collision of digests (2^-128 for each changed range) is found."""
@@ -162,6 +162,7 @@ class _Cycle:
                 found.append(self._try(table, followed[name], number, writer))
                 self.scans.pass_by(name)
             self.at = None
+            found += self._away()
             self.rows.set_moment(self.snapshot.moment)
             tables = tuple(table for table in found if table is not None)
             in_one = self.snapshot.taken == 1
@@ -240,6 +241,19 @@ class _Cycle:
                     raise
                 rest_s = 2 * max(rest_s, _FIRST_REST_S)
         return None
+
+    def _away(self) -> list[TableFound]:
+        """The tables that earlier cycles read, and which are not there now. To those who wait for this cycle they must not count as read:
+        such a table may be back before anything else shows that it was away."""
+        found = []
+        for relation, name in self.rows.followed().items():
+            if name in self.read or name in self.unread:
+                continue
+            self.rows.set_unread(relation, unread=True)
+            record, method = unread_record(RelationId(relation), name, GONE), self.given.detection(name).method.value
+            table = TableFound(name.schema, name.name, relation, record, 0, (), method)
+            found.append(replace(table, fault=GONE.kind.value, detail=GONE.detail))
+        return found
 
     def _left_out(self, table: ComparedTable, why: Unread) -> TableFound:
         name, relation = table.schema.name, int(table.schema.relation)

@@ -14,8 +14,8 @@ from engine.sources.query_diff.database import ComparedDatabase
 from engine.sources.query_diff.folder import Follow
 from engine.sources.query_diff.given import Given
 from engine.sources.query_diff.reader_control import CycleReader
+from engine.sources.query_diff.unread_tables import GONE
 
-_GONE = "the table was dropped or renamed, or cannot be compared any more"
 _AGAIN = "the table was dropped and created again"
 
 
@@ -78,7 +78,7 @@ class FollowedTables:
             for name in (table.source for table in tables if table.source in self._watched):
                 now = there[name].schema.relation if name in there else RelationId(0)
                 if now != self._watched[name]:
-                    faults[name] = _AGAIN if now else _GONE
+                    faults[name] = _AGAIN if now else GONE.detail
                     replaced[name] = now
         return faults, replaced
 

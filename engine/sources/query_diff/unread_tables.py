@@ -32,14 +32,15 @@ LOST = frozenset({FaultKind.SOURCE_UNREACHABLE, FaultKind.COPY_LOST})
 """Faults of the connection, or of the session that holds the snapshot."""
 ENDED = frozenset({FaultKind.SOURCE_TIMEOUT})
 """Faults of a statement that was ended: what other statements read before is not lost."""
-_GONE = Unread(FaultKind.TABLE_MISSING, "the table is gone, or has no key, or the user may not see it")
+GONE = Unread(FaultKind.TABLE_MISSING, "the table is gone, or has no key, or the user may not see it")
+"""Why a table is not compared that is followed, and not among those that are there."""
 
 
 def named(
     snapshot: str, followed: Mapping[TableName, object], read: frozenset[TableName], why: Mapping[TableName, Unread]
 ) -> str:
     """The snapshot's name, with the followed tables that were not read."""
-    listed = {name: why.get(name, _GONE) for name in followed if name not in read}
+    listed = {name: why.get(name, GONE) for name in followed if name not in read}
     if not listed:
         return snapshot
     return snapshot + "\n" + json.dumps([[n.schema, n.name, w.kind.value, w.detail] for n, w in listed.items()])

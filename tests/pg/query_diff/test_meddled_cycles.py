@@ -245,12 +245,12 @@ def test_without_the_index_of_its_key_ranges_are_not_read(
 
     meddled.before = drop
     found = cycle_of(meddled, given, conduct)
-    # It has no key any more: it is not compared, and the check of the source parks it.
-    assert [(table.name, table.fault) for table in found.tables] == [("other", None)]
+    # It has no key any more, and is not compared.
+    assert [(table.name, table.fault) for table in found.tables] == [("other", None), ("goods", "table_missing")]
     assert statements.count("goods") == 1
     database.execute("ALTER TABLE goods ADD PRIMARY KEY (id, shop)")
     (goods_now,) = [table for table in cycle_of(meddled, given).tables if table.name == "goods"]
-    assert (goods_now.updated, goods_now.fault, goods_now.filled) == (2, None, False)
+    assert (goods_now.updated, goods_now.fault, goods_now.filled, goods_now.resumed) == (2, None, False, True)
 
 
 @pytest.mark.usefixtures("small_pieces")
@@ -264,7 +264,10 @@ def test_a_table_that_is_dropped_in_a_cycle_stops_no_other(
     database.execute("UPDATE other SET v = 3")
     meddled.before = once(lambda: database.execute("DROP TABLE goods"), of="goods")
     found = cycle_of(meddled, given, conduct)
-    assert [(table.name, table.updated) for table in found.tables] == [("other", 1)]
+    assert [(table.name, table.updated, table.fault) for table in found.tables] == [
+        ("other", 1, None),
+        ("goods", 0, "table_missing"),
+    ]
 
 
 @pytest.mark.usefixtures("small_pieces")
