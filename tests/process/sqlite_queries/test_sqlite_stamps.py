@@ -204,7 +204,8 @@ def test_a_flag_of_another_type_is_refused_and_no_row_goes(file: File, tmp_path:
     assert (database.describe([orders]), database.tables({NAME: None})) == ({}, {})
     with run_cycle(database, cycles.given):
         pass
-    assert cycles.given.folder.files.reports(1)[0].tables == ()
+    (found,) = cycles.given.folder.files.reports(1)[0].tables
+    assert (found.fault, found.deleted, found.deletes) == ("table_missing", 0, None)
 
 
 def test_texts_in_a_flag_delete_nothing(file: File, tmp_path: Path) -> None:
