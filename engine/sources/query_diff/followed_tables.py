@@ -29,7 +29,9 @@ class FollowedTables:
         self._given = given
         self._lock = threading.Lock()
         self._watched: dict[TableName, RelationId] = {}
-        """The tables that are checked, by number."""
+        """The numbers of the tables that are checked."""
+        self._reported: dict[TableName, RelationId] = {}
+        """Of those that are gone or were replaced, the number under the name that was reported."""
 
     def prepare(
         self,
@@ -70,21 +72,24 @@ class FollowedTables:
         )
 
     def check(self, tables: Sequence[TableSpec]) -> tuple[dict[TableName, str], dict[TableName, RelationId]]:
-        """Faults of these tables, and the numbers of those that were replaced, 0 if they are gone."""
+        """Faults of these tables, and the numbers of those that were replaced, 0 if they are gone; each change is reported once."""
         there = self._database.tables({table.source: table.where for table in tables})
         faults: dict[TableName, str] = {}
         replaced: dict[TableName, RelationId] = {}
         with self._lock:
             for name in (table.source for table in tables if table.source in self._watched):
                 now = there[name].schema.relation if name in there else RelationId(0)
-                if now != self._watched[name]:
+                if now == self._watched[name]:
+                    self._reported.pop(name, None)
+                elif self._reported.get(name) != now:
                     faults[name] = _AGAIN if now else GONE.detail
-                    replaced[name] = now
+                    replaced[name] = self._reported[name] = now
         return faults, replaced
 
     def accept(self, table: TableName, relation: RelationId) -> None:
         with self._lock:
             self._watched[table] = relation
+            self._reported.pop(table, None)
 
 
 class CycleSafety:

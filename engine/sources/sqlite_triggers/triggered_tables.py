@@ -39,6 +39,8 @@ class TriggeredTables:
         self._lock = threading.Lock()
         self._watched: dict[TableName, int] = {}
         """The tables that are checked, by number."""
+        self._gone: dict[TableName, RelationId] = {}
+        """Of those that are gone or were replaced, the number under the name that was reported."""
         self._reported: dict[int, int] = {}
         """How often triggers had been broken when that was reported last, by table."""
 
@@ -105,7 +107,7 @@ class TriggeredTables:
     def check(
         self, tables: Sequence[TableSpec], reader: str
     ) -> tuple[dict[TableName, str], dict[TableName, RelationId], set[TableName]]:
-        """Faults of these tables; the numbers of those that were replaced, 0 if they are gone; and those whose triggers are wrong, each
+        """Faults of these tables; the numbers of those that were replaced, 0 if they are gone; and those whose triggers are wrong. Each is
         reported once."""
         with self._lock, self._connector.reading(reader) as connection:
             found = {each.name: each for each in look(connection, [t.source.name for t in tables]).values()}
@@ -117,10 +119,12 @@ class TriggeredTables:
                 each = found.get(name)
                 watched = self._watched.get(name)
                 if each is None or (watched is not None and each.relation != watched):
-                    if watched is not None:
+                    now = RelationId(0 if each is None else each.relation)
+                    if watched is not None and self._gone.get(name) != now:
                         faults[name] = _GONE if each is None else _AGAIN
-                        replaced[name] = RelationId(0 if each is None else each.relation)
+                        replaced[name] = self._gone[name] = now
                     continue
+                self._gone.pop(name, None)
                 state = self._state(each, followed)
                 if state is not None and self._reported.get(each.relation) != state:
                     self._reported[each.relation] = state
@@ -138,6 +142,7 @@ class TriggeredTables:
 
     def accept(self, table: TableName, relation: RelationId) -> None:
         self._watched[table] = relation
+        self._gone.pop(table, None)
 
 
 def _followed(connection: sqlite3.Connection, reader: str) -> dict[int, int]:
