@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from engine.model.merged_logs import MergedLogs
 from engine.model.position import Lsn
 from engine.model.subscription import OriginFilter
 
 _UNCERTAIN = "uncertain"
+_LOGS = "logs="
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +30,16 @@ class LastCommit:
     """The origin filter of the session: with another one, other transactions have changes."""
     certain: bool = True
     """It has changes. False: it may have none, because part of it was rolled back; another session may then not deliver it."""
+    logs: MergedLogs | None = None
+    """If the log is merged from several: their state up to the position for which this is the last transaction. None: it is not, or no
+    state has begun yet."""
 
     @classmethod
-    def unknown(cls, position: Lsn, origin: OriginFilter = OriginFilter.ANY) -> LastCommit:
-        """For a log of which nothing is known up to `position`."""
-        return cls(position, position, 0, origin)
+    def unknown(
+        cls, position: Lsn, origin: OriginFilter = OriginFilter.ANY, logs: MergedLogs | None = None
+    ) -> LastCommit:
+        """For a log of which nothing is known up to `position`, except what is included of the logs that it is merged from."""
+        return cls(position, position, 0, origin, logs=logs)
 
     @property
     def known(self) -> bool:
@@ -40,7 +47,8 @@ class LastCommit:
 
     def __str__(self) -> str:
         text = f"{self.after} {self.end} {self.time_us} {self.origin.value}"
-        return text if self.certain else f"{text} {_UNCERTAIN}"
+        text = text if self.certain else f"{text} {_UNCERTAIN}"
+        return text if self.logs is None else f"{text} {_LOGS}{self.logs.text}"
 
     @classmethod
     def parse(cls, text: str) -> LastCommit | None:
@@ -48,7 +56,8 @@ class LastCommit:
         if not text:
             return None
         after, end, time_us, origin, *more = text.split(" ")
-        return cls(Lsn.parse(after), Lsn.parse(end), int(time_us), OriginFilter(origin), _UNCERTAIN not in more)
+        logs = next((MergedLogs.parse(word.removeprefix(_LOGS)) for word in more if word.startswith(_LOGS)), None)
+        return cls(Lsn.parse(after), Lsn.parse(end), int(time_us), OriginFilter(origin), _UNCERTAIN not in more, logs)
 
 
 @dataclass(frozen=True, slots=True)

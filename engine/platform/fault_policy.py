@@ -324,7 +324,6 @@ RESERVED = frozenset(
         FaultKind.SOURCE_WRITES_HIDDEN,
         FaultKind.GTID_DOMAINS,
         FaultKind.BINLOG_PURGED,
-        FaultKind.NODE_SILENT,
         FaultKind.GLOBAL_IN_DOUBT,
         FaultKind.CYCLE_OVERDUE,
         FaultKind.KEY_NOT_ORDERED,
