@@ -31,6 +31,7 @@ CONTROL_FIELDS: list[tuple[str, str]] = [
     ("subxid", "<u4"),
     ("end_lsn", "<u8"),
     ("time_us", "<i8"),
+    ("commit_lsn", "<u8"),
 ]
 """Fields of a control record, as a numpy structured type.
 
@@ -41,6 +42,8 @@ STREAM_COMMIT the end LSN, else 0. `time_us`: commit time, microseconds since 19
 For RELATION and TRUNCATE inside a streamed transaction `xid` is the streaming top-level transaction, else 0.
 `subxid` of COMMIT and `xid` of STREAM_STOP: 1 + the number of row changes in the transaction or the chunk, a TRUNCATE counted once for each
 relation that it names; 0 if they were not counted (by versions that did not count them).
+`commit_lsn`: the field of COMMIT that PostgreSQL fills with the start of the commit record, else 0. A source of several logs puts the
+commit's mark there (`engine.model.merged_logs`). 0 in records that an earlier version wrote to the queue.
 """
 
 SESSION_ORIGINS: Mapping[OriginFilter, int] = {OriginFilter.ANY: 1, OriginFilter.NONE: 2}

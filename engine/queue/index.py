@@ -2,6 +2,8 @@
 
 A frame is `length, crc32, kind` and the body. The first frame is the head: first ordinal, first ordinal of the previous segment, and the
 relation records in force. Each further frame is a landing: location of a block, control records, relation records, position.
+
+The head has the version of the format. New segments have the present one; those of earlier versions are still read.
 """
 
 from __future__ import annotations
@@ -21,15 +23,20 @@ from engine.model.position import Lsn
 from engine.model.source import Landed
 
 CONTROL_DTYPE = np.dtype(CONTROL_FIELDS)
+_CONTROL_DTYPE_1 = np.dtype(
+    [("kind", "u1"), ("ordinal", "<i8"), ("xid", "<u4"), ("subxid", "<u4"), ("end_lsn", "<u8"), ("time_us", "<i8")]
+)
 _FRAME = struct.Struct("<IIB")
 _HEAD = struct.Struct("<HQqQI")
 _LANDED = struct.Struct("<QQQIqIII")
 _RELATION = struct.Struct("<qI")
 _LENGTH = struct.Struct("<I")
 # The index format, which is the queue's own: its version, and the kinds of its frames.
-_VERSION = 1
+_VERSION = 2
 _KIND_HEAD = 1
 _KIND_LANDED = 2
+_CONTROLS_OF = {1: _CONTROL_DTYPE_1, _VERSION: CONTROL_DTYPE}
+"""By version of the format: the form of the control records in a landing."""
 NO_SEGMENT = -1
 """`Head.previous` of the queue's first segment: ordinals are never negative."""
 
@@ -71,10 +78,17 @@ def encode_landed(landed: Landed) -> bytes:
 def read_frames(data: bytes, segment_path: str) -> Iterator[tuple[Head | Landed, int]]:
     """Frames in order, each with the offset of its end. Raises DamagedFrameError at the first damaged one."""
     at = 0
+    stored: Any = None
     while at < len(data):
         kind, body, at = _next_frame(data, at)
         try:
-            yield (_head(body) if kind == _KIND_HEAD else _landed(body, segment_path)), at
+            if kind == _KIND_HEAD:
+                stored = _stored_form(body)
+                yield _head(body), at
+            elif stored is None:
+                raise DamagedFrameError("a landing without a head before it")
+            else:
+                yield _landed(body, segment_path, stored), at
         except (struct.error, ValueError) as error:
             raise DamagedFrameError("the content is invalid") from error
 
@@ -94,10 +108,16 @@ def _next_frame(data: bytes, at: int) -> tuple[int, bytes, int]:
     return kind, body, start + length
 
 
-def _head(body: bytes) -> Head:
-    version, first, previous, begin, count = _HEAD.unpack_from(body)
-    if version != _VERSION:
+def _stored_form(head: bytes) -> Any:
+    """The form (dtype) of the control records in a segment with this head."""
+    version = _HEAD.unpack_from(head)[0]
+    if version not in _CONTROLS_OF:
         raise DamagedFrameError("written by another version")
+    return _CONTROLS_OF[version]
+
+
+def _head(body: bytes) -> Head:
+    _, first, previous, begin, count = _HEAD.unpack_from(body)
     at = _HEAD.size
     relations: list[bytes] = []
     for _ in range(count):
@@ -108,11 +128,11 @@ def _head(body: bytes) -> Head:
     return Head(Ordinal(first), previous, Lsn(begin), tuple(relations))
 
 
-def _landed(body: bytes, segment_path: str) -> Landed:
+def _landed(body: bytes, segment_path: str, stored: Any) -> Landed:
     wal_end, offset, length, crc, first, count, controls_count, relations_count = _LANDED.unpack_from(body)
     at = _LANDED.size
-    controls: Any = np.frombuffer(body, CONTROL_DTYPE, controls_count, at).copy()
-    at += controls.nbytes
+    controls = _controls(np.frombuffer(body, stored, controls_count, at))
+    at += controls_count * stored.itemsize
     relations: dict[int, bytes] = {}
     for _ in range(relations_count):
         ordinal, size = _RELATION.unpack_from(body, at)
@@ -121,3 +141,13 @@ def _landed(body: bytes, segment_path: str) -> Landed:
         at += size
     block = BlockRef(segment_path, offset, length, crc, Ordinal(first), count) if count else None
     return Landed(block, controls, relations, Lsn(wal_end))
+
+
+def _controls(found: Any) -> Any:
+    """Control records of any version in the present form. Fields that the version does not have are 0."""
+    if found.dtype == CONTROL_DTYPE:
+        return found.copy()
+    controls: Any = np.zeros(len(found), CONTROL_DTYPE)
+    for name in found.dtype.names:
+        controls[name] = found[name]
+    return controls

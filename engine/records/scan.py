@@ -93,6 +93,7 @@ class _Controls(NamedTuple):
     subxid: Array
     end_lsn: Array
     time_us: Array
+    commit_lsn: Array
 
 
 @kernel
@@ -113,6 +114,7 @@ def _fill_controls(data: Array, offsets: Array, kind_of: Array, shortest: Array,
         if kind == _BEGIN:
             out.xid[at] = _be32(data, p + 17)
         elif kind == _COMMIT:
+            out.commit_lsn[at] = _be64(data, p + 2)
             out.end_lsn[at] = _be64(data, p + 10)
             out.time_us[at] = _be64(data, p + 18) + _UNIX_SHIFT_US
         elif kind == _STREAM_START:

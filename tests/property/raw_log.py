@@ -57,7 +57,7 @@ class RawLog:
         self._counter = ChangeCounter()
 
     def flush(self) -> tuple[Controls, Mapping[int, bytes]]:
-        marks = np.array([(ControlKind.SESSION, at, 0, 0, 0, 0) for at in self._sessions], CONTROL_FIELDS)
+        marks = np.array([(ControlKind.SESSION, at, 0, 0, 0, 0, 0) for at in self._sessions], CONTROL_FIELDS)
         self._sessions = []
         new = self.records[self.landed : len(self.records) - self.late]
         controls, relations = self._land(new) if new else (marks[:0], {})

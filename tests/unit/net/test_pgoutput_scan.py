@@ -13,6 +13,7 @@ from engine.model.batch import LogRange, TablePart
 from engine.model.control import CONTROL_FIELDS, ControlKind
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal
+from engine.model.merged_logs import commit_mark
 from engine.model.position import Lsn
 from engine.model.source import ScannedChanges
 from engine.records.scan import RecordScanner, find_controls
@@ -42,13 +43,21 @@ def test_controls_of_plain_transactions() -> None:
     ]
     found, after = controls(records)
     assert found == [
-        (ControlKind.BEGIN, 0, 77, 0, 0, 0),
-        (ControlKind.RELATION, 1, 0, 0, 0, 0),
-        (ControlKind.TRUNCATE, 4, 0, 0, 0, 0),
-        (ControlKind.MESSAGE, 5, 0, 0, 0, 0),
-        (ControlKind.COMMIT, 6, 0, 0, 0x1_0000_0538, _TIME),
+        (ControlKind.BEGIN, 0, 77, 0, 0, 0, 0),
+        (ControlKind.RELATION, 1, 0, 0, 0, 0, 0),
+        (ControlKind.TRUNCATE, 4, 0, 0, 0, 0, 0),
+        (ControlKind.MESSAGE, 5, 0, 0, 0, 0, 0),
+        (ControlKind.COMMIT, 6, 0, 0, 0x1_0000_0538, _TIME, 0x500),
     ]
     assert after == 0
+
+
+@pytest.mark.parametrize("mark", [1, commit_mark(0, Lsn(2**56 - 1)), commit_mark(63, Lsn(2**56 - 1)), 2**64 - 1])
+def test_a_commit_carries_its_own_position_in_all_bits(mark: int) -> None:
+    data, offsets = pgoutput.pack([pgoutput.begin(1, 7), pgoutput.commit(mark, 2, _TIME), pgoutput.commit(0, 3)])
+    found, _ = find_controls(data, offsets, 0)
+    assert found["commit_lsn"].tolist() == [0, mark, 0]
+    assert found["end_lsn"].tolist() == [0, 2, 3]
 
 
 def test_the_end_of_a_chunk_tells_whether_the_transaction_wrote_rows_itself() -> None:
@@ -73,13 +82,13 @@ def test_controls_of_streams_carry_their_transaction() -> None:
     ]
     found, after = controls(records)
     assert found == [
-        (ControlKind.STREAM_START, 0, 900, 0, 0, 0),
-        (ControlKind.RELATION, 1, 900, 0, 0, 0),
-        (ControlKind.TRUNCATE, 3, 900, 0, 0, 0),
-        (ControlKind.STREAM_STOP, 4, 0, 1, 0, 0),
-        (ControlKind.STREAM_ABORT, 5, 900, 901, 0, 0),
-        (ControlKind.RELATION, 6, 0, 0, 0, 0),
-        (ControlKind.STREAM_COMMIT, 7, 900, 0, 0x640, _TIME),
+        (ControlKind.STREAM_START, 0, 900, 0, 0, 0, 0),
+        (ControlKind.RELATION, 1, 900, 0, 0, 0, 0),
+        (ControlKind.TRUNCATE, 3, 900, 0, 0, 0, 0),
+        (ControlKind.STREAM_STOP, 4, 0, 1, 0, 0, 0),
+        (ControlKind.STREAM_ABORT, 5, 900, 901, 0, 0, 0),
+        (ControlKind.RELATION, 6, 0, 0, 0, 0, 0),
+        (ControlKind.STREAM_COMMIT, 7, 900, 0, 0x640, _TIME, 0),
     ]
     assert after == 0
 
@@ -88,7 +97,7 @@ def test_an_open_stream_goes_on_in_the_next_chunk() -> None:
     _, open_stream = controls([pgoutput.stream_start(4_000_000_000), pgoutput.insert(1, ["1"], xid=5)])
     assert open_stream == 4_000_000_000
     found, after = controls([pgoutput.relation(1, ["id"], xid=5), pgoutput.stream_stop()], open_stream)
-    assert found[0] == (ControlKind.RELATION, 0, 4_000_000_000, 0, 0, 0)
+    assert found[0] == (ControlKind.RELATION, 0, 4_000_000_000, 0, 0, 0, 0)
     assert after == 0
 
 

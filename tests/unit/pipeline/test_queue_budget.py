@@ -86,16 +86,16 @@ class Bench:
 
     def open(self, xid: int, size: int) -> None:
         """A chunk of a transaction that stays open."""
-        self._land(size, (ControlKind.STREAM_START, 0, xid, 0, 0, 0), (ControlKind.STREAM_STOP, 2, 0, 0, 0, 0))
+        self._land(size, (ControlKind.STREAM_START, 0, xid, 0, 0, 0, 0), (ControlKind.STREAM_STOP, 2, 0, 0, 0, 0, 0))
 
     def end_open(self, xid: int) -> None:
         self._end += 10
-        self._land(1, (ControlKind.STREAM_COMMIT, 0, xid, 0, self._end, 0))
+        self._land(1, (ControlKind.STREAM_COMMIT, 0, xid, 0, self._end, 0, 0))
 
     def commit(self, size: int) -> None:
         """A whole small transaction."""
         self._end += 10
-        self._land(size, (ControlKind.BEGIN, 0, 1, 0, 0, 0), (ControlKind.COMMIT, 2, 0, 0, self._end, 0))
+        self._land(size, (ControlKind.BEGIN, 0, 1, 0, 0, 0, 0), (ControlKind.COMMIT, 2, 0, 0, self._end, 0, 0))
 
     def apply(self) -> None:
         """The oldest batch under way is in the target."""

@@ -32,7 +32,7 @@ from engine.queue.block import encode_block
 def chunk(
     records: list[bytes],
     wal_end: int,
-    controls: list[tuple[ControlKind, int, int, int, int, int]] | None = None,
+    controls: list[tuple[ControlKind, int, int, int, int, int, int]] | None = None,
     relations: dict[int, bytes] | None = None,
 ) -> RecordChunk:
     data = np.frombuffer(b"".join(records), np.uint8)
@@ -89,9 +89,9 @@ def test_controls_and_relations_get_ordinals_of_the_queue(tmp_path: Path) -> Non
             [b"B", b"R....", b"C"],
             30,
             [
-                (ControlKind.BEGIN, 0, 7, 0, 0, 0),
-                (ControlKind.RELATION, 1, 0, 0, 0, 0),
-                (ControlKind.COMMIT, 2, 0, 0, 30, 99),
+                (ControlKind.BEGIN, 0, 7, 0, 0, 0, 0),
+                (ControlKind.RELATION, 1, 0, 0, 0, 0, 0),
+                (ControlKind.COMMIT, 2, 0, 0, 30, 99, 0),
             ],
             {1: b"R...."},
         )
@@ -150,13 +150,13 @@ def test_relations_at_the_end_leave_out_what_was_never_committed(tmp_path: Path)
             [b"?"] * 8,
             1,
             [
-                (kinds.RELATION, 0, 0, 0, 0, 0),
-                (kinds.RELATION, 1, 70, 0, 0, 0),
-                (kinds.RELATION, 2, 71, 0, 0, 0),
-                (kinds.RELATION, 3, 72, 0, 0, 0),
-                (kinds.STREAM_ABORT, 4, 70, 75, 0, 0),
-                (kinds.STREAM_COMMIT, 5, 70, 0, 9, 0),
-                (kinds.STREAM_ABORT, 6, 71, 71, 0, 0),
+                (kinds.RELATION, 0, 0, 0, 0, 0, 0),
+                (kinds.RELATION, 1, 70, 0, 0, 0, 0),
+                (kinds.RELATION, 2, 71, 0, 0, 0, 0),
+                (kinds.RELATION, 3, 72, 0, 0, 0, 0),
+                (kinds.STREAM_ABORT, 4, 70, 75, 0, 0, 0),
+                (kinds.STREAM_COMMIT, 5, 70, 0, 9, 0, 0),
+                (kinds.STREAM_ABORT, 6, 71, 71, 0, 0, 0),
             ],
             {0: relation(1, b"new"), 1: relation(3, b"s", 70), 2: relation(4, b"no", 71), 3: relation(5, b"open", 72)},
         )
@@ -401,9 +401,9 @@ def test_blocks_for_agrees_with_a_plain_search(sizes: list[int], data: st.DataOb
     assert abs(catalog.bytes_between(Ordinal(start), Ordinal(stop)) - inside) <= 1
 
 
-BEGIN, COMMIT = (ControlKind.BEGIN, 0, 7, 0, 0, 0), (ControlKind.COMMIT, 0, 0, 0, 50, 99)
-START, STOP = (ControlKind.STREAM_START, 0, 8, 0, 0, 0), (ControlKind.STREAM_STOP, 0, 0, 0, 0, 0)
-SEEN = (ControlKind.RELATION, 0, 0, 0, 0, 0)
+BEGIN, COMMIT = (ControlKind.BEGIN, 0, 7, 0, 0, 0, 0), (ControlKind.COMMIT, 0, 0, 0, 50, 99, 0)
+START, STOP = (ControlKind.STREAM_START, 0, 8, 0, 0, 0, 0), (ControlKind.STREAM_STOP, 0, 0, 0, 0, 0, 0)
+SEEN = (ControlKind.RELATION, 0, 0, 0, 0, 0, 0)
 
 
 @pytest.mark.parametrize(("begun", "ended"), [(BEGIN, COMMIT), (START, STOP)])

@@ -75,7 +75,7 @@ def test_a_new_session_begins_its_open_transactions_again() -> None:
 
 
 def test_a_transaction_that_was_not_counted_makes_the_sum_unknown() -> None:
-    old = np.array([(ControlKind.COMMIT, 1, 0, 0, 300, 0)], CONTROL_FIELDS)
+    old = np.array([(ControlKind.COMMIT, 1, 0, 0, 300, 0, 0)], CONTROL_FIELDS)
     found = tally([PLAIN])
     found.feed(old)
     assert [found.take(Lsn(150)), found.take(Lsn(300)), found.take(Lsn(300))] == [4, None, 0]

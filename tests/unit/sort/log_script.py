@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from engine.model.batch import LogRange, SealedBatch
+from engine.model import merged_logs
+from engine.model.batch import LogRange, RelationSeen, SealedBatch
 from engine.model.control import CONTROL_FIELDS, ControlKind
 from engine.model.position import Lsn
 from engine.model.subscription import BatchPolicy
 from engine.sort.batcher import Batcher
 from engine.sort.committed import CommittedTransactions, Controls, TransactionRun
 from engine.sort.sorter import TransactionSorter
+from tests.unit.net import pgoutput_encoder as pgoutput
 
 RECORD_BYTES = 10
 
@@ -25,7 +27,7 @@ class LogFeed:
 
     next_ordinal: int = 0
     stream: int = 0
-    rows: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
+    rows: list[tuple[int, int, int, int, int, int, int]] = field(default_factory=list)
     relations: dict[int, bytes] = field(default_factory=dict)
 
     def change(self) -> int:
@@ -33,9 +35,11 @@ class LogFeed:
         self.next_ordinal += 1
         return self.next_ordinal - 1
 
-    def control(self, kind: ControlKind, xid: int = 0, subxid: int = 0, end: int = 0, time_us: int = 0) -> int:
+    def control(
+        self, kind: ControlKind, xid: int = 0, subxid: int = 0, end: int = 0, time_us: int = 0, commit_lsn: int = 0
+    ) -> int:
         ordinal = self.next_ordinal
-        self.rows.append((kind, ordinal, xid, subxid, end, time_us))
+        self.rows.append((kind, ordinal, xid, subxid, end, time_us, commit_lsn))
         if kind is not ControlKind.SESSION:
             self.next_ordinal += 1
         if kind is ControlKind.STREAM_START:
@@ -48,6 +52,12 @@ class LogFeed:
         ordinal = self.control(ControlKind.RELATION, xid=self.stream)
         inside = struct.pack(">I", self.stream) if self.stream else b""
         self.relations[ordinal] = b"R" + inside + struct.pack(">I", oid) + b"public\0t\0"
+        return ordinal
+
+    def logs(self, content: bytes) -> int:
+        """A message about merged logs."""
+        ordinal = self.control(ControlKind.MESSAGE, xid=self.stream)
+        self.relations[ordinal] = pgoutput.message(merged_logs.PREFIX, content, self.stream)
         return ordinal
 
     def flush(self) -> tuple[Controls, dict[int, bytes]]:
@@ -88,6 +98,9 @@ class _Script:
     def run(self, lines: Sequence[str]) -> list[str]:
         for line in lines:
             word, *numbers = line.split("#")[0].split()
+            if word == "logs":
+                self.log.logs(numbers[0].encode())
+                continue
             self._step(word, [int(number) for number in numbers])
         self._feed()
         return self.out
@@ -99,7 +112,9 @@ class _Script:
         elif word == "relation":
             self.log.relation(numbers[0])
         elif word == "commit":
-            self.log.control(ControlKind.COMMIT, end=numbers[0], time_us=numbers[0] * 1000)
+            end, *mark = numbers
+            commit_lsn = merged_logs.commit_mark(mark[0], Lsn(mark[1])) if mark else 0
+            self.log.control(ControlKind.COMMIT, end=end, time_us=end * 1000, commit_lsn=commit_lsn)
         elif word == "stream-commit":
             self.log.control(ControlKind.STREAM_COMMIT, xid=numbers[0], end=numbers[1], time_us=numbers[1] * 1000)
         elif word == "abort":
@@ -153,7 +168,8 @@ def show_batch(batch: SealedBatch) -> str:
     notes += "".join(f" cut {cut.value}" for cut in batch.cuts)
     ranges = _ranges(batch.ranges)
     head = f"batch {batch.after.value}..{batch.end.value} transactions {batch.transactions}{notes}:"
-    return f"{head}{ranges}{_relations(batch.relations)}"
+    logs = f" {batch.last.logs.text}" if batch.last is not None and batch.last.logs is not None else ""
+    return f"{head}{ranges}{_relations(batch.relations)}{logs}"
 
 
 def _ranges(ranges: Sequence[LogRange]) -> str:
@@ -166,4 +182,4 @@ def _ranges(ranges: Sequence[LogRange]) -> str:
 
 
 def _relations(relations: Sequence[object]) -> str:
-    return "".join(f" R{seen.relation}@{seen.ordinal}" for seen in relations)  # type: ignore[attr-defined]
+    return "".join(f" R{seen.relation}@{seen.ordinal}" for seen in relations if isinstance(seen, RelationSeen))

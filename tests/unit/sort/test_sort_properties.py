@@ -191,7 +191,7 @@ def test_a_long_plain_run_is_sorted_without_a_loop_over_transactions() -> None:
 def test_a_log_that_makes_no_sense_is_a_fault(records: list[tuple[int, int, int, int]]) -> None:
     controls = np.zeros(len(records), CONTROL_FIELDS)
     for at, (kind, ordinal, xid, end) in enumerate(records):
-        controls[at] = (kind, ordinal, xid, 0, end, 0)
+        controls[at] = (kind, ordinal, xid, 0, end, 0, 0)
     with pytest.raises(EngineFault) as caught:
         TransactionSorter(Lsn(0)).feed(controls, {})
     assert caught.value.kind is FaultKind.LOG_UNREADABLE
