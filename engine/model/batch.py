@@ -68,6 +68,14 @@ class TicketSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class LogsSeen:
+    """A message in a merged log about the logs that it consists of. `content`: what engine.model.merged_logs.LogsMessage parses."""
+
+    ordinal: Ordinal
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class PlacedMessage:
     """A DDL message with its place: the number of the batch's relation records before it, and the end LSN of its transaction."""
 

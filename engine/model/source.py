@@ -133,7 +133,8 @@ class RecordChunk:
 
     `data`: the concatenated records (numpy uint8); `offsets`: their borders (numpy int32, count + 1). `controls`: numpy array of
     model.control.CONTROL_FIELDS whose `ordinal` counts from 0 within the chunk. `relations`: by such an ordinal, the whole record of each
-    relation, DDL message and ticket marker. `wal_end`: everything committed up to here has been read, including this chunk.
+    relation, DDL message, ticket marker and message about merged logs. `wal_end`: everything committed up to here has been read, including
+    this chunk.
     """
 
     data: Any

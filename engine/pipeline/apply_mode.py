@@ -167,6 +167,8 @@ class ApplyModeSelector:
 
 def _only_as_batch(planned: PlannedBatch) -> str | None:
     """The reasons that follow from the batch alone."""
+    if planned.batch.last is not None and planned.batch.last.logs is not None:
+        return "the source merges several logs, whose state is recorded at the end of a batch"
     if planned.handover or planned.resumed:
         return "a table joins, with all changes that it missed"
     if any(part.versions[-1].soft_delete for part in planned.parts):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from dataclasses import replace
 
 from engine.model.control import SESSION_ORIGINS, ControlKind
 from engine.model.last_commit import LastCommit
@@ -27,16 +28,20 @@ READER_GRACE_MS = 5000.0
 def last_at_start(parts: RunContext) -> LastCommit:
     """The last transaction up to the target's position, with which the session verifies the log.
 
+    What is included of merged logs is kept in every case; with another origin filter, the last transactions of their nodes are unknown.
+
     If it is unknown, or was read with another origin filter, an event reports that the log is not verified at this start.
     """
     progress, origin = parts.start.progress, parts.spec.origin
     last = progress.last
+    if last is not None and last.logs is not None and last.origin is not origin:
+        last = replace(last, logs=last.logs.forgotten())
     if last is None:
         reason = "the target's record is of an earlier version, which did not note the last transaction"
         last = LastCommit.unknown(progress.end, origin)
     elif last.origin is not origin and (last.known or last.end != progress.end):
         reason = f"what was read so far was read with capture.origin {last.origin}"
-        last = LastCommit.unknown(progress.end, last.origin)
+        last = LastCommit.unknown(progress.end, last.origin, last.logs)
     else:
         return last
     end = parts.source.terms.text(progress.end)

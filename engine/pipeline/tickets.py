@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import structlog
 
-from engine.model.batch import MessageSeen, SealedBatch, TicketSeen
+from engine.model.batch import SealedBatch, TicketSeen
 from engine.model.control import ControlKind
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TicketId
@@ -20,6 +20,7 @@ from engine.model.source import Landed
 from engine.model.ticket import TicketMarker, TicketState, TicketWritten
 from engine.platform.clock import Clock
 from engine.platform.fault_policy import policy
+from engine.records.messages import OwnMessage
 from engine.tables.reporter import Reporter, TicketPassage
 
 ENDED_KEPT = 1000
@@ -236,7 +237,7 @@ class RunTickets:
         """The log reader has a new session. Markers before `known` may be sent again, and are ignored."""
         self._known = known
 
-    def landed(self, landed: Landed, messages: Sequence[MessageSeen | TicketSeen]) -> None:
+    def landed(self, landed: Landed, messages: Sequence[OwnMessage]) -> None:
         """Count the transactions and row changes of a landing, and time the markers among its `messages`."""
         kinds = landed.controls["kind"]
         for seen in messages:

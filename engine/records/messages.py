@@ -1,14 +1,16 @@
-"""Records other than row changes: messages, including ticket markers, and truncates."""
+"""Records other than row changes: messages, including ticket markers and messages about merged logs, and truncates."""
 
 from __future__ import annotations
 
 import re
 import struct
 
-from engine.model.batch import MessageSeen, TicketSeen
+from engine.model.batch import LogsSeen, MessageSeen, TicketSeen
 from engine.model.control import ControlKind
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal, TicketId
+from engine.model.merged_logs import PREFIX as LOGS_PREFIX
+from engine.model.merged_logs import LogsMessage
 from engine.model.position import Lsn
 from engine.model.source import Landed
 from engine.model.ticket import PREFIX, TicketMarker
@@ -18,6 +20,12 @@ XID_BYTES = 4
 _RECORD = re.compile(
     rb"M\x01(.{8})" + re.escape(PREFIX.encode()) + rb"\x00.{4}([0-9a-z]{1,40}) ([0-9]{1,18})", re.DOTALL
 )
+_LOGS_HEAD = LOGS_PREFIX.encode() + b"\0"
+_LOGS_AT = 10
+"""Offset of the prefix in a message record: type (1), flags (1), position (8)."""
+
+OwnMessage = MessageSeen | TicketSeen | LogsSeen
+"""A message of the engine's own: a DDL message, a ticket marker, or one about merged logs."""
 
 
 def unstreamed(record: bytes) -> bytes:
@@ -45,14 +53,34 @@ def marker_record(marker: TicketMarker) -> bytes:
     )
 
 
-def message_at(ordinal: int, record: bytes) -> MessageSeen | TicketSeen:
-    """The DDL message or ticket marker that a message record is, in the form that it has outside streamed transactions."""
+def logs_record(message: LogsMessage) -> bytes:
+    """The transactional message record whose content is `message`."""
+    content = message.content
+    return struct.pack(">cBQ", b"M", 1, 0) + _LOGS_HEAD + struct.pack(">I", len(content)) + content
+
+
+def message_at(ordinal: int, record: bytes) -> OwnMessage:
+    """The DDL message, ticket marker or message about merged logs that a message record is, in the form that it has outside streamed
+    transactions.
+
+    Raises EngineFault(LOG_UNREADABLE) if a message about merged logs is cut off.
+    """
+    if record.startswith(_LOGS_HEAD, _LOGS_AT):
+        return LogsSeen(Ordinal(ordinal), _logs_content(record))
     marker = read_marker(record)
     return MessageSeen(Ordinal(ordinal), record) if marker is None else TicketSeen(Ordinal(ordinal), marker)
 
 
-def messages_in(landed: Landed) -> list[MessageSeen | TicketSeen]:
-    """The DDL messages and ticket markers of a landing, in order, also those of transactions that may roll back."""
+def _logs_content(record: bytes) -> bytes:
+    at = _LOGS_AT + len(_LOGS_HEAD)
+    length, content = record[at : at + 4], record[at + 4 :]
+    if length != struct.pack(">I", len(content)):
+        raise EngineFault(FaultKind.LOG_UNREADABLE, "log", "a message about the merged logs is cut off")
+    return content
+
+
+def messages_in(landed: Landed) -> list[OwnMessage]:
+    """The engine's own messages in a landing, in order, also those of transactions that may roll back."""
     if not landed.relations:
         return []
     controls = landed.controls[landed.controls["kind"] == ControlKind.MESSAGE]

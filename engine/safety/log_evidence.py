@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.model.batch import BlockRef, MessageSeen, SealedBatch, TicketSeen
+from engine.model.batch import BlockRef, MessageSeen, SealedBatch
 from engine.model.control import ControlKind
 from engine.model.ddl import DdlMessage
 from engine.model.fault import EngineFault
@@ -19,7 +19,7 @@ from engine.model.identity import Ordinal, RelationId
 from engine.model.position import ZERO
 from engine.model.source import Landed
 from engine.queue.block import read_block
-from engine.records.messages import parse_truncate
+from engine.records.messages import OwnMessage, parse_truncate
 from engine.safety.observed_partitions import (
     PARTITIONS_OBSERVED,
     ObservedPartition,
@@ -92,7 +92,7 @@ class LogEvidence:
                     self._count += leaf not in below
                     below[leaf] = ObservedPartition(name, batch.end)
 
-    def landed(self, landed: Landed, messages: Sequence[MessageSeen | TicketSeen]) -> None:
+    def landed(self, landed: Landed, messages: Sequence[OwnMessage]) -> None:
         """Note the truncates of a landing, and the partitions that its `messages` report. Raises EngineFault if a TRUNCATE record cannot
         be read."""
         if len(landed.controls) == 0:
@@ -121,9 +121,9 @@ class LogEvidence:
                 if len(self._together) > TRUNCATIONS_KEPT:
                     del self._together[next(iter(self._together))]
 
-    def _note_partitions(self, messages: Sequence[MessageSeen | TicketSeen]) -> None:
+    def _note_partitions(self, messages: Sequence[OwnMessage]) -> None:
         for seen in messages:
-            if isinstance(seen, TicketSeen):
+            if not isinstance(seen, MessageSeen):
                 continue
             try:
                 message = self._parse_ddl(seen.payload)

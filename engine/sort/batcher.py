@@ -24,6 +24,7 @@ from engine.sort.committed import (
     part_announcements,
     times_of,
 )
+from engine.sort.logs_fold import LogsFold
 
 BytesOf = Callable[[Ordinal, Ordinal], int]
 """Bytes of the raw records `[start, stop)`. Must be monotonic: a larger range never has fewer bytes."""
@@ -68,6 +69,7 @@ class Batcher:
         self._added_end = after.value
         self._before = last or LastCommit.unknown(after)
         self._sealed_last = self._added_last = self._before
+        self._sealed_logs, self._added_logs = LogsFold(self._before.logs, after), LogsFold(self._before.logs, after)
         self._origin = origin
         self._unknown_end = ZERO
         self._wal_end = after.value
@@ -91,7 +93,7 @@ class Batcher:
     @property
     def last_commit(self) -> LastCommit:
         """The last transaction that has been added."""
-        return self._known(self._added_last, self.captured)
+        return self._known(self._added_last, self._added_logs, self.captured)
 
     def know_nothing_before(self, position: Lsn) -> None:
         """The log up to `position` was read with another origin filter: which transactions have changes under this one is unknown."""
@@ -115,6 +117,7 @@ class Batcher:
                     FaultKind.INTERNAL, "batch", "a transaction arrived at a position that was already sealed"
                 )
             self._added_last = one.last_commit(self._added_end, self._origin) or self._added_last
+            self._added_logs.add(one)
             self._added_end = one.last_end
             self._count += one.count
             self._pending.append(_Pending(one, now_ms))
@@ -275,6 +278,7 @@ class Batcher:
         end = max(after, taken[-1].last_end) if taken else after
         for one in taken:
             self._sealed_last = one.last_commit(self._sealed_commit, self._origin) or self._sealed_last
+            self._sealed_logs.add(one)
             self._sealed_commit = one.last_end
         cuts = self._reached_cuts()
         if cuts:
@@ -298,15 +302,16 @@ class Batcher:
             cuts=tuple(Lsn(cut) for cut in cuts),
             messages=messages,
             tickets=tickets,
-            last=self._known(self._sealed_last, Lsn(end)),
+            last=self._known(self._sealed_last, self._sealed_logs, Lsn(end)),
             times=self._times(taken),
         )
 
-    def _known(self, last: LastCommit, position: Lsn) -> LastCommit:
-        """`last` if it was read with the current filter; else a LastCommit that is unknown up to `position`."""
+    def _known(self, last: LastCommit, fold: LogsFold, position: Lsn) -> LastCommit:
+        """`last` with the state of `fold` if it was read with the current filter; else a LastCommit that is unknown up to `position`."""
+        logs = fold.state(self._unknown_end)
         if last.end > self._unknown_end:
-            return last
-        return LastCommit.unknown(min(self._unknown_end, position), self._before.origin)
+            return last if logs is last.logs else replace(last, logs=logs)
+        return LastCommit.unknown(min(self._unknown_end, position), self._before.origin, logs)
 
     def _times(self, taken: Iterable[CommittedTransactions]) -> CommitTimes:
         times = times_of(taken)

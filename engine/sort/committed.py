@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.model.batch import LogRange, MessageSeen, PlacedMessage, RelationSeen, TicketSeen
+from engine.model.batch import LogRange, LogsSeen, MessageSeen, PlacedMessage, RelationSeen, TicketSeen
 from engine.model.identity import Ordinal
 from engine.model.last_commit import CommitTimes, LastCommit
 from engine.model.position import Lsn
@@ -18,8 +18,8 @@ from engine.model.ticket import TicketMarker
 
 Ints = npt.NDArray[np.int64]
 Lsns = npt.NDArray[np.uint64]
-Announcement = RelationSeen | MessageSeen | TicketSeen
-"""Records that the stages after sort interpret: relation records, DDL messages, and ticket markers."""
+Announcement = RelationSeen | MessageSeen | TicketSeen | LogsSeen
+"""Records that sort and the stages after it interpret: relation records, DDL messages, ticket markers, messages about merged logs."""
 Controls = npt.NDArray[Any]
 """Control records: a structured array with the fields of engine.model.control.CONTROL_FIELDS."""
 _EMPTY = 2
@@ -30,14 +30,16 @@ _EMPTY = 2
 class TransactionRun:
     """One or more non-streamed transactions in commit order, with no record of another transaction between them.
 
-    Arrays have one entry per transaction: records `[starts[i], stops[i])`, end LSN, commit time in microseconds. `loose`: ordinals of
-    relation records before the first transaction, outside any. `announcements` are in ascending order of ordinals.
+    Arrays have one entry per transaction: records `[starts[i], stops[i])`, end LSN, commit time in microseconds, `commit_lsn` of its
+    control record. `loose`: ordinals of relation records before the first transaction, outside any. `announcements` are in ascending
+    order of ordinals.
     """
 
     starts: Ints
     stops: Ints
     ends: Lsns
     times: Ints
+    commits: Lsns
     loose: tuple[int, ...] = ()
     announcements: tuple[Announcement, ...] = ()
 
@@ -89,20 +91,31 @@ class TransactionRun:
 
     def end_at(self, ordinal: int) -> int:
         """End LSN of the transaction that holds this record."""
-        return int(self.ends[np.searchsorted(self.stops, ordinal, side="right")])
+        return int(self.ends[self.place_of(ordinal)])
+
+    def place_of(self, ordinal: int) -> int:
+        """Number of the transaction that holds this record."""
+        return int(np.searchsorted(self.stops, ordinal, side="right"))
 
     def split(self, count: int) -> tuple[TransactionRun, TransactionRun]:
         """The first `count` transactions, and the rest. Neither may be empty."""
         border = int(self.stops[count - 1])
         here = tuple(seen for seen in self.announcements if seen.ordinal < border)
         head = TransactionRun(
-            self.starts[:count], self.stops[:count], self.ends[:count], self.times[:count], self.loose, here
+            self.starts[:count],
+            self.stops[:count],
+            self.ends[:count],
+            self.times[:count],
+            self.commits[:count],
+            self.loose,
+            here,
         )
         tail = TransactionRun(
             self.starts[count:],
             self.stops[count:],
             self.ends[count:],
             self.times[count:],
+            self.commits[count:],
             (),
             self.announcements[len(here) :],
         )
@@ -160,6 +173,11 @@ class StreamedTransaction:
         del ordinal
         return self.end
 
+    def place_of(self, ordinal: int) -> int:
+        """As TransactionRun.place_of."""
+        del ordinal
+        return 0
+
     def last_commit(self, after: int, origin: OriginFilter) -> LastCommit | None:
         """As TransactionRun.last_commit."""
         if not self.chunks:
@@ -187,7 +205,7 @@ def part_announcements(
                 relations.append(seen)
             elif isinstance(seen, TicketSeen):
                 tickets.append(seen.marker)
-            else:
+            elif isinstance(seen, MessageSeen):
                 messages.append(PlacedMessage(len(relations), seen, Lsn(closed.end_at(seen.ordinal))))
     return tuple(relations), tuple(messages), tuple(tickets)
 

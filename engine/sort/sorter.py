@@ -15,7 +15,7 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from engine.model.batch import MessageSeen, RelationSeen, TicketSeen
+from engine.model.batch import LogsSeen, MessageSeen, RelationSeen, TicketSeen
 from engine.model.control import ControlKind
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal, RelationId
@@ -149,8 +149,8 @@ class TransactionSorter:
     def feed(self, controls: Controls, relations: Mapping[int, bytes]) -> None:
         """Process the next control records of the log, in arrival order, each at most once.
 
-        `controls`: CONTROL_FIELDS with ordinals of the queue. `relations`: by ordinal, the whole record of each relation, DDL message and
-        ticket marker; other messages are ignored. A transaction may begin in one call and end in another.
+        `controls`: CONTROL_FIELDS with ordinals of the queue. `relations`: by ordinal, the whole record of each relation and each
+        message of the engine's own; other messages are ignored. A transaction may begin in one call and end in another.
         Raises EngineFault(LOG_UNREADABLE) if the order of the records is invalid.
         """
         if len(controls) == 0:
@@ -200,8 +200,8 @@ class TransactionSorter:
         starts: Ints = ordinals[kinds == ControlKind.BEGIN]
         if self._open_start is not None:
             starts = np.concatenate((np.array([self._open_start], np.int64), starts))
-        commits = part[kinds == ControlKind.COMMIT]
-        stops: Ints = commits["ordinal"] + 1
+        commits = np.flatnonzero(kinds == ControlKind.COMMIT)
+        stops: Ints = ordinals[commits] + 1
         _check_pairs(starts, stops)
         seen: Ints = ordinals[kinds == ControlKind.RELATION]
         if len(seen):
@@ -211,7 +211,7 @@ class TransactionSorter:
         count = len(stops)
         self._open_start = int(starts[count]) if len(starts) > count else None
         if count:
-            self._close_run(starts[:count].copy(), stops, commits["end_lsn"], commits["time_us"])
+            self._close_run(starts[:count].copy(), stops, part, commits)
 
     def _adopt_loose(self, starts: Ints, stops: Ints, seen: Ints) -> Ints:
         """Assign relation records between transactions to the next transaction, or keep them until it comes."""
@@ -226,7 +226,9 @@ class TransactionSorter:
                 starts[of] = min(int(starts[of]), at)
         return starts
 
-    def _close_run(self, starts: Ints, stops: Ints, ends: npt.NDArray[np.uint64], times: Ints) -> None:
+    def _close_run(self, starts: Ints, stops: Ints, part: Controls, commits: Ints) -> None:
+        """`commits`: places of the commit records in `part`. Only copies of their fields are kept."""
+        ends: npt.NDArray[np.uint64] = part["end_lsn"][commits]
         self._in_order(int(ends[0]))
         if bool((ends[1:] <= ends[:-1]).any()):
             raise _unreadable("commits out of order")
@@ -243,7 +245,13 @@ class TransactionSorter:
             loose = ()
             found = [seen for seen in found if seen.ordinal >= starts[known]]
         run = TransactionRun(
-            starts[known:], stops[known:], ends[known:].copy(), times[known:].copy(), loose, tuple(found)
+            starts[known:],
+            stops[known:],
+            ends[known:],
+            part["time_us"][commits[known:]],
+            part["commit_lsn"][commits[known:]],
+            loose,
+            tuple(found),
         )
         self._close(run)
 
@@ -341,7 +349,7 @@ def _writer(payload: bytes) -> int:
 
 def _settled(writer: int, seen: Announcement, aborted: frozenset[int]) -> Announcement:
     """An announcement of a streamed transaction at its commit, with the effect of rolled back subtransactions."""
-    if not aborted or isinstance(seen, TicketSeen):
+    if not aborted or isinstance(seen, TicketSeen | LogsSeen):
         return seen
     if isinstance(seen, MessageSeen):
         return MessageSeen(seen.ordinal, seen.payload, aborted)

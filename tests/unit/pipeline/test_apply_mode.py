@@ -8,6 +8,8 @@ import pytest
 
 from engine.model.batch import LogRange, SealedBatch, TablePart
 from engine.model.identity import BatchId, Ordinal, TableId, TableName
+from engine.model.last_commit import LastCommit
+from engine.model.merged_logs import MergedLogs, NodeLog
 from engine.model.position import ZERO, Lsn
 from engine.model.schema import KeyMode
 from engine.model.subscription import ApplyMode, ApplyPolicy, LanePolicy
@@ -73,6 +75,19 @@ def test_a_pinned_mode_wins() -> None:
     chosen = chooser(ApplyPolicy(ApplyMode.GROUPED, lanes=1, group_size=7))[0].choose(planned())
     assert (chosen.mode, chosen.way) == (ApplyMode.GROUPED, InOrderPlan(lanes=1, group=7))
     assert chosen.tuning == {"lanes": 1, "group_size": 7}
+
+
+@pytest.mark.parametrize("mode", [ApplyMode.TRANSACTIONAL, ApplyMode.GROUPED, ApplyMode.AUTO])
+def test_batches_of_merged_logs_are_written_whole(mode: ApplyMode) -> None:
+    # Between the transactions of a batch the target would have a position without the state of the logs at it.
+    logs = MergedLogs((NodeLog.unknown(Lsn(1)),))
+    single, merged = planned(1, 1), planned(1, 1)
+    single = replace(single, batch=replace(single.batch, last=LastCommit.unknown(Lsn(200))))
+    merged = replace(merged, batch=replace(merged.batch, last=LastCommit.unknown(Lsn(200), logs=logs)))
+    chosen, told = chooser(ApplyPolicy(mode))
+    assert {chosen.choose(merged).way for _ in range(4 * PROBE_EVERY)} == {None}
+    assert ("the source merges several logs" in " ".join(told)) == (mode is not ApplyMode.AUTO)
+    assert mode is ApplyMode.AUTO or chosen.choose(single).way is not None
 
 
 def test_a_target_that_makes_batches_of_everything_gets_batches() -> None:
