@@ -57,10 +57,6 @@ class NodeLog:
         """For a log of which nothing is known up to `read`."""
         return cls(read, read, read, 0)
 
-    def raised(self, read: Lsn) -> NodeLog:
-        """With `read` at least as given."""
-        return self if read <= self.read else replace(self, read=read)
-
 
 @dataclass(frozen=True, slots=True)
 class NodeCommits:
@@ -171,7 +167,7 @@ class MergedLogs:
 
         Raises EngineFault(LOG_UNREADABLE) if one names a node that the source did not have when the state began.
         """
-        nodes, open_ = list(self.nodes), {gtid: set(each) for gtid, each in self.open.items()}
+        read, open_ = [log.read for log in self.nodes], {gtid: set(each) for gtid, each in self.open.items()}
         for message in messages:
             for gtid, names in message.published:
                 for node in names:
@@ -179,14 +175,18 @@ class MergedLogs:
                     open_.setdefault(gtid, set()).add(node)
             for gtid, node, end in message.closed:
                 self._check(node)
-                nodes[node] = nodes[node].raised(end)
+                read[node] = max(read[node], end)
                 if gtid in open_:
                     open_[gtid].discard(node)
                     if not open_[gtid]:
                         del open_[gtid]
             for node, end in message.read:
                 self._check(node)
-                nodes[node] = nodes[node].raised(end)
+                read[node] = max(read[node], end)
+        nodes = (
+            log if log.read == raised else replace(log, read=raised)
+            for log, raised in zip(self.nodes, read, strict=True)
+        )
         return MergedLogs(tuple(nodes), {gtid: tuple(sorted(each)) for gtid, each in open_.items()})
 
     def with_commits(self, commits: Mapping[int, NodeCommits]) -> MergedLogs:
